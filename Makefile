@@ -12,7 +12,7 @@ TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help bench test test-slow test-gpu coverage check docs reference ui bench-overheads conversions \
+.PHONY: help bench test test-slow test-gpu coverage check docs reference ui bench-overheads conversions corpus \
   install clean provision provision-check provision-plan image status destroy test-terraform check-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
@@ -68,6 +68,10 @@ bench-overheads: $(VENV)/.installed-dev ## what benchorch itself costs, as ratio
 
 conversions: $(VENV)/.installed ## every conversion on small models, into docs/reference/conversions-table.md; about an hour, again for what is left
 	@$(VENV)/bin/python scripts/write_conversions.py
+
+corpus: $(VENV)/.installed ## a script for each architecture of transformers, and what becomes of them: corpus.html; a day
+	@$(VENV)/bin/python scripts/write_corpus.py build/corpus
+	@$(VENV)/bin/benchorch script 'build/corpus/**/*.py' --resume stopping=quick $(ARGS)
 
 # STACK names the stack; ARGS are further words for scripts/provision.py, e.g. ARGS="--var ttl_minutes=60".
 STACK ?= benchorch

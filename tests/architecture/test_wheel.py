@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +36,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = run("-m", "build", *options, str(ROOT), cwd=directory)
     assert built.returncode == 0, built.stdout + built.stderr
     return next(directory.glob("*.whl"))
+
+
+def test_the_source_distribution_holds_the_stack(tmp_path: Path) -> None:
+    options = ["--sdist", "--no-isolation", "--outdir", str(tmp_path)]
+    built = run("-m", "build", *options, str(ROOT), cwd=tmp_path)
+    assert built.returncode == 0, built.stdout + built.stderr
+    with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    folder = ROOT / "infra" / "terraform"
+    stack = [path for path in folder.rglob("*") if path.suffix in {".tf", ".hcl", ".tftpl", ".sh"}]
+    here = {path.relative_to(ROOT).as_posix() for path in stack if ".terraform" not in path.parts}
+    assert len(here) >= 10
+    assert here <= held
+    assert "Makefile" in held
 
 
 @pytest.fixture(scope="module")

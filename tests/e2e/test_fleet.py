@@ -119,7 +119,7 @@ from benchorch.domain.trial import Trial
 from benchorch.executors.ray import RayExecutor
 from benchorch.executors.scheduling import spending
 
-spending.LAUNCH_S = spending.END_S = 1.0  # simulated machines need no more
+spending.LAUNCH_S = spending.END_S = 5.0  # simulated machines need no more
 KIND = "r6i.large"
 price = Price(kind=KIND, market=Market.ON_DEMAND, usd_per_hour=3600, region="x", as_of="x",
               source="config")

@@ -53,42 +53,89 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written
 
 
-@pytest.mark.parametrize("size", [PHONE, DESKTOP])
-def test_nothing_sticks_out_and_nothing_complains(browser, page, size):
+@pytest.fixture(params=["light", "dark"])
+def theme(request, browser) -> str:
+    scheme = {"name": "prefers-color-scheme", "value": request.param}
+    command = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": [scheme]}}
+    browser.ask("goog/cdp/execute", command)
+    return request.param
+
+
+OVERLAPS = """
+    const found = [];
+    for (const svg of document.querySelectorAll('.paper svg')) {
+      const paper = svg.closest('.paper').getBoundingClientRect();
+      const texts = [...svg.querySelectorAll('text')].filter(one => one.textContent.trim()
+        && getComputedStyle(one).opacity !== '0');
+      const boxes = texts.map(one => [one.textContent, one.getBoundingClientRect()]);
+      for (const [text, box] of boxes)
+        if (box.left < paper.left - 1 || box.right > paper.right + 1) found.push(text);
+      boxes.forEach(([text, box], index) => boxes.slice(index + 1).forEach(([other, next]) => {
+        const across = Math.min(box.right, next.right) - Math.max(box.left, next.left);
+        const down = Math.min(box.bottom, next.bottom) - Math.max(box.top, next.top);
+        if (across > 2 && down > 4) found.push(text + ' overlaps ' + other);
+      }));
+    }
+    return found;
+"""
+
+
+@pytest.mark.parametrize("size", [PHONE, (1440, 900)])
+def test_nothing_sticks_out_overlaps_or_complains(browser, page, size, theme):
     browser.open(page, size)
     assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
     unfold = "document.querySelectorAll('details').forEach(one => one.open = true)"
     assert browser.run(f"{unfold}; return document.documentElement.scrollWidth <= innerWidth")
+    assert browser.run(OVERLAPS) == []
     assert browser.complaints() == []
+    drawn = browser.run("return document.querySelector('.paper svg').outerHTML")
+    assert ("#9aa8a0" in drawn) == (theme == "dark")  # the words at its axis
 
 
 def test_it_is_one_request_and_has_its_style(browser, page):
     browser.open(page)
     assert browser.run("return performance.getEntriesByType('resource').length") == 0
     assert browser.run("return getComputedStyle(document.querySelector('section')).borderRadius")
-    assert browser.run("return document.scripts.length") == 0
 
 
-def test_the_conclusion_is_above_the_table_and_the_table_above_the_plots(browser, page):
+def test_the_conclusion_is_above_the_bars_and_they_are_above_the_table(browser, page):
     browser.open(page)
     tops = browser.run(
-        "return ['h1', 'table', 'figure'].map(name =>"
+        "return ['h1', 'figure', 'table'].map(name =>"
         " document.querySelector(name).getBoundingClientRect().top)"
     )
     assert tops == sorted(tops)
     assert tops[1] < DESKTOP[1]
 
 
-def test_every_point_lies_in_its_chart_and_has_its_numbers(browser, page):
+def test_every_figure_is_drawn_and_bars_are_as_long_as_their_values(browser, page):
     browser.open(page)
-    told = browser.run("""
-        return [...document.querySelectorAll('figure > svg')].map(svg => {
-          const paper = svg.getBoundingClientRect();
-          return [...svg.querySelectorAll('g')].map(mark => {
-            const box = mark.getBoundingClientRect();
-            return [box.left >= paper.left && box.right <= paper.right + 1 && box.top >= paper.top
-              && box.bottom <= paper.bottom, mark.querySelector('title').textContent];
-          });
-        })""")
-    assert len(told) == 5
-    assert all(inside and "median latency" in tip for marks in told for inside, tip in marks)
+    undrawn = (
+        "return [...document.querySelectorAll('.paper')].filter(one => !one.firstChild).length"
+    )
+    assert browser.run(undrawn) == 0
+    widths = browser.run("""
+        const bars = [...document.querySelector('.paper').querySelectorAll('path')].filter(
+          one => /^(fast|eager):/.test(one.__data__.tooltip || ""));
+        return Object.fromEntries(bars.map(one => [one.__data__.tooltip, one.getBBox().width]));
+    """)
+    by_name = {name.partition(":")[0]: width for name, width in widths.items()}
+    assert by_name["eager"] == pytest.approx(2 * by_name["fast"], rel=0.05)
+
+
+def test_a_chart_can_be_saved_as_a_picture_of_its_own(browser, page):
+    browser.open(page)
+    saved = browser.run("""
+        const told = [];
+        const click = HTMLAnchorElement.prototype.click;
+        HTMLAnchorElement.prototype.click = function () { told.push([this.download, this.href]); };
+        document.querySelector('button[data-save=png]').click();
+        document.querySelector('button[data-save=svg]').click();
+        return new Promise(done => setTimeout(() => {
+          HTMLAnchorElement.prototype.click = click; done(told.sort()); }, 1500));
+    """)
+    (png, picture), (svg, drawing) = saved
+    assert png.endswith("latency.png")
+    assert picture.startswith("data:image/png")
+    assert svg.endswith("latency.svg")
+    assert drawing.startswith("blob:")

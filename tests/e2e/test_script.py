@@ -181,9 +181,11 @@ def test_files_that_are_models_are_benchmarked_like_scripts(place):
     words = ("conversion=[eager,onnxruntime,export]", f"hydra.run.dir={place.path / 'run'}")
     done = place.run("script", "net.onnx", "net.pt2", TOP, *FAST, *words)
     results = place.results(place.path / "run")
-    ran = {(r["labels"]["model"].partition("_")[0], r["labels"]["conversion"]) for r in results}
+    ran = {(r["labels"]["model"], r["labels"]["conversion"]) for r in results}
+    names, chains = ("net.pt2:net", "top_level.py:net"), ("eager", "onnxruntime", "export")
+    graph = {("net.onnx:net", conversion) for conversion in chains[:2]}
+    assert ran == {*graph, *((name, chain) for name in names for chain in chains)}
     assert len(results) == 8
-    assert ran == {(m, c) for m in ("net", "Net") for c in ("eager", "onnxruntime", "export")}
     assert {result["outcome"] for result in results} == {"ok"}
     assert all(result["parity"]["passed"] for result in results)
     assert "this model provides onnx and callable" in done.stdout

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from benchorch.cli.run import _refuse_foreign
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError
 from benchorch.journal.registry import remember_plan
 from benchorch.journal.run_directory import PLAN, read_plan, trial_directory, write_plan
 from benchorch.models import trust
+from benchorch.run.foreign_plan import refuse_foreign
 
 
 @pytest.fixture
@@ -39,15 +39,15 @@ def test_an_id_is_a_plain_name(tmp_path: Path, name: str) -> None:
 
 def test_a_plan_of_ones_own_is_resumed_until_it_changes(plan: Plan, tmp_path: Path) -> None:
     with trust.declared([]), pytest.raises(ConfigError, match="--trust"):
-        _refuse_foreign(plan, tmp_path)
+        refuse_foreign(plan, tmp_path, "benchorch resume R")
     remember_plan(plan.plan_id, tmp_path)
     with trust.declared([]):
-        _refuse_foreign(plan, tmp_path)
+        refuse_foreign(plan, tmp_path, "benchorch resume R")
     (tmp_path / PLAN).write_text((tmp_path / PLAN).read_text() + " ")
     with trust.declared([]), pytest.raises(ConfigError, match="made elsewhere or changed"):
-        _refuse_foreign(plan, tmp_path)
+        refuse_foreign(plan, tmp_path, "benchorch resume R")
 
 
 def test_a_foreign_plan_runs_where_its_folder_is_named(plan: Plan, tmp_path: Path) -> None:
     with trust.declared(["--trust", str(tmp_path)]):
-        _refuse_foreign(plan, tmp_path)
+        refuse_foreign(plan, tmp_path, "benchorch resume R")

@@ -59,6 +59,11 @@ def is_recipe(word: str) -> bool:
     return word.endswith(_RECIPES) and "=" not in word
 
 
+def is_script(word: str) -> bool:
+    """Whether an argument names a script, a notebook or a model's file, as ``script`` takes."""
+    return Path(word.partition("::")[0]).suffix in (".py", ".ipynb", ".onnx", ".pt2")
+
+
 def parse(arguments: Sequence[str], command: str = "run") -> Request:
     """Parse a run's words; ConfigError for what is none, with the line that was probably meant.
 

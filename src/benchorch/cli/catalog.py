@@ -31,6 +31,8 @@ SECTIONS: Mapping[str, Mapping[str, Entry]] = {
     },
     "Results": {
         "report": Entry("report", "a run's table again; a page, a sheet, JSON"),
+        "open": Entry("open", "a run's page in the browser, also while it goes on"),
+        "export": Entry("export", "a measured model, to serve without benchorch"),
         "compare": Entry("compare", "what became faster or slower between two runs"),
         "gate": Entry("gate", "the same for CI: fails on a regression"),
         "check": Entry("check", "does a stored run hold? recomputed from its raw series"),

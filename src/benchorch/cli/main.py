@@ -14,7 +14,7 @@ from typing import Any, NoReturn, cast
 
 import click
 
-from benchorch.cli.arguments import is_recipe
+from benchorch.cli.arguments import is_recipe, is_script
 from benchorch.cli.catalog import COMMANDS, overview
 from benchorch.cli.command import Group, usage_problem
 from benchorch.cli.terminal import FAILED, INTERRUPTED, print_error
@@ -22,8 +22,6 @@ from benchorch.errors import BenchorchError, ConfigError
 
 COMPLETE = "_BENCHORCH_COMPLETE"
 """The variable by which a shell asks for completions instead of a run."""
-
-_SCRIPT = (".py",)
 
 
 def main() -> NoReturn:
@@ -93,7 +91,7 @@ class _Program(Group):
             args = ["version"]
         elif _is_of_a_run(first):
             args = ["run", *args]
-        elif first.partition("::")[0].endswith(_SCRIPT):
+        elif is_script(first):
             args = ["script", *args]
         elif first and not first.startswith("-") and first not in COMMANDS:
             raise _no_command(args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -13,16 +14,25 @@ from types import FrameType
 from typing import TYPE_CHECKING, cast
 
 from benchorch.cli.arguments import Request
-from benchorch.cli.terminal import INTERRUPTED, OK, TERMINATED, Terminal, ask, print_err
+from benchorch.cli.terminal import (
+    INTERRUPTED,
+    OK,
+    TERMINATED,
+    Terminal,
+    ask,
+    print_err,
+    print_out,
+)
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, ExecutorError, NoMachine
 
 if TYPE_CHECKING:
     from benchorch.config.composer import Composer
     from benchorch.domain.codec import Json
-    from benchorch.domain.trial import Plan
     from benchorch.results.report.console import ConsoleReport
     from benchorch.run.invocation import Invocation, Terms
+
+_SHOWS_CONFIGURATION = frozenset({"--cfg", "-c", "--info", "-i"})
 
 
 def benchmark(request: Request, terminal: Terminal) -> int:
@@ -118,6 +128,8 @@ def _run_by_hydra(
     )
     install_plugins(request.directories)
     refuse_foreign_code(composer, [*overrides, *places])
+    if _shows_configuration(request.flags):
+        composer.session(overrides)  # what is too much to be resolved ends here, not in Hydra
     # Hydra would print its errors itself and exit with 1; ours name every problem and exit with 2.
     os.environ["HYDRA_FULL_ERROR"] = "1"
     sys.argv = [sys.argv[0], *request.flags, *overrides, *places]
@@ -129,8 +141,9 @@ def _run_by_hydra(
 
     def work() -> None:
         try:
-            decorate(application)()
-        except ExecutorError:
+            with _without_passwords(request.flags):
+                decorate(application)()
+        except (ExecutorError, BrokenPipeError):
             raise
         except Exception as error:
             wrong = isinstance(error, ConfigError) and not isinstance(error, NoMachine)
@@ -148,6 +161,23 @@ def _run_by_hydra(
         application.invocation.discard()
         raise
     return _delivered(code, application.invocation, terminal)
+
+
+def _shows_configuration(flags: Sequence[str]) -> bool:
+    return bool(_SHOWS_CONFIGURATION & {flag.partition("=")[0] for flag in flags})
+
+
+@contextlib.contextmanager
+def _without_passwords(flags: Sequence[str]) -> Iterator[None]:
+    """Strike passwords in URIs out of the configuration, where Hydra is to print that."""
+    from benchorch.recorders.location import strike_out
+
+    if not _shows_configuration(flags):
+        yield
+        return
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        yield
+    print_out(strike_out(text.getvalue()).rstrip("\n"))
 
 
 def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | None]) -> int:
@@ -216,6 +246,7 @@ def _resume(directory: Path, composer: Composer, terms: Terms, terminal: Termina
     from benchorch.config.components import make
     from benchorch.domain.trial import node_of
     from benchorch.interfaces.executor import Executor
+    from benchorch.run.foreign_plan import refuse_foreign
     from benchorch.run.invocation import Invocation
 
     invocation = Invocation(
@@ -227,29 +258,13 @@ def _resume(directory: Path, composer: Composer, terms: Terms, terminal: Termina
     invocation.open()
     plan = invocation.plan
     assert plan is not None  # find_invocation has found it
-    _refuse_foreign(plan, directory)
+    refuse_foreign(plan, directory, f"benchorch resume {directory}")
     _change_directory(Path(str(plan.session.get("cwd", "."))))
     executor = make(node_of(plan.session, "executor"), Executor, "executor")
     if executor.problems():
         raise ConfigError(executor.problems())
     code = _to_its_end(lambda: invocation.run_plan(plan, executor), lambda: invocation)
     return _delivered(code, invocation, terminal)
-
-
-def _refuse_foreign(plan: Plan, directory: Path) -> None:
-    """ConfigError for a plan that this user's runs did not leave; what it names is trusted else."""
-    from benchorch.journal.registry import is_own
-    from benchorch.models import trust
-
-    if not is_own(plan.plan_id, directory) and not trust.trusts(directory):
-        raise ConfigError(
-            [
-                f"{directory} holds a plan that was made elsewhere or changed since, and a plan "
-                "names code, folders and a store. If you trust whoever made it: "
-                f"benchorch resume {directory} {trust.FLAG} {directory}"
-            ]
-        )
-    trust.grant(*trust.references_of(plan))
 
 
 def _change_directory(place: Path) -> None:

@@ -15,7 +15,7 @@ from benchorch.errors import ConfigError
 from benchorch.files import write_text
 from benchorch.progress import Say
 from benchorch.results.compare import export
-from benchorch.results.compare.load_run import derive, locate, stored
+from benchorch.results.compare.load_run import Derived, derive, locate, stored
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.console_table import paper, tidy
@@ -34,11 +34,13 @@ class _Opened:
     Attributes:
         run: without raw series.
         directory: of the run, or a placeholder where an exported file was read.
+        derived: the same with raw series; None where an exported file was read.
     """
 
     run: StoredRun
     plan: Plan
     directory: Path
+    derived: Derived | None = None
 
     def text(self) -> str:
         """The report of the terminal, as at the end of the run."""
@@ -129,7 +131,7 @@ def _open(found: Path, reference: str, say: Say, *, each_process: bool) -> _Open
         return _Opened(run=exported, plan=exported.plan(), directory=directory)
     derived = derive(found, reference, say, running=True)
     loaded = stored(derived, reference, say, each_process=each_process)
-    return _Opened(run=loaded, plan=derived.plan, directory=found)
+    return _Opened(run=loaded, plan=derived.plan, directory=found, derived=derived)
 
 
 def _json(opened: Sequence[_Opened]) -> ConfigNode:
@@ -175,10 +177,13 @@ def _write_page(opened: Sequence[_Opened], path: Path, *, anew: bool = False) ->
     from benchorch.results.report.html_page import page
     from benchorch.results.report.prices import prices_of
     from benchorch.results.report.rows import rows_of
+    from benchorch.results.report.series_figures import series_figures
 
     runs = [one.run for one in opened]
     prices = prices_of(runs, anew=anew)
-    _write(path, page(runs, rows_of(runs, prices), prices))
+    read = [one.derived for one in opened if one.derived is not None]
+    series = series_figures(result for one in read for result in one.results.values())
+    _write(path, page(runs, rows_of(runs, prices), prices, series=series))
 
 
 def _reply(opened: Sequence[_Opened], path: Path) -> Reply:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from benchorch.config.components import suggest
 from benchorch.config.hardware_aliases import HARDWARE, is_made
+from benchorch.config.interpolation_limits import check_interpolations
 from benchorch.config.overrides import key_of, parse_override, sweep_jobs
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
@@ -65,9 +66,12 @@ def plain_node(config: DictConfig, *, resolve: bool = False) -> dict[str, Json]:
 
     with open_dict(config):
         config.pop("hydra", None)
-    plain = OmegaConf.to_container(config, resolve=resolve)
+    plain = cast("dict[str, Json]", OmegaConf.to_container(config, resolve=False))
+    check_interpolations(plain)
+    if resolve:
+        plain = cast("dict[str, Json]", OmegaConf.to_container(config, resolve=True))
     _check_plain(plain)
-    return cast("dict[str, Json]", plain)
+    return plain
 
 
 def _check_plain(node: object, path: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Directories of the built-in configuration and recipes."""
+"""Directories of the built-in configuration, recipes and locks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def builtin_directory(name: str) -> Path:
-    """``conf`` or ``recipes``: inside an installed wheel, else at the repository's root."""
+    """``conf``, ``recipes`` or ``infra``: in an installed wheel, else at the repository's root."""
     package = Path(__file__).parents[1]
     installed = package / name
     return installed if installed.is_dir() else package.parent.parent / name

@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from benchorch.config.components import construct, make, suggest
+from benchorch.config.decoder import Decoder
 from benchorch.config.parity_setup import parity_problems
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.codec import Json, encode
@@ -19,6 +20,7 @@ from benchorch.domain.tensors import NOT_SYMBOLS, Example, Workload
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError
 from benchorch.interfaces.conversion import TF32_RATIO, FileStep, Step
+from benchorch.interfaces.generation import NEW, PROMPT, TokenScenario
 from benchorch.interfaces.hardware import Hardware
 from benchorch.interfaces.model import Model
 from benchorch.interfaces.runtime import Runtime
@@ -85,6 +87,20 @@ class TrialSetup:
         return tuple(dict.fromkeys((*self.model.requires, *names, *self.runtime.requires)))
 
     @property
+    def generates(self) -> bool:
+        """Whether a call generates tokens."""
+        return isinstance(self.scenario, TokenScenario)
+
+    @property
+    def sequence_tokens(self) -> int:
+        """Tokens of a whole sequence, where calls generate them."""
+        return self.workload.symbols[PROMPT] + self.workload.symbols[NEW]
+
+    def has_fixed_cache(self, n_steps: int | None = None) -> bool:
+        """Whether a decoder's cache has its full size from the start after so many steps."""
+        return any(type(step).fixes_cache for _, step in self.steps[:n_steps])
+
+    @property
     def leaves_files(self) -> bool:
         """Whether a store keeps anything of it."""
         return any(isinstance(step, FileStep) for _, step in self.steps)
@@ -113,6 +129,11 @@ class TrialSetup:
         """Why the chain cannot take this model as its input, or None."""
         links: list[Step | Runtime] = [*(step for _, step in self.steps), self.runtime]
         given, taken = self.model.gives, type(links[0]).consumes
+        if self.generates and not type(self.runtime).generates:
+            runtime = type(self.runtime).__name__
+            return f"{runtime} has no calls that pass a cache from one token to the next."
+        if self.has_fixed_cache() and not self.generates:
+            return "a cache of keys and values exists between tokens: use scenario=generate."
         if not set(given) & set(taken):
             expected, provided = " or ".join(taken), " and ".join(given)
             return f"the conversion expects {expected} as input; this model provides {provided}."
@@ -131,7 +152,7 @@ class TrialSetup:
             arrays=self.model.batch(workload, seed),
             keywords=self.model.keywords(),
             specs=self.model.specs(),
-            dynamic=self.workload.dynamic,
+            dynamic=(*self.workload.dynamic, *self.model.open_symbols),
         )
 
     def inputs_of_other_sizes(self) -> list[Mapping[str, NDArray[generic]]]:
@@ -167,12 +188,14 @@ class TrialSetup:
             "packages": dict(versions),
             "hardware": {fact: facts.get(fact) for fact in sorted(wanted)},
         }
+        if self.has_fixed_cache(n_steps):
+            fields["cache_tokens"] = self.sequence_tokens
         if wanted and self.on_gpu:
             fields["tf32"] = self.protocol.tf32  # compilers choose kernels by it
         return BuildKey(fields=fields)
 
     def _input_fields(self) -> Json:
-        open_symbols = set(self.workload.dynamic)
+        open_symbols = {*self.workload.dynamic, *self.model.open_symbols}
         return [
             {
                 "name": spec.name,
@@ -224,6 +247,8 @@ def open_trial(spec: ConfigNode) -> TrialSetup:
     tolerance = _attempt_tolerance(conversion, problems)
     problems.extend(_limit_problems(cast(ConfigNode, spec["limits"])))
     problems.extend(parity_problems(cast(ConfigNode, spec["parity"])))
+    if isinstance(parts["scenario"], TokenScenario) and isinstance(parts["model"], Model):
+        parts["model"] = _decoder(parts["model"], problems)
     if not problems:
         runtime = cast(Runtime, parts["runtime"])
         problems.extend(chain_problems(cast(Sequence[tuple[str, Step]], links), runtime))
@@ -236,6 +261,18 @@ def open_trial(spec: ConfigNode) -> TrialSetup:
         nodes={"steps": steps},
         **parts,  # type: ignore[arg-type]  # no problems means that none of them is None
     )
+
+
+def _decoder(model: Model, problems: list[str]) -> Model | None:
+    """The model as its scenario calls it: token by token."""
+    length = model.prompt_symbol
+    if length is not None:
+        return Decoder(source=model, length=length)
+    problems.append(
+        "scenario: generate needs a language model of transformers with input_ids and a cache "
+        "of keys and values, such as model=gpt2; this model has none."
+    )
+    return None
 
 
 def chain_problems(links: Sequence[tuple[str, Step]], runtime: Runtime) -> list[str]:

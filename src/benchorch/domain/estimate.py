@@ -32,6 +32,21 @@ METRIC_GROUPS: Mapping[str, Mapping[str, str]] = {
         "target_rate_per_s/max": "the highest rate at which the target holds",
         "capacity_per_s/mean": "queries per second, each issued as soon as a server is free",
     },
+    "Generation": {
+        **{f"ttft_ms/{tail}": f"time to first token, {_TAILS[tail]}" for tail in ("p50", "p90")},
+        "tpot_ms/p50": "time per output token after the first, median over generations",
+        **{
+            f"inter_token_latency_ms/{tail}": f"between two tokens, {_TAILS[tail]}"
+            for tail in ("p50", "p90", "p99")
+        },
+        "prefill_tokens_per_s/mean": "tokens of the prompts over the time to first token",
+        "decode_tokens_per_s/mean": "tokens after the first over the time they took",
+        "kv_cache_bytes_per_token/total": "keys and values over the tokens that fit into them",
+        "cost_usd_per_million_input_tokens/on_demand": "price of the machine over prefill's rate",
+        "cost_usd_per_million_input_tokens/spot": "the same at the spot price",
+        "cost_usd_per_million_output_tokens/on_demand": "price of the machine over decode's rate",
+        "cost_usd_per_million_output_tokens/spot": "the same at the spot price",
+    },
     "Start": {
         "load_s/p50": "loading the artifact in a fresh process",
         "first_call_s/p50": "the first call of a fresh process",

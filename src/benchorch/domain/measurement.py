@@ -86,6 +86,9 @@ class Observations:
         loads: which queries were offered at which rate; empty without a schedule.
         events: what happened inside which blocks: ``collection``, ``compilation``,
             ``allocator_retry``, each with the indices of the blocks.
+        token_ns: of calls that generate tokens, in the order of the calls: the time of each token
+            since the one before it, the first one's since the call's start. Else empty.
+        tokens_per_call: how many of them each call has.
     """
 
     durations_ns: tuple[int, ...]
@@ -101,6 +104,8 @@ class Observations:
     scheduled_ns: tuple[int, ...] = ()
     loads: tuple[Load, ...] = ()
     events: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    token_ns: tuple[int, ...] = ()
+    tokens_per_call: int = 0
 
     def __post_init__(self) -> None:
         if not all(0 < duration_ns < _LONGEST_NS for duration_ns in self.durations_ns):

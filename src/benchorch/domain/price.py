@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -24,6 +24,8 @@ class Price:
         as_of: the day or the time it was valid, ISO 8601.
         source: who says so: ``config``, ``pricing api``, ``spot history``, or the bundled list's.
         least_usd_per_hour: of a spot machine, in the cheapest zone; else the same.
+        shared_by: accelerators of a machine of which each has an equal part of its price; the
+            dollars are those of one part, 1 for a whole machine.
     """
 
     kind: str
@@ -33,6 +35,19 @@ class Price:
     as_of: str
     source: str
     least_usd_per_hour: float | None = None
+    shared_by: int = 1
+
+    def of_one_of(self, accelerators: int) -> Price:
+        """One accelerator's part of a whole machine's price; itself where it is that already."""
+        if self.shared_by > 1 or accelerators <= 1:
+            return self
+        least = self.least_usd_per_hour
+        return replace(
+            self,
+            usd_per_hour=self.usd_per_hour / accelerators,
+            least_usd_per_hour=None if least is None else least / accelerators,
+            shared_by=accelerators,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,8 @@ class Protocol:
         slice_ms: how long one of the two runs before the other.
         delta_ratio: equivalence margin: differences up to this share are not practically
             significant.
-        split_passes: how often the copying stages are timed apart in each process; 0 is never.
+        split_passes: how often the copying stages are timed apart, in a trial's first process that
+            counts; 0 is never.
         cold_caches: whether caches are flushed before every block: another metric.
         tf32: whether GPUs may round the operands of float32 products and convolutions to 10 bits
             of mantissa (TensorFloat-32), in every runtime alike.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -15,6 +15,7 @@ from benchorch.errors import ConfigError
 from benchorch.executors.side_by_side import side_by_side
 from benchorch.host.machine_kind import declared_kind
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
+from benchorch.interfaces.stack import Readiness
 
 LOCAL_KINDS = ("local", "local_gpu")
 STACK_HEAD = Path("/etc/benchorch/cluster.yaml")
@@ -94,6 +95,17 @@ class Auto(Executor):
     def launches(self, hardware_kind: str) -> bool:
         """What neither this machine nor a cluster has."""
         return self.way(hardware_kind) in (Way.STACK, Way.NONE)
+
+    def packages(self, hardware_kind: str) -> Collection[str] | None:
+        """Those of a stack's node, also where there is no stack yet; else this machine's."""
+        if self.launches(hardware_kind):
+            return self._remote().packages(hardware_kind)
+        return None
+
+    def preflight(self, hardware_kinds: Sequence[str]) -> Sequence[Readiness]:
+        """Of those that a stack launches."""
+        launched = [kind for kind in hardware_kinds if self.way(kind) is Way.STACK]
+        return self._remote().preflight(launched) if launched else ()
 
     def is_remote(self) -> bool:
         """If there is a cluster."""

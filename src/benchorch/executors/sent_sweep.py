@@ -23,11 +23,13 @@ from benchorch import __version__
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Session
-from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
+from benchorch.domain.spending import Spending
+from benchorch.domain.trial import Plan, Trial, node_of
 from benchorch.executors.scheduling.file_transfer import FolderContent, check_inside, collect_files
 from benchorch.interfaces.stack import Stack
-from benchorch.journal import run_directory
+from benchorch.journal import chain, run_directory
 from benchorch.journal.lock import FILE as STATUS
+from benchorch.journal.reader import Entry, entry_of
 
 FILES, SENT, FETCHED = "files", "sent.json", "fetched.json"
 DIRECTORY = "/var/lib/benchorch"
@@ -50,9 +52,14 @@ def unfetched(stack: Stack, trials: Sequence[Trial]) -> str | None:
     """The newest sweep of exactly these trials that nobody has followed to its end, or None."""
     digest = digest_of(trials)
     for name in reversed([one for one in stack.sweeps() if one.endswith(f"-{digest}")]):
-        if stack.read(f"{name}/{SENT}") and not stack.read(f"{name}/{FETCHED}"):
+        if is_unfetched(stack, name):
             return name
     return None
+
+
+def is_unfetched(stack: Stack, name: str) -> bool:
+    """Whether a sweep was sent and not followed to its end."""
+    return bool(stack.read(f"{name}/{SENT}")) and not stack.read(f"{name}/{FETCHED}")
 
 
 def plan_to_send(
@@ -105,6 +112,12 @@ def cancel_command(name: str) -> str:
     return "\n".join(lines)
 
 
+def spending_in(status: Mapping[str, Json]) -> Spending | None:
+    """The spending in a coordinator's status, or None."""
+    found = status.get("spending")
+    return decode(Spending, found) if found else None
+
+
 @final
 @dataclass(slots=True, kw_only=True)
 class SentSweep:
@@ -113,12 +126,14 @@ class SentSweep:
     Attributes:
         directory: the run's own, here.
         seen: the trials whose results have come.
+        problems: what is wrong with the results there, by the line's number.
     """
 
     stack: Stack
     name: str
     directory: Path
     seen: set[str] = field(default_factory=set)
+    problems: dict[int, str] = field(default_factory=dict)
 
     def send(self, plan: Plan, files: FolderContent) -> None:
         """Put everything into the bucket, the plan last."""
@@ -135,20 +150,30 @@ class SentSweep:
         found = self.stack.read(f"{self.name}/{STATUS}")
         return json.loads(found) if found else {}
 
-    def new_lines(self) -> Sequence[ConfigNode]:
-        """The lines of finished results that were not fetched yet."""
+    def spending(self) -> Spending | None:
+        """On machines so far, as the coordinator's status has it; None before there is any."""
+        return spending_in(self.status())
+
+    def new_entries(self) -> Sequence[Entry]:
+        """Finished results that were not fetched yet; damaged lines go to `problems`."""
         content = self.stack.read(f"{self.name}/{run_directory.RESULTS}") or b""
         whole = content[: content.rfind(b"\n") + 1]
-        last = {str(line["trial_id"]): line for line in map(json.loads, whole.splitlines())}
-        return [
-            line
-            for trial_id, line in last.items()
-            if trial_id not in self.seen and not line.get("unfinished")
-        ]
+        last: dict[str, Entry] = {}
+        for line in chain.checked(whole.splitlines()):
+            try:
+                entry = entry_of(line)
+            except ValueError as error:
+                self.problems[line.number] = f"line {line.number} is damaged there: {error}"
+                continue
+            if not line.follows and line.number - 1 not in self.problems:
+                self.problems[line.number] = f"a line is missing there before line {line.number}"
+            last[entry.result.trial_id] = entry
+        found = last.items()
+        return [one for name, one in found if name not in self.seen and not one.result.unfinished]
 
-    def fetch(self, line: ConfigNode) -> TrialResult:
-        """A line's result, with the trial's files in the run's directory."""
-        trial_id = str(line["trial_id"])
+    def fetch(self, entry: Entry) -> TrialResult:
+        """An entry's result, with the trial's files in the run's directory."""
+        trial_id = entry.result.trial_id
         check_inside(trial_id, self.directory)
         run_directory.trial_directory(self.directory, trial_id)
         for name in self.stack.listed(f"{self.name}/trials/{trial_id}/"):
@@ -158,7 +183,7 @@ class SentSweep:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.stack.download(name, path)
         self.seen.add(trial_id)
-        return run_directory.with_series(self.directory, line, decode(TrialResult, line))
+        return entry.whole(self.directory)
 
     def mark_fetched(self) -> None:
         """Note that it was followed to its end, so that the same line begins a new one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -16,25 +16,37 @@ from typing import TypeVar, cast, final
 
 from benchorch.config.components import TARGET, make
 from benchorch.config.directories import builtin_directory
-from benchorch.domain.codec import Json, decode
+from benchorch.domain.codec import Json
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event, Session
 from benchorch.domain.spending import Spending
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ExecutorError
+from benchorch.executors.node_packages import bundled_packages, distributions, lock_name
+from benchorch.executors.scheduling.capacity import MarketPolicy
 from benchorch.executors.sent_sweep import (
     DIRECTORY,
     SentSweep,
     cancel_command,
     digest_of,
     files_of,
+    is_unfetched,
     plan_to_send,
+    spending_in,
     start_command,
     unfetched,
 )
 from benchorch.files import write_json
+from benchorch.formatting import plural
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
-from benchorch.interfaces.stack import Head, Stack, StackError, StackFacts, Stacks
+from benchorch.interfaces.stack import (
+    Head,
+    Readiness,
+    Stack,
+    StackError,
+    StackFacts,
+    Stacks,
+)
 from benchorch.units import format_bytes
 
 T = TypeVar("T")
@@ -69,11 +81,23 @@ def found_stack(name: str | None) -> Stack | StackError | None:
         return error
 
 
+@cache
+def _stack_packages(stack: str | None, lock: str | None) -> frozenset[str] | None:
+    """The distributions of a lock that the stack has published; None where it cannot be read."""
+    found = found_stack(stack)
+    if not isinstance(found, Stack) or lock is None:
+        return None
+    try:
+        text = found.lock(lock)
+    except StackError:  # a plan does without; whoever runs it learns why
+        return None
+    return distributions(text) if text else None
+
+
 def left_running(directory: Path) -> SentSweep | None:
     """The sweep of a run's directory that goes on on a stack, or None; StackError."""
-    try:
-        record = json.loads((directory / RECORD).read_text())
-    except FileNotFoundError:
+    record = _record(directory)
+    if record is None:
         return None
     found = found_stack(record["stack"])
     if isinstance(found, StackError):
@@ -82,6 +106,15 @@ def left_running(directory: Path) -> SentSweep | None:
         return None
     sweep = SentSweep(stack=found, name=record["sweep"], directory=directory)
     return None if sweep.status().get("ended_at") else sweep
+
+
+def _record(directory: Path) -> dict[str, str] | None:
+    """What a run's directory has of a sweep that it sent, or None."""
+    try:
+        record = json.loads((directory / RECORD).read_text())
+        return {key: str(record[key]) for key in ("stack", "sweep")}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
 
 
 def cancel(sweep: SentSweep) -> str:
@@ -131,6 +164,20 @@ class StackExecutor(Executor):
         del hardware_kind
         return True
 
+    def packages(self, hardware_kind: str) -> Collection[str] | None:
+        """By the stack's lock for such nodes, else by the one of this version."""
+        return _stack_packages(self.stack, lock_name(hardware_kind)) or bundled_packages(
+            hardware_kind
+        )
+
+    def preflight(self, hardware_kinds: Sequence[str]) -> Sequence[Readiness]:
+        """As the stack's account and region have it."""
+        found = found_stack(self.stack)
+        kinds = [kind for kind in hardware_kinds if self.unreachable(kind) is None]
+        if not isinstance(found, Stack) or not kinds:
+            return ()
+        return found.preflight(sorted(kinds), MarketPolicy(self.market).markets)
+
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, as the stack's bucket has it."""
         found = found_stack(self.stack)
@@ -169,7 +216,7 @@ class _Following:
     spending: Spending | None = None
 
     def results(self) -> Iterator[TrialResult]:
-        name = unfetched(self.stack, self.trials)
+        name = self._recorded() or unfetched(self.stack, self.trials)
         is_new = name is None
         name = name or f"{self.session.plan_id}-{digest_of(self.trials)}"
         sweep = SentSweep(stack=self.stack, name=name, directory=self.session.directory)
@@ -179,12 +226,29 @@ class _Following:
             {"stack": facts.name, "region": facts.region, "sweep": name},
         )
         if is_new:
+            self._check_machines()
             self._send(sweep)
         else:
             self._say(f"goes on with sweep {name}, which was sent before")
         if not sweep.status().get("ended_at"):
             self._ensure_begun(sweep)
         yield from self._follow(sweep)
+
+    def _recorded(self) -> str | None:
+        """The sweep that this run sent before it was resumed, unless it was followed to its end."""
+        record = _record(self.session.directory)
+        if record is None or record["stack"] != self.stack.facts.name:
+            return None
+        sweep = record["sweep"]
+        return sweep if is_unfetched(self.stack, sweep) else None
+
+    def _check_machines(self) -> None:
+        """ExecutorError where the account reports that machines will not come."""
+        kinds = sorted({trial.hardware_kind for trial in self.trials})
+        failed = [one for one in self.executor.preflight(kinds) if one.state == "failed"]
+        if failed:
+            listed = "; ".join(f"{one.subject}: {one.observed}. {one.remedy}" for one in failed)
+            raise ExecutorError(f"Nothing was sent, because no machine would come: {listed}")
 
     def _send(self, sweep: SentSweep) -> None:
         facts = self.stack.facts
@@ -256,14 +320,20 @@ class _Following:
         sweep.mark_fetched()
         missing = len({trial.trial_id for trial in self.trials} - sweep.seen)
         if missing:
+            why = f" ({'; '.join(sweep.problems.values())})" if sweep.problems else ""
             raise ExecutorError(
-                f"Sweep {sweep.name} ended on stack {self.stack.facts.name} with {missing} trials "
-                "without a result; the same line runs them."
+                f"Sweep {sweep.name} ended on stack {self.stack.facts.name} with "
+                f"{plural(missing, 'trial')} without a result{why}; the same line runs what is "
+                "missing."
             )
 
     def _new_results(self, sweep: SentSweep) -> Iterator[TrialResult]:
-        for line in self._patiently(sweep.new_lines) or ():
-            result = self._patiently(partial(sweep.fetch, line))
+        entries = self._patiently(sweep.new_entries) or ()
+        for problem in sweep.problems.values():
+            self._say(f"{problem}; its trial has no result")
+        requested = {trial.trial_id for trial in self.trials}
+        for entry in (one for one in entries if one.result.trial_id in requested):
+            result = self._patiently(partial(sweep.fetch, entry))
             if result is None:
                 return
             yield result
@@ -296,8 +366,8 @@ class _Following:
 
     def _pass_on(self, status: ConfigNode) -> None:
         """Report what machines cost and what the trials do there, where it has changed."""
-        spending = decode(Spending, status["spending"]) if status.get("spending") else None
-        if isinstance(spending, Spending) and spending != self.spending:
+        spending = spending_in(status)
+        if spending is not None and spending != self.spending:
             self.spending = spending
             self.emit(Event.of_spending(spending))
         busy = status.get("busy")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchorch.errors import MeasureError
-from benchorch.host.environment import is_installed
+from benchorch.host.environment import ONNX_RUNTIMES, is_installed
 
 FUSED = "benchorch_fused"
 """Metadata of a graph: how many nodes fewer there are since the transformer optimiser."""
@@ -21,13 +21,10 @@ LARGEST_SINGLE_FILE_BYTES = 1_900_000_000
 _RENAMED = "_orig"
 """What torch's exporter adds to the name of an input that is returned as it came."""
 
-RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")
-"""Distributions of the one import package ``onnxruntime``, each with other providers."""
-
 
 def runtime_distribution() -> str:
     """The distribution that ``import onnxruntime`` finds; where there is none, what to install."""
-    return next((name for name in RUNTIMES if is_installed(name)), RUNTIMES[0])
+    return next((name for name in ONNX_RUNTIMES if is_installed(name)), ONNX_RUNTIMES[0])
 
 
 def own_name(name: str, names: Collection[str]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache, partial
@@ -16,12 +16,14 @@ from benchorch.domain.codec import Json
 from benchorch.domain.outputs import Outputs
 from benchorch.errors import BuildError, MeasureError
 from benchorch.frameworks.host_arrays import BFLOAT16
+from benchorch.frameworks.model_caches import is_cache, know_cache
 from benchorch.frameworks.module_precision import CAST_FROM, parameter_dtypes
 from benchorch.frameworks.output_paths import is_flat, returned
 from benchorch.frameworks.torch_operators import operator_facts
 from benchorch.frameworks.torch_program import load_program
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest
+from benchorch.interfaces.generation import Program
 from benchorch.interfaces.runtime import Executable, LoadRequest
 
 if TYPE_CHECKING:
@@ -145,12 +147,14 @@ def tensors_in(raw: object) -> list[torch.Tensor]:
 
 
 def know_dataclasses(raw: object) -> None:
-    """Teach torch to flatten the dataclasses of a nested result, as exporters must."""
+    """Teach torch to flatten dataclasses and caches of a nested result, as exporters must."""
     import torch
     from torch.utils import _pytree
 
     for leaf in _pytree.tree_leaves(raw):
-        if is_dataclass(leaf) and not isinstance(leaf, type):
+        if is_cache(leaf):
+            know_cache(type(leaf))
+        elif is_dataclass(leaf) and not isinstance(leaf, type):
             if type(leaf) not in _pytree.SUPPORTED_NODES:
                 torch.export.register_dataclass(type(leaf))
             know_dataclasses(leaf)
@@ -208,6 +212,13 @@ class TorchExecutable(Executable):
             placed = self.place(arrays)
         return self.prepare(placed)
 
+    def program(self) -> Program:
+        """The callable on tensors that stay where they are."""
+        import torch
+
+        only = getattr(torch, self.dtypes[0]) if len(self.dtypes) == 1 else None
+        return TorchProgram(prepare=self.prepare, device=self.device, dtype=only)
+
     def calling(self) -> AbstractContextManager[object]:
         """Nothing is recorded for gradients."""
         import torch
@@ -240,6 +251,47 @@ class TorchExecutable(Executable):
     def close(self) -> None:
         """Undo what loading changed in this process."""
         self.resources.close()
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchProgram(Program):
+    """Calls of a torch callable whose outputs are inputs of the next.
+
+    Attributes:
+        prepare: makes a call from placed inputs.
+        dtype: of floating inputs; None to leave each its own.
+    """
+
+    prepare: Callable[[dict[str, torch.Tensor]], Bound]
+    device: str
+    dtype: torch.dtype | None
+
+    def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:
+        """Tensors on the device."""
+        import torch
+
+        found: dict[str, object] = {}
+        with torch.inference_mode(mode=False):  # compiled code tells the two kinds apart
+            for name, array in arrays.items():
+                tensor = torch.from_numpy(array)
+                wanted = self.dtype if tensor.is_floating_point() else None
+                found[name] = tensor.to(device=self.device, dtype=wanted)
+        return found
+
+    def call(self, inputs: Mapping[str, object]) -> Sequence[object]:
+        """The flat tuple of tensors that the callable returns."""
+        made: Sequence[object] = self.prepare({**inputs})()  # type: ignore[dict-item,assignment]
+        return made
+
+    def fetch(self, value: object) -> NDArray[generic]:
+        """On the host, less than float32 widened to it."""
+        return arrays_in(value)["0"]
+
+    def size_bytes(self, value: object) -> int:
+        """Size of the tensor's elements."""
+        size: int = value.nbytes  # type: ignore[attr-defined]
+        return size
 
 
 def live_executable(

@@ -15,8 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from benchorch.config.directories import builtin_directory
 from benchorch.hardware.aws_prices import has_credentials
-from benchorch.interfaces.stack import CommandEnd, Head, Stack, StackError, StackFacts, Stacks
+from benchorch.interfaces.stack import (
+    CommandEnd,
+    Head,
+    Readiness,
+    Stack,
+    StackError,
+    StackFacts,
+    Stacks,
+)
 
 HOME = "benchorch-stacks-{account}"
 SETTINGS = "settings.json"
@@ -157,6 +166,29 @@ class AwsStack(Stack):
             found = pages.paginate(Bucket=self._bucket, Prefix=self._key(""), Delimiter="/")
             folders = [one["Prefix"] for page in found for one in page.get("CommonPrefixes", ())]
         return sorted(folder.rstrip("/").rpartition("/")[2] for folder in folders)
+
+    def preflight(self, kinds: Sequence[str], markets: Sequence[str]) -> Sequence[Readiness]:
+        """By EC2's offers and descriptions, and the account's vCPU quotas."""
+        from benchorch.hardware.aws_account.account import boto3_account
+        from benchorch.hardware.aws_account.facts import read_facts
+        from benchorch.hardware.aws_account.preflight import Preflight
+
+        account = boto3_account(self.facts.region)
+        facts = read_facts(builtin_directory("infra") / "facts.yaml")
+        found = Preflight(account=account, kinds=kinds, markets=markets, facts=facts).findings()
+        return [Readiness(one.state, one.subject, one.observed, one.remedy) for one in found]
+
+    def lock(self, kind: str) -> str | None:
+        """The newest in the bucket; two requests."""
+        with _told(f"s3:ListBucket on {self._bucket}"):
+            found = self._s3().list_objects_v2(Bucket=self._bucket, Prefix=f"packages/{kind}-")
+        locks = [one for one in found.get("Contents", ()) if one["Key"].endswith("/lock.txt")]
+        if not locks:
+            return None
+        newest = max(locks, key=lambda one: one["LastModified"])["Key"]
+        with _told(f"s3:GetObject on {self._bucket}"):
+            body = self._s3().get_object(Bucket=self._bucket, Key=newest)["Body"]
+            return bytes(body.read()).decode()
 
     def head(self) -> Head | None:
         """By its tags; it is ready once Systems Manager knows it."""

@@ -56,6 +56,9 @@ LAUNCHED = {"instance": "RAY_CLOUD_INSTANCE_ID", "image": "BENCHORCH_IMAGE_ID"}
 REHEARSED = "BENCHORCH_REHEARSED"
 """Set where machines are only played, so that what they measure is never taken for theirs."""
 
+ONNX_RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino")
+"""Distributions of the one import package ``onnxruntime``, each with other providers."""
+
 _DEVICE_TAG = re.compile(r"\+(cpu|cu\d+|rocm[\d.]+|xpu)$")
 
 _CPU = "sys/devices/system/cpu"
@@ -110,6 +113,11 @@ def on_node_with(packages: Collection[str] | None) -> Iterator[None]:
         yield
     finally:
         _packages_of_node.reset(before)
+
+
+def alternatives(distribution: str) -> tuple[str, ...]:
+    """The distributions of which any one will do where this one is required."""
+    return ONNX_RUNTIMES if distribution in ONNX_RUNTIMES else (distribution,)
 
 
 def is_installed(distribution: str) -> bool:

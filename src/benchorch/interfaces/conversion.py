@@ -70,8 +70,10 @@ class Step(ABC):
         depends_on: hardware facts the files depend on, e.g. ``("cpu_isa",)``; empty means
             that they may be built anywhere.
         version: raised whenever the same parameters begin to give other files.
+        fixes_cache: whether a decoder's cache has its full size from the start afterwards.
     """
 
+    fixes_cache: ClassVar[bool] = False
     consumes: ClassVar[tuple[Format, ...]]
     produces: ClassVar[Format]
     requires: ClassVar[tuple[str, ...]] = ("torch",)

@@ -10,6 +10,7 @@ from typing import Protocol
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
+from benchorch.interfaces.stack import Readiness
 
 Emit = Callable[[Event], None]
 
@@ -76,6 +77,14 @@ class Executor(ABC):
         Called while planning, as `unreachable` is.
         """
         return None
+
+    def preflight(self, hardware_kinds: Sequence[str]) -> Sequence[Readiness]:
+        """Whether machines of these kinds can be had now, where that can be asked; spends nothing.
+
+        Called for a plan that is shown, and before anything starts.
+        """
+        del hardware_kinds
+        return ()
 
     def is_simulated(self) -> bool:
         """Whether nodes are simulated on this machine, so that they lack what it lacks."""

@@ -43,6 +43,28 @@ class Model(ABC):
         """Labels for people besides the name, e.g. author and task."""
         return {}
 
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Symbols of the workload that determine a call, in order of appearance."""
+        return tuple(dict.fromkeys(symbol for spec in self.specs() for symbol in spec.symbols))
+
+    @property
+    def open_symbols(self) -> tuple[str, ...]:
+        """Symbols that an export leaves open, whatever the workload says."""
+        return ()
+
+    @property
+    def prompt_symbol(self) -> str | None:
+        """The symbol of how many tokens its ``input_ids`` have; None where it generates none."""
+        return None
+
+    def load_step(self, seed: int) -> torch.nn.Module:
+        """The module of `load` as one step of generation, its cache among inputs and outputs.
+
+        Only where there is a `prompt_symbol`.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def load(self, seed: int) -> torch.nn.Module:
         """The module on the CPU in eval mode, the same weights for the same seed."""

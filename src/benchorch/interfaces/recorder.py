@@ -22,6 +22,11 @@ class Recorder(ABC):
         What was recorded at one address is still to be recorded at another.
         """
 
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """What links to an open parent run need beside its id; empty without any."""
+        return {}
+
     @abstractmethod
     def open(self, plan: Plan, directory: Path) -> str:
         """Make or find the parent run; returns its id; RecordError if the tracker is down."""

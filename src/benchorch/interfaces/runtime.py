@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
 
+    from benchorch.interfaces.generation import Program
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
@@ -55,6 +57,21 @@ class Executable(ABC):
     @abstractmethod
     def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
         """A call without arguments, its inputs resident on the device."""
+
+    def program(self) -> Program | None:
+        """The same artifact for calls that feed each other; None where it has no such calls."""
+        return None
+
+    @property
+    def artifact(self) -> Executable:
+        """What a runtime loaded, where calls of this one are made of several of its calls."""
+        return self
+
+    def answer(
+        self, arrays: Mapping[str, NDArray[generic]]
+    ) -> Mapping[str, NDArray[generic]] | None:
+        """What is compared in place of a call's outputs, by name; None for the outputs."""
+        return None
 
     def calling(self) -> AbstractContextManager[object]:
         """Context entered once around many calls, with the setup that they share.
@@ -106,8 +123,10 @@ class Runtime(ABC):
         consumes: the formats it loads.
         requires: distributions it imports; torch by default.
         version: raised whenever the same artifact begins to be called in another way.
+        generates: whether its executables have a `Program`.
     """
 
+    generates: ClassVar[bool] = False
     consumes: ClassVar[tuple[Format, ...]]
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1

@@ -42,6 +42,22 @@ class CommandEnd(NamedTuple):
     text: str
 
 
+class Readiness(NamedTuple):
+    """Whether a machine can be had now, in one respect.
+
+    Attributes:
+        state: ``ok``, ``warning``, ``unknown`` or ``failed``.
+        subject: what was looked at, such as ``g5.xlarge``.
+        observed: what the account reports.
+        remedy: what to do; empty where nothing is.
+    """
+
+    state: str
+    subject: str
+    observed: str
+    remedy: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackFacts:
     """What the account's record says of a stack.
@@ -88,6 +104,18 @@ class Stack(ABC):
     @abstractmethod
     def sweeps(self) -> Sequence[str]:
         """The names of its runs, the newest last."""
+
+    @abstractmethod
+    def preflight(self, kinds: Sequence[str], markets: Sequence[str]) -> Sequence[Readiness]:
+        """Whether a machine of each of these kinds can be had now.
+
+        Args:
+            markets: ``spot``, ``on_demand`` or both, in order of preference.
+        """
+
+    @abstractmethod
+    def lock(self, kind: str) -> str | None:
+        """The lock by which nodes of a kind, e.g. ``cuda-x86_64``, are installed, or None."""
 
     @abstractmethod
     def head(self) -> Head | None:

@@ -21,8 +21,6 @@ from benchorch.formatting import plural
 from benchorch.journal import chain, run_directory
 from benchorch.progress import Say, counted, silent
 
-_LONGEST_ID = 200
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -106,19 +104,9 @@ def entry_of(line: chain.Line) -> Entry:
         result = decode(TrialResult, line.content)
     except chain.UNREADABLE as error:
         raise ValueError(f"it is not a result ({error})") from error
-    if not is_name(result.trial_id):
+    if not run_directory.is_id(result.trial_id):
         raise ValueError(f"{result.trial_id[:40]!r} is not a trial's id")
     return Entry(content=line.content, result=result)
-
-
-def is_name(trial_id: str) -> bool:
-    """Whether an id can be the name of a trial's folder."""
-    return (
-        0 < len(trial_id) <= _LONGEST_ID
-        and trial_id not in (".", "..")
-        and trial_id.isprintable()
-        and "/" not in trial_id
-    )
 
 
 def demand_version(journal: Journal) -> None:

@@ -5,6 +5,8 @@
     plan.json              trials, skips and settings
     results.jsonl          one `TrialResult` a line as soon as it ends, without the raw series
     table.md               the printed table
+    winner.json            the fastest trial with its figures, once all trials have ended
+    report.html            the page, written anew while the run goes on
     driver.json            the coordinator's status: its process and the trials it runs
     driver.log             the coordinator's output, where `benchorch submit` started it
     results.damaged.jsonl  lines that were damaged, set aside when the run went on
@@ -40,6 +42,7 @@ from benchorch.journal import chain
 PLAN = "plan.json"
 RESULTS = "results.jsonl"
 TABLE = "table.md"
+WINNER = "winner.json"
 OBSERVATIONS = "observations.jsonl"
 ROUNDS = "rounds.jsonl"
 _ID = re.compile(r"[A-Za-z0-9_][\w.-]{0,127}", re.ASCII)
@@ -62,15 +65,20 @@ class SeriesError(ConfigError):
 
 def trial_directory(directory: Path, trial_id: str) -> Path:
     """The folder of one trial, made if need be; ConfigError for an id that is no plain name."""
-    _check_id(trial_id)
+    check_id(trial_id)
     path = directory / "trials" / trial_id
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
-def _check_id(name: str) -> None:
+def is_id(name: str) -> bool:
+    """Whether a plan or a trial can be called so: a plain name, which folders and objects get."""
+    return bool(_ID.fullmatch(name))
+
+
+def check_id(name: str) -> None:
     """A plan from elsewhere may name any folder of this machine as its trial's."""
-    if not _ID.fullmatch(name):
+    if not is_id(name):
         raise ConfigError([f"{name[:80]!r} is no id of a plan or a trial: letters, digits, . _ -."])
 
 
@@ -91,7 +99,7 @@ def read_plan(directory: Path) -> Plan:
     if not isinstance(plan, Plan):
         raise ConfigError([f"{path} is not a plan."])
     for name in (plan.plan_id, *(trial.trial_id for trial in plan.trials)):
-        _check_id(name)
+        check_id(name)
     return plan
 
 

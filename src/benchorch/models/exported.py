@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 from zipfile import BadZipFile, ZipFile, is_zipfile
@@ -31,10 +31,14 @@ class ExportedModel(DeclaredModel):
     Attributes:
         program: the directory that holds ``program.pt2``.
         digest: what `program_digest` said of it when it was written.
+        architecture: the class of the module it was exported from, for people.
+        labels: its name for people as ``model``, and others such as its author.
     """
 
     program: str
     digest: str
+    architecture: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def load(self, seed: int) -> torch.nn.Module:
         """The graph; BuildError where the file has changed."""
@@ -55,6 +59,10 @@ class ExportedModel(DeclaredModel):
     def identity(self) -> Mapping[str, Json] | None:
         """The digest: the graph and every weight are in the file."""
         return {"digest": self.digest}
+
+    def requested(self) -> Mapping[str, Json]:
+        """The same: neither its place nor its name enters."""
+        return self.identity() or {}
 
     def problems(self, workload: Workload) -> Sequence[str]:
         """The file, the inputs and the checkpoint."""

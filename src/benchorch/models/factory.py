@@ -36,6 +36,11 @@ class FactoryModel(DeclaredModel):
     factory: str
     arguments: Mapping[str, Json] = field(default_factory=dict)
 
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The file and the callable, for people."""
+        return {"model": self.factory.rpartition("/")[2]}
+
     def load(self, seed: int) -> torch.nn.Module:
         """The factory's module; BuildError of kind user_code where it returns anything else."""
         import torch

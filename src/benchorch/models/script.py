@@ -163,6 +163,7 @@ def _callable_by_name(first_call: FirstCall) -> torch.nn.Module:
     """The module itself where keywords suffice and its result is plain; else a wrapper of it."""
     from benchorch.models.architectures.called import called, goes_by_name
 
-    if goes_by_name(first_call.module, first_call.arguments, first_call.answer):
+    arguments, dtype = first_call.arguments, first_call.autocast
+    if not dtype and goes_by_name(first_call.module, arguments, first_call.answer):
         return first_call.module
-    return called(first_call.module, first_call.arguments)
+    return called(first_call.module, arguments, dtype)

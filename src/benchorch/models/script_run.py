@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchorch.frameworks.program_archive import read_program
+from benchorch.models.notebook import NOTEBOOK_SUFFIX, run_notebook
 from benchorch.models.script_watch import Watch
 from benchorch.models.seeding import seeded
 
@@ -22,6 +23,9 @@ GRAPH_SUFFIX = ".onnx"
 
 MODEL_SUFFIXES = (PROGRAM_SUFFIX, GRAPH_SUFFIX)
 """Of files that are models and no scripts; each stands for a script that loads and calls it."""
+
+SCRIPT_SUFFIXES = (".py", NOTEBOOK_SUFFIX, *MODEL_SUFFIXES)
+"""Of all files that `run_script` takes; one without a suffix is a script too."""
 
 _SIZE = re.compile(r"([^=\s]+)=(\d+)")
 
@@ -44,13 +48,19 @@ def run_script(
             if path.suffix == GRAPH_SUFFIX:
                 return {"model": _call_graph(path, arguments)}
             before = set(threading.enumerate())
-            variables = runpy.run_path(str(path), run_name="__main__")
+            variables = _run_code(path)
             _wait_for_threads(set(threading.enumerate()) - before)
             return variables
         finally:
             if os.getpid() != process:
                 os._exit(0)
     return {}
+
+
+def _run_code(path: Path) -> Mapping[str, object]:
+    if path.suffix == NOTEBOOK_SUFFIX:
+        return run_notebook(path)
+    return runpy.run_path(str(path), run_name="__main__")
 
 
 def _call_program(path: Path) -> object:

@@ -7,13 +7,18 @@ however they are bound. Modules that other modules call are let through at once.
 from __future__ import annotations
 
 import _thread
+import functools
 import hashlib
+import inspect
 import sys
+import sysconfig
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
 from types import FrameType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, final
 
@@ -27,7 +32,14 @@ MOST_INVOCATIONS = 100
 """Signatures of one model that are told apart; later ones are only counted."""
 
 _TRANSPARENT = frozenset({"OptimizedModule", "DataParallel", "DistributedDataParallel"})
+_PARTS = frozenset({"ParametrizationList"})  # what torch calls to compute a parameter
+_TRACERS = ("torch.jit._trace", "torch.onnx", "torch.export._trace", "torch._export")
+"""Modules of torch that call a model themselves, to record it or to check the record."""
 _SYMBOLS = frozenset({"KerasTensor", "FakeTensor", "FunctionalTensor"})
+_LIGHTNING_STEPS = frozenset({"training_step", "validation_step", "test_step", "predict_step"})
+_STEP_OBSTACLE = (
+    "its Trainer calls {} and no forward; its parts are measured, or model=lightning measures it"
+)
 _PROGRESS_EVERY_S = 1.0
 _LONGEST_CONTAINER = 1000  # items that are looked through for a name
 
@@ -88,13 +100,18 @@ class FoundModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstCall:
-    """The first call of a signature, just after it was made."""
+    """The first call of a signature, just after it was made.
+
+    Attributes:
+        autocast: the dtype of the autocast region that it was made in; "" outside of one.
+    """
 
     seen: FoundModel
     invocation: CallSignature
     module: torch.nn.Module
     arguments: CapturedArguments
     answer: object
+    autocast: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +178,34 @@ class Watch:
     def __enter__(self) -> Self:
         import torch
 
-        self._kept = (torch.nn.Module.__call__, torch.compile)
-        torch.nn.Module.__call__ = self._watching(torch.nn.Module.__call__)  # type: ignore[method-assign]
-        torch.compile = _as_it_is
+        module = torch.nn.Module
+        self._undo = ExitStack()
+        for owner, name, new in (
+            (module, "__call__", self._watching(module.__call__)),
+            (module, "__init_subclass__", classmethod(self._new_class)),
+            (torch, "compile", _as_it_is),
+        ):
+            self._replace(owner, name, new)
         return self
+
+    def _replace(self, owner: Any, name: str, new: object) -> None:
+        if name in vars(owner):
+            self._undo.callback(setattr, owner, name, vars(owner)[name])
+        else:
+            self._undo.callback(delattr, owner, name)
+        setattr(owner, name, new)
+
+    def _new_class(self, kind: type[torch.nn.Module], /, **options: Any) -> None:
+        """Record the calls of a class that has a way of its own to be called, too."""
+        import torch
+
+        super(torch.nn.Module, kind).__init_subclass__(**options)
+        own = vars(kind).get("__call__")
+        if inspect.isfunction(own) and _is_users(own.__code__.co_filename):
+            self._replace(kind, "__call__", self._watching(own))
+        if any(base.__name__ == "LightningModule" for base in kind.__mro__):
+            for name in _LIGHTNING_STEPS & set(vars(kind)):
+                self._replace(kind, name, self._watching_step(vars(kind)[name]))
 
     def __exit__(
         self,
@@ -173,67 +214,136 @@ class Watch:
         trace: TracebackType | None,
     ) -> bool:
         """Whatever a script makes of being stopped, it was we who stopped it."""
-        import torch
-
-        torch.nn.Module.__call__, torch.compile = self._kept  # type: ignore[method-assign]
+        self._undo.close()
         return self._stopped
 
     def _watching(self, original: Callable[..., object]) -> Callable[..., object]:
         """Replacement of the modules' own ``__call__``."""
-        local, max_depth, now_s = self._local, self._max_depth, time.monotonic
-        by_id = self._by_id
+        local, max_depth = self._local, self._max_depth
 
+        @functools.wraps(original)
         def watched(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> object:
-            depth = local.depth
-            if depth > max_depth or local.resting or type(module).__name__ in _TRANSPARENT:
+            kind = type(module).__name__
+            if local.depth > max_depth or local.resting or kind in _TRANSPARENT:
                 return original(module, *args, **kwargs)
+            if local.stack and local.stack[-1][0] is module:  # its class's call, of its own call
+                return original(module, *args, **kwargs)
+            if kind in _PARTS:
+                with self._at_rest():
+                    return original(module, *args, **kwargs)
             if self._stopped:
                 self._leave()
             key = raw_key(args, kwargs)
-            seen = by_id.get(id(module))
-            if seen is not None and seen.module() is not module:
-                seen = None
+            seen = self._seen(module)
             known = seen is not None and key in seen.raw
             unseen = None if known else self._prepare_record(module, args, kwargs, seen)
-            name = seen.name if seen else unseen.name if unseen else ""
-            local.stack.append((module, name))
-            local.depth = depth + 1
-            began_s = now_s()
+            local.depth += 1
             try:
-                answer = original(module, *args, **kwargs)
+                answer, took_s = self._timed(original, module, args, kwargs, seen or unseen)
             finally:
-                local.depth = depth
-                local.stack.pop()
-            ended_s = now_s()
-            if unseen is not None:
-                seen = self._record(module, key, unseen, answer)
-            if seen is not None:
-                _count(seen, key, ended_s - began_s)
-                if unseen is not None or ended_s > self._next_progress_s:
-                    self._report_progress(seen)
-            if self._stopped:
-                self._leave()
+                local.depth -= 1
+            self._counted(module, key, seen, unseen, answer, took_s)
             return answer
 
         return watched
+
+    def _watching_step(self, original: Callable[..., object]) -> Callable[..., object]:
+        """Replacement of a LightningModule's step, which its Trainer calls instead of the module.
+
+        The modules that the step calls are recorded as well, by their way from the module.
+        """
+        local, name = self._local, original.__name__
+
+        @functools.wraps(original)
+        def step(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> object:
+            if local.stack or local.resting:
+                return original(module, *args, **kwargs)
+            key = (name, raw_key(args, kwargs))
+            seen = self._seen(module)
+            unseen = None
+            if seen is None or key not in seen.raw:
+                arguments = capture_arguments(original.__get__(module), args, kwargs)
+                signature, obstacle = (name, *arguments.signature), _STEP_OBSTACLE.format(name)
+                arguments = replace(arguments, signature=signature, obstacle=obstacle)
+                unseen = self._new_call(module, seen, sys._getframe(1), arguments)
+            answer, took_s = self._timed(original, module, args, kwargs, seen or unseen)
+            self._counted(module, key, seen, unseen, answer, took_s)
+            return answer
+
+        return step
+
+    def _seen(self, module: torch.nn.Module) -> FoundModel | None:
+        seen = self._by_id.get(id(module))
+        return seen if seen is not None and seen.module() is module else None
+
+    def _timed(
+        self,
+        original: Callable[..., object],
+        module: torch.nn.Module,
+        args: Any,
+        kwargs: Any,
+        known: FoundModel | _NewCall | None,
+    ) -> tuple[object, float]:
+        """The answer of a call, and its seconds; what it calls is below this module."""
+        stack = self._local.stack
+        stack.append((module, known.name if known else ""))
+        began_s = time.monotonic()
+        try:
+            answer = original(module, *args, **kwargs)
+        finally:
+            stack.pop()
+        return answer, time.monotonic() - began_s
+
+    def _counted(
+        self,
+        module: torch.nn.Module,
+        key: object,
+        seen: FoundModel | None,
+        unseen: _NewCall | None,
+        answer: object,
+        took_s: float,
+    ) -> None:
+        """Record a call after it was made; end the script where that was requested."""
+        if unseen is not None:
+            seen = self._record(module, key, unseen, answer)
+        if seen is not None:
+            _count(seen, key, took_s)
+            if unseen is not None or time.monotonic() > self._next_progress_s:
+                self._report_progress(seen)
+        if self._stopped:
+            self._leave()
+
+    @contextmanager
+    def _at_rest(self) -> Iterator[None]:
+        """While calls of this thread are not recorded."""
+        self._local.resting = True
+        try:
+            yield
+        finally:
+            self._local.resting = False
 
     def _prepare_record(
         self, module: torch.nn.Module, args: Any, kwargs: Any, seen: FoundModel | None
     ) -> _NewCall | None:
         """Record of the call before it is made; None while the module is being traced."""
-        if _is_being_traced() or any(type(each).__name__ in _SYMBOLS for each in args):
-            return None
         frame = sys._getframe(2)
+        if any(type(each).__name__ in _SYMBOLS for each in args) or _is_being_traced(frame):
+            return None
+        arguments = capture_arguments(_called_method(module), args, kwargs)
+        return self._new_call(module, seen, frame, arguments)
+
+    def _new_call(
+        self,
+        module: torch.nn.Module,
+        seen: FoundModel | None,
+        frame: FrameType,
+        arguments: CapturedArguments,
+    ) -> _NewCall:
         name = seen.name if seen else self._name(module, frame)
         with self._lock:
             self._count += 1
             order = self._count
-        return _NewCall(
-            order=order,
-            name=name,
-            place=_place(frame),
-            arguments=capture_arguments(module.forward, args, kwargs),
-        )
+        return _NewCall(order=order, name=name, place=_place(frame), arguments=arguments)
 
     def _name(self, module: torch.nn.Module, frame: FrameType) -> str:
         """The module's variable, or its path in the outermost model being called."""
@@ -275,28 +385,21 @@ class Watch:
         answer: object,
     ) -> None:
         """Report a new signature; calls that the callback makes are not recorded."""
-        self._local.resting = True
-        try:
-            self._on_first_call(
-                FirstCall(
-                    seen=seen,
-                    invocation=invocation,
-                    module=module,
-                    arguments=arguments,
-                    answer=answer,
-                )
-            )
-        finally:
-            self._local.resting = False
+        call = FirstCall(
+            seen=seen,
+            invocation=invocation,
+            module=module,
+            arguments=arguments,
+            answer=answer,
+            autocast=_autocast(),
+        )
+        with self._at_rest():
+            self._on_first_call(call)
 
     def _report_progress(self, seen: FoundModel) -> None:
-        self._local.resting = True
-        try:
-            with self._lock:
-                self._on_progress(seen)
-        finally:
-            self._local.resting = False
-            self._next_progress_s = time.monotonic() + _PROGRESS_EVERY_S
+        with self._at_rest(), self._lock:
+            self._on_progress(seen)
+        self._next_progress_s = time.monotonic() + _PROGRESS_EVERY_S
 
     def _add_model(self, module: torch.nn.Module, before: _NewCall) -> FoundModel:
         """Record of a model at its first call, or of its next instance."""
@@ -331,6 +434,14 @@ class Watch:
         return seen
 
 
+def _autocast() -> str:
+    """The dtype of the autocast region of a GPU or of the CPU that this thread is in, or ""."""
+    import torch
+
+    device = next((each for each in ("cuda", "cpu") if torch.is_autocast_enabled(each)), None)
+    return str(torch.get_autocast_dtype(device)).removeprefix("torch.") if device else ""
+
+
 def _count(seen: FoundModel, key: object, took_s: float) -> None:
     seen.calls += 1
     seen.seconds += took_s
@@ -345,11 +456,29 @@ def _as_it_is(model: Any = None, **options: Any) -> Any:
     return (lambda function: function) if model is None else model
 
 
-def _is_being_traced() -> bool:
+def _is_being_traced(frame: FrameType | None) -> bool:
+    """Whether torch calls a model to record it; it calls it again to check what it recorded."""
     import torch
 
-    tracing: bool = torch._C._is_tracing()
-    return tracing or torch.compiler.is_compiling()
+    if torch._C._is_tracing() or torch.compiler.is_compiling():
+        return True
+    callers = (each.f_globals.get("__name__") or "" for each in _outwards(frame))
+    return any(name.startswith(_TRACERS) for name in callers)
+
+
+def _called_method(module: torch.nn.Module) -> Callable[..., object]:
+    """The method whose parameters name a call's arguments: forward, where a class has one."""
+    import torch
+
+    unwritten = inspect.getattr_static(module, "forward", None) is torch.nn.Module.forward
+    return type(module).__call__.__get__(module) if unwritten else module.forward
+
+
+@cache
+def _is_users(file: str) -> bool:
+    """Whether code is neither installed nor Python's own."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    return not file.startswith(tuple(sysconfig.get_path(name) for name in names))
 
 
 def _has_values(tensor: torch.Tensor) -> bool:

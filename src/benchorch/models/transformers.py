@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
@@ -97,6 +97,21 @@ class TransformersModel(DeclaredModel):
             )
         loaded: torch.nn.Module = model
         return loaded
+
+    @property
+    def prompt_symbol(self) -> str | None:
+        """None without tokens or a cache."""
+        found = catalog.architecture(self.architecture) if catalog.is_readable() else None
+        arguments = found.arguments if found else None
+        ids = next((spec for spec in self.specs() if spec.name == "input_ids"), None)
+        caches = arguments is None or {"past_key_values", "logits_to_keep"} <= arguments
+        return str(ids.shape[1]) if ids is not None and len(ids.shape) == 2 and caches else None
+
+    def load_step(self, seed: int) -> torch.nn.Module:
+        """The same weights on the library's own cache."""
+        from benchorch.models.architectures.decoder import decoder
+
+        return frozen(decoder(cast("Any", self.load(seed)).model))
 
     def identity(self) -> Mapping[str, Json] | None:
         """Identity of module and weights; None for a folder's, or the hub's where no commit is."""

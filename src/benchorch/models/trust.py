@@ -140,6 +140,16 @@ def trusts(path: Path) -> bool:
     return _policy.holds(path.resolve())
 
 
+def is_users_own(script: Path) -> bool:
+    """Whether a script is trusted besides being named: by its path, or in the user's work tree."""
+    place = script.resolve()
+    return _policy.everything_of_the_users or _policy.holds(place) or _in_own_tree(place)
+
+
+def _in_own_tree(place: Path) -> bool:
+    return place.exists() and _own_work_tree([place]) is not None
+
+
 def refusal(reference: str) -> str:
     """Why what a reference names, or a script's path, may not run; empty where it may.
 

@@ -10,11 +10,10 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from benchorch.pages.charts import STYLE as CHART_STYLE
 from benchorch.pages.markup import json_in_script, plain, shortened
 
 _HERE = Path(__file__).parent
-STYLE = CHART_STYLE + (_HERE / "page.css").read_text(encoding="utf-8")
+STYLE = (_HERE / "page.css").read_text(encoding="utf-8")
 MOST_BYTES = 2_900_000
 """Of a page: parts beyond it are left out, with a note on where they are."""
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 from urllib.parse import quote
@@ -113,6 +114,12 @@ class Mlflow(Recorder):
         """The URI without secrets, and the experiment."""
         return {"uri": location.without_secrets(self.uri), "experiment": self.experiment}
 
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """The id of the experiment, once it is open."""
+        session = self._state.session
+        return {} if session is None else {"experiment_id": session.experiment_id}
+
     def open(self, plan: Plan, directory: Path) -> str:
         """The parent run's id; existing children are found, duplicates deleted."""
         with _mlflow(self):
@@ -135,8 +142,12 @@ class Mlflow(Recorder):
             known = _known_child(session, trial)
             run = known or _new_child(session, trial, fields)
             flat = self.uri.startswith("file:")
-            with _uploading(run, self.uri, attachments.below(directory)):
-                _log(session.client, run, fields, with_tags=known is not None, flat=flat)
+            with tempfile.TemporaryDirectory() as folder:
+                facts = Path(folder) / run_fields.FACTS
+                facts.write_text(json.dumps(dict(fields.facts), indent=2))
+                files = [*attachments.below(directory), (facts, "")]
+                with _uploading(run, self.uri, files):
+                    _log(session.client, run, fields, with_tags=known is not None, flat=flat)
             session.client.set_terminated(run.run_id, fields.status, fields.end_ms)
             return run.run_id
 
@@ -151,6 +162,27 @@ class Mlflow(Recorder):
                 _upload_skips(session.parent, session.plan, self.uri)
             _upload(session.parent, self.uri, attachments.directly_in(directory))
             _end_parent(session, directory, complete=complete)
+
+    def register(self, run_id: str, folder: Path, name: str) -> str:
+        """Upload a folder to a trial's run as ``export``, and register it as a model's version.
+
+        Returns:
+            The version's number.
+        """
+        from mlflow.exceptions import MlflowException
+
+        with _mlflow(self):
+            client = _connect(self.uri)
+            run = _run(client.get_run(run_id))
+            files = attachments.below(folder)
+            _upload(run, self.uri, ((path, str(Path("export", at))) for path, at in files))
+            try:
+                client.create_registered_model(name)
+            except MlflowException as error:
+                if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                    raise
+            source = f"{run.artifact_uri.rstrip('/')}/export"
+            return str(client.create_model_version(name, source, run_id).version)
 
     def _session(self) -> _Session:
         if self._state.session is None:
@@ -309,15 +341,22 @@ def _upload_skips(run: _Run, plan: Plan, uri: str) -> None:
 
 
 def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
-    """The parent's last tags and its status."""
-    from mlflow.entities import RunTag
+    """The parent's last tags, the winner's figures, and its status."""
+    from mlflow.entities import Metric, RunTag
 
     tags = dict(run_fields.of_plan(session.plan))
     table = directory / run_directory.TABLE
     if table.exists():
         tags[_NOTE] = table.read_text()[:_MAX_NOTE_LENGTH]
+    told, metrics = run_fields.of_winner(directory)
+    tags.update(told)
+    now_ms = int(datetime.now(tz=UTC).timestamp() * 1000)
     run_id = session.parent.run_id
-    session.client.log_batch(run_id, tags=[RunTag(key, text) for key, text in tags.items()])
+    session.client.log_batch(
+        run_id,
+        metrics=[Metric(key, value, now_ms, 0) for key, value in metrics.items()],
+        tags=[RunTag(key, text) for key, text in tags.items()],
+    )
     session.client.set_terminated(run_id, "FINISHED" if complete else "KILLED")
 
 

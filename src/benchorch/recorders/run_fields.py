@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
+from pathlib import Path
 from typing import cast
 
 from benchorch.domain.codec import Json, encode
@@ -17,12 +18,21 @@ from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.domain.verdict import OutputParity, Verdict
+from benchorch.journal.run_directory import WINNER
 from benchorch.units import ns_to_ms
 
-# One log-batch request may hold 1000 entries, of which 100 params and 100 tags.
+# One log-batch request may hold 1000 entries, of which 100 params.
 MAX_PARAMS = 100
-MAX_TAGS = 100
+MAX_TAGS = 15
+"""Of a run; MLflow shows each as a chip above everything else."""
 MAX_METRICS = 1000 - MAX_PARAMS - MAX_TAGS
+FACTS = "facts.json"
+_SHOWN_TAGS = (
+    *("role", "trial_id", "plan_id", "outcome", "failure.kind", "failure.message", "verdict"),
+    *("verdict.reasons", "speedup", "bottleneck.limit", "executed.executed", "warnings"),
+    *("environment.host", "model_digest", "baseline_id"),
+)
+"""Of all facts those that people filter by."""
 # The server's own limits are 6000 and 8000; 100 values of these lengths stay below its limit of
 # 1 MB for a request however they are escaped.
 MAX_PARAM_LENGTH = 1000
@@ -39,6 +49,7 @@ class RunFields:
     """One run without its artifacts.
 
     Attributes:
+        facts: all that is known besides params and metrics; some of them are tags.
         status: ``FINISHED``, ``FAILED`` or ``KILLED``.
         start_ms, end_ms: milliseconds since 1970, or None if the result has none.
     """
@@ -47,6 +58,7 @@ class RunFields:
     params: Mapping[str, str]
     metrics: Mapping[str, float]
     tags: Mapping[str, str]
+    facts: Mapping[str, str]
     status: str
     start_ms: int | None
     end_ms: int | None
@@ -57,16 +69,18 @@ def of_trial(plan_id: str, trial: Trial, result: TrialResult, summary: Summary) 
     params, lost_params = _within(_params(trial), MAX_PARAMS, MAX_PARAM_LENGTH)
     # A tracker stores infinity as a huge number, which is worse than nothing.
     metrics = ((k, v) for k, v in _metrics(result, summary) if v is not None and math.isfinite(v))
-    tags = chain(
+    told = chain(
         [("role", "trial"), ("trial_id", trial.trial_id), ("plan_id", plan_id)],
         [("params_left_out", lost_params)],
         _result_tags(result, summary),
     )
+    facts = {_key(key): text for key, text in told if text}
     return RunFields(
         name=run_name(trial),
         params=params,
         metrics=dict(islice(metrics, MAX_METRICS)),
-        tags=_tags(tags),
+        tags={k: _shortened(facts[k], MAX_TAG_LENGTH) for k in _SHOWN_TAGS if k in facts},
+        facts=facts,
         status=_status(result),
         start_ms=milliseconds(result.started_at),
         end_ms=milliseconds(result.ended_at),
@@ -77,6 +91,19 @@ def of_plan(plan: Plan) -> Mapping[str, str]:
     """The parent run's tags."""
     counts = [("trials", str(len(plan.trials))), ("skips", str(len(plan.skips)))]
     return _tags(chain([("role", "plan"), ("plan_id", plan.plan_id)], counts))
+
+
+def of_winner(directory: Path) -> tuple[Mapping[str, str], Mapping[str, float]]:
+    """Tags and metrics of the parent run; none before the run has ended, or without one winner."""
+    try:
+        found = json.loads((directory / WINNER).read_text())
+    except (OSError, ValueError):
+        return {}, {}
+    tags = {key: str(found[key]) for key in ("conversion", "hardware") if found.get(key)}
+    if found.get("verdict"):
+        tags["speedup"] = str(found["verdict"])
+    metrics = found.get("metrics") or {}
+    return tags, {key: value for key, value in metrics.items() if math.isfinite(value)}
 
 
 def run_name(trial: Trial) -> str:
@@ -126,11 +153,7 @@ def _within(pairs: Iterator[tuple[str, str]], most: int, length: int) -> tuple[d
 
 
 def _tags(pairs: Iterator[tuple[str, str]]) -> dict[str, str]:
-    whole = {_key(key): _shortened(text, MAX_TAG_LENGTH) for key, text in pairs if text}
-    if len(whole) <= MAX_TAGS:
-        return whole
-    kept = dict(islice(whole.items(), MAX_TAGS - 1))
-    return {**kept, "tags_left_out": str(len(whole) - len(kept))}
+    return {_key(key): _shortened(text, MAX_TAG_LENGTH) for key, text in pairs if text}
 
 
 def _key(name: str) -> str:

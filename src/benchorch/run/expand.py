@@ -18,7 +18,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial, node_of
 from benchorch.errors import ConfigError
-from benchorch.host.environment import is_installed, on_node_with
+from benchorch.host.environment import alternatives, is_installed, on_node_with
 from benchorch.interfaces.executor import Executor
 from benchorch.models.callables import reference_problems
 from benchorch.models.parity_data import data_problems
@@ -139,12 +139,24 @@ class _Drafts:
                 reason=f"{setup.hardware.kind} cannot be simulated on this machine: {obstacle}",
                 remedy="executor=ec2 or executor=ray reaches a real one",
             )
-        with on_node_with(self._executor.packages(setup.hardware.kind)):
-            return self._lacking(trial, setup)
+        packages = self._executor.packages(setup.hardware.kind)
+        with on_node_with(packages):
+            return self._lacking(trial, setup, is_here=packages is None)
 
-    def _lacking(self, trial: Trial, setup: TrialSetup) -> Skip | None:
-        """Why the packages of its node do not suffice, or None."""
-        missing = [name for name in setup.requires if not is_installed(name)]
+    def _lacking(self, trial: Trial, setup: TrialSetup, *, is_here: bool) -> Skip | None:
+        """Why the packages of its node do not suffice, or None.
+
+        Args:
+            is_here: whether they are those of this machine.
+        """
+        required = setup.requires
+        missing = [name for name in required if not any(map(is_installed, alternatives(name)))]
+        if missing and not is_here:
+            return Skip(
+                labels=trial.labels,
+                reason=f"needs {', '.join(missing)}; nodes of {setup.hardware.kind} lack it.",
+                remedy="docs/cloud/aws.md lists what nodes have",
+            )
         if missing:
             return Skip(
                 labels=trial.labels,
@@ -214,7 +226,7 @@ def _baseline_of(cell: MatrixCell, name: str, node: ConfigNode) -> MatrixCell:
 
 def _only_used_symbols(spec: ConfigNode, setup: TrialSetup) -> dict[str, Json]:
     """The spec without symbols that no input uses, whose sweep would repeat the same trial."""
-    used = {symbol for tensor in setup.model.specs() for symbol in tensor.symbols}
+    used = set(setup.model.symbols)
     workload = node_of(spec, "workload")
     kept = {k: v for k, v in workload.items() if k in used or k in NOT_SYMBOLS}
     sizes = setup.workload.sizes
@@ -242,16 +254,16 @@ def _without(node: Json, key: str) -> Json:
 
 
 def _labels_of(cell: MatrixCell, setup: TrialSetup) -> dict[str, str]:
-    used = [symbol for tensor in setup.model.specs() for symbol in tensor.symbols]
     symbols = setup.workload.symbols
-    shapes = [f"{name}={symbols[name]}" for name in dict.fromkeys(used) if name in symbols]
+    shapes = [f"{name}={symbols[name]}" for name in setup.model.symbols if name in symbols]
     shown = {f"workload.{name}" for name in symbols}
     axes = [f"{k}={v}" for k, v in cell.axes.items() if k not in shown]
     labels = {name: cell.choices[name] for name in ("model", "conversion", "hardware", "scenario")}
+    described = setup.model.labels  # a script's or a live module's has its own name there
     return {
-        **setup.model.labels,
+        **described,
         **labels,
-        "model": _model_label(labels["model"], cell),
+        "model": _model_label(labels["model"], described.get("model", ""), cell),
         "hardware": _machine_label(labels["hardware"], setup),
         "hardware_kind": setup.hardware.kind,
         "workload": " ".join(shapes),
@@ -259,15 +271,12 @@ def _labels_of(cell: MatrixCell, setup: TrialSetup) -> dict[str, str]:
     }
 
 
-def _model_label(choice: str, cell: MatrixCell) -> str:
-    """The choice; of a model of the user's own what ``name`` calls it, else its callable's name."""
-    if choice not in _NAMELESS:
-        return choice
+def _model_label(choice: str, described: str, cell: MatrixCell) -> str:
+    """The choice; of a model of the user's own what ``name`` calls it, else what it is."""
     name = str(cell.config.get("name") or "")
-    if name not in ("", DEFAULT_NAME):
+    if choice in _NAMELESS and name not in ("", DEFAULT_NAME):
         return name
-    reference = str(node_of(cell.config, "model").get("factory") or choice)
-    return reference.rpartition(":")[2]
+    return described or choice
 
 
 def _machine_label(name: str, setup: TrialSetup) -> str:

@@ -34,7 +34,9 @@ from benchorch.results.pricing.sweep_cost import (
 )
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import full_markdown
+from benchorch.results.report.winner import winner_of
 from benchorch.run.expected_end import ExpectedEnd
+from benchorch.run.live_page import LivePage
 from benchorch.run.planner import Planned, new_plan_id, plan_jobs
 from benchorch.run.selection import chosen, narrowed_to
 from benchorch.run.sidecar import Sidecar, archiving, recording
@@ -99,9 +101,11 @@ class Invocation:
     _findings: SweepFindings | None = None
     _end: ExpectedEnd | None = None
     _status: StatusFile = field(init=False)
+    _page: LivePage = field(init=False)
 
     def __post_init__(self) -> None:
         self._status = StatusFile(self.directory)
+        self._page = LivePage(self.directory)
 
     def open(self) -> None:
         """Make the directory, or read what an earlier invocation left in it."""
@@ -195,29 +199,35 @@ class Invocation:
         summaries = self.summaries()
         try:
             self.report.table(self.plan, self.results, summaries, self.directory)
+            self._page.write(self.plan, self.results, summaries, running=False)
             with self._on_disk("The table"):
                 text = full_markdown(self.plan, self.results, summaries)
                 write_text(self.directory / run_directory.TABLE, text)
+                if self._is_whole():
+                    found = winner_of(self.plan, self.results, summaries)
+                    write_json(self.directory / run_directory.WINNER, found)
         finally:
             recorded = _finished(self._recorder, complete, self.report.recording)
             self._status.end(complete=complete)
             archived = _finished(self._archiver, complete, self.report.keeping)
-        final = [
-            t.trial_id in self.results and is_final(self.results[t.trial_id])
-            for t in self.plan.trials
-        ]
         self.report.closing(
             self.plan,
             self.directory,
             recorded=recorded,
             reason=self._recorder.reason if self._recorder else "",
             kept=archived,
-            whole=all(final),
+            whole=self._is_whole(),
         )
         if self._lock is not None:  # the process may live on after this run
             self._lock.close()
         missing = not recorded and self.plan.recorder.get("required") is True
         return 0 if self._did_what_was_requested() and not missing else 1
+
+    def _is_whole(self) -> bool:
+        """Whether every trial of the plan has its final result."""
+        assert self.plan is not None  # it has run
+        found = [self.results.get(trial.trial_id) for trial in self.plan.trials]
+        return all(result is not None and is_final(result) for result in found)
 
     def _did_what_was_requested(self) -> bool:
         assert self.plan is not None  # it has run
@@ -311,6 +321,7 @@ class Invocation:
         with self._on_disk(f"The result of trial {result.trial_id}"):
             self._write(result, summary)
         self._status.result(result.trial_id)
+        self._renew_page()
         self.report.result(result, summary)
 
     def _accept_round(self, result: TrialResult) -> None:
@@ -319,8 +330,17 @@ class Invocation:
         with self._on_disk(f"What was measured of trial {result.trial_id}"):
             run_directory.append_round(self.directory, result)
         self._status.round(result.trial_id, processes=len(result.processes))
+        self._renew_page()
         table = self._table_of(result)
         self.report.figures(list(table.values()), self._sweep_findings().summaries(table))
+
+    def _renew_page(self) -> None:
+        """Write the page anew, if that was long enough ago; nothing is measured meanwhile."""
+        if self._page.is_due():
+            assert self.plan is not None  # it is being run
+            so_far = {**self.results, **self.unfinished}
+            summaries = self._sweep_findings().summaries(so_far)
+            self._page.write(self.plan, so_far, summaries, running=True)
 
     def _table_of(self, result: TrialResult) -> dict[str, TrialResult]:
         """What was measured so far of the trials with the same baseline."""
@@ -346,13 +366,12 @@ class Invocation:
 
     def _write(self, result: TrialResult, summary: Summary) -> None:
         from benchorch.results.report.load_curve import load_files
-        from benchorch.run.expand import describe
 
         folder = run_directory.trial_directory(self.directory, result.trial_id)
         write_json(folder / "environment.json", encode(dict(result.environment)))
         write_json(folder / "parity.json", encode(result.parity))
         write_text(folder / "config.yaml", _as_yaml(self._specs[result.trial_id]))
-        for name, text in load_files(result.valid, title=describe(result.labels)).items():
+        for name, text in load_files(result.valid).items():
             write_text(folder / name, text)
         run_directory.append_result(self.directory, result, {"metrics": plain_metrics(summary)})
 

@@ -22,6 +22,7 @@ from benchorch.formatting import printable
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.recorder import Recorder
+from benchorch.interfaces.stack import Readiness
 from benchorch.interfaces.store import Store
 from benchorch.recorders import location
 from benchorch.results.pricing.sweep_cost import budget_of, pricing_of, snapshot
@@ -57,6 +58,10 @@ class Planned:
         """The kinds whose machines are launched for the run, or would have to be."""
         kinds = {trial.hardware_kind for trial in self.plan.trials}
         return {k for k in kinds if k in self.unreachable or self.executor.launches(k)}
+
+    def preflight(self) -> Sequence[Readiness]:
+        """Whether the machines that would be launched can be had now; asks their account."""
+        return self.executor.preflight(sorted({one.hardware_kind for one in self.plan.trials}))
 
     def way(self) -> Way:
         """How the plan as a whole runs: as far as its farthest trial has to go."""

@@ -25,10 +25,10 @@ from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.journal.lease import lease
 from benchorch.journal.record_cursor import RecordCursor
+from benchorch.recorders.mlflow_links import TRACKING
 from benchorch.run import sidecar
 from benchorch.run.sidecar import Wait
 
-TRACKING = "tracking.json"
 POLL_S = 1.0
 LONGEST_WAIT_S = 30.0
 
@@ -160,7 +160,8 @@ class _Replay:
             self._note_address(self.parent_run_id)
 
     def _note_address(self, parent_run_id: str) -> None:
-        address = {**self.recorder.address, "parent_run_id": parent_run_id or None}
+        ids = {**self.recorder.ids, "parent_run_id": parent_run_id or None}
+        address = {**self.recorder.address, **ids}
         write_json(self.directory / TRACKING, address)
 
     def _record_pending(self, *, final: bool) -> None:

@@ -39,6 +39,7 @@ _CHECKS = {
 class Aoti(Runtime):
     """Calls the compiled library directly; Dynamo and Inductor are never imported."""
 
+    generates = True
     consumes = (Format.AOTI_PACKAGE,)
     version = 2
 

@@ -23,6 +23,7 @@ class Compiled(Runtime):
         dynamic: true leaves sizes open from the start, false never, null where they change.
     """
 
+    generates = True
     consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
 
     backend: Literal["eager", "aot_eager", "cudagraphs"]

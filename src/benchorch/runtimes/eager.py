@@ -21,6 +21,7 @@ class Eager(Runtime):
     An exported program calls the same kernels without the model's Python, and checks its inputs.
     """
 
+    generates = True
     consumes = (
         *(Format.MODULE, Format.CALLABLE),
         Format.EXPORTED_PROGRAM,

@@ -27,6 +27,7 @@ _WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 class Inductor(Runtime):
     """Dynamo traces again in every process, so the first call is slow even on a full cache."""
 
+    generates = True
     consumes = (Format.INDUCTOR_CACHE,)
     version = 2
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
-from benchorch.frameworks.onnx_files import RUNTIMES
 from benchorch.frameworks.tensorrt_libraries import load_libraries, missing_libraries
 from benchorch.frameworks.upstream_errors import wrap_errors
-from benchorch.host.environment import is_installed
+from benchorch.host.environment import ONNX_RUNTIMES, is_installed
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -58,7 +57,7 @@ class Provider:
         if any(is_installed(name) for name in self.distributions):
             return missing_libraries() if self.name.startswith("Tensorrt") else None
         wanted = self.distributions[0]
-        instead = [name for name in RUNTIMES if is_installed(name)]
+        instead = [name for name in ONNX_RUNTIMES if is_installed(name)]
         remove = f"pip uninstall {' '.join(instead)} && " if instead else ""
         return f"{wanted} is not installed: {remove}pip install {wanted}"
 
@@ -86,7 +85,7 @@ class Provider:
 
 
 PROVIDERS: Mapping[str, Provider] = {
-    "cpu": Provider(name="CPUExecutionProvider", device="cpu", distributions=RUNTIMES),
+    "cpu": Provider(name="CPUExecutionProvider", device="cpu", distributions=ONNX_RUNTIMES),
     "cuda": Provider(
         name="CUDAExecutionProvider",
         device="cuda",

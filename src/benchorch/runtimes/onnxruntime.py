@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from benchorch.frameworks.onnx_files import (
     size_bytes,
     unknown_input,
 )
+from benchorch.interfaces.generation import Program
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.runtimes.onnx_session import (
     PROVIDERS,
@@ -63,6 +64,7 @@ class OnnxRuntime(Runtime):
             shorter, and whatever else runs on the machine is slowed down.
     """
 
+    generates = True
     consumes = (Format.ONNX,)
     requires = (runtime_distribution(),)
     version = 2
@@ -132,6 +134,10 @@ class OnnxExecutable(Executable):
 
         return call
 
+    def program(self) -> Program:
+        """The session on values that stay where it runs."""
+        return OnnxProgram(session=self.session, device=self.place)
+
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
         """What the last call left, on the host, half precision widened to float32."""
         arrays = raw.copy_outputs_to_cpu()  # type: ignore[attr-defined]
@@ -161,6 +167,50 @@ class OnnxExecutable(Executable):
 
     def close(self) -> None:
         """Nothing was changed outside of the session."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxProgram(Program):
+    """Runs of a session whose outputs are inputs of the next."""
+
+    session: Any
+    device: str
+
+    def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:
+        """Values on the device, floats in the graph's own types; what it dropped is left out."""
+        from onnxruntime import OrtValue
+
+        found: dict[str, object] = {}
+        for node in self.session.get_inputs():
+            name = own_name(node.name, arrays)
+            if name is not None:
+                array = arrays[name].astype(_DTYPES.get(node.type, arrays[name].dtype), order="C")
+                found[name] = OrtValue.ortvalue_from_numpy(array, self.device, 0)
+        return found
+
+    def call(self, inputs: Mapping[str, object]) -> Sequence[object]:
+        """The outputs of one run."""
+        binding = self.session.io_binding()
+        for node in self.session.get_inputs():
+            name = own_name(node.name, inputs)
+            if name is None:
+                raise unknown_input(node.name, inputs)
+            binding.bind_ortvalue_input(node.name, inputs[name])
+        for node in self.session.get_outputs():
+            binding.bind_output(node.name, self.device)
+        self.session.run_with_iobinding(binding)
+        values: Sequence[object] = binding.get_outputs()
+        return values
+
+    def fetch(self, value: object) -> NDArray[generic]:
+        """On the host, half precision widened to float32."""
+        array: NDArray[generic] = value.numpy()  # type: ignore[attr-defined]
+        return array.astype("float32") if array.dtype == "float16" else array
+
+    def size_bytes(self, value: object) -> int:
+        """Size of the value's elements."""
+        return self.fetch(value).nbytes
 
 
 def _fused(session: Any) -> dict[str, Json]:

@@ -16,6 +16,7 @@ from benchorch.frameworks.program_outputs import carry_outputs
 from benchorch.interfaces.conversion import BuildRequest, FileStep, ModuleStep, StateStep
 from benchorch.interfaces.store import Store
 from benchorch.trial.build_keys import Keys, Unknown
+from benchorch.trial.generation import with_cache
 from benchorch.trial.identity_stamps import Stamps
 from benchorch.trial.live_module import loader, transformed
 from benchorch.trial.reference import compared_sets, read_reference, write_reference
@@ -128,14 +129,15 @@ class _Job:
                 threads=self.threads,
             ),
         )
-        made = _Made(setup=self.setup, load=self.load)
+        told = read_reference(reference.path)
+        setup = with_cache(self.setup, told.cache)
+        made = _Made(setup=setup, load=self.load)
         for index, (step_name, step) in enumerate(self.setup.steps, start=1):
             if isinstance(step, FileStep):
                 key = self.keys.after(index)
-                write = self._writer(index, made, obtain.store, key)
+                write = self._writer(setup, index, made, obtain.store, key)
                 name = f"{self.name} {step_name}"
                 made.take(step_name, step, *obtain(key, step.produces, name, write))
-        told = read_reference(reference.path)
         return Built(
             record=_record(made.artifacts, told.state),
             source=made.source.path if made.source else None,
@@ -145,11 +147,13 @@ class _Job:
             scratch=obtain.store.scratch(made.last.key if made.last else reference.key),
             counts=told.counts,
             refused=tuple(int(number) for number in told.refused),
+            cache=told.cache,
         )
 
-    def _writer(self, index: int, made: _Made, store: Store, key: BuildKey) -> Writer:
+    def _writer(
+        self, setup: TrialSetup, index: int, made: _Made, store: Store, key: BuildKey
+    ) -> Writer:
         """Builds the step of that number, counted from 1, from what was made before it."""
-        setup = self.setup
         name, step = setup.steps[index - 1]
         assert isinstance(step, FileStep)  # nobody else writes
 

@@ -91,6 +91,8 @@ class Keys:
             ),
         }
         others = self._setup.inputs_of_other_sizes() if self._load else []
+        if self._setup.generates:
+            fields["sequence_tokens"] = self._setup.sequence_tokens
         count = len(self._setup.workload.of_other_sizes())
         if count:
             fields["other_sizes"] = self._digests("other_sizes", count, others.__getitem__)

@@ -22,6 +22,7 @@ from benchorch.interfaces.conversion import (
 )
 from benchorch.interfaces.runtime import Executable
 from benchorch.trial.divergence import first_divergence
+from benchorch.trial.generation import agreement, continued, with_cache
 from benchorch.trial.live_module import module_of
 from benchorch.trial.measuring_process import LoadedTrial
 from benchorch.trial.reference import (
@@ -77,16 +78,19 @@ def _judged(
     before_data = asked.inputs + len(setup.workload.of_other_sizes())
     files = [referee_file(reference, number) for number in sets]
     known = recorded_outputs(trial.built.sources)
+    references = [saved(outputs_file(reference, number)) for number in sets]
     given = [model_inputs(setup, one) for one in sets.values()]
+    if setup.generates:
+        given = [continued(one, ref) for one, ref in zip(given, references, strict=True)]
     ours = outputs_of(executable, given, known or Outputs(tensors=told.outputs.tensors))
     left_out = _not_compared(told, known, ours[0])
     verdict = verify(
         without(ours, left_out),
-        without([saved(outputs_file(reference, number)) for number in sets], left_out),
+        without(references, left_out),
         # No conversion can agree better than the dtype that the baseline itself computes in.
         max(setup.tolerance_ratio, _finest(setup, told)),
         referees=[saved(file) for file in files] if all(file.exists() for file in files) else (),
-        inputs=list(sets.values()),
+        inputs=given if setup.generates else list(sets.values()),
         noise=told.noise,
         task=asked.task,
         model=told.model,
@@ -97,7 +101,8 @@ def _judged(
     notes = (
         f"output {path} is no tensor and was not compared: {why}" for path, why in left_out.items()
     )
-    return replace(verdict, notes=(*verdict.notes, *notes))
+    tokens = (agreement(ours, references),) if setup.generates else ()
+    return replace(verdict, notes=(*verdict.notes, *notes, *tokens))
 
 
 def _not_compared(told: Reference, known: Outputs | None, ours: Arrays) -> dict[str, str]:
@@ -126,7 +131,8 @@ def _explained(
     told: Reference,
 ) -> Verdict:
     """The verdict with where it begins, or that eager too differs in this process."""
-    plain = replace(setup, steps=())
+    setup = with_cache(setup, trial.built.cache)
+    plain = with_cache(replace(setup, steps=()), trial.built.cache)
     original = module_of(plain, {})
     given = [model_inputs(setup, one) for one in sets.values()]
     again = _eager_again(plain, original, trial, given)

@@ -21,6 +21,7 @@ from benchorch.host.reference_workload import reference_ns
 from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.stats.pairs import ALTERNATED
 from benchorch.trial.energy import measure_energy
+from benchorch.trial.generation import load_executable, with_cache
 from benchorch.trial.interleave import interleave
 from benchorch.trial.live_module import module_of
 from benchorch.trial.measure import ProcessMeasurement, measure
@@ -81,7 +82,7 @@ def load(
     start_bytes = own_rss_bytes()
     say("loading")
     before_ns = clock.now_ns()
-    executable = setup.runtime.load(load_request(trial, setup))
+    executable = load_executable(setup, setup.runtime, load_request(trial, setup))
     with ExitStack() as failing:
         failing.callback(executable.close)
         batches = inputs_of(setup, trial.built.refused)
@@ -112,8 +113,12 @@ def load(
     return loaded
 
 
-def observe(loaded: LoadedTrial, say: Say) -> ProcessRecord:
-    """Everything that this process measures of the candidate alone."""
+def observe(loaded: LoadedTrial, say: Say, *, split: bool = False) -> ProcessRecord:
+    """Everything that this process measures of the candidate alone.
+
+    Args:
+        split: whether the copying stages are timed apart afterwards.
+    """
     setup = loaded.setup
     protocol = setup.protocol
     say("measuring")
@@ -128,7 +133,7 @@ def observe(loaded: LoadedTrial, say: Say) -> ProcessRecord:
         device=meter.device_memory(),
     )
     passes = None
-    if protocol.split_passes:
+    if split and protocol.split_passes and not setup.generates:
         passes = transfer_breakdown(
             loaded.executable,
             loaded.batches,
@@ -195,7 +200,10 @@ def measure_paired(
         calls = []
         for trial, each in sides[::in_turn]:
             say(f"loading the {'candidate' if trial is request.trial else 'baseline'}")
-            executable = loaded.enter_context(closing(each.runtime.load(load_request(trial, each))))
+            request_of = load_request(trial, each)
+            executable = loaded.enter_context(
+                closing(load_executable(each, each.runtime, request_of))
+            )
             loaded.enter_context(executable.calling())
             calls.append([executable.bind(batch) for batch in batches])
             calls[-1][0]()
@@ -268,6 +276,7 @@ def _items_per_call(setup: TrialSetup, batches: Sequence[Arrays]) -> float:
 def load_request(trial: BuiltTrial, setup: TrialSetup) -> LoadRequest:
     """The arguments of the runtime of this trial."""
     built = trial.built
+    setup = with_cache(setup, built.cache)
     return LoadRequest(
         module=module_of(setup, built.states),
         source=built.source,

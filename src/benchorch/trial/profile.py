@@ -50,7 +50,7 @@ def profile_calls(
         calls[0]()
         clock.drain()
         say("profiling")
-        return Loaded(executable=executable, calls=calls)
+        return Loaded(executable=executable.artifact, calls=calls)
 
     request = CaptureRequest(load=loaded, clock=clock, device=device, directory=directory)
     return profiler.capture(request)

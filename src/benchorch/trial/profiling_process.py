@@ -10,6 +10,7 @@ from benchorch.config.trial_setup import open_trial
 from benchorch.domain.profile import ProfileRecord
 from benchorch.host.pinning import pin
 from benchorch.interfaces.profiler import Profiler
+from benchorch.trial.generation import load_executable
 from benchorch.trial.measuring_process import inputs_of, load_request
 from benchorch.trial.profile import profile_calls, write_operator_graph
 from benchorch.trial.stages import ProfileRequest
@@ -29,8 +30,8 @@ def profile(request: ProfileRequest, say: Callable[[str], None]) -> ProfileRecor
     apply_tf32(setup)
     captured = profile_calls(
         make(request.profiler, Profiler, "profiler"),
-        lambda profile_dir: setup.runtime.load(
-            replace(load_request(trial, setup), profile_dir=profile_dir)
+        lambda profile_dir: load_executable(
+            setup, setup.runtime, replace(load_request(trial, setup), profile_dir=profile_dir)
         ),
         batches=inputs_of(setup, request.trial.built.refused),
         clock=setup.hardware.clock(),

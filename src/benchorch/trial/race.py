@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from typing import final
 
 from benchorch.domain.result import Outcome, TrialResult
+from benchorch.results.metrics.speedup import answers, question
 from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.family import Candidate, Family, Standing, Terms, judged
 from benchorch.stats.pairs import log_ratios
+from benchorch.stats.ratio_test import INCONCLUSIVE
 from benchorch.trial.supervisor import TrialRun
 
 WINNER, BASELINE, ALL = "winner", "baseline", "all"
@@ -39,7 +41,8 @@ class Race:
         What was decided may be open again: its rank, where another candidate fell back.
         """
         tables = self._tables()
-        return [run for run in alive if self._needs_more(run, tables)]
+        unsupported = frozenset(self._unsupported(tables))
+        return [run for run in alive if self._needs_more(run, tables, unsupported)]
 
     def named(self, words: Collection[str]) -> frozenset[str]:
         """The ids of trials by their conversions, or as ``winner``, ``baseline`` and ``all``."""
@@ -53,14 +56,34 @@ class Race:
         }
         return frozenset(chosen | set(self._leaders() if WINNER in words else ()))
 
-    def _needs_more(self, run: TrialRun, tables: Mapping[str, Family]) -> bool:
+    def _needs_more(
+        self, run: TrialRun, tables: Mapping[str, Family], unsupported: Collection[str]
+    ) -> bool:
         if run.stop_reason == BUDGET:
             return False
         table = tables.get(run.trial.baseline_id or "")
         if _terms(run) is None or table is None or not run.repetitions.is_paired:
             return run.needs_more()
         run.stop_reason = _reason(run, table)
+        if run.stop_reason == DECIDED and run.trial.trial_id in unsupported:
+            run.stop_reason = "" if _next_look(run) else MOST
         return not run.stop_reason
+
+    def _unsupported(self, tables: Mapping[str, Family]) -> Iterator[str]:
+        """Those with a verdict that the report would withhold, and that more pairs may support.
+
+        A process in which a side found no steady state counts with all the speeds it had.
+        """
+        for baseline_id in tables:
+            questions = {
+                run.trial.trial_id: asked
+                for run in self.runs
+                if run.trial.baseline_id == baseline_id and run.failure is None
+                if (asked := question(run.result(unfinished=True), None))
+            }
+            for name, found in answers(questions, baseline_id).comparisons.items():
+                if found.verdict == INCONCLUSIVE and found.pairs_needed:
+                    yield name
 
     def _tables(self) -> dict[str, Family]:
         """Each table so far, by its baseline's id."""
@@ -127,6 +150,11 @@ def _reason(run: TrialRun, table: Family) -> str:
     if most is not None and len(run.repetitions.valid) >= most:
         return DECIDED if standing.decided else MOST
     return _reason_of(standing)
+
+
+def _next_look(run: TrialRun) -> int | None:
+    """The count of pairs at which it would be judged next; None where no more are allowed."""
+    return (_terms(run) or Terms()).next_look(len(run.repetitions.log_ratios))
 
 
 def _reason_of(standing: Standing) -> str:

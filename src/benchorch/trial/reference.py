@@ -17,6 +17,7 @@ from benchorch.domain.codec import decode, encode
 from benchorch.domain.noise import Noise
 from benchorch.domain.outputs import Outputs
 from benchorch.domain.result import ModelCounts
+from benchorch.domain.tensors import TensorSpec
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import MeasureError
 from benchorch.files import write_json
@@ -28,6 +29,13 @@ from benchorch.host.environment import available_memory_bytes
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.models.parity_data import data_sets
 from benchorch.results.parity.noise import noise_between
+from benchorch.trial.generation import (
+    SCORES,
+    cache_of,
+    count_generation,
+    load_executable,
+    with_cache,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -60,6 +68,7 @@ class Reference:
         model: the class, e.g. ``BertForSequenceClassification``.
         refused: why, by the number of each input set that eager does not take.
         half: the half precision that the baseline computes in, e.g. ``bfloat16``; empty for none.
+        cache: the tensors of a decoder's cache; empty for other models.
     """
 
     state: str
@@ -70,6 +79,7 @@ class Reference:
     model: str = ""
     refused: Mapping[str, str] = field(default_factory=dict)
     half: str = ""
+    cache: tuple[TensorSpec, ...] = ()
 
 
 def read_reference(directory: Path) -> Reference:
@@ -118,13 +128,16 @@ def write_reference(
     model's state has, some input meets it in another phase. Nothing is seeded in between.
     """
     given = [model_inputs(setup, one) for one in sets]
+    setup = with_cache(replace(setup, steps=()), cache_of(setup, load()))
     with closing(eager(setup, load, out, threads)) as executable:
         before = snapshot(load())
         started_s = time.monotonic()
         first, refused = _tolerant(executable, given)
         took_s = time.monotonic() - started_s
         again = outputs_of(executable, [given[index] for index in reversed(first)])
-        outputs = _described(executable, given[0])
+        outputs = (
+            Outputs(tensors=(SCORES,)) if setup.generates else _described(executable, given[0])
+        )
         changed = changes(load(), before, snapshot(load()))
     for index, each in first.items():
         save_arrays(outputs_file(out, index), each)
@@ -138,15 +151,23 @@ def write_reference(
         _write_referee(setup, load(), out, kept, threads)
     told = Reference(
         state=state_digest(load()),
-        counts=count_model(load(), setup.example(setup.workload.seed)),
+        counts=_counted(setup, load()),
         noise=replace(noise, causes=changed if noise.where else ()),
         outputs=outputs,
         unstable=unstable,
         model=type(load()).__name__,
         refused=refused,
         half=half_precision(load()),
+        cache=cache_of(setup, load()),
     )
     write_json(out / _MODEL_FILE, encode(told))
+
+
+def _counted(setup: TrialSetup, module: torch.nn.Module) -> ModelCounts:
+    """The model's size, and the work of one call as its scenario makes it."""
+    if setup.generates:
+        return count_generation(module, setup, count_model)
+    return count_model(module, setup.example(setup.workload.seed))
 
 
 def eager(
@@ -154,7 +175,9 @@ def eager(
 ) -> Executable:
     """The baseline, ready to be called."""
     runtime = make(_RUNTIME, Runtime, "reference")
-    return runtime.load(
+    return load_executable(
+        setup,
+        runtime,
         LoadRequest(
             module=load,
             source=None,
@@ -163,7 +186,7 @@ def eager(
             device="cpu",
             threads=threads,
             scratch_dir=scratch,
-        )
+        ),
     )
 
 
@@ -200,6 +223,9 @@ def outputs_of(
 
 
 def _called(executable: Executable, one: Arrays, known: Outputs | None) -> Arrays:
+    answered = executable.answer(one)
+    if answered is not None:
+        return answered
     raw = executable.bind(one)()
     tensors = {name: array.copy() for name, array in executable.outputs(raw).items()}
     what = executable.returned(raw) or known

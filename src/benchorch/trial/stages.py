@@ -15,6 +15,7 @@ from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.result import BuildRecord, EnergyRecord, Failure, ModelCounts
 from benchorch.domain.session import Session
+from benchorch.domain.tensors import TensorSpec
 from benchorch.domain.trial import ConfigNode
 from benchorch.domain.verdict import Verdict
 
@@ -87,6 +88,7 @@ class Built:
         scratch: the compiler's own cache for this artifact.
         counts: of the model as it was loaded, before any step changed it.
         refused: numbers of the input sets that eager does not take, which nobody is called with.
+        cache: the tensors of a decoder's cache; empty for other models.
     """
 
     record: BuildRecord
@@ -97,6 +99,7 @@ class Built:
     scratch: Path
     counts: ModelCounts
     refused: tuple[int, ...] = ()
+    cache: tuple[TensorSpec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +131,7 @@ class MeasureRequest:
 
     Attributes:
         verify: whether its outputs are compared with the reference's.
+        split: whether the copying stages are timed apart afterwards.
         baseline: what it is interleaved with afterwards, or None.
         candidate_first: whether it is then loaded and run alone before the baseline.
         seed: of the order in which the two are interleaved.
@@ -136,6 +140,7 @@ class MeasureRequest:
 
     trial: BuiltTrial
     verify: bool = False
+    split: bool = False
     baseline: Baseline | None = None
     candidate_first: bool = True
     seed: int = 0

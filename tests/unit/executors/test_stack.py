@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchorch.cli.commands.status import _on_a_stack
 from benchorch.domain.codec import encode
 from benchorch.domain.result import Outcome, TrialResult
-from benchorch.domain.session import Event, Session
+from benchorch.domain.session import SPENDING, Event, Session
+from benchorch.domain.spending import SpendingRules
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ExecutorError
 from benchorch.executors import sent_sweep, stack
 from benchorch.executors.stack import StackExecutor
-from benchorch.interfaces.stack import CommandEnd, Head, Stack, StackError, StackFacts
-from benchorch.journal import run_directory
+from benchorch.interfaces.stack import (
+    CommandEnd,
+    Head,
+    Readiness,
+    Stack,
+    StackError,
+    StackFacts,
+)
+from benchorch.journal import chain, run_directory
 
 TRIALS = tuple(
     Trial(trial_id=f"{n:016x}", labels={}, spec={"hardware": {"kind": "g5.xlarge"}})
@@ -38,6 +47,8 @@ class Account(Stack):
     done: int = 0
     failed: str = ""
     failures: list[StackError] = field(default_factory=list)
+    damaged: tuple[int, ...] = ()
+    readiness: Sequence[Readiness] = ()
 
     @property
     def facts(self) -> StackFacts:
@@ -62,14 +73,19 @@ class Account(Stack):
         ids = [trial["trial_id"] for trial in plan["trials"]]
         if self.done < len(ids):
             result = TrialResult(trial_id=ids[self.done], labels={}, outcome=Outcome.OK)
-            line = json.dumps(encode(result)).encode() + b"\n"
             at = f"{self.name}/results.jsonl"
+            *_, before = [b"", *self.objects.get(at, b"").splitlines()]
+            node: Any = encode(result)
+            line = chain.seal(node, before) + b"\n"
+            if self.done in self.damaged:
+                line = line.replace(b'"ok"', b'"no"')
             self.objects[f"{self.name}/trials/{ids[self.done]}/log.txt"] = b"measured there"
             self.objects[at] = self.objects.get(at, b"") + line
             self.done += 1
         ended = {"ended_at": "now", "complete": True} if self.done == len(ids) else {}
         busy = {} if ended else {ids[self.done]: {"since": "", "text": "measure process 1"}}
-        status = json.dumps({"pid": 1, "busy": busy, **ended}).encode()
+        spent = {"usd": 0.1 * self.done, "max_usd": 2.0, "machines": {"g5.xlarge": 1}}
+        status = json.dumps({"pid": 1, "busy": busy, "spending": spent, **ended}).encode()
         self.objects[f"{self.name}/driver.json"] = status
 
     def write(self, name: str, data: bytes) -> None:
@@ -84,6 +100,15 @@ class Account(Stack):
 
     def sweeps(self) -> Sequence[str]:
         return sorted({name.partition("/")[0] for name in self.objects})
+
+    def preflight(self, kinds: Sequence[str], markets: Sequence[str]) -> Sequence[Readiness]:
+        assert tuple(kinds) == ("g5.xlarge",)
+        assert tuple(markets) == ("spot", "on_demand")
+        return self.readiness
+
+    def lock(self, kind: str) -> str | None:
+        found = self.objects.get(f"packages/{kind}")
+        return None if found is None else found.decode()
 
     def head(self) -> Head | None:
         return Head(self.machine, is_ready=True) if self.machine else None
@@ -113,13 +138,25 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Account:
     return found
 
 
-def sweep(tmp_path: Path, number: int = 1, heard: list[Event] | None = None) -> Iterator[Any]:
+def sweep(
+    tmp_path: Path,
+    number: int = 1,
+    heard: list[Event] | None = None,
+    spending: SpendingRules | None = None,
+) -> Iterator[Any]:
     directory = tmp_path / str(number)
     directory.mkdir()
-    settings = {"rebuild": "if_needed", "store": {}, "cwd": str(tmp_path), "tracking": {"uri": "x"}}
+    settings: dict[str, Any] = {
+        "rebuild": "if_needed",
+        "store": {},
+        "cwd": str(tmp_path),
+        "tracking": {"uri": "x"},
+    }
+    settings["budget"] = {"minutes": 9}
     plan = Plan(plan_id=f"p-{number}", name="n", trials=TRIALS, skips=(), session=settings)
     run_directory.write_plan(directory, plan)
-    work: Any = Work(session=Session.of(plan, directory))
+    session = replace(Session.of(plan, directory), spending=spending or SpendingRules())
+    work: Any = Work(session=session)
     return StackExecutor().run(TRIALS, work, (heard if heard is not None else []).append)
 
 
@@ -153,6 +190,24 @@ def test_what_is_sent_runs_by_the_heads_executor_and_records_nothing_there(
     assert sent["session"]["tracking"] == {"_target_": "benchorch.recorders.none.Nowhere"}
 
 
+def test_what_machines_cost_there_is_followed_here_to_the_end(
+    account: Account, tmp_path: Path
+) -> None:
+    heard: list[Event] = []
+    list(sweep(tmp_path, heard=heard))
+    told = [event.message for event in heard if event.stage == SPENDING]
+    assert told == [
+        f"{usd} of 2.00 USD so far; machines: g5.xlarge 1" for usd in ("0.10", "0.20", "0.30")
+    ]
+
+
+def test_a_resumed_run_sends_what_is_left_of_its_budget(account: Account, tmp_path: Path) -> None:
+    spent = SpendingRules(max_usd=2.0, spent_usd=0.5)
+    list(sweep(tmp_path, spending=spent))
+    sent = json.loads(account.objects[f"{account.name}/plan.json"])
+    assert sent["session"]["budget"] == {"minutes": 9, "max_usd": 1.5}
+
+
 def test_the_same_line_follows_a_sweep_that_was_left(account: Account, tmp_path: Path) -> None:
     left = sweep(tmp_path, 1)
     assert next(left).trial_id == TRIALS[0].trial_id
@@ -162,6 +217,23 @@ def test_the_same_line_follows_a_sweep_that_was_left(account: Account, tmp_path:
     first, second = account.commands  # of which the second finds it running
     assert first == second
     assert account.starts == 1
+
+
+def test_a_resumed_run_follows_the_sweep_that_it_sent_for_the_rest_of_its_trials(
+    account: Account, tmp_path: Path
+) -> None:
+    left = sweep(tmp_path, 1)
+    assert next(left).trial_id == TRIALS[0].trial_id
+    left.close()  # type: ignore[attr-defined]  # it is a generator
+    directory = tmp_path / "1"
+    told = str(_on_a_stack(directory))
+    assert "goes on on stack mine: 2 trials done, 0.30 of 2.00 USD so far" in told
+    session = Session.of(run_directory.read_plan(directory), directory)
+    work: Any = Work(session=session)
+    rest = list(StackExecutor().run(TRIALS[1:], work, lambda event: None))
+    assert [result.trial_id for result in rest] == [trial.trial_id for trial in TRIALS[1:]]
+    assert len({name.partition("/")[0] for name in account.objects}) == 1
+    assert _on_a_stack(directory) is None
 
 
 def test_the_same_line_after_the_end_begins_anew(account: Account, tmp_path: Path) -> None:
@@ -190,6 +262,21 @@ def test_a_sweep_that_does_not_start_says_what_the_head_said(
         list(sweep(tmp_path))
 
 
+def test_nothing_is_sent_where_the_account_will_launch_no_machine(
+    account: Account, tmp_path: Path
+) -> None:
+    account.readiness = [
+        Readiness("ok", "g5.xlarge", "eu-west-1a", ""),
+        Readiness("failed", "on_demand g (L-DB2E81BA)", "0 vCPUs", "aws service-quotas ..."),
+    ]
+    with pytest.raises(ExecutorError, match=r"Nothing was sent.*0 vCPUs\. aws service-quotas"):
+        list(sweep(tmp_path))
+    assert account.objects == {}
+    assert account.starts == 0
+    account.readiness = [Readiness("unknown", "AWS", "AccessDenied", "Allow this call.")]
+    assert len(list(sweep(tmp_path, 2))) == len(TRIALS)
+
+
 def test_a_request_that_fails_for_a_moment_costs_nothing(account: Account, tmp_path: Path) -> None:
     left = sweep(tmp_path)
     next(left)
@@ -209,6 +296,17 @@ def test_expired_credentials_are_told_and_the_same_line_goes_on(
     assert len(set(account.commands)) == 1
 
 
+def test_a_result_that_was_changed_in_the_bucket_is_not_taken(
+    account: Account, tmp_path: Path
+) -> None:
+    account.damaged = (1,)
+    found: list[TrialResult] = []
+    expected = "1 trial without a result .line 2 is damaged there: its digest differs.; the same"
+    with pytest.raises(ExecutorError, match=expected):
+        found.extend(sweep(tmp_path))
+    assert {one.trial_id for one in found} == {TRIALS[0].trial_id, TRIALS[2].trial_id}
+
+
 def test_a_sweep_that_was_left_can_be_cancelled(account: Account, tmp_path: Path) -> None:
     left = sweep(tmp_path)
     next(left)
@@ -226,6 +324,21 @@ def test_a_kind_outside_the_fleet_is_named_with_the_fleet(account: Account) -> N
     assert StackExecutor().way("g5.xlarge") == "stack"
     assert StackExecutor().way("p5.48xlarge") == "none"
     assert "the fleet of stack mine is g5.xlarge" in str(StackExecutor().unreachable("p5.48xlarge"))
+
+
+def test_conversions_are_those_of_the_nodes_lock_not_of_this_machine(account: Account) -> None:
+    stack._stack_packages.cache_clear()
+    there = StackExecutor().packages("g5.xlarge")
+    assert there is not None
+    assert {"onnxruntime-gpu", "tensorrt", "torch-tensorrt", "torch"} <= set(there)
+    arm = StackExecutor().packages("c8g.large")
+    assert arm is not None
+    assert {"onnxruntime", "openvino"} <= set(arm)
+    assert StackExecutor().packages("mine") is None
+    account.objects["packages/cuda-x86_64"] = b"# made\ntorch==2.13.0 \\\n    --hash=x\nray[a]==2\n"
+    stack._stack_packages.cache_clear()
+    assert StackExecutor().packages("g5.xlarge") == {"torch", "ray"}
+    stack._stack_packages.cache_clear()
 
 
 def test_the_same_trials_have_the_same_digest_in_any_order() -> None:

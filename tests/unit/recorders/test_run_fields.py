@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -108,7 +110,7 @@ def test_a_failure_is_told_by_class_stage_and_message_but_not_by_its_traceback()
         stage="build", kind="oom", message="asked for 9 GiB", remedy="less", detail="Traceback"
     )
     result = dataclasses.replace(RESULT, outcome=Outcome.FAILED, failure=failure)
-    tags = of_trial("p", TRIAL, result, NOTHING).tags
+    tags = of_trial("p", TRIAL, result, NOTHING).facts
     assert tags["failure.kind"] == "oom"
     assert tags["failure.stage"] == "build"
     assert tags["failure.message"] == "asked for 9 GiB"
@@ -116,7 +118,7 @@ def test_a_failure_is_told_by_class_stage_and_message_but_not_by_its_traceback()
     assert "Traceback" not in str(tags)
 
 
-def test_what_was_built_and_where_it_ran_are_tags() -> None:
+def test_what_was_built_and_where_it_ran_are_facts() -> None:
     build = BuildRecord(
         key="k" * 64,
         cache="hit",
@@ -128,7 +130,7 @@ def test_what_was_built_and_where_it_ran_are_tags() -> None:
     )
     environment: dict[str, Json] = {"host": "node-1", "packages": {"torch": "2.13.0"}}
     result = dataclasses.replace(RESULT, build=build, environment=environment)
-    tags = of_trial("p", TRIAL, result, NOTHING).tags
+    tags = of_trial("p", TRIAL, result, NOTHING).facts
     assert tags["build.key"] == "k" * 64
     assert tags["build.cache"] == "hit"
     assert tags["build.steps.Cast"] == "hit"
@@ -165,9 +167,9 @@ def test_a_run_is_named_by_its_labels() -> None:
     assert run_fields.run_name(dataclasses.replace(TRIAL, labels=labels)) == "mlp local"
 
 
-def test_what_is_unknown_of_a_host_is_no_tag() -> None:
+def test_what_is_unknown_of_a_host_is_no_fact() -> None:
     result = dataclasses.replace(RESULT, environment={"governor": None, "variables": {}, "n": 0})
-    tags = of_trial("p", TRIAL, result, NOTHING).tags
+    tags = of_trial("p", TRIAL, result, NOTHING).facts
     assert [key for key in tags if key.startswith("environment")] == ["environment.n"]
 
 
@@ -182,7 +184,7 @@ def test_a_plan_counts_its_trials_and_skips() -> None:
     }
 
 
-def test_labels_never_fall_to_the_limit_and_a_tag_says_what_did() -> None:
+def test_labels_never_fall_to_the_limit_and_a_fact_says_what_did() -> None:
     spec: dict[str, Json] = {f"key{i}": i for i in range(500)}
     trial = dataclasses.replace(TRIAL, spec={**spec, "key0": "x" * 5000})
     fields = of_trial("p", trial, RESULT, NOTHING)
@@ -190,18 +192,36 @@ def test_labels_never_fall_to_the_limit_and_a_tag_says_what_did() -> None:
     assert fields.params["conversion"] == "inductor"
     assert fields.params["key0"].endswith("…")
     left_out = 500 + len(TRIAL.labels) - MAX_PARAMS
-    assert fields.tags["params_left_out"].startswith(f"{left_out} left out, 1 shortened")
+    assert fields.facts["params_left_out"].startswith(f"{left_out} left out, 1 shortened")
 
 
-def test_our_own_tags_come_before_the_environment() -> None:
-    facts: dict[str, Json] = {f"fact{i}": i for i in range(500)}
-    facts["packages"] = {"torch": "2.13.0"}
-    result = dataclasses.replace(RESULT, environment=facts)
-    tags = of_trial("p", TRIAL, result, NOTHING).tags
-    assert len(tags) == MAX_TAGS
-    assert tags["outcome"] == "ok"
-    assert tags["environment.packages.torch"] == "2.13.0"
-    assert int(tags["tags_left_out"]) > 400
+def test_a_trial_has_few_tags_and_every_fact() -> None:
+    environment: dict[str, Json] = {f"fact{i}": i for i in range(500)}
+    environment |= {"host": "node-1", "packages": {"torch": "2.13.0"}}
+    failure = Failure(stage="build", kind="oom", message="asked for 9 GiB")
+    verdict = Verdict(passed=False, reasons=("off",), outputs=(), tolerance_ratio=1e-4)
+    result = dataclasses.replace(
+        RESULT, environment=environment, failure=failure, parity=verdict, baseline_id="b"
+    )
+    summary = dataclasses.replace(NOTHING, warnings=("Few processes.",))
+    fields = of_trial("p", TRIAL, result, summary)
+    assert 8 < len(fields.tags) <= MAX_TAGS
+    assert fields.tags["outcome"] == "ok"
+    assert fields.tags["environment.host"] == "node-1"
+    assert fields.facts["environment.fact499"] == "499"
+    assert fields.facts["environment.packages.torch"] == "2.13.0"
+    assert fields.tags.items() <= fields.facts.items()
+
+
+def test_the_parent_run_has_the_winner_and_its_figures(tmp_path: Path) -> None:
+    assert run_fields.of_winner(tmp_path) == ({}, {})
+    found = {"conversion": "export", "hardware": "local", "verdict": "faster", "conclusion": []}
+    metrics = {"latency_ms/p50": 1.5, "speedup_ratio/p50": 2.0}
+    (tmp_path / "winner.json").write_text(json.dumps({**found, "metrics": metrics}))
+    tags = {"conversion": "export", "hardware": "local", "speedup": "faster"}
+    assert run_fields.of_winner(tmp_path) == (tags, metrics)
+    (tmp_path / "winner.json").write_text('{"conclusion": ["two cases"]}')
+    assert run_fields.of_winner(tmp_path) == ({}, {})
 
 
 def test_metrics_stay_within_one_batch() -> None:
@@ -231,7 +251,7 @@ def test_a_list_of_plain_values_is_one_leaf_and_a_list_of_nodes_is_numbered() ->
     assert dict(flatten(value)) == {"a": "[1, 2]", "b.0.c": "null", "b.1.c": "true", "d": "{}"}
 
 
-def test_what_limits_a_trial_is_metrics_and_tags() -> None:
+def test_what_limits_a_trial_is_metrics_and_facts() -> None:
     bottleneck = BottleneckVerdict(
         limit="launch-bound",
         sentence="It waits for launches.",
@@ -257,13 +277,13 @@ def test_what_limits_a_trial_is_metrics_and_tags() -> None:
         "critical_path_ratio/gpu_compute": 0.25,
     }
     assert found.tags["bottleneck.limit"] == "launch-bound"
-    assert found.tags["bottleneck.largest"] == "aten::mm"
-    assert found.tags["profile.notes"] == "one\ntwo"
-    assert "profile.unavailable" not in found.tags
+    assert found.facts["bottleneck.largest"] == "aten::mm"
+    assert found.facts["profile.notes"] == "one\ntwo"
+    assert "profile.unavailable" not in found.facts
 
 
-def test_a_profile_that_is_missing_says_why_in_a_tag() -> None:
+def test_a_profile_that_is_missing_says_why_in_a_fact() -> None:
     profile = ProfileRecord(unavailable="not profiled: oom")
     found = of_trial("p", TRIAL, dataclasses.replace(RESULT, profile=profile), NOTHING)
     assert found.metrics == {}
-    assert found.tags["profile.unavailable"] == "not profiled: oom"
+    assert found.facts["profile.unavailable"] == "not profiled: oom"

@@ -138,7 +138,7 @@ def test_hardware_out_of_reach_is_a_skip_with_the_reason(composer):
 def test_a_missing_package_is_a_skip_that_says_what_to_install(composer, monkeypatch):
     from benchorch.run import expand as module
 
-    monkeypatch.setattr(module, "is_installed", lambda name: name != "onnxruntime")
+    monkeypatch.setattr(module, "is_installed", lambda name: not name.startswith("onnxruntime"))
     found, _ = planned(composer, ["model=mlp", "conversion=onnxruntime"])
     (skip,) = found.skips
     assert "needs onnxruntime" in skip.reason
@@ -163,7 +163,16 @@ def test_what_the_node_has_decides_and_not_what_the_planner_has(composer):
     assert {trial.labels["conversion"] for trial in found.trials} == {"eager", "tensorrt"}
     found, _ = planned(composer, words, executor=NodesWith("torch", "onnx", "onnxscript"))
     assert "tensorrt" not in {trial.labels["conversion"] for trial in found.trials}
-    assert found.skips[0].reason == "needs tensorrt, which is not installed."
+    assert found.skips[0].reason == "needs tensorrt; nodes of g5.xlarge lack it."
+
+
+def test_a_gpu_nodes_onnxruntime_is_the_one_for_gpus(composer):
+    words = ["model=mlp", "hardware=g5", "conversion=onnxruntime"]
+    gpu = NodesWith("torch", "transformers", "onnx", "onnxscript", "onnxruntime-gpu")
+    found, _ = planned(composer, words, executor=gpu)
+    assert (conversions(found.trials), found.skips) == (["eager", "onnxruntime"], ())
+    found, _ = planned(composer, words, executor=NodesWith("torch", "onnx", "onnxscript"))
+    assert "needs onnxruntime" in found.skips[0].reason
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from benchorch.domain.measurement import Paired, ProcessRecord
 from benchorch.domain.protocol import Protocol
-from benchorch.domain.result import Failure, TrialResult
+from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.interfaces.stopping import Stopping
+from benchorch.stats.pairs import ADJACENT
 from benchorch.stopping.decide import Decide
 from benchorch.stopping.fixed import Fixed
 from benchorch.trial.race import BUDGET, DECIDED, MOST, Race
@@ -100,11 +103,40 @@ class Drawn:
         return TrialResult(
             trial_id=self.trial.trial_id,
             labels=self.trial.labels,
-            outcome="ok" if self.failure is None else "failed",  # type: ignore[arg-type]
+            outcome=Outcome.OK if self.failure is None else Outcome.FAILED,
             failure=self.failure,
             processes=tuple(self.repetitions.valid),
             stop_reason=self.stop_reason,
             unfinished=unfinished,
+        )
+
+
+class Wandering(Drawn):
+    """Back to back with a baseline at 1.5 ms: 1 ms, but its first process reached 1.6 ms too."""
+
+    def result(self, *, unfinished: bool = False) -> TrialResult:
+        found = super().result(unfinished=unfinished)
+        first, *others = [self._paired(level) for level in (1.6e6, *[1e6] * len(found.processes))]
+        processes = [replace(first, steady_from=None), *others][: len(found.processes)]
+        return replace(
+            found,
+            baseline_id="eager",
+            processes=tuple(processes),
+            stop_looks=self.stopping.planned_looks(),
+            stop_alpha=self.stopping.alpha(""),
+        )
+
+    def _paired(self, highest_ns: float) -> ProcessRecord:
+        seen = self._one.observations
+        count = len(seen.durations_ns)
+        level_ns = [1e6] * (count - count // 3) + [highest_ns] * (count // 3)
+        theirs = replace(seen, durations_ns=(1_500_000,) * count)
+        return replace(
+            self._one,
+            observations=replace(seen, durations_ns=tuple(map(int, level_ns))),
+            paired=Paired(
+                baseline_id="eager", design=ADJACENT, ours=None, theirs=theirs, theirs_from=1
+            ),
         )
 
 
@@ -165,6 +197,14 @@ def test_only_what_is_undecided_goes_on() -> None:
     measured(*runs)
     found = counts(*runs)
     assert found["slow"] <= 8 < min(found["one"], found["other"])
+
+
+def test_a_verdict_that_an_unsteady_process_withholds_gets_more_pairs() -> None:
+    trial = Trial(trial_id="a", labels={"conversion": "a"}, spec={}, baseline_id="eager")
+    wandering = Wandering(trial, math.log(1.5))
+    measured(wandering)
+    assert counts(wandering) == {"a": 6}
+    assert wandering.stop_reason == DECIDED
 
 
 def test_what_was_never_told_apart_ends_with_the_most_processes() -> None:

@@ -16,6 +16,7 @@ from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 
 if TYPE_CHECKING:
+    from benchorch.interfaces.stack import Readiness
     from benchorch.run.planner import Planned
 
 
@@ -43,8 +44,15 @@ def run(terminal: Terminal, words: Sequence[str], cheapest: bool) -> Reply:
     if terminal.wants_json:
         return Reply(text="", data=_data(found))
     lines = [*priced(found, cheapest_first=cheapest)]
+    lines += [_readiness_line(one) for one in found.preflight()]
     ways = list(ways_on(found))
     return Reply(text="\n".join([*lines, *(["", *ways] if ways else [])]), data=None)
+
+
+def _readiness_line(one: Readiness) -> str:
+    state = one.state if one.state == "ok" else f"{one.state}:"
+    remedy = f" -> {one.remedy}" if one.remedy else ""
+    return f"preflight  {state} {one.subject}  {one.observed}{remedy}"
 
 
 def planned(request: Request, *, to_run: bool = False) -> Planned:
@@ -99,5 +107,6 @@ def _data(found: Planned) -> Json:
                 for one in whole
             ],
             "cost_usd": total_usd(found.plan, forecast, found.launched),
+            "preflight": [one._asdict() for one in found.preflight()],
         },
     )

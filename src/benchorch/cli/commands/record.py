@@ -20,7 +20,8 @@ from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.journal.chain import mapping_of
 from benchorch.journal.registry import find_invocation
-from benchorch.run.record import TRACKING, Replayed, replay
+from benchorch.recorders.mlflow_links import TRACKING
+from benchorch.run.record import Replayed, replay
 from benchorch.run.record import command as again
 from benchorch.run.sidecar import ignore_interrupts
 

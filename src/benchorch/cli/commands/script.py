@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, final
 
@@ -20,13 +21,18 @@ from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError
-from benchorch.frontends.scripts.discover import Enough, Script
+from benchorch.frontends.scripts.discover import Enough, Script, labels_of
 from benchorch.frontends.scripts.discover_all import Discovery
 from benchorch.frontends.scripts.model_configs import words_for, write_configs
-from benchorch.models.trust import grant
+from benchorch.host import sandbox
+from benchorch.journal import run_directory
+from benchorch.journal.registry import new_directory
+from benchorch.models.script_run import MODEL_SUFFIXES
+from benchorch.models.trust import grant, is_users_own
 
 _SEPARATOR = "::"
 _MAGIC = "*?["
+_DIRECTORY = "hydra.run.dir="
 _JOBS = max(1, (os.cpu_count() or 1) // 2)
 
 
@@ -34,10 +40,11 @@ class _Script(Words):
     """A command whose words after a lone :: are the script's own, whatever they look like."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The words before ::, those after it noted."""
-        at = args.index(_SEPARATOR) if _SEPARATOR in args else len(args)
+        """The words before ::, which may end a script's name; those after it noted."""
+        at = next((n for n, word in enumerate(args) if word.endswith(_SEPARATOR)), len(args))
         ctx.meta[_SEPARATOR] = tuple(args[at + 1 :])
-        return super().parse_args(ctx, args[:at])
+        name = [word.removesuffix(_SEPARATOR) for word in args[at : at + 1]]
+        return super().parse_args(ctx, [*args[:at], *filter(None, name)])
 
 
 @final
@@ -47,12 +54,15 @@ class _Options:
 
     analyze_only: bool
     build_only: bool
+    sandbox: bool | None
     max_depth: int
+    labels: tuple[str, ...]
     name: str
     script_args: str
     until_quiet: float | None
     first: bool
     jobs: int
+    no_capture: bool
     resume: bool
     timeout: float
 
@@ -63,10 +73,26 @@ class Prepared:
 
     Attributes:
         words: empty where nothing is benchmarked.
+        directory: of that run, where several scripts end with a corpus report; else None.
+        founds: what was found in each script.
+        places: of each script's path, its name below the folder that all share.
     """
 
     reply: Reply
     words: tuple[str, ...] = ()
+    directory: Path | None = None
+    founds: tuple[ConfigNode, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+
+    def corpus(self) -> str:
+        """The corpus report, written to the run's directory; empty for a single script."""
+        from benchorch.frontends.scripts.corpus_report import corpus_report
+        from benchorch.results.compare.load_run import load
+
+        if self.directory is None or not (self.directory / run_directory.PLAN).is_file():
+            return ""
+        report = corpus_report(self.places, self.founds, load(str(self.directory)))
+        return f"{report.text()}\n\ncorpus    {report.write(self.directory)}"
 
 
 @command(
@@ -76,7 +102,8 @@ class Prepared:
 
     A script is executed as it is: run only what you trust. Arguments key=value are overrides, as
     everywhere: hardware=local conversion=[eager,onnxruntime] stopping=quick. SCRIPT.py::HASH takes
-    only the models of these hashes. With --json it shows what is found, as --analyze-only.
+    only the models of these hashes. With --json it shows what is found, as --analyze-only; a script
+    outside your own git work tree is then run in a sandbox, where the system has one.
     """,
 )
 @click.argument(
@@ -88,7 +115,18 @@ class Prepared:
 @click.option("--analyze-only", is_flag=True, help="only show what is found")
 @click.option("--build-only", is_flag=True, help="build what is found, measure nothing")
 @click.option(
+    "--sandbox/--no-sandbox",
+    default=None,
+    help="without network, home and writing; the default where a script of others is looked at",
+)
+@click.option(
     "--max-depth", type=int, default=0, metavar="N", help="parts of models, N levels deep"
+)
+@click.option(
+    "--labels",
+    multiple=True,
+    metavar="KEY::VALUE",
+    help="only scripts whose first line is '# labels: KEY::VALUE'; VALUE may be a,b",
 )
 @click.option("--name", default="", metavar="PATTERN", help="only such models: 'net.encoder.*'")
 @click.option("--script-args", default="", metavar="WORDS", help="arguments of the scripts")
@@ -97,6 +135,9 @@ class Prepared:
 )
 @click.option("--first", is_flag=True, help="end a script at its first call that can be measured")
 @click.option("--jobs", type=int, default=_JOBS, metavar="N", help="scripts run at a time")
+@click.option(
+    "--no-capture", is_flag=True, help="run the script in each process, instead of one export"
+)
 @click.option("--resume", is_flag=True, help="take what was found before where nothing changed")
 @click.option(
     "--timeout", type=float, default=600, metavar="S", help="seconds a script may run: 600"
@@ -108,7 +149,9 @@ def run(terminal: Terminal, words: Sequence[str], **options: Any) -> Reply | int
     if not prepared.words:
         return prepared.reply
     code = terminal.reply(prepared.reply)
-    return max(code, benchmark(parse_run(prepared.words), terminal))
+    code = max(code, benchmark(parse_run(prepared.words), terminal))
+    terminal.show(prepared.corpus())
+    return code
 
 
 def prepare(
@@ -119,11 +162,13 @@ def prepare(
     say = terminal.say
     analyze = options.analyze_only or terminal.wants_json
     grant(*(str(script.path) for script in scripts))
+    enclosed = _is_enclosed(scripts, say, looks=analyze, wanted=options.sandbox)
     founds = Discovery(
         timeout_s=options.timeout,
         keep=not analyze,
         jobs=min(options.jobs, len(scripts)),
         resume=options.resume,
+        sandboxed=frozenset(script for script in scripts if enclosed[script]),
         enough=Enough(quiet_s=options.until_quiet, first=options.first),
     ).run(scripts, say)
     reply = Reply(
@@ -143,7 +188,53 @@ def prepare(
     words = [*words_for(configs, founds), *overrides]
     if options.build_only:
         return Prepared(reply=_built(reply, configs, words, say))
-    return Prepared(reply=reply, words=tuple(words))
+    directory = None
+    if len(scripts) > 1 and not {"-m", "--multirun"} & set(overrides):
+        directory, words = _with_directory(words)
+    return Prepared(
+        reply=reply,
+        words=tuple(words),
+        directory=directory,
+        founds=tuple(founds),
+        places={str(script.path): script.place for script in scripts},
+    )
+
+
+def _with_directory(words: Sequence[str]) -> tuple[Path, list[str]]:
+    """The directory of a run, and the words that put it there."""
+    given = [word.removeprefix(_DIRECTORY) for word in words if word.startswith(_DIRECTORY)]
+    if given:
+        return Path(given[-1]), [*words]
+    directory = new_directory()
+    return directory, [*words, f"{_DIRECTORY}{directory}"]
+
+
+def _is_enclosed(
+    scripts: Sequence[Script], say: Callable[[str], None], *, looks: bool, wanted: bool | None
+) -> Mapping[Script, bool]:
+    """Which scripts run in a sandbox: those that are only looked at and are not the user's own.
+
+    Args:
+        looks: whether nothing is measured.
+        wanted: what the command line chose; None for neither.
+    """
+    if wanted and not looks:
+        raise ConfigError(
+            [
+                "--sandbox: a script that is measured runs with your rights; look at it first, "
+                "with --analyze-only."
+            ]
+        )
+    chosen = {
+        script: looks and wanted is not False and (bool(wanted) or not is_users_own(script.path))
+        for script in scripts
+    }
+    why = sandbox.problem() if any(chosen.values()) else ""
+    if why and wanted:
+        raise ConfigError([f"--sandbox: {why}. --no-sandbox runs the script with your rights."])
+    if why:
+        say(f"{why}: the script runs with your rights")
+    return {script: wish and not why for script, wish in chosen.items()}
 
 
 def _built(
@@ -191,7 +282,7 @@ def parse(
     import shlex
 
     given = (*shlex.split(options.script_args), *behind)
-    return _scripts(names, given, options), overrides
+    return _labelled(_scripts(names, given, options), options.labels), overrides
 
 
 def _is_override(word: str) -> bool:
@@ -199,19 +290,47 @@ def _is_override(word: str) -> bool:
 
 
 def _scripts(names: Sequence[str], given: tuple[str, ...], options: _Options) -> list[Script]:
-    scripts = [
-        Script(
-            path=path,
-            arguments=given,
-            hashes=tuple(filter(None, hashes.split(","))),
-            max_depth=options.max_depth,
-            pattern=options.name,
-        )
+    chosen = [
+        (path, tuple(filter(None, hashes.split(","))))
         for name in names
         for text, _, hashes in [name.partition(_SEPARATOR)]
         for path in _paths(text)
     ]
+    names_of = Counter(path.name for path in {path for path, _ in chosen})
+    above = os.path.commonpath([path.parent for path, _ in chosen])
+    scripts = [
+        Script(
+            path=path,
+            arguments=given,
+            hashes=hashes,
+            max_depth=options.max_depth,
+            pattern=options.name,
+            capture=not options.no_capture and path.suffix not in MODEL_SUFFIXES,
+            title="" if names_of[path.name] == 1 else path.relative_to(above).as_posix(),
+            place=path.relative_to(above).as_posix(),
+        )
+        for path, hashes in chosen
+    ]
     return list(dict.fromkeys(scripts))
+
+
+def _labelled(scripts: list[Script], wanted: Sequence[str]) -> list[Script]:
+    """Those whose first line has one of the values of each label; ConfigError for none."""
+    asked = [word.partition(_SEPARATOR) for text in wanted for word in text.split()]
+    unclear = [f"--labels: expected key::value, got {key!r}." for key, sign, _ in asked if not sign]
+    if unclear:
+        raise ConfigError(unclear)
+    chosen = [
+        script
+        for script in scripts
+        if all(
+            set(values.split(",")) & set(labels_of(script.path).get(key, ()))
+            for key, _, values in asked
+        )
+    ]
+    if scripts and not chosen:
+        raise ConfigError([f"--labels: no script has {' '.join(wanted)} on its first line."])
+    return chosen
 
 
 def _paths(text: str) -> list[Path]:

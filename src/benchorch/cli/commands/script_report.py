@@ -9,7 +9,7 @@ from typing import cast
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.formatting import plural
-from benchorch.frontends.scripts.model_configs import described
+from benchorch.frontends.scripts.model_configs import RUNS_AGAIN, described
 from benchorch.units import format_bytes, format_seconds
 
 _EARLY = {
@@ -106,7 +106,10 @@ def _parameters(model: ConfigNode) -> str:
 
 
 def _obstacle(call: ConfigNode) -> str:
-    return f"; cannot be benchmarked: {call['obstacle']}" if call["obstacle"] else ""
+    if call["obstacle"]:
+        return f"; cannot be benchmarked: {call['obstacle']}"
+    reason = call.get("not_captured")
+    return f"; {RUNS_AGAIN}: {reason}" if reason else ""
 
 
 def builds(rows: Sequence[ConfigNode]) -> str:

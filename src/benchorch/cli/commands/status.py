@@ -69,7 +69,30 @@ def _watch(directory: Path, say: Callable[[str], None], *, as_json: bool) -> Non
 
 
 def _reply(sweep: SweepStatus) -> Reply:
-    return Reply(text="\n".join(_lines(sweep)), data=facts(sweep))
+    lines, data = _lines(sweep), facts(sweep)
+    sent = None if sweep.running or not sweep.left else _on_a_stack(sweep.directory)
+    if sent is not None:
+        lines.insert(1, f"  stack     {sent}")
+    return Reply(text="\n".join(lines), data={**data, "stack": sent})
+
+
+def _on_a_stack(directory: Path) -> str | None:
+    """What a sweep that this run sent does on its stack, or None where none goes on."""
+    from benchorch.executors.stack import left_running
+    from benchorch.interfaces.stack import StackError
+
+    try:
+        sweep = left_running(directory)
+        if sweep is None:
+            return None
+        done, spending = len(sweep.new_entries()), sweep.spending()
+    except StackError as error:
+        return f"unknown: {error}"
+    cost = f", {spending.text}" if spending else ""
+    return (
+        f"sweep {sweep.name} goes on on stack {sweep.stack.facts.name}: "
+        f"{plural(done, 'trial')} done{cost}; resume follows it"
+    )
 
 
 def facts(sweep: SweepStatus) -> Mapping[str, Json]:

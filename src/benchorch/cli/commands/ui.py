@@ -17,9 +17,8 @@ from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.recorders import location
+from benchorch.recorders.mlflow_links import FIRST_PORT, HOST
 
-HOST = "127.0.0.1"
-FIRST_PORT = 5000
 STORE = "sqlite:///mlflow.db"
 _PORTS_TRIED = 100
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import yaml
 from benchorch.domain.codec import Json
 from benchorch.domain.price import Market
 from benchorch.errors import ConfigError
+from benchorch.executors.node_packages import distributions
 
 RESOURCE_PREFIX = "benchorch:"
 KIND_LABEL = "benchorch/instance-type"
@@ -64,11 +64,9 @@ class NodeType:
 def locked_packages(path: Path, node_type: NodeType) -> frozenset[str] | None:
     """The distributions of a node type, by the lock beside its cluster file; None without one."""
     try:
-        text = (path.parent / LOCKS / f"{node_type.packages}.txt").read_text()
+        return distributions((path.parent / LOCKS / f"{node_type.packages}.txt").read_text())
     except OSError:
         return None
-    lines = (line for line in text.splitlines() if line and line[0].isalnum())
-    return frozenset(re.split(r"[ =<>@\[;]", line, maxsplit=1)[0] for line in lines)
 
 
 def read_cluster_file(path: Path) -> tuple[NodeType, ...]:

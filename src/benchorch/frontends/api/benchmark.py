@@ -237,7 +237,11 @@ def _live(module: torch.nn.Module) -> _Model:
     name = type(getattr(module, "_orig_mod", module)).__name__
     return _Model(
         choice="exported",
-        words=(f"name={spelled(name)}",),
+        words=(
+            f"name={spelled(name)}",
+            f"model.architecture={spelled(name)}",
+            f"model.labels={spelled({'model': name})}",
+        ),
         module=module,
         names=forward_names(module),
     )

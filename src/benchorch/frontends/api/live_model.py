@@ -18,7 +18,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import DTYPES, Example
 from benchorch.errors import ConfigError
 from benchorch.frameworks.host_arrays import array_of
-from benchorch.frameworks.torch_call import live_tensors
+from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
 from benchorch.frameworks.torch_program import save_program
 from benchorch.frameworks.torch_tracing import open_shapes, traceable
 from benchorch.frontends.api.input_shapes import InputShapes, common_rows
@@ -277,7 +277,7 @@ def _state(module: torch.nn.Module) -> Iterable[torch.Tensor]:
 def _call_once(module: torch.nn.Module, arrays: Arrays) -> None:
     """Call it once, so that an error of the call is not reported as one of the export."""
     try:
-        module(**live_tensors(module, arrays, "cpu"))
+        know_dataclasses(module(**live_tensors(module, arrays, "cpu")))
     except Exception as error:
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
         problem = f"inputs: {_name(module)} called with {shapes} raised {error_summary(error)}"

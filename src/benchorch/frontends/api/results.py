@@ -14,6 +14,7 @@ from benchorch.domain.result import Failure, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import Verdict
 from benchorch.errors import BenchorchError
+from benchorch.formatting import interval_text
 from benchorch.journal import run_directory
 from benchorch.results.report.console_table import table_text
 from benchorch.results.report.estimate_bars import Chart, bar_chart
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ResultRow:
     """One trial: a model under one conversion on one hardware.
 
@@ -70,6 +71,21 @@ class ResultRow:
         if self.result is None:
             return "not run"
         return "baseline" if self.result.baseline_id is None else "not compared"
+
+    def __repr__(self) -> str:
+        """A small table: names, the median with its interval, and what it comes to."""
+        latency = self.latency_ms
+        shown = {
+            "model": self.model,
+            "conversion": self.conversion,
+            "hardware": self.hardware,
+            "workload": self.workload,
+            "p50 ms [95 %]": interval_text(latency) if latency else "",
+            "speedup [95 %]": interval_text(self.speedup, "{:.3g}x".format) if self.speedup else "",
+            "verdict": self.verdict,
+        }
+        filled = {name: text for name, text in shown.items() if text}
+        return table_text([tuple(filled), tuple(filled.values())])
 
 
 @final

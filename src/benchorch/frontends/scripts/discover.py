@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 import tokenize
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -24,13 +25,22 @@ from benchorch.frontends.scripts.discovery_process import (
     Problem,
 )
 from benchorch.host.processes.run_child import Limits, run_child
+from benchorch.host.sandbox import enclosure
 from benchorch.journal.registry import state_directory
-from benchorch.models.script_run import GRAPH_SUFFIX, MODEL_SUFFIXES, PROGRAM_SUFFIX
+from benchorch.models.notebook import NOTEBOOK_SUFFIX, code_cells
+from benchorch.models.script_run import (
+    GRAPH_SUFFIX,
+    MODEL_SUFFIXES,
+    PROGRAM_SUFFIX,
+    SCRIPT_SUFFIXES,
+)
 from benchorch.units import format_seconds
 
 _ENTRY = "from benchorch.frontends.scripts.discovery_process import main; main()"
 _ALL_DEPTHS = 1000  # deeper than modules are ever nested
 _LABELS = "# labels:"
+
+_WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".joblib", ".safetensors", ".h5", ".gguf")
 
 OnCall: TypeAlias = Callable[[ConfigNode, ConfigNode], None]
 """Called with a model and one of its calls."""
@@ -45,6 +55,9 @@ class Script:
         arguments: its own.
         hashes: of the models or calls that are wanted; empty for all.
         pattern: of qualified names that are wanted, such as ``model.encoder.*``; "" for all.
+        capture: whether modules are exported, so that the script runs once.
+        title: its name for people; "" for the file's name.
+        place: its path below the folder that all scripts of the command share.
     """
 
     path: Path
@@ -52,6 +65,9 @@ class Script:
     hashes: tuple[str, ...] = ()
     max_depth: int = 0
     pattern: str = ""
+    capture: bool = True
+    title: str = ""
+    place: str = ""
 
     @property
     def depth(self) -> int:
@@ -140,6 +156,7 @@ def discover(
     keep: bool,
     enough: Enough | None = None,
     on_call: OnCall = lambda _model, _call: None,
+    sandboxed: bool = False,
 ) -> dict[str, Json]:
     """What the script calls, by `discovery_process`, with labels, and what went wrong.
 
@@ -149,6 +166,7 @@ def discover(
         keep: whether inputs and weights are taken down, to be benchmarked.
         enough: when to end it before that.
         on_call: called with each new call and its model as the script makes it.
+        sandboxed: whether it runs in a `host.sandbox`.
     """
     blank: dict[str, Json] = {"script": str(script.path), "log": str(script.log), "labels": {}}
     broken = unreadable(script.path)
@@ -156,15 +174,45 @@ def discover(
         return {**blank, **_problem("unreadable", broken), "ended": "not_run", "models": []}
     blank["labels"] = cast(Json, labels_of(script.path))
     sightings = Sightings(script=script, on_call=on_call)
-    reply = _run(script, timeout_s, keep, enough or Enough(), sightings)
+    folder = state_directory() / "scripts" if keep else None
+    with _started_by(script, folder, sandboxed=sandboxed) as under:
+        reply = _run(script, timeout_s, folder, enough or Enough(), sightings, under)
     found = {**blank, **cast(ConfigNode, encode(reply))}
     found["models"] = cast(Json, _selected(cast("list[ConfigNode]", found["models"]), script))
     found["problem"] = found["problem"] or _nothing(found, script)
+    if sandboxed and found["problem"]:
+        found["problem"] = _in_a_sandbox(cast(ConfigNode, found["problem"]))
     return found
 
 
+@contextmanager
+def _started_by(script: Script, folder: Path | None, *, sandboxed: bool) -> Iterator[Sequence[str]]:
+    """What the script's process is started by: nothing, or a sandbox with the script's folder."""
+    if not sandboxed:
+        yield ()
+        return
+    place = script.path.resolve()
+    own = place if place.parent == Path.home().resolve() else place.parent
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    with enclosure([script.path, own], [folder] if folder else []) as enclosed:
+        yield enclosed.command()
+
+
+def _in_a_sandbox(problem: ConfigNode) -> Json:
+    """A problem of a script that could neither write nor reach the network."""
+    hint = "it ran in a sandbox; if you trust it: --no-sandbox"
+    remedy = str(problem["remedy"])
+    return {**problem, "remedy": f"{remedy}; {hint}" if remedy else hint}
+
+
 def _run(
-    script: Script, timeout_s: float, keep: bool, enough: Enough, sightings: Sightings
+    script: Script,
+    timeout_s: float,
+    folder: Path | None,
+    enough: Enough,
+    sightings: Sightings,
+    under: Sequence[str],
 ) -> DiscoveryReply:
     """What the script's process reported in the end, or until it was ended."""
     script.log.unlink(missing_ok=True)
@@ -181,8 +229,9 @@ def _run(
             script=script.path,
             arguments=script.arguments,
             max_depth=script.depth,
-            folder=state_directory() / "scripts" / "inputs" if keep else None,
+            folder=folder,
             wanted=script.hashes,
+            capture=script.capture,
         ),
         DiscoveryReply,
         log=script.log,
@@ -192,6 +241,7 @@ def _run(
         command=[sys.executable, "-P", "-c", _ENTRY],
         on_partial=sightings.add,
         enough=ended_early,
+        under=under,
     )
     if child.reply is not None:
         return child.reply
@@ -241,23 +291,46 @@ def unreadable(path: Path) -> str:
         )
     if path.suffix == GRAPH_SUFFIX:
         return ""  # only ONNX's own package can tell
+    if path.suffix not in ("", *SCRIPT_SUFFIXES):
+        return _other_kind(path.suffix)
     try:
-        with tokenize.open(path) as file:
-            ast.parse(file.read(), filename=str(path))
+        if path.suffix == NOTEBOOK_SUFFIX:
+            code_cells(path)
+        else:
+            with tokenize.open(path) as file:
+                ast.parse(file.read(), filename=str(path))
     except SyntaxError as error:
-        line = f", line {error.lineno}" if error.lineno else ""
+        cell = str(error.filename or "").removeprefix(str(path))
+        line = f"{cell}, line {error.lineno}" if error.lineno else cell
         return f"it is not Python: {error.msg}{line}"
     except (OSError, ValueError) as error:
-        return f"it cannot be read as Python: {error}"
+        kind = "a notebook" if path.suffix == NOTEBOOK_SUFFIX else "Python"
+        return f"it cannot be read as {kind}: {error}"
     return ""
 
 
+def _other_kind(suffix: str) -> str:
+    """Why a file of another type is not run."""
+    if suffix in _WEIGHTS:
+        return (
+            f"a {suffix} file holds weights or pickled objects, which are not run; name the script "
+            "that loads it and calls the model"
+        )
+    if suffix in (".yaml", ".yml"):
+        return "it is a configuration; a recipe runs without the word script: benchorch FILE.yaml"
+    expected = "a script (.py), a notebook (.ipynb), an exported program (.pt2) or ONNX (.onnx)"
+    return f"its type is {suffix}; expected {expected}"
+
+
 def labels_of(path: Path) -> dict[str, list[str]]:
-    """Those of the first line: ``# labels: name::bert author::x,y``."""
-    if path.suffix in MODEL_SUFFIXES:
+    """Those of the first line: ``# labels: name::bert author::x,y``; none where it has none."""
+    if path.suffix in (*MODEL_SUFFIXES, NOTEBOOK_SUFFIX):
         return {}
-    with tokenize.open(path) as file:
-        first = file.readline().strip()
+    try:
+        with tokenize.open(path) as file:
+            first = file.readline().strip()
+    except (OSError, SyntaxError, ValueError):  # `unreadable` has words for it
+        return {}
     if not first.startswith(_LABELS):
         return {}
     words = first.removeprefix(_LABELS).split()
@@ -300,13 +373,13 @@ def _why_none(found: ConfigNode, script: Script) -> str:
     never_called = cast("list[str]", found["never_called"])
     if script.pattern:
         return f"it called no model whose name matches {script.pattern!r}"
+    if never_called:
+        return f"it made {', '.join(never_called)} but never called it"
     if frameworks:
         return (
             f"it called no torch module: what it runs on {' and '.join(frameworks)} "
             "only that can run, and it is not benchmarked"
         )
-    if never_called:
-        return f"it made {', '.join(never_called)} but never called it"
     if found["left_out"]:
         operators = ", ".join(cast("list[str]", found["left_out"]))
         return f"it called no model, only torch's own operators without parameters: {operators}"

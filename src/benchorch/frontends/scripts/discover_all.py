@@ -24,6 +24,7 @@ class Discovery:
         jobs: how many run at a time.
         resume: whether what was found before is taken where nothing has changed.
         enough: when a script is ended early.
+        sandboxed: those that run in a `host.sandbox`.
     """
 
     timeout_s: float
@@ -31,10 +32,11 @@ class Discovery:
     jobs: int
     resume: bool
     enough: Enough
+    sandboxed: frozenset[Script] = frozenset()
 
-    @property
-    def _how(self) -> str:
-        return f"{self.keep} {self.enough.first} {self.enough.quiet_s}"
+    def _how(self, script: Script) -> str:
+        enough = f"first {self.enough.first}, quiet {self.enough.quiet_s}"
+        return f"keep {self.keep}, {enough}, sandboxed {script in self.sandboxed}"
 
     def run(self, scripts: Sequence[Script], say: Callable[[str], None]) -> list[ConfigNode]:
         """What each script calls, in their order; Ctrl-C ends those that run and starts no more."""
@@ -59,11 +61,12 @@ class Discovery:
     def _one(self, script: Script, say: Callable[[str], None], several: bool) -> ConfigNode:
         if self.enough.requested.is_set():
             return not_run(script)
-        found = kept(script, self._how) if self.resume else None
+        found = kept(script, self._how(script)) if self.resume else None
         if found is not None:
             say(f"{script.path.name}: nothing has changed; what was found before is taken")
             return found
-        say(f"running {script.path.name}; its output is in {script.log}")
+        where = " in a sandbox" if script in self.sandboxed else ""
+        say(f"running {script.path.name}{where}; its output is in {script.log}")
         before = f"{script.path.name}: " if several else ""
 
         def on_call(model: ConfigNode, call: ConfigNode) -> None:
@@ -77,9 +80,10 @@ class Discovery:
             keep=self.keep,
             enough=self.enough,
             on_call=on_call,
+            sandboxed=script in self.sandboxed,
         )
         if script.path.is_file():
-            remember(script, found, self._how)
+            remember(script, found, self._how(script))
         return found
 
 

@@ -41,6 +41,7 @@ class DiscoveryRequest:
     Attributes:
         folder: where inputs and weights are kept; None where nothing is to be benchmarked.
         wanted: hashes of models or calls; empty for all.
+        capture: whether the modules are exported, so that the script need not run again.
     """
 
     script: Path
@@ -48,6 +49,7 @@ class DiscoveryRequest:
     max_depth: int = 0
     folder: Path | None = None
     wanted: tuple[str, ...] = ()
+    capture: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,10 @@ class DiscoveryReply:
     sources: tuple[str, ...] = ()
 
 
-_OTHER_FRAMEWORKS = {"tensorflow": "TensorFlow", "jax": "JAX", "paddle": "Paddle", "mxnet": "MXNet"}
+_OTHER_FRAMEWORKS = {
+    **{"tensorflow": "TensorFlow", "jax": "JAX", "paddle": "Paddle", "mxnet": "MXNet"},
+    **{"sklearn": "scikit-learn", "xgboost": "XGBoost", "lightgbm": "LightGBM"},
+}
 _FILES = {PROGRAM_SUFFIX: "an exported program", GRAPH_SUFFIX: "an ONNX graph"}
 _USAGE_ERROR = 2  # what argparse ends a script with that was given wrong arguments
 
@@ -115,7 +120,9 @@ def discover(
             nothing with it.
     """
     script = request.script
-    keep = _InputFiles(folder=request.folder, wanted=frozenset(request.wanted))
+    keep = _InputFiles(
+        folder=request.folder, wanted=frozenset(request.wanted), capture=request.capture
+    )
     began_s, process = time.monotonic(), os.getpid()
 
     def progress(seen: FoundModel) -> None:
@@ -197,8 +204,12 @@ def _words(error: BaseException, script: Path) -> tuple[str, str]:
 
 def _line(error: BaseException, script: Path) -> str:
     """The last line of the script itself that led to an error."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(script)]
-    return f" ({script.name}, line {frames[-1].lineno})" if frames else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if f.filename.startswith(str(script))]  # a notebook's have a cell too
+    if not own:
+        return ""
+    cell = own[-1].filename.removeprefix(str(script))
+    return f" ({script.name}{cell}, line {own[-1].lineno})"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -208,11 +219,15 @@ class _InputFiles:
     Attributes:
         folder: where inputs go, or None where nothing is to be benchmarked.
         wanted: hashes of models or calls; empty for all.
+        capture: whether the modules are exported besides.
+        captured_bytes: weights that were written so far.
         calls: what is told of each call, by its hash.
     """
 
     folder: Path | None
     wanted: frozenset[str]
+    capture: bool = False
+    captured_bytes: int = 0
     calls: dict[str, dict[str, Json]] = field(default_factory=dict)
 
     def __call__(self, first_call: FirstCall) -> None:
@@ -232,23 +247,53 @@ class _InputFiles:
                 f"only the first {KEPT_INVOCATIONS} shapes are taken; select it by its hash"
             )
             return
-        told["model"] = self._model_fields(first_call, self.folder)
+        told["model"], told["not_captured"] = self._model_fields(first_call, self.folder)
 
     def _is_requested(self, first_call: FirstCall) -> bool:
         hashes = {first_call.seen.hash, first_call.invocation.hash}
         return not self.wanted or bool(hashes & self.wanted)
 
-    def _model_fields(self, first_call: FirstCall, folder: Path) -> dict[str, Json]:
-        """What a model's configuration says of this call."""
+    def _model_fields(self, first_call: FirstCall, folder: Path) -> tuple[dict[str, Json], str]:
+        """The model's configuration for this call, and why it is not captured where it is not."""
         from benchorch.models.architectures.called import goes_by_name
 
         arguments = first_call.arguments
-        direct = goes_by_name(first_call.module, arguments, first_call.answer)
-        return {
+        inputs: dict[str, Json] = {"file": str(_saved(folder / "inputs", arrays_of(arguments)))}
+        program, reason = self._captured(first_call, folder / "programs")
+        if program is not None:
+            return {"inputs": inputs, "kwargs": {}, **program}, ""
+        named = goes_by_name(first_call.module, arguments, first_call.answer)
+        direct = named and not first_call.autocast
+        fields: dict[str, Json] = {
             "weights": _state(first_call.module),
-            "inputs": {"file": str(_saved(folder, arrays_of(arguments)))},
+            "inputs": inputs,
             "kwargs": dict(arguments.keywords or {}) if direct else {},
         }
+        return fields, reason
+
+    def _captured(
+        self, first_call: FirstCall, folder: Path
+    ) -> tuple[Mapping[str, Json] | None, str]:
+        """The program of a call; without one the reason."""
+        from benchorch.frontends.scripts.capture import (
+            NotCapturedError,
+            capture,
+            state_bytes,
+            too_large,
+        )
+
+        if not self.capture:
+            return None, ""
+        size = state_bytes(first_call.module)
+        reason = too_large(self.captured_bytes, size)
+        if reason:
+            return None, reason
+        try:
+            program = capture(first_call, folder)
+        except NotCapturedError as error:
+            return None, str(error)
+        self.captured_bytes += size
+        return program, ""
 
 
 def _state(module: torch.nn.Module) -> str | None:

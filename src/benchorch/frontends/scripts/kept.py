@@ -53,7 +53,13 @@ def _place(script: Script) -> Path:
 
 def _key(script: Script, how: str) -> str:
     """Digest of the script's bytes, its arguments and the environment."""
-    words = (script_digest(script.path), *script.arguments, str(script.depth), how)
+    words = (
+        script_digest(script.path),
+        *script.arguments,
+        str(script.depth),
+        str(script.capture),
+        how,
+    )
     return hashlib.sha256("\n".join((*words, _environment())).encode()).hexdigest()
 
 

@@ -13,6 +13,9 @@ from benchorch.frontends.scripts.discover import Script
 from benchorch.models.script import script_digest
 from benchorch.models.script_run import MODEL_SUFFIXES
 
+RUNS_AGAIN = "script runs each time"
+"""What the name of a row has whose module could not be captured."""
+
 _DTYPES = ("float64", "float16")  # what workload.dtype can be besides its default
 
 
@@ -22,11 +25,12 @@ def write_configs(script: Script, found: ConfigNode) -> dict[str, Path]:
     digest = script_digest(script.path)
     folder.mkdir(parents=True, exist_ok=True)
     written = {}
-    for model, call in benchmarkable(found):
+    calls = list(benchmarkable(found))
+    for (model, call), title in zip(calls, _titles(script, calls), strict=True):
         name = f"{_called(script, model)}_{call['hash']}"
         written[name] = folder / f"{name}.yaml"
         labels = cast("Mapping[str, Sequence[str]]", found["labels"])
-        write_text(written[name], _yaml(script, digest, labels, model, call))
+        write_text(written[name], _yaml(script, digest, labels, model, call, title))
     return written
 
 
@@ -51,23 +55,54 @@ def _yaml(
     labels: Mapping[str, Sequence[str]],
     model: ConfigNode,
     call: ConfigNode,
+    title: str,
 ) -> str:
     import yaml
 
-    node: dict[str, Json] = {
+    fields = dict(cast("Mapping[str, Json]", call["model"]))
+    source: dict[str, Json] = {
         "_target_": "benchorch.models.script.ScriptModel",
         "script": str(script.path),
         "digest": digest,
         "call": call["hash"],
         "arguments": list(script.arguments),
         "max_depth": script.depth,
+    }
+    if "program" in fields:
+        source = {"_target_": "benchorch.models.exported.ExportedModel"}
+    node: dict[str, Json] = {
+        **source,
         "architecture": str(model["class"]).rpartition(".")[2],
-        "labels": {key: "/".join(values) for key, values in labels.items()},
+        "labels": {
+            **{key: "/".join(values) for key, values in labels.items()},
+            "script": script.place or script.path.name,
+            "model": f"{title} ({RUNS_AGAIN})" if call.get("not_captured") else title,
+        },
         "checkpoint": None,
-        **cast("Mapping[str, Json]", call["model"]),
+        **fields,
     }
     head = f"# {model['name']} of {script.path.name}, called with {described(call)}."
     return f"{head}\n{yaml.safe_dump(node, sort_keys=False)}"
+
+
+def _titles(script: Script, calls: Sequence[tuple[ConfigNode, ConfigNode]]) -> list[str]:
+    """A name for people of each call: ``script.py:model``, and what tells it from the others."""
+    name = script.title or script.path.name
+    plain = [f"{name}:{model['name']}" for model, _ in calls]
+    shaped = [f"{t} {_shapes(c)}" for t, (_, c) in zip(plain, calls, strict=True)]
+    exact = [f"{t} {c['hash']}" for t, (_, c) in zip(shaped, calls, strict=True)]
+    return [
+        next(title for title, among in choices if among.count(title) == 1)
+        for choices in zip(
+            *([(title, among) for title in among] for among in (plain, shaped, exact)),
+            strict=True,
+        )
+    ]
+
+
+def _shapes(call: ConfigNode) -> str:
+    inputs = cast("Sequence[ConfigNode]", call["inputs"])
+    return " ".join(str(each["shape"]).replace(" ", "") for each in inputs)
 
 
 def described(call: ConfigNode) -> str:

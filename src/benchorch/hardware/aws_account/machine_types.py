@@ -14,12 +14,14 @@ class MachineType:
     """Attributes:
     arch: ``x86_64`` or ``arm64``.
     image: ``server``, ``gpu`` or ``neuron``.
+    usage_classes: how it is sold: ``on-demand``, ``spot``, ``capacity-block``.
     """
 
     name: str
     vcpus: int
     arch: str
     image: str
+    usage_classes: tuple[str, ...] = ()
 
 
 def machine_types(account: Account, names: Sequence[str]) -> Mapping[str, MachineType]:
@@ -75,6 +77,7 @@ def _machine_type(row: Mapping[str, object]) -> MachineType:
         vcpus=int(str(_mapping(row, "VCpuInfo").get("DefaultVCpus", 0))),
         arch="arm64" if "arm64" in list(_sequence(architectures)) else "x86_64",
         image=image,
+        usage_classes=tuple(map(str, _sequence(row.get("SupportedUsageClasses")))),
     )
 
 

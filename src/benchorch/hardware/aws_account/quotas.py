@@ -41,10 +41,12 @@ def check_quotas(
 
 
 def _counted(request: StackRequest, market: str) -> Mapping[str, int]:
-    """The head is always on demand."""
+    """The head, where there is one, is always on demand."""
     if market == "spot":
         return request.fleet
     fleet = dict(request.fleet)
+    if not request.head_type:
+        return fleet
     return {**fleet, request.head_type: fleet.get(request.head_type, 0) + 1}
 
 

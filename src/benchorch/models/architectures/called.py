@@ -18,8 +18,9 @@ _KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
 class Called(nn.Module):
     """Takes the call's tensors by name; all else is as it was in the script."""
 
-    def __init__(self, model: nn.Module, arguments: CapturedArguments) -> None:
+    def __init__(self, model: nn.Module, arguments: CapturedArguments, autocast: str) -> None:
         super().__init__()
+        self.autocast = getattr(torch, autocast) if autocast else None
         self.model = model
         self.arguments = arguments
         self.names = tuple(arguments.tensors)
@@ -34,14 +35,26 @@ class Called(nn.Module):
         """What the module answers; of an answer of its own class, the tensors."""
         tensors = {**dict(zip(self.names, args, strict=False)), **kwargs}
         positional, named = fill(self.arguments, tensors)
-        answer = self.model(*positional, **named)
+        if self.autocast is None:
+            answer = self.model(*positional, **named)
+        else:
+            with torch.autocast(self._device(), dtype=self.autocast):
+                answer = self.model(*positional, **named)
         return answer if _is_plain(answer) else tuple(tensors_in(answer))
 
+    def _device(self) -> str:
+        return next((each.device.type for each in self.parameters()), "cpu")
 
-def called(model: nn.Module, arguments: CapturedArguments) -> Called:
+
+def called(model: nn.Module, arguments: CapturedArguments, autocast: str = "") -> Called:
     """The module behind a forward whose signature names the call's tensors.
 
     Export and tracing read signatures, so each set of names needs a class of its own.
+
+    Args:
+        model: as the script made it.
+        arguments: of the call.
+        autocast: the dtype of the region it was made in; "" for none.
     """
 
     def forward(self: Called, *args: Tensor, **kwargs: Tensor) -> object:
@@ -50,7 +63,7 @@ def called(model: nn.Module, arguments: CapturedArguments) -> Called:
     names = [inspect.Parameter(name, _KIND) for name in ("self", *arguments.tensors)]
     forward.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
     made: type[Called] = type("Called", (Called,), {"forward": forward})
-    return made(model, arguments)
+    return made(model, arguments, autocast)
 
 
 def goes_by_name(module: nn.Module, arguments: CapturedArguments, answer: object) -> bool:

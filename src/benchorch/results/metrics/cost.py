@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from benchorch.domain.estimate import Estimate
+from benchorch.domain.price import Price
 
 SECONDS_PER_HOUR = 3600.0
 ITEMS = 1_000_000
@@ -34,6 +37,15 @@ def usd_per_million_items(throughput: Estimate, usd_per_hour: float) -> Estimate
         unit="usd",
         method=f"hourly price over {throughput.method}",
     )
+
+
+def cost_warnings(prices: Iterable[Price]) -> Iterator[str]:
+    """A sentence where a price is that of a part of a machine."""
+    for parts in sorted({price.shared_by for price in prices} - {1}):
+        yield (
+            f"USD per 1M is of one of {parts} GPUs, as if {parts} such models were served at once, "
+            "which was not measured."
+        )
 
 
 def trial_usd(seconds: float, usd_per_hour: float) -> float:

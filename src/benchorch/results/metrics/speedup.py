@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,15 @@ from benchorch.domain.estimate import Comparison
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.formatting import interval_text
 from benchorch.stats.between_processes import primary_ns
-from benchorch.stats.family import Candidate, Standing, Terms, judged
+from benchorch.stats.family import (
+    EQUIVALENT,
+    FASTER,
+    SLOWER,
+    Candidate,
+    Standing,
+    Terms,
+    judged,
+)
 from benchorch.stats.pairs import (
     ADJACENT,
     ALTERNATED,
@@ -188,18 +197,43 @@ def _answer(asked: Question, standing: Standing, alpha: float) -> Comparison:
         return found
     parts = [_compared(asked, part, alpha) for part in asked.parts]
     if any(part is None or part.verdict != found.verdict for part in parts):
-        return _withheld(found, "no steady state while the two were compared")
+        more = _pairs_to_support(found.verdict, asked.delta_ratio, parts)
+        return _withheld(found, "no steady state while the two were compared", more)
     return replace(found, reason="not steady, but all that was observed supports it")
 
 
-def _withheld(found: Comparison, reason: str) -> Comparison:
-    """The same numbers without a verdict; more pairs would not bring one."""
+def _pairs_to_support(
+    verdict: str, delta_ratio: float, parts: Sequence[Comparison | None]
+) -> int | None:
+    """Further pairs predicted to let every part support the verdict; None where one contradicts."""
+    lacking = [part for part in parts if part is None or part.verdict != verdict]
+    needed = [
+        part.pairs_needed
+        for part in lacking
+        if part and part.pairs_needed and _points_to(part.ratio.value, delta_ratio) == verdict
+    ]
+    return max(needed) if len(needed) == len(lacking) else None
+
+
+def _points_to(ratio: float, delta_ratio: float) -> str:
+    """The verdict on a ratio that is known exactly."""
+    if abs(math.log(ratio)) < math.log1p(delta_ratio):
+        return EQUIVALENT
+    return FASTER if ratio > 1 else SLOWER
+
+
+def _withheld(found: Comparison, reason: str, pairs_needed: int | None = None) -> Comparison:
+    """The same numbers without a verdict.
+
+    Args:
+        pairs_needed: further pairs that may bring one; None where none would.
+    """
     return replace(
         found,
         verdict=INCONCLUSIVE,
         reason=reason,
         material=False,
-        pairs_needed=None,
+        pairs_needed=pairs_needed,
         adjusted_p_value=None,
     )
 

@@ -12,7 +12,8 @@ from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import TrialResult
 from benchorch.formatting import interval_text
 from benchorch.progress import Say, counted, silent
-from benchorch.results.metrics.cost import usd_per_million_items
+from benchorch.results.metrics.cost import cost_warnings, usd_per_million_items
+from benchorch.results.metrics.generation import generation_metrics
 from benchorch.results.metrics.latency import latency_metrics, median_ms, throughput
 from benchorch.results.metrics.load import load_metrics
 from benchorch.results.metrics.resources import resource_metrics, resource_warnings
@@ -32,6 +33,13 @@ from benchorch.stats.speed_covariate import SpeedEffect, Timed, speed_effect
 
 ADJUSTED = "adjusted_latency_ms/p50"
 LATENCY, RATE = "latency_ms/p50", "throughput_items_per_s/mean"
+
+_PRICED = {
+    "items": RATE,
+    "input_tokens": "prefill_tokens_per_s/mean",
+    "output_tokens": "decode_tokens_per_s/mean",
+}
+"""What is priced by the million, and the rate at which a machine does it."""
 FEW_PROCESSES = (3, 4)
 """Their intervals are moderated by the spreads of the other trials."""
 
@@ -84,6 +92,7 @@ def finding(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
                 *trial_warnings(result, metrics),
                 *resource_warnings(result, baseline),
                 *profile_warnings(result.profile),
+                *cost_warnings(result.prices),
             ),
         ),
         asked=question(result, baseline),
@@ -252,7 +261,7 @@ def _moderated(one: TrialFindings, usual: UsualSpread) -> Summary:
             metrics[name] = new
     rate = metrics[RATE]
     for name, cost in summary.metrics.items():
-        if cost.unit == "usd" and rate.low and rate.high:
+        if name.startswith("cost_usd_per_million_items/") and rate.low and rate.high:
             by = cost.value * rate.value
             metrics[name] = replace(cost, low=by / rate.high, high=by / rate.low)
     return replace(summary, metrics=metrics)
@@ -281,6 +290,7 @@ def _rehearsal(result: TrialResult) -> Iterator[str]:
 def _timings(result: TrialResult) -> Mapping[str, Estimate]:
     loaded = any(process.observations.loads for process in result.valid)
     found = dict((load_metrics if loaded else latency_metrics)(result.valid))
+    found |= generation_metrics(result.valid)
     seen = [process for process in result.processes if process.observations.durations_ns]
     if LATENCY in found and len(seen) > len(result.valid):
         every = over_processes(median_ms(seen), unit="ms")
@@ -300,15 +310,15 @@ def _costs(result: TrialResult) -> Mapping[str, Estimate]:
 
 
 def _prices(result: TrialResult, metrics: Mapping[str, Estimate]) -> Mapping[str, Estimate]:
-    """What a million items cost in each market whose price is known."""
-    rate = metrics.get("throughput_items_per_s/mean")
-    if rate is None or rate.value <= 0:
-        return {}
+    """What a million items, and tokens, cost in each market whose price is known."""
+    rates = [(what, metrics.get(rate)) for what, rate in _PRICED.items()]
     return {
-        f"cost_usd_per_million_items/{price.market}": usd_per_million_items(
+        f"cost_usd_per_million_{what}/{price.market}": usd_per_million_items(
             rate, price.usd_per_hour
         )
+        for what, rate in rates
         for price in result.prices
+        if rate is not None and rate.value > 0
     }
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast, final
 
+from benchorch.config.components import TARGET
 from benchorch.config.directories import builtin_directory
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.price import Market, Price, PriceSnapshot
@@ -45,6 +46,14 @@ def vcpus_of(hardware: ConfigNode) -> int | None:
     sizes = cast(Mapping[str, Mapping[str, float]], hardware.get("sizes") or {})
     found = sizes.get(str(hardware.get("size")), {}).get("vcpus")
     return None if found is None else int(found)
+
+
+def gpus_of(hardware: ConfigNode) -> int:
+    """GPUs of a hardware node's size, of which a trial uses one; 1 for every other machine."""
+    if not str(hardware.get(TARGET, "")).endswith(".CudaHardware"):
+        return 1
+    sizes = cast(Mapping[str, Mapping[str, float]], hardware.get("sizes") or {})
+    return int(sizes.get(str(hardware.get("size")), {}).get("accelerators", 1))
 
 
 @final

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
@@ -131,12 +131,17 @@ def snapshot(trials: Sequence[Trial], pricing: Pricing) -> PriceSnapshot | None:
 
 
 def prices_of(plan: Plan, spec: ConfigNode) -> tuple[Price, ...]:
-    """The hourly prices of the machine in a trial's spec, one a market."""
+    """The hourly prices of what a trial uses of its machine, one a market.
+
+    That is the machine, or one GPU's part of it where it has several.
+    """
     if plan.prices is None:
         return ()
-    kind = str(node_of(spec, "hardware")["kind"])
-    found = (plan.prices.of(kind, market) for market in Market)
-    return tuple(price for price in found if price is not None)
+    from benchorch.results.pricing.price_book import gpus_of
+
+    hardware = node_of(spec, "hardware")
+    found = (plan.prices.of(str(hardware["kind"]), market) for market in Market)
+    return tuple(price.of_one_of(gpus_of(hardware)) for price in found if price is not None)
 
 
 def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, Expected]:
@@ -301,12 +306,26 @@ def summary_lines(
     if len(by_kind) > 1 or whole:
         lines.append(f"all  {_sum_line(plan, forecast, launched)}")
     lines += [f"note  {warning}" for warning in (plan.prices.warnings if plan.prices else ())]
+    lines += [f"note  {text}" for text in _of_several_gpus(plan)]
     if whole:
         lines.append(
             f"note  {format_seconds(LAUNCH_S)} from launch to first trial and "
             f"{format_seconds(IDLE_S)} idle before the end are assumed, one machine a kind."
         )
     return lines
+
+
+def _of_several_gpus(plan: Plan) -> Iterator[str]:
+    """A sentence on each kind of machine of which a trial uses a part only."""
+    from benchorch.results.pricing.price_book import gpus_of
+
+    counts = {trial.hardware_kind: gpus_of(trial.hardware) for trial in plan.trials}
+    for kind, count in counts.items():
+        if count > 1:
+            yield (
+                f"{kind}: a trial measures one of its {count} GPUs, and USD per 1M is of that "
+                "part; the sweep pays for the whole machine."
+            )
 
 
 def total_usd(

@@ -16,6 +16,7 @@ from benchorch.domain.trial import Plan, Trial
 from benchorch.formatting import plural, printable
 from benchorch.journal import certificates
 from benchorch.journal.run_directory import PLAN, RESULTS, TABLE
+from benchorch.recorders.mlflow_links import MlflowLinks, mlflow_links
 from benchorch.results.compare.detectable import summary
 from benchorch.results.report.console_table import WIDTH
 from benchorch.results.report.live_table import LiveTable
@@ -27,6 +28,7 @@ from benchorch.results.report.overview import (
     some_of,
 )
 from benchorch.results.report.rich_table import rich_table
+from benchorch.results.report.run_page import PAGE
 from benchorch.results.report.tables import (
     conclusions,
     names_of,
@@ -47,7 +49,6 @@ _MOST_CONCLUSIONS = 20
 _MOST_SKIPS = 20
 _MOST_FAILURES = 10
 _NOTES_SHOWN = 3
-_CURVES_SHOWN = 3
 # Of other stages, a log has the first event of each trial.
 _ALWAYS_TOLD = ("wait", "retry")
 
@@ -253,15 +254,10 @@ class ConsoleReport:
         self.text(f"\nresults   {directory}")
         if self._quiet:
             return
-        curves = sorted(directory.glob("trials/*/load.svg"))
-        for curve in curves[:_CURVES_SHOWN]:
-            self.text(f"curve     {curve}")
-        if len(curves) > _CURVES_SHOWN:
-            self.text(
-                f"curves    {len(curves) - _CURVES_SHOWN} more: {directory}/trials/*/load.svg"
-            )
+        if (directory / PAGE).exists():
+            self.text(f"page      {(directory / PAGE).resolve().as_uri()}")
         if recorded:
-            self.text("look      python -m benchorch ui")
+            self._mlflow(mlflow_links(directory))
         else:
             self.text(
                 f"record    python -m benchorch record {directory}   (the tracker lacks results: "
@@ -278,6 +274,12 @@ class ConsoleReport:
         if not whole:
             self.text(f"resume    python -m benchorch resume={plan.plan_id}")
         self.text("next      python -m benchorch cache list      python -m benchorch plan --help")
+
+    def _mlflow(self, links: MlflowLinks) -> None:
+        """Print where MLflow shows the run, and the command that serves it; nothing unrecorded."""
+        if links.parent:
+            before = "" if links.served else "benchorch ui   then "
+            self.text(f"MLflow    {before}{links.parent}")
 
     def _failures(self, results: Mapping[str, TrialResult], directory: Path) -> None:
         """Print each kind of failure with its remedy and a log."""

@@ -1,31 +1,47 @@
-"""The HTML page of some runs: one file without scripts that loads nothing."""
+"""The HTML page of some runs: one file that loads nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 from benchorch.domain.price import PriceSnapshot
 from benchorch.formatting import plural
 from benchorch.pages import templates
-from benchorch.pages.charts import swatch
+from benchorch.pages.chart_script import script
 from benchorch.pages.templates import MOST_BYTES, SizeBudget, size_of
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.report import trial_details
-from benchorch.results.report.plots import plots, series_of
+from benchorch.results.report.bars import case_charts
+from benchorch.results.report.chart import Chart
 from benchorch.results.report.rows import ReportRow
-from benchorch.results.report.summary_text import summary_text
-from benchorch.results.report.tables import HEADERS, LIMIT, skip_text
+from benchorch.results.report.series_figures import AllSeries
+from benchorch.results.report.summary_text import is_finished, summary_text
+from benchorch.results.report.tables import (
+    HEADERS,
+    LIMIT,
+    PRECISION,
+    names_of,
+    serving_case,
+    skip_text,
+    warnings_of,
+)
+from benchorch.results.report.tradeoffs import tradeoffs
 
 _HERE = Path(__file__).parent
 STYLE = templates.STYLE + (_HERE / "results_page.css").read_text(encoding="utf-8")
 
-_MOST_MARKS = 400
-"""A chart with more points shows no more."""
+_MOST_ROWS = 400
+"""Charts show the rows up to here."""
+_MOST_CHARTS = 90
 _MOST_LISTED_BYTES = 200_000
 _MARGIN_BYTES = 120_000
 _COST = "USD a million"
+
+Links = Mapping[str, Sequence[tuple[str, str]]]
+"""Of each trial, by its id, the texts and addresses of its further pages; the run's under ''."""
 
 
 class Cell(NamedTuple):
@@ -35,25 +51,70 @@ class Cell(NamedTuple):
     kind: str
 
 
-def page(runs: Sequence[StoredRun], rows: Sequence[ReportRow], prices: PriceSnapshot) -> str:
-    """The page: conclusion, table, plots, each trial, skips, machines, prices."""
-    drawn = plots(rows[:_MOST_MARKS])
-    left = MOST_BYTES - size_of(STYLE, *(plot.svg for plot in drawn))
+@final
+class _Charts:
+    """The charts of a page, numbered: figures come first, their specifications in one place."""
+
+    def __init__(self) -> None:
+        self.specs: list[object] = []
+
+    def number(self, chart: Chart) -> int | None:
+        """The chart's number among the specifications; None where nothing is drawn."""
+        if chart.spec is None or len(self.specs) >= _MOST_CHARTS:
+            return None
+        self.specs.append(chart.spec)
+        return len(self.specs) - 1
+
+
+class Case(NamedTuple):
+    """One serving case: its name, its charts, and its warnings with the trials that have them."""
+
+    name: str
+    charts: Sequence[tuple[int | None, Chart]]
+    warnings: Sequence[tuple[str, Sequence[str]]]
+
+
+def page(
+    runs: Sequence[StoredRun],
+    rows: Sequence[ReportRow],
+    prices: PriceSnapshot,
+    *,
+    series: AllSeries | None = None,
+    links: Links | None = None,
+    running: bool = False,
+) -> str:
+    """The page: conclusion, bars, table, other charts, each trial, skips, machines, prices.
+
+    Args:
+        series: what charts show of raw series; without it those charts are missing.
+        links: relative to where the page lies.
+        running: whether the browser is to read the page again, because the run goes on.
+    """
+    charts = _Charts()
+    cases = list(_cases(runs, rows[:_MOST_ROWS], series or {}, charts))
+    others = [(charts.number(one), one) for one in tradeoffs(rows[:_MOST_ROWS], series or {})]
+    code = script()
+    left = MOST_BYTES - size_of(STYLE, code, str(charts.specs))
     left -= 2 * _MOST_LISTED_BYTES + _MARGIN_BYTES
-    names = list(dict.fromkeys(map(series_of, rows)))
     columns = _columns(rows)
     groups = [(run, [row for row in rows if row.run is run]) for run in runs]
     template = templates.templates(_HERE).get_template("results_page.html.j2")
     return template.render(
         style=STYLE,
+        script=code,
         summary=summary_text(runs),
         runs=runs,
+        running=running,
+        resume=[run.plan_id for run in runs if not (running or is_finished(run))],
         trials=plural(sum(len(run.trials) for run in runs), "trial"),
         columns=columns,
         groups=[(_heading(run, own), [_cells(row, columns) for row in own]) for run, own in groups],
-        plots=drawn,
-        most_marks=_MOST_MARKS,
-        swatches={name: swatch(series) for series, name in enumerate(names)},
+        cases=cases,
+        others=others,
+        specs=charts.specs,
+        file_name=_file_name,
+        more_rows=max(len(rows) - _MOST_ROWS, 0),
+        links=links or {},
         rows=rows,
         details=trial_details,
         outcome=lambda row: row.cells[HEADERS[7]] if row.ran else row.outcome,
@@ -68,12 +129,35 @@ def page(runs: Sequence[StoredRun], rows: Sequence[ReportRow], prices: PriceSnap
     )
 
 
+def _cases(
+    runs: Sequence[StoredRun], rows: Sequence[ReportRow], series: AllSeries, charts: _Charts
+) -> Iterator[Case]:
+    """A case for each model, workload and scenario of each run: nothing else can be ranked."""
+    several = len(runs) > 1
+    found: dict[str, list[ReportRow]] = {}
+    for row in rows:
+        name = serving_case(row.stored.trial)
+        found.setdefault(f"{row.run.plan_id}: {name}" if several else name, []).append(row)
+    for name, own in found.items():
+        drawn = [(charts.number(chart), chart) for chart in case_charts(own, series)]
+        names = names_of([row.stored.trial for row in own])
+        told = {names[one.trial.trial_id]: one.summary for one in (row.stored for row in own)}
+        found_in = warnings_of({key: each for key, each in told.items() if each})
+        yield Case(name, drawn, list(found_in.items()))
+
+
+def _file_name(chart: Chart, case: str = "") -> str:
+    """What a saved chart is called: letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{case} {chart.title}".lower()).strip("-")[:80]
+
+
 def _columns(rows: Sequence[ReportRow]) -> list[str]:
-    """The run's own columns, cost, runtime and device; none that is empty throughout."""
-    name, *own = [*HEADERS[:4], HEADERS[7], *HEADERS[4:7], LIMIT]
-    known = [column for column in own if any(row.cells[column] != "–" for row in rows)]
-    priced = [_COST] if any(row.usd_per_million for row in rows) else []
-    return [name, *known, *priced, "runtime", "device"]
+    """The run's own columns, cost, and device where it varies; none that is empty throughout."""
+    name, p50, p99, rate, build, memory, same, gain = HEADERS
+    own = [p50, p99, gain, same, PRECISION, rate, _COST, LIMIT, build, memory]
+    known = [column for column in own if any(_text(row, column) != "–" for row in rows)]
+    varied = ["device"] if len({row.device for row in rows if row.device}) > 1 else []
+    return [name, *known, *varied]
 
 
 def _heading(run: StoredRun, rows: Sequence[ReportRow]) -> str:
@@ -84,13 +168,6 @@ def _heading(run: StoredRun, rows: Sequence[ReportRow]) -> str:
 
 
 def _cells(row: ReportRow, columns: Sequence[str]) -> Iterator[Cell]:
-    texts = {
-        **row.cells,
-        HEADERS[0]: row.name,
-        "runtime": row.runtime,
-        "device": row.device,
-        _COST: trial_details.cost_text(row),
-    }
     verdict = "" if row.speedup is None else row.speedup.verdict
     kinds = {
         HEADERS[1]: "" if row.ran else "bad",
@@ -100,4 +177,9 @@ def _cells(row: ReportRow, columns: Sequence[str]) -> Iterator[Cell]:
         else {"faster": "good", "slower": "bad"}.get(verdict, ""),
         LIMIT: "wide",
     }
-    yield from (Cell(texts[column] or "–", kinds.get(column, "")) for column in columns)
+    yield from (Cell(_text(row, column), kinds.get(column, "")) for column in columns)
+
+
+def _text(row: ReportRow, column: str) -> str:
+    own = {HEADERS[0]: row.name, _COST: trial_details.cost_text(row), "device": row.device}
+    return own.get(column) or row.cells.get(column) or "–"

@@ -17,14 +17,14 @@ from benchorch.domain.codec import Json
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.trial import Trial
 from benchorch.results.compare.stored_run import StoredRun
-from benchorch.results.pricing.price_book import PriceBook, bundled_prices, vcpus_of
+from benchorch.results.pricing.price_book import PriceBook, bundled_prices, gpus_of, vcpus_of
 
 NOTHING_KEPT = Path(os.devnull)
 """No cache: prices fetched earlier do not count in a report."""
 
 
 def prices_of(runs: Sequence[StoredRun], *, anew: bool = False) -> PriceSnapshot:
-    """The prices of all kinds of machines in these runs.
+    """The prices of all kinds of machines in these runs; of one GPU where a machine has several.
 
     Args:
         runs: of the report.
@@ -32,7 +32,10 @@ def prices_of(runs: Sequence[StoredRun], *, anew: bool = False) -> PriceSnapshot
     """
     listed = _listed(runs)
     kept = {} if anew else {price.kind: price for price in _kept(runs)}
-    return replace(listed, on_demand={**listed.on_demand, **kept})
+    gpus = {kind_of(t.trial): gpus_of(_hardware(t.trial)) for run in runs for t in run.trials}
+    found = {**listed.on_demand, **kept}
+    shared = {kind: price.of_one_of(gpus.get(kind, 1)) for kind, price in found.items()}
+    return replace(listed, on_demand=shared)
 
 
 def _kept(runs: Sequence[StoredRun]) -> Sequence[Price]:

@@ -21,6 +21,7 @@ from benchorch.formatting import (
 from benchorch.results.report.execution_text import execution_matters, precision_text
 from benchorch.results.report.request_coverage import Coverage, coverage
 from benchorch.stats.pairs import SEQUENTIAL
+from benchorch.stats.ratio_test import INCONCLUSIVE
 from benchorch.units import format_bytes, format_seconds
 
 
@@ -58,6 +59,16 @@ HEADERS = (
 
 COST = "USD per 1M [95 %]"
 """Column of tables with paid machines: the on-demand cost of a million items."""
+
+TOKEN_COST = "USD per 1M tokens out"
+"""The same of tables with generated tokens."""
+
+TOKENS = {
+    "TTFT ms [95 %]": "ttft_ms/p50",
+    "TPOT ms [95 %]": "tpot_ms/p50",
+    "tokens/s out": "decode_tokens_per_s/mean",
+}
+"""Columns of tables with generated tokens, and their metrics."""
 
 PRECISION = "ran in"
 """Column of tables in which a trial ran in another precision than float32, or changed nothing."""
@@ -108,10 +119,14 @@ def table_rows(
     profiled = any(result.profile is not None for result in results.values())
     paid = any(result.prices for result in results.values())
     told = any(map(execution_matters, results.values()))
+    tokens = any("ttft_ms/p50" in summary.metrics for summary in summaries.values())
+    priced = TOKEN_COST if tokens else COST
     more = tuple(
-        header for header, wanted in ((PRECISION, told), (COST, paid), (LIMIT, profiled)) if wanted
+        header
+        for header, wanted in ((PRECISION, told), (priced, paid), (LIMIT, profiled))
+        if wanted
     )
-    rows: list[tuple[str, ...]] = [(*HEADERS, *more)]
+    rows: list[tuple[str, ...]] = [(*HEADERS, *(TOKENS if tokens else ()), *more)]
     for trial in ranked(plan, results, summaries):
         name = cell_name(trial.labels, varying)
         result = results.get(trial.trial_id)
@@ -119,10 +134,11 @@ def table_rows(
             cells: tuple[str, ...] = ("not run", *("–",) * 6)
         else:
             cells = _cells(result, summaries[trial.trial_id])
+        generated = _token_cells(summaries.get(trial.trial_id)) if tokens else ()
         ran_in = (precision_text(result),) if told else ()
         cost = (cost_text(summaries.get(trial.trial_id)),) if paid else ()
         limit = (limit_text(result),) if profiled else ()
-        rows.append((name, *cells, *ran_in, *cost, *limit))
+        rows.append((name, *cells, *generated, *ran_in, *cost, *limit))
     return rows
 
 
@@ -178,6 +194,11 @@ def _cells(result: TrialResult, summary: Summary) -> tuple[str, ...]:
     )
 
 
+def _token_cells(summary: Summary | None) -> tuple[str, ...]:
+    found = [summary.metrics.get(name) if summary else None for name in TOKENS.values()]
+    return tuple("–" if one is None else interval_text(one) for one in found)
+
+
 def _rate_text(metrics: Mapping[str, Estimate]) -> str:
     """Items a second; under load, queries a second."""
     items = metrics.get("throughput_items_per_s/mean")
@@ -215,7 +236,8 @@ def speedup_text(summary: Summary, result: TrialResult) -> str:
     ratio = summary.speedup.ratio
     if ratio.low is None or ratio.high is None:
         return f"{ratio.value:.3g}×"
-    if not is_known(ratio):
+    decided = summary.speedup.verdict != INCONCLUSIVE
+    if not decided and not is_known(ratio):
         return f"not known yet ({plural(ratio.n, 'pair')}) {summary.speedup.verdict}"
     return f"{ratio.value:.3g}× [{ratio.low:.3g}, {ratio.high:.3g}] {summary.speedup.verdict}"
 
@@ -229,9 +251,10 @@ def _baseline_text(summary: Summary) -> str:
 
 
 def cost_text(summary: Summary | None) -> str:
-    """Cost of a million items on demand, or at the only known price."""
+    """Cost of a million items, or generated tokens, on demand or at the only known price."""
     metrics = summary.metrics if summary else {}
-    names = [f"cost_usd_per_million_items/{market}" for market in Market]
+    what = "output_tokens" if "ttft_ms/p50" in metrics else "items"
+    names = [f"cost_usd_per_million_{what}/{market}" for market in Market]
     found = next((metrics[name] for name in names if name in metrics), None)
     return interval_text(found) if found else "–"
 

@@ -97,7 +97,9 @@ def facts_of(row: ReportRow) -> Iterator[Fact]:
         yield "build", _build_text(row.result.build)
     if row.price is not None:
         price = row.price
-        yield "cost", f"{cost_text(row)} USD a million items at {price.usd_per_hour:g} USD an hour"
+        part = f" for 1 of {price.shared_by} GPUs" if price.shared_by > 1 else ""
+        hourly = f"{price.usd_per_hour:g} USD an hour{part}"
+        yield "cost", f"{cost_text(row)} USD a million items at {hourly}"
     yield "ran on", f"{row.runtime} on {row.device}"
     if row.result.execution is not None:
         yield from execution_facts(row.result.execution)

@@ -1,4 +1,4 @@
-# finds: 2 models, 2 calls
+# finds: 1 model, 1 call
 import torch
 from torch import nn
 

@@ -99,14 +99,21 @@ def test_a_run_named_twice_is_one_run(run: Path) -> None:
     assert report.run.reply([str(run), str(run / "results.jsonl")]) == report.run.reply([str(run)])
 
 
-def test_an_export_makes_the_same_page_and_the_same_csv(run: Path, tmp_path: Path) -> None:
+def test_an_export_makes_the_same_csv_and_the_page_without_raw_series(
+    run: Path, tmp_path: Path
+) -> None:
     kept = tmp_path / "kept.json"
     report.run.reply([str(run), "--output", str(kept)])
+    texts = {}
     for suffix in (".html", ".csv"):
-        there, here = tmp_path / f"there{suffix}", tmp_path / f"here{suffix}"
-        report.run.reply([str(run), "--output", str(there)])
-        report.run.reply([str(kept), "--output", str(here)])
-        assert there.read_text() == here.read_text()
+        for source in (run, kept):
+            place = tmp_path / f"{source.stem}{suffix}"
+            report.run.reply([str(source), "--output", str(place)])
+            texts[source.stem, suffix] = place.read_text()
+    assert texts["run", ".csv"] == texts["kept", ".csv"]
+    assert "<h3>Latency</h3>" in texts["kept", ".html"]
+    raw = "<h3>Calls of every process</h3>"
+    assert [raw in texts[name, ".html"] for name in ("run", "kept")] == [True, False]
 
 
 def test_an_empty_run_and_a_wrong_suffix_are_named(run: Path, tmp_path: Path) -> None:

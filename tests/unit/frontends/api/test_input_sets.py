@@ -6,12 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from benchorch.domain.tensors import Workload
 from benchorch.errors import ConfigError
+from benchorch.frameworks.torch_call import tensors_of
 from benchorch.frontends.api import benchmark, live_model
 from benchorch.frontends.api.input_shapes import InputShapes
 from benchorch.models.file_inputs import FileInputs
+from benchorch.models.inputs import input_set
 
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
 
@@ -69,3 +72,16 @@ def test_a_further_file_of_other_tensors_is_told(tmp_path: Path) -> None:
     gone = {**node, "further": ["nowhere.npz"]}
     assert "is no file" in FileInputs(node=gone).problems(workload)[0]
     assert "must be a list" in FileInputs(node={**node, "further": 3}).problems(workload)[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_reaches_a_trial_as_it_was_given(dtype: torch.dtype, tmp_path: Path) -> None:
+    x = torch.randn(3, 4).to(dtype)
+    (arrays,) = live_model.input_sets({"x": x}, ["x"])
+    node = live_model.write_inputs([arrays], tmp_path)
+    workload = Workload(symbols={"batch_size": 3})
+    read = input_set(node)
+    assert read.problems(workload) == []
+    placed = tensors_of(read.batch(workload, 0), "cpu", ())["x"]
+    assert placed.dtype is dtype
+    assert torch.equal(placed, x)

@@ -46,7 +46,7 @@ def test_models_called_before_the_end_are_found_and_the_end_is_named() -> None:
         assert f"  {path.name}: net (Linear, 12 parameters): input float32[1, 3]" in lines
     again = discovery(enough=Enough(quiet_s=1), resume=True).run(scripts, lines.append)
     assert again == founds
-    assert lines[-1] == "never_ends.py: nothing has changed; what was found before is taken"
+    assert "never_ends.py: nothing has changed; what was found before is taken" in lines
 
 
 def reply(call: str, obstacle: str = "") -> DiscoveryReply:

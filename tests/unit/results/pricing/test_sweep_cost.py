@@ -9,6 +9,7 @@ import pytest
 from benchorch.domain.price import Market
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError
+from benchorch.results.metrics.cost import cost_warnings
 from benchorch.results.pricing import sweep_cost
 from benchorch.results.pricing.sweep_cost import Pricing
 
@@ -66,6 +67,25 @@ def test_a_rented_machine_has_a_price_and_this_one_has_none():
 def test_this_machine_is_paid_for_where_its_owner_names_a_price():
     planned = plan(trial(1, LOCAL), usd_per_hour={"local": 2.0})
     assert planned.prices.of("local", Market.ON_DEMAND).source == "config"
+
+
+def test_of_a_machine_with_several_gpus_a_trial_pays_one_and_the_sweep_all():
+    sizes = {"12xlarge": {"vcpus": 48, "memory_gib": 192, "accelerators": 4}}
+    target = "benchorch.hardware.cuda.CudaHardware"
+    four = {"_target_": target, "kind": "g5.12xlarge", "size": "12xlarge", "sizes": sizes}
+    planned = plan(trial(1, four))
+    (part,) = sweep_cost.prices_of(planned, planned.trials[0].spec)
+    assert (part.usd_per_hour, part.shared_by) == (5.672 / 4, 4)
+    assert part.of_one_of(4) == part
+    told = sweep_cost.expected(planned)[planned.trials[0].trial_id]
+    assert told.usd == pytest.approx(told.seconds / 3600 * 5.672)
+    notes = sweep_cost.summary_lines(planned, sweep_cost.expected(planned))
+    assert any("one of its 4 GPUs" in line for line in notes)
+    on_its_cpu = {**four, "_target_": "benchorch.hardware.cpu.CpuHardware"}
+    (whole,) = sweep_cost.prices_of(planned, {"hardware": on_its_cpu})
+    assert (whole.usd_per_hour, whole.shared_by) == (5.672, 1)
+    assert [*cost_warnings([whole])] == []
+    assert "which was not measured" in next(cost_warnings([part]))
 
 
 def test_what_several_trials_need_is_built_once():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -151,14 +152,15 @@ def test_a_list_of_names_is_cut_where_that_is_shorter() -> None:
     assert some_of([*"abcde"]) == "a, b, c and 2 more"
 
 
-def test_of_many_curves_three_are_named(tmp_path: Path) -> None:
-    for number in range(5):
-        (tmp_path / "trials" / str(number)).mkdir(parents=True)
-        (tmp_path / "trials" / str(number) / "load.svg").touch()
+def test_the_page_and_where_mlflow_shows_the_run_are_printed(tmp_path: Path) -> None:
+    (tmp_path / "report.html").touch()
+    ids = {"uri": "sqlite:////x/mlflow.db", "experiment_id": "3", "parent_run_id": "abc"}
+    (tmp_path / "tracking.json").write_text(json.dumps(ids))
     said = StringIO()
     ConsoleReport(Console(file=said, width=200)).closing(sweep(1)[0], tmp_path, recorded=True)
-    assert said.getvalue().count("curve ") == 3
-    assert "2 more: " in said.getvalue()
+    assert f"page      {(tmp_path / 'report.html').as_uri()}" in said.getvalue()
+    link = "http://127.0.0.1:5000/#/experiments/3/runs/abc?workflowType=machine_learning"
+    assert f"MLflow    benchorch ui   then {link}" in said.getvalue()
 
 
 @pytest.mark.parametrize(("host", "lines"), [("h", 1), ("elsewhere", 0)])

@@ -1,0 +1,201 @@
+"""Time to first token and time per token: benchorch's loop beside one written by hand.
+
+Both run in one process on the same weights, in random order within each round: for eager with
+PyTorch's dynamic and static caches, the loop that the transformers documentation shows; for ONNX
+Runtime the session's own binding. What is printed is the median over rounds of benchorch's time
+over the other's, with the middle 80 %; the goal is 3 %.
+
+    python benchmarks/generation_accuracy.py [MODEL] [ROUNDS] [STORE]     gpt2, 12, a new folder
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
+
+PROMPT, NEW, THREADS = 64, 16, 2
+
+Times = list[int]
+"""The start and each token, in nanoseconds."""
+
+
+def main(model: str, rounds: int, store: Path) -> None:
+    print(
+        f"{model}, {PROMPT} prompt tokens, {NEW} new tokens, {THREADS} threads, {rounds} rounds\n"
+    )
+    print("| conversion | TTFT ms | ratio | TPOT ms | ratio |")
+    print("|---|---|---|---|---|")
+    for conversion, by_hand in (
+        ("eager", dynamic_loop),
+        ("eager_static_cache", static_loop),
+        ("onnxruntime", onnx_loop),
+    ):
+        loaded = load(model, conversion, store)
+        with closing(loaded.executable), loaded.executable.calling():
+            prompt = loaded.batches[0]["input_ids"]
+            ours, theirs = loaded.calls[0], by_hand(loaded, prompt)
+            print(row(conversion, rounds, lambda call=ours: timed(call), theirs), flush=True)
+
+
+def load(model: str, conversion: str, store: Path) -> Any:
+    """The conversion as a measuring process has it."""
+    from benchorch.config.composer import Composer, config_loader
+    from benchorch.config.trial_setup import open_trial
+    from benchorch.domain.session import Session
+    from benchorch.run.expand import SPEC_KEYS
+    from benchorch.stores.local import LocalStore
+    from benchorch.trial import measuring_process
+    from benchorch.trial.build import build
+    from benchorch.trial.stages import BuiltTrial
+
+    words = [f"model={model}", f"conversion={conversion}", "scenario=generate"]
+    words += [f"workload.prompt_tokens={PROMPT}", f"workload.new_tokens={NEW}"]
+    (cell,) = Composer(config_loader()).cells(words)
+    spec = {key: cell.config[key] for key in SPEC_KEYS}
+    setup = open_trial(spec)
+    node = {"_target_": "benchorch.stores.local.LocalStore", "root": str(store), "quota_gib": 20}
+    session = Session(plan_id="accuracy", directory=store / "run", store=node, rebuild="if_needed")
+    built = build(
+        setup,
+        name=f"{model} {conversion}",
+        store=LocalStore(root=str(store), quota_gib=20),
+        session=session,
+        inputs=1,
+        threads=THREADS,
+        say=lambda _: None,
+    )
+    trial = BuiltTrial(spec=spec, built=built, threads=THREADS, pin=False)
+    return measuring_process.load(trial, setup, lambda _: None)
+
+
+def timed(call: Any) -> Times:
+    call.take_times()
+    call()
+    ((*times,),) = call.take_times()
+    return times
+
+
+def row(name: str, rounds: int, ours: Callable[[], Times], theirs: Callable[[], Times]) -> str:
+    order = random.Random(0)
+    seen: dict[str, list[Times]] = {"ours": [], "theirs": []}
+    sides = {"ours": ours, "theirs": theirs}
+    for number in range(rounds + 2):
+        for side in order.sample(list(sides), 2):
+            times = sides[side]()
+            if number >= 2:  # both are warm
+                seen[side].append(times)
+    cells = [name]
+    for figure in (first_ms, later_ms):
+        pairs = [(figure(a), figure(b)) for a, b in zip(seen["ours"], seen["theirs"], strict=True)]
+        ratios = sorted(a / b for a, b in pairs)
+        cut = len(ratios) // 10
+        middle = ratios[cut : len(ratios) - cut]
+        cells.append(f"{statistics.median(b for _, b in pairs):.2f}")
+        cells.append(f"{statistics.median(ratios):.3f} [{middle[0]:.3f}, {middle[-1]:.3f}]")
+    return f"| {' | '.join(cells)} |"
+
+
+def first_ms(times: Times) -> float:
+    return (times[1] - times[0]) / 1e6
+
+
+def later_ms(times: Times) -> float:
+    return (times[-1] - times[1]) / 1e6 / (len(times) - 2)
+
+
+def source_of(loaded: Any) -> Any:
+    """The transformers model itself."""
+    return loaded.executable.loaded.module.model
+
+
+def dynamic_loop(loaded: Any, prompt: Any) -> Callable[[], Times]:
+    from transformers import DynamicCache
+
+    return torch_loop(source_of(loaded), prompt, DynamicCache)
+
+
+def static_loop(loaded: Any, prompt: Any) -> Callable[[], Times]:
+    from transformers import StaticCache
+
+    model = source_of(loaded)
+    cache = StaticCache(config=model.config, max_cache_len=PROMPT + NEW)
+
+    def emptied() -> Any:
+        cache.reset()
+        return cache
+
+    return torch_loop(model, prompt, emptied)
+
+
+def torch_loop(model: Any, prompt: Any, make_cache: Callable[[], Any]) -> Callable[[], Times]:
+    import torch
+
+    ids = torch.tensor(prompt)
+
+    def run() -> Times:
+        tokens, cache = ids, make_cache()
+        times = [perf_counter_ns()]
+        for _ in range(NEW):
+            answer = model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1)
+            token = int(answer.logits[0, -1].argmax())
+            times.append(perf_counter_ns())
+            tokens = torch.tensor([[token]])
+        return times
+
+    return run
+
+
+def onnx_loop(loaded: Any, prompt: Any) -> Callable[[], Times]:
+    import numpy as np
+    from onnxruntime import OrtValue
+
+    session = loaded.executable.loaded.session
+    caches = [node for node in session.get_inputs() if node.name.startswith("past_")]
+    takes_positions = any(node.name == "position_ids" for node in session.get_inputs())
+    outputs = [node.name for node in session.get_outputs()]
+
+    def run() -> Times:
+        past = [
+            OrtValue.ortvalue_from_numpy(
+                np.zeros((1, node.shape[1], 0, node.shape[3]), np.float32), "cpu", 0
+            )
+            for node in caches
+        ]
+        ids, start = prompt, 0
+        times = [perf_counter_ns()]
+        for _ in range(NEW):
+            binding = session.io_binding()
+            binding.bind_cpu_input("input_ids", ids)
+            if takes_positions:
+                places = np.arange(start, start + ids.shape[1])[None]
+                binding.bind_cpu_input("position_ids", places)
+            for node, value in zip(caches, past, strict=True):
+                binding.bind_ortvalue_input(node.name, value)
+            for name in outputs:
+                binding.bind_output(name, "cpu")
+            session.run_with_iobinding(binding)
+            logits, *past = binding.get_outputs()
+            token = int(logits.numpy()[0].argmax())
+            times.append(perf_counter_ns())
+            start += ids.shape[1]
+            ids = np.array([[token]], dtype=np.int64)
+        return times
+
+    return run
+
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        main(
+            words[0] if words else "gpt2",
+            int(words[1]) if len(words) > 1 else 12,
+            Path(words[2] if len(words) > 2 else folder),
+        )

@@ -1,0 +1,66 @@
+"""``benchorch export RUN[:TRIAL] --output DIR``: a measured model to serve without benchorch."""
+
+from __future__ import annotations
+
+from contextlib import chdir
+from pathlib import Path
+
+import click
+
+from benchorch.cli.command import command, run_argument
+from benchorch.cli.terminal import Terminal
+from benchorch.domain.reply import Reply
+from benchorch.domain.trial import Plan
+from benchorch.errors import ConfigError
+from benchorch.run.export.winner import choose
+from benchorch.run.foreign_plan import refuse_foreign
+
+
+@command(
+    "export",
+    help="""A measured model to serve without benchorch: artifact, loader, certificate, server,
+    Dockerfile.
+
+    RUN is the run's folder or plan id; TRIAL its id or its name in the table, else the fastest one.
+    --output DIR is a new folder.
+    """,
+    former={"--out": "--output"},
+    writes_output=True,
+)
+@run_argument(metavar="RUN[:TRIAL]")
+@click.option("--register", metavar="NAME", help="make it a version of this model in MLflow")
+def run(terminal: Terminal, run: str, register: str | None) -> Reply:
+    """The folder that was written, and what its own check found."""
+    if terminal.output is None:
+        raise ConfigError([f"export: name a new folder: benchorch export {run} --output DIR"])
+    chosen = choose(run, terminal.say)
+    again = f"benchorch export {run} --output {terminal.output}"
+    refuse_foreign(chosen.run.plan, chosen.run.directory, again)
+    from benchorch.run.export.bundle import export
+
+    out = terminal.output.expanduser().resolve()
+    conversion = chosen.trial.labels["conversion"]
+    terminal.say(f"exporting {conversion}, then running its check")
+    try:
+        with chdir(_planned_in(chosen.run.plan)):
+            checked = export(chosen, out, terminal.say)
+    except OSError as error:
+        raise ConfigError([f"--output: {out} cannot be written: {error.strerror}."]) from error
+    text = f"{out} holds {conversion}: {checked}\n  serve    cd {out} && uvicorn server:app"
+    data = {"written": str(out), "trial_id": chosen.trial.trial_id, "check": checked}
+    if register is not None:
+        from benchorch.cli.commands.record import recorder_of
+        from benchorch.run.export import registration
+
+        ran, trial_id = chosen.run, chosen.trial.trial_id
+        recorder = recorder_of(ran.directory, ran.plan, None)
+        version = registration.register(recorder, ran.directory, trial_id, out, register)
+        text += f"\n  MLflow   registered as {register}, version {version}"
+        data["version"] = version
+    return Reply(text=text, data=data)
+
+
+def _planned_in(plan: Plan) -> Path:
+    """Where relative paths of a plan start; here where this machine has no such folder."""
+    place = Path(str(plan.session.get("cwd", ".")))
+    return place if place.is_dir() else Path.cwd()

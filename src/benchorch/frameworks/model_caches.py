@@ -1,0 +1,61 @@
+"""Caches of the transformers library among what a model returns, which torch is to flatten."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+_HOME = "transformers.cache_utils"
+
+
+def is_cache(value: object) -> bool:
+    """Whether it is one of the library's caches; imports nothing."""
+    home = sys.modules.get(_HOME)
+    return home is not None and isinstance(value, home.Cache | home.EncoderDecoderCache)
+
+
+def know_cache(kind: type[Any]) -> None:
+    """Teach torch to flatten a class of caches: to keys and values of each layer in turn."""
+    from torch.utils import _pytree
+
+    _pytree.register_pytree_node(
+        kind,
+        lambda cache: (_tensors(cache), kind),
+        lambda leaves, _: _rebuilt(list(leaves)),
+        serialized_type_name=f"{_HOME}.{kind.__name__}",
+        to_dumpable_context=lambda context: context.__name__,
+        from_dumpable_context=lambda name: name,
+        flatten_with_keys_fn=lambda cache: (
+            list(zip(map(_pytree.MappingKey, _names(cache)), _tensors(cache), strict=True)),
+            kind,
+        ),
+    )
+
+
+def _layers(cache: Any) -> list[Any]:
+    """Of an encoder and decoder's cache those of self attention, then those of cross attention."""
+    parts = (getattr(cache, f"{part}_attention_cache", None) for part in ("self", "cross"))
+    return [
+        layer for part in (*filter(None, parts), cache) for layer in getattr(part, "layers", ())
+    ]
+
+
+def _tensors(cache: Any) -> list[Any]:
+    return [tensor for layer in _layers(cache) for tensor in (layer.keys, layer.values)]
+
+
+def _names(cache: Any) -> list[str]:
+    return [f"{n}.{part}" for n in range(len(_layers(cache))) for part in ("key", "value")]
+
+
+def _rebuilt(leaves: Sequence[Any]) -> Any:
+    """A dynamic cache on these tensors, which an exporter may have replaced by its own values."""
+    from transformers.cache_utils import DynamicCache, DynamicLayer
+
+    cache = DynamicCache()
+    for keys, values in zip(leaves[::2], leaves[1::2], strict=True):
+        layer = DynamicLayer()
+        layer.keys, layer.values, layer.is_initialized = keys, values, True
+        cache.layers.append(layer)
+    return cache

@@ -1,0 +1,128 @@
+"""Capture of a running script's module: its graph and weights, so that the script runs once."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchorch.domain.codec import Json
+from benchorch.models.script_watch import FirstCall
+from benchorch.units import format_bytes
+
+if TYPE_CHECKING:
+    import torch
+
+MOST_BYTES = 4 << 30
+"""Weights that are written for one script; each call's program holds its model's."""
+
+_TOLERANCE = 1e-2  # of the largest value: half precision differs in its last digits
+
+
+class NotCapturedError(Exception):
+    """Why a call is not captured, as a sentence without its end."""
+
+
+def capture(first_call: FirstCall, folder: Path) -> dict[str, Json]:
+    """Write the exported program of a call; the keys of ``model`` that name it.
+
+    The script's module, its modes and its random numbers stay as they are.
+
+    Raises:
+        NotCapturedError: torch.export cannot, or what it made gives other answers.
+    """
+    import torch
+
+    arguments = {name: each.to("cpu") for name, each in first_call.arguments.tensors.items()}
+    with _served(first_call.module) as module, torch.random.fork_rng(devices=[]), torch.no_grad():
+        called = _callable(first_call, module)
+        try:
+            with torch.autocast("cpu", enabled=False):
+                program = torch.export.export(called, (), arguments)
+                expected = called(**arguments)
+                answer = program.module()(**arguments)
+        except Exception as error:  # whatever a user's code or a tracer raises
+            said = str(error).strip().partition("\n")[0][:160]
+            raise NotCapturedError(f"torch.export: {type(error).__name__}: {said}") from error
+    if not _alike(expected, answer):
+        raise NotCapturedError("its exported graph gives other answers, so it depends on more")
+    return _written(program, folder)
+
+
+def _callable(first_call: FirstCall, module: torch.nn.Module) -> torch.nn.Module:
+    from benchorch.models.architectures.called import called, goes_by_name
+
+    arguments, dtype = first_call.arguments, first_call.autocast
+    direct = goes_by_name(module, arguments, first_call.answer) and not arguments.keywords
+    return module if direct and not dtype else called(module, arguments, dtype)
+
+
+@contextmanager
+def _served(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """The module in eval mode on the CPU, a copy where it is elsewhere; its modes come back."""
+    tensors = (*module.parameters(), *module.buffers())
+    served = module
+    if any(each.device.type != "cpu" for each in tensors):
+        served = copy.deepcopy(module).to("cpu")
+    modes = [(part, part.training) for part in served.modules()]
+    for part, _ in modes:
+        part.training = False
+    try:
+        yield served
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+def _alike(expected: object, answer: object) -> bool:
+    """Whether two results hold the same tensors but for rounding."""
+    import torch
+
+    from benchorch.frameworks.torch_call import tensors_in
+
+    pairs = list(zip(tensors_in(expected), tensors_in(answer), strict=False))
+    if len(tensors_in(expected)) != len(tensors_in(answer)):
+        return False
+    for one, other in pairs:
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return False
+        a, b = one.to(torch.float64), other.to(torch.float64)
+        scale = float(a.nan_to_num(0, 0, 0).abs().max()) if a.numel() else 0.0
+        if not torch.allclose(a, b, rtol=_TOLERANCE, atol=_TOLERANCE * scale, equal_nan=True):
+            return False
+    return True
+
+
+def _written(program: torch.export.ExportedProgram, folder: Path) -> dict[str, Json]:
+    """The program in a folder named by its content: the same model is there once."""
+    from benchorch.frameworks.torch_program import save_program
+    from benchorch.models.exported import program_digest
+
+    folder.mkdir(parents=True, exist_ok=True)
+    program.example_inputs = None  # they would be pickled
+    partial = Path(tempfile.mkdtemp(dir=folder, prefix=".partial-"))
+    try:
+        save_program(program, partial)
+        digest = program_digest(partial)
+        place = folder / digest[:16]
+        if not place.exists():
+            partial.rename(place)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return {"program": str(place), "digest": digest}
+
+
+def state_bytes(module: torch.nn.Module) -> int:
+    """Size of a module's parameters and buffers."""
+    return sum(each.nbytes for each in (*module.parameters(), *module.buffers()))
+
+
+def too_large(spent: int, size: int) -> str:
+    """Why weights of that size are not written after `spent` bytes of others; "" where they are."""
+    if spent + size <= MOST_BYTES:
+        return ""
+    return f"its weights ({format_bytes(size)}) would make it more than {format_bytes(MOST_BYTES)}"

@@ -1,0 +1,185 @@
+"""Corpus report: coverage, export, parity and gain of many scripts, by folder and conversion."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from pathlib import Path, PurePosixPath
+from statistics import geometric_mean
+from typing import TYPE_CHECKING, cast
+
+from benchorch.domain.trial import ConfigNode
+from benchorch.files import write_text
+
+if TYPE_CHECKING:
+    from benchorch.results.compare.stored_run import StoredRun, StoredTrial
+
+WHOLE = "all"
+"""The name of the row over all folders."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What was found in the scripts of a folder.
+
+    Attributes:
+        scripts, with_models: how many there are, and in how many a model was called.
+        calls: signatures of their models.
+        benchmarkable: of those, the calls that can be made again.
+        exported: of those, the calls whose module was captured.
+    """
+
+    folder: str
+    scripts: int
+    with_models: int
+    calls: int
+    benchmarkable: int
+    exported: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """What a conversion made of the models of a folder.
+
+    Attributes:
+        trials: how many models it was planned for.
+        ran: of those, how many were built and measured.
+        same_model: of those, how many passed parity.
+        faster: of those, how many have the verdict ``faster``.
+        speedup_ratio: geometric mean of the speedups over the baseline of those that passed parity;
+            None without one.
+    """
+
+    folder: str
+    conversion: str
+    trials: int
+    ran: int
+    same_model: int
+    faster: int
+    speedup_ratio: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusReport:
+    """Coverage and gains, by folder; the first row is over all."""
+
+    coverage: tuple[Coverage, ...]
+    gains: tuple[Gain, ...]
+
+    def write(self, directory: Path) -> Path:
+        """Write ``corpus.json``, ``corpus.csv`` and ``corpus.html``; the page's path."""
+        write_text(directory / "corpus.json", json.dumps(asdict(self), indent=2))
+        write_text(directory / "corpus.csv", self.csv())
+        write_text(directory / "corpus.html", self.html())
+        return directory / "corpus.html"
+
+    def csv(self) -> str:
+        """A line for each folder and conversion, with the folder's coverage."""
+        found = {row.folder: asdict(row) for row in self.coverage}
+        lines = [{**found[gain.folder], **asdict(gain)} for gain in self.gains]
+        text = io.StringIO()
+        names = dict.fromkeys(name for line in lines for name in line)
+        writer = csv.DictWriter(text, list(names), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+        return text.getvalue()
+
+    def tables(self) -> list[list[tuple[str, ...]]]:
+        """Coverage and gains as cells, the headers first."""
+        coverage = [("folder", "scripts", "with models", "calls", "benchmarkable", "exported")]
+        gains = [("folder", "conversion", "trials", "ran", "same model", "faster", "speedup")]
+        return [
+            [*coverage, *(tuple(map(str, asdict(row).values())) for row in self.coverage)],
+            [*gains, *(_cells(row) for row in self.gains)],
+        ]
+
+    def text(self) -> str:
+        """Both tables for a terminal."""
+        from benchorch.results.report.console_table import table_text
+
+        return "\n\n".join(table_text(table) for table in self.tables())
+
+    def html(self) -> str:
+        """Both tables as a page of its own."""
+        style = "body{font:16px system-ui;margin:2rem}td,th{padding:.2rem .8rem;text-align:right}"
+        head = f"<!doctype html><meta charset=utf-8><title>Corpus</title><style>{style}</style>"
+        return "".join([head, "<h1>Corpus report</h1>", *map(_table, self.tables())])
+
+
+def corpus_report(
+    folders: Mapping[str, str], founds: Sequence[ConfigNode], run: StoredRun
+) -> CorpusReport:
+    """What became of the scripts of one command.
+
+    Args:
+        folders: of each script's path, its name relative to what all have in common.
+        founds: what was found in each.
+        run: in which they were measured; its trials carry their script as a label.
+    """
+    places = [str(PurePosixPath(folders[str(found["script"])]).parent) for found in founds]
+    names = [WHOLE, *(sorted(set(places)) if len(set(places)) > 1 else [])]
+    return CorpusReport(
+        coverage=tuple(
+            _coverage(name, [f for f, p in zip(founds, places, strict=True) if name in (WHOLE, p)])
+            for name in names
+        ),
+        gains=tuple(gain for name in names for gain in _gains(name, run)),
+    )
+
+
+def _coverage(folder: str, founds: Sequence[ConfigNode]) -> Coverage:
+    calls = [
+        call
+        for found in founds
+        for model in cast("list[ConfigNode]", found["models"])
+        for call in cast("list[ConfigNode]", model["invocations"])
+    ]
+    taken = [cast(ConfigNode, call["model"]) for call in calls if "model" in call]
+    return Coverage(
+        folder=folder,
+        scripts=len(founds),
+        with_models=sum(bool(found["models"]) for found in founds),
+        calls=len(calls),
+        benchmarkable=len(taken),
+        exported=sum("program" in node for node in taken),
+    )
+
+
+def _gains(folder: str, run: StoredRun) -> Iterator[Gain]:
+    trials = [stored for stored in run.trials if folder in (WHOLE, _folder(stored))]
+    for conversion in dict.fromkeys(each.trial.labels["conversion"] for each in trials):
+        tried = [each for each in trials if each.trial.labels["conversion"] == conversion]
+        ran = [each for each in tried if not each.failure]
+        same = [each for each in ran if not each.disagreement]
+        compared = [e.summary.speedup for e in same if e.summary and e.summary.speedup]
+        ratios = [each.ratio.value for each in compared]
+        yield Gain(
+            folder=folder,
+            conversion=conversion,
+            trials=len(tried),
+            ran=len(ran),
+            same_model=len(same),
+            faster=sum(each.verdict == "faster" for each in compared),
+            speedup_ratio=geometric_mean(ratios) if ratios else None,
+        )
+
+
+def _folder(stored: StoredTrial) -> str:
+    return str(PurePosixPath(stored.trial.labels.get("script", "")).parent)
+
+
+def _cells(gain: Gain) -> tuple[str, ...]:
+    *counts, ratio = asdict(gain).values()
+    return (*map(str, counts), "" if ratio is None else f"{ratio:.3g}x")
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    head, *body = rows
+    lines = ["<table><tr>", *(f"<th>{escape(cell)}</th>" for cell in head), "</tr>"]
+    for row in body:
+        lines += ["<tr>", *(f"<td>{escape(cell)}</td>" for cell in row), "</tr>"]
+    return "".join([*lines, "</table>"])

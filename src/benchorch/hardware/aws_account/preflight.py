@@ -1,0 +1,105 @@
+"""Can machines of these types be had now? Offer, quota, and how each type is sold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import final
+
+from benchorch.hardware.aws_account.account import Account, NotAnswered
+from benchorch.hardware.aws_account.facts import Facts
+from benchorch.hardware.aws_account.finding import Finding, State
+from benchorch.hardware.aws_account.machine_types import MachineType, check_offers, machine_types
+from benchorch.hardware.aws_account.quotas import check_quotas
+from benchorch.hardware.aws_account.request import StackRequest
+
+BLOCK = "capacity-block"
+_CLASSES = {"on_demand": "on-demand", "spot": "spot"}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """Findings about one machine of each kind, in a stack's region.
+
+    Attributes:
+        markets: in which machines are launched, in order of preference.
+    """
+
+    account: Account
+    kinds: Sequence[str]
+    markets: Sequence[str]
+    facts: Facts
+
+    def findings(self) -> Sequence[Finding]:
+        """What AWS reports; a call that it refuses is a finding, too."""
+        checks: list[Callable[[], Iterable[Finding]]] = [self._offers, self._types_and_quotas]
+        with ThreadPoolExecutor(max_workers=len(checks)) as pool:
+            return [one for found in pool.map(_answered, checks) for one in found]
+
+    def _offers(self) -> Iterator[Finding]:
+        return check_offers(self.account, self.kinds, self.account.region)
+
+    def _types_and_quotas(self) -> Iterator[Finding]:
+        types = machine_types(self.account, self.kinds)
+        yield from self._sold(types)
+        request = StackRequest(
+            name="",
+            region=self.account.region,
+            fleet=dict.fromkeys(self.kinds, 1),
+            markets=self.markets,
+            head_type="",
+        )
+        checks = check_quotas(self.account, request, types, self.facts)
+        yield from map(self._weighed, checks)
+
+    def _weighed(self, finding: Finding) -> Finding:
+        """A quota for spot alone stops nothing where on demand comes after it."""
+        if finding.state is State.FAILED and self._falls_back(finding.subject.split()[0]):
+            return replace(finding, state=State.WARNING)
+        return finding
+
+    def _falls_back(self, market: str) -> bool:
+        return market != self.markets[-1]
+
+    def _sold(self, types: Mapping[str, MachineType]) -> Iterator[Finding]:
+        """Types that are not sold by the hour in a market, and those sold in blocks as well."""
+        for kind, machine in types.items():
+            sold = machine.usage_classes
+            lacking = [one for one in self.markets if sold and _CLASSES[one] not in sold]
+            if len(lacking) == len(self.markets):
+                yield Finding(
+                    check="sold",
+                    state=State.FAILED,
+                    subject=kind,
+                    observed=f"is sold as {', '.join(sold)}, not as {' or '.join(lacking)}",
+                    remedy="Take another type; the stack launches into no capacity block.",
+                )
+            elif BLOCK in sold:
+                yield Finding(
+                    check="sold",
+                    state=State.WARNING,
+                    subject=kind,
+                    observed="is sold in capacity blocks too, and is scarce by the hour",
+                    remedy="Expect no_capacity; the stack launches into no capacity block.",
+                )
+
+
+def _answered(check: Callable[[], Iterable[Finding]]) -> Sequence[Finding]:
+    """A check's findings; what it found before a call was refused is kept."""
+    found: list[Finding] = []
+    try:
+        found.extend(check())
+    except NotAnswered as error:
+        remedy = "Allow this read-only call in a policy of the caller." if error.denied else ""
+        found.append(
+            Finding(
+                check="preflight",
+                state=State.UNKNOWN,
+                subject="AWS",
+                observed=str(error),
+                remedy=remedy,
+            )
+        )
+    return found

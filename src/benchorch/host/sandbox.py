@@ -1,0 +1,219 @@
+"""A program of somebody's without network, home or the right to write: Landlock and namespaces.
+
+::
+
+    benchorch ── runs ──> enter: new namespaces, Landlock ── exec ──> the program
+
+Everything is done by the process to itself without privileges. It keeps what it cannot do for
+good, and so does all that it starts. What is not enclosed: it reads files outside homes, `/run` and
+`/tmp`, and uses processors, memory and devices for computing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NoReturn
+
+_ENTRY = "from benchorch.host.sandbox import enter; enter()"
+_PROBE_S = 30.0
+
+# Of namespaces (sched.h), mounts (mount.h) and prctl.
+_NEW_USER, _NEW_NETWORK, _NEW_MOUNTS, _NEW_IPC = 0x10000000, 0x40000000, 0x00020000, 0x08000000
+_BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
+_SET_ATTRIBUTES, _WHOLE_TREE, _HERE, _READ_ONLY = 442, 0x8000, -100, 1
+_NO_NEW_PRIVILEGES = 38
+
+# Of Landlock (landlock.h); the numbers of its calls are the same on every architecture.
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_ASK_VERSION, _BENEATH = 1, 1
+_EXECUTE, _WRITE, _READ, _LIST, _RENAME, _TRUNCATE = 1, 2, 4, 8, 1 << 13, 1 << 14
+_FIRST_RIGHTS = (1 << 13) - 1
+_LEAST_VERSION = 3  # below it a file that may not be written could be cut to nothing
+_OF_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE
+_MAY_READ = _EXECUTE | _READ | _LIST
+
+_HOMES = ("home", "root", "Users", "run", "tmp", "mnt", "media", "proc", "sys", "dev")
+"""Folders of `/` that are not read as a whole: homes, sockets, others' files."""
+
+_SYSTEM = ("/proc", "/sys", "/dev")
+_DEVICES = re.compile(r"null|zero|full|u?random|tty|ptmx|pts|shm|dri|kfd|nvidia.*")
+_KEPT = re.compile(
+    r"PATH|LANG|LANGUAGE|TZ|TERM|LD_LIBRARY_PATH|VIRTUAL_ENV|KERAS_BACKEND|"
+    r"(LC|PYTHON|BENCHORCH|CUDA|NVIDIA|TORCH|OMP|MKL|KMP|OPENBLAS|ATEN|ONEDNN)\w*"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enclosure:
+    """What a program may reach.
+
+    Attributes:
+        home: a folder of its own, which it may write: home and temporary files.
+        readable: files and folders besides those of the system.
+        writable: folders.
+        variables: set in its environment, of which little else is left.
+    """
+
+    home: str
+    readable: tuple[str, ...]
+    writable: tuple[str, ...] = ()
+    variables: Mapping[str, str]
+
+    def command(self) -> list[str]:
+        """What a program is started by; its own command follows."""
+        return [sys.executable, "-P", "-c", _ENTRY, json.dumps(asdict(self))]
+
+
+@contextmanager
+def enclosure(readable: Iterable[Path], writable: Iterable[Path]) -> Iterator[Enclosure]:
+    """An enclosure for programs of this Python, with a home that is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="benchorch-sandbox-") as home:
+        caches = _model_caches()
+        python = [sys.prefix, sys.base_prefix, sys.exec_prefix, *filter(None, sys.path)]
+        paths = [*map(str, readable), *python, *caches.values()]
+        yield Enclosure(
+            home=home,
+            readable=tuple(dict.fromkeys(path for path in paths if Path(path).exists())),
+            writable=tuple(map(str, writable)),
+            variables={"HF_HUB_OFFLINE": "1", **caches},
+        )
+
+
+def _model_caches() -> dict[str, str]:
+    """By their variables; not the folder above, in which Hugging Face keeps the user's token."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    face = Path(os.environ.get("HF_HOME") or cache / "huggingface")
+    return {
+        "HF_HUB_CACHE": os.environ.get("HF_HUB_CACHE") or str(face / "hub"),
+        "TORCH_HOME": os.environ.get("TORCH_HOME") or str(cache / "torch"),
+    }
+
+
+def problem() -> str:
+    """Why no program can be enclosed here, or an empty string; it tries."""
+    with enclosure([], []) as enclosed:
+        command = [*enclosed.command(), sys.executable, "-S", "-c", ""]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PROBE_S, check=False
+        )
+    return done.stderr.strip().rpartition("\n")[2] if done.returncode else ""
+
+
+def enter() -> NoReturn:
+    """Enclose this process, which has just started, and become the program of its arguments."""
+    enclosed = Enclosure(**json.loads(sys.argv[1]))
+    try:
+        _leave_the_network()
+        _make_read_only(["/dev/shm", enclosed.home, *enclosed.writable])
+        _restrict(enclosed)
+    except OSError as error:
+        sys.exit(f"no sandbox on this system: {error.strerror}")
+    os.execve(sys.argv[2], sys.argv[2:], _environment(enclosed))
+
+
+def _environment(enclosed: Enclosure) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if _KEPT.fullmatch(name)}
+    return {**kept, **enclosed.variables, "HOME": enclosed.home, "TMPDIR": enclosed.home}
+
+
+def _leave_the_network() -> None:
+    """In namespaces of its own: no interface but an idle loopback, and no sockets in `/run`."""
+    user, group = os.geteuid(), os.getegid()
+    libc = _libc()
+    _check(
+        libc.unshare(_NEW_USER | _NEW_NETWORK | _NEW_MOUNTS | _NEW_IPC),
+        "it lets you make no namespaces (user.max_user_namespaces, "
+        "kernel.apparmor_restrict_unprivileged_userns)",
+    )
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{user} {user} 1"),
+        ("gid_map", f"{group} {group} 1"),
+    ):
+        Path("/proc/self", name).write_text(text)
+    _check(libc.mount(b"none", b"/", None, _RECURSIVE | _PRIVATE, None), "mounts stay shared")
+    if Path("/run").is_dir():
+        _check(libc.mount(b"none", b"/run", b"tmpfs", 0, None), "/run cannot be hidden")
+
+
+def _make_read_only(writable: Iterable[str]) -> None:
+    """Every mount but these folders: Landlock leaves modes, owners and times of files open."""
+    libc = _libc()
+    for folder in filter(os.path.isdir, writable):
+        name = os.fsencode(folder)
+        _check(libc.mount(name, name, None, _BIND, None), f"{folder} cannot be kept writable")
+    _set_mounts(libc, "/", _READ_ONLY, 0, _WHOLE_TREE)
+    for folder in filter(os.path.isdir, writable):
+        _set_mounts(libc, folder, 0, _READ_ONLY, 0)
+
+
+def _set_mounts(libc: ctypes.CDLL, folder: str, to_set: int, to_clear: int, extent: int) -> None:
+    attributes = struct.pack("=QQQQ", to_set, to_clear, 0, 0)
+    size, name = ctypes.c_size_t(len(attributes)), os.fsencode(folder)
+    done = libc.syscall(_SET_ATTRIBUTES, _HERE, name, extent, attributes, size)
+    _check(done, f"{folder} cannot be made read-only")
+
+
+def _restrict(enclosed: Enclosure) -> None:
+    """Landlock: what is not named can be neither read nor written, from now on."""
+    libc = _libc()
+    version = libc.syscall(_CREATE, None, ctypes.c_size_t(0), _ASK_VERSION)
+    if version < _LEAST_VERSION:
+        raise OSError(0, f"Linux {platform.release()} has no Landlock, or an early one")
+    rights = _FIRST_RIGHTS | _RENAME | _TRUNCATE
+    tcp, signals_and_sockets = 3 * (version >= 4), 3 * (version >= 6)
+    sizes = 8 + 8 * (version >= 4) + 8 * (version >= 6)
+    attributes = struct.pack("=QQQ", rights, tcp, signals_and_sockets)
+    ruleset = libc.syscall(_CREATE, attributes, ctypes.c_size_t(sizes), 0)
+    _check(min(ruleset, 0), "Landlock gives no rules")
+    for path, allowed in _rules(enclosed, rights):
+        _allow(libc, ruleset, path, allowed)
+    _check(libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "privileges stay")
+    _check(libc.syscall(_RESTRICT, ruleset, 0), "Landlock refuses")
+    os.close(ruleset)
+
+
+def _rules(enclosed: Enclosure, every: int) -> Iterator[tuple[Path, int]]:
+    yield from ((path, _MAY_READ) for path in Path("/").iterdir() if path.name not in _HOMES)
+    yield from ((Path(path), _MAY_READ) for path in (*_SYSTEM, *enclosed.readable))
+    devices = (path for path in Path("/dev").iterdir() if _DEVICES.fullmatch(path.name))
+    yield from ((path, every) for path in devices)
+    yield from ((Path(path), every) for path in (enclosed.home, *enclosed.writable))
+
+
+def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, allowed: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_PATH)
+    except OSError:  # what is not there, or not the user's, needs no rule
+        return
+    try:
+        allowed &= allowed if path.is_dir() else _OF_FILES
+        rule = struct.pack("=Qi", allowed, descriptor)
+        _check(libc.syscall(_ADD, ruleset, _BENEATH, rule, 0), f"{path} cannot be ruled")
+    finally:
+        os.close(descriptor)
+
+
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "unshare"):
+        raise OSError(0, f"{platform.system()} has no Landlock")
+    return libc
+
+
+def _check(result: int, why: str) -> None:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{why} ({os.strerror(number)})")

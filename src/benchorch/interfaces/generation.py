@@ -1,0 +1,85 @@
+"""Generation of tokens: the calls it needs of an artifact, its models and its scenarios."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from benchorch.domain.tensors import TensorSpec
+from benchorch.interfaces.model import Model
+from benchorch.interfaces.scenario import Scenario
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+PROMPT, NEW, PAST = "prompt_tokens", "new_tokens", "past_tokens"
+"""Symbols: tokens of a prompt, tokens to generate, tokens that a cache holds."""
+
+IDS, POSITIONS = "input_ids", "position_ids"
+"""Inputs of a step besides its cache, each of shape (batch_size, tokens)."""
+
+CONTINUATION = "continuation"
+"""An input of comparisons alone: the tokens that a prompt is continued with, whatever scores."""
+
+
+class Program(ABC):
+    """A loaded artifact whose outputs can be the next call's inputs, without leaving the device."""
+
+    @abstractmethod
+    def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:
+        """The arrays on the device, floats in the dtype that the artifact takes."""
+
+    @abstractmethod
+    def call(self, inputs: Mapping[str, object]) -> Sequence[object]:
+        """Outputs of one call, on the device."""
+
+    @abstractmethod
+    def fetch(self, value: object) -> NDArray[generic]:
+        """One output on the host, floats as float32 or float64; waits until it is computed."""
+
+    @abstractmethod
+    def size_bytes(self, value: object) -> int:
+        """Size of one output on the device."""
+
+
+class DecoderModel(Model):
+    """A model called step by step: tokens and a cache go in, scores and the cache come out."""
+
+    @property
+    @abstractmethod
+    def cache(self) -> tuple[TensorSpec, ...]:
+        """The tensors of its cache; empty until the model was loaded once."""
+
+    @abstractmethod
+    def with_cache(self, cache: tuple[TensorSpec, ...]) -> DecoderModel:
+        """The same model, its cache known."""
+
+
+class TokenScenario(Scenario):
+    """A scenario whose calls each generate tokens."""
+
+    @abstractmethod
+    def choose(self, logits: NDArray[generic], number: int) -> NDArray[generic]:
+        """The next token of each sequence, shape (batch_size,), int64.
+
+        Args:
+            logits: shape (batch_size, vocabulary).
+            number: of the token, from 0.
+        """
+
+
+class TokenCall(ABC):
+    """A call that generates tokens and notes when each was on the host."""
+
+    @abstractmethod
+    def __call__(self) -> object:
+        """Generate all tokens."""
+
+    @abstractmethod
+    def take_times(self) -> list[tuple[int, ...]]:
+        """Times of all calls since the last request, in order, each ``(start, token 0, ...)``.
+
+        In nanoseconds of the clock that measures.
+        """

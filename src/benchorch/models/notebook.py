@@ -1,0 +1,63 @@
+"""Run a notebook's code cells, in their order, as one script."""
+
+from __future__ import annotations
+
+import ast
+import json
+import linecache
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+NOTEBOOK_SUFFIX = ".ipynb"
+_MAGIC = ("%", "!", "?")
+_ABOUT_THE_CELL = ("%%time", "%%timeit", "%%capture", "%%prun")
+"""Magics whose cell is Python all the same."""
+
+
+def code_cells(path: Path) -> list[tuple[str, str]]:
+    """Name and Python code of each code cell, without IPython's magics; ValueError for no notebook.
+
+    Raises:
+        SyntaxError: a cell is not Python.
+    """
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    listed = notebook.get("cells") if isinstance(notebook, Mapping) else None
+    if listed is None:
+        raise ValueError("it has no cells of the notebook format 4")
+    cells = [
+        (f"{path}, cell {number}", _python("".join(cell.get("source", ""))))
+        for number, cell in enumerate(listed, 1)
+        if isinstance(cell, Mapping) and cell.get("cell_type") == "code"
+    ]
+    for name, code in cells:
+        ast.parse(code, filename=name)
+    return cells
+
+
+def run_notebook(path: Path) -> Mapping[str, Any]:
+    """Run the cells as ``__main__``; its variables."""
+    main = ModuleType("__main__")
+    main.__file__ = str(path)
+    sys.modules["__main__"] = main
+    for name, code in code_cells(path):
+        lines = code.splitlines(keepends=True)
+        linecache.cache[name] = (len(code), None, lines, name)  # for tracebacks and getsource
+        exec(compile(code, name, "exec"), main.__dict__)
+    return vars(main)
+
+
+def _python(source: str) -> str:
+    """A cell without magics and shell commands; the lines keep their numbers."""
+    if source.startswith("%%") and not source.startswith(_ABOUT_THE_CELL):
+        return ""
+    return "\n".join(_lines(source))
+
+
+def _lines(source: str) -> Iterator[str]:
+    for line in source.splitlines():
+        text = line.lstrip()
+        indent = line[: len(line) - len(text)]
+        yield f"{indent}pass" if text.startswith(_MAGIC) else line

@@ -1,0 +1,117 @@
+"""Time to first token, time per token, and tokens a second, of calls that generate them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy import float64
+from numpy.typing import NDArray
+
+from benchorch.domain.estimate import Estimate
+from benchorch.domain.measurement import ProcessRecord
+from benchorch.stats.between_processes import over_processes
+from benchorch.stats.quantiles import LEVEL_RATIO, minimum_n, sample_quantile
+from benchorch.units import NS_PER_MS, NS_PER_S
+
+_TTFT = {"p50": 0.5, "p90": 0.9}
+_BETWEEN = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+Tokens = NDArray[float64]
+
+
+def generation_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estimate]:
+    """Every estimate of generated tokens, by its metric's name; empty where none were.
+
+    Each is the median over processes of a process's own figure: tokens of one process are
+    correlated.
+    """
+    seen = [process for process in processes if process.observations.token_ns]
+    if not seen:
+        return {}
+    return {name: estimate for name, estimate in _estimates(seen) if estimate is not None}
+
+
+def token_ns(process: ProcessRecord) -> Tokens:
+    """Time of each token of each steady call, shape (calls, tokens), in nanoseconds.
+
+    The first column is the time to first token, each other one the time since the token before.
+    """
+    observed = process.observations
+    every = np.asarray(observed.token_ns, dtype=np.float64).reshape(-1, observed.tokens_per_call)
+    return every[(process.steady_from or 0) * observed.calls_per_block :]
+
+
+def _estimates(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estimate | None]]:
+    samples = [token_ns(process) for process in processes]
+
+    def over(figure: Callable[[Tokens], float], unit: str = "ms") -> Estimate | None:
+        return over_processes([figure(sample) for sample in samples], unit=unit)
+
+    firsts = [sample[:, 0] / NS_PER_MS for sample in samples]
+    yield from (
+        (f"ttft_ms/{name}", found) for name, found in _quantiles(firsts, _TTFT) if found is not None
+    )
+    prompts = [_batch(process) * _prompt_tokens(process) for process in processes]
+    yield (
+        "prefill_tokens_per_s/mean",
+        over_processes(
+            [
+                tokens * NS_PER_S / float(sample[:, 0].mean())
+                for tokens, sample in zip(prompts, samples, strict=True)
+            ],
+            unit="tokens_per_s",
+        ),
+    )
+    if samples[0].shape[1] > 1:
+        between = [sample[:, 1:].ravel() / NS_PER_MS for sample in samples]
+        yield (
+            "tpot_ms/p50",
+            over(lambda each: float(np.median(each[:, 1:].mean(axis=1))) / NS_PER_MS),
+        )
+        yield from (
+            (f"inter_token_latency_ms/{name}", found)
+            for name, found in _quantiles(between, _BETWEEN)
+        )
+        batch = _batch(processes[0])
+        yield (
+            "decode_tokens_per_s/mean",
+            over(lambda each: batch * NS_PER_S / float(each[:, 1:].mean()), "tokens_per_s"),
+        )
+    yield "kv_cache_bytes_per_token/total", _cache_bytes(processes[0])
+
+
+def _quantiles(
+    samples: Sequence[Tokens], ratios: Mapping[str, float]
+) -> Iterator[tuple[str, Estimate | None]]:
+    """Each process's own quantile; only the median where one has too few values for more."""
+    least = min(sample.size for sample in samples)
+    for name, ratio in ratios.items():
+        if ratio == 0.5:
+            yield name, over_processes([float(np.median(each)) for each in samples], unit="ms")
+        elif least >= minimum_n(ratio):
+            found = [sample_quantile(each, ratio) for each in samples]
+            yield name, over_processes(found, unit="ms")
+
+
+def _batch(process: ProcessRecord) -> float:
+    return process.observations.items_per_call
+
+
+def _prompt_tokens(process: ProcessRecord) -> int:
+    return int(str(process.facts.get("prompt_tokens", 0)))
+
+
+def _cache_bytes(process: ProcessRecord) -> Estimate | None:
+    found = process.facts.get("kv_cache_bytes_per_token")
+    if not isinstance(found, int | float):
+        return None
+    return Estimate(
+        value=float(found),
+        low=None,
+        high=None,
+        level_ratio=LEVEL_RATIO,
+        n=1,
+        unit="bytes",
+        method="size of the cache's tensors",
+    )

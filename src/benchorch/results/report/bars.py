@@ -1,0 +1,207 @@
+"""Bars of one serving case by conversion: latency, speed-up, and the calls of every process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from benchorch.domain.estimate import Estimate
+from benchorch.formatting import interval_text
+from benchorch.pages.chart_script import Spec
+from benchorch.results.report.chart import (
+    Chart,
+    at,
+    axis,
+    from_zero,
+    head_texts,
+    interval,
+    layer,
+    rows_px,
+)
+from benchorch.results.report.rows import ReportRow
+from benchorch.results.report.series_figures import AllSeries, Quantiles
+from benchorch.results.report.tables import names_of
+
+COLORS = {
+    "faster": "#2e9e5b",
+    "baseline": "#7d8a82",
+    "equivalent": "#3b82c4",
+    "inconclusive": "#b8962e",
+    "slower": "#c8642f",
+    "not compared": "#7565cc",
+    "not the same model": "#cc4b43",
+}
+"""Of each verdict; dark and light enough for both themes."""
+
+_HEAD_PX, _BAR_PX, _ROW_PX = 12, 14, 46
+_PROCESS_PX = 9
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bar:
+    """A row: its name, its estimate or None, the text of the figure, and its verdict."""
+
+    name: str
+    estimate: Estimate | None
+    figure: str
+    kind: str
+
+
+def case_charts(rows: Sequence[ReportRow], series: AllSeries) -> list[Chart]:
+    """The charts of the rows of one serving case, in the order of the table."""
+    names = names_of([row.stored.trial for row in rows])
+    return [*_latency(rows, names), *_speedup(rows, names), *_processes(rows, names, series)]
+
+
+def kind_of(row: ReportRow) -> str:
+    """The verdict on a trial, in the words of `COLORS`; empty without figures."""
+    if not row.ran or row.result is None:
+        return ""
+    if row.disqualified:
+        return "not the same model"
+    if row.speedup is not None:
+        return row.speedup.verdict
+    return "baseline" if row.result.baseline_id is None else "not compared"
+
+
+def _latency(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Chart]:
+    if not any(row.latency for row in rows):
+        return
+    bars = [
+        _Bar(
+            name=names[row.stored.trial.trial_id],
+            estimate=row.latency,
+            figure=interval_text(row.latency) if row.latency else _without(row),
+            kind=kind_of(row),
+        )
+        for row in rows
+    ]
+    yield Chart(
+        title="Latency",
+        sentence="Median time of a call; shorter is better. Whiskers are 95 % intervals, and "
+        "missing where one would span more than a factor of ten.",
+        spec=_bars(bars, "median latency, ms"),
+    )
+
+
+def _without(row: ReportRow) -> str:
+    """Why a row has no figure."""
+    failure = None if row.result is None else row.result.failure
+    return row.outcome if failure is None else f"failed: {failure.kind}"
+
+
+def _speedup(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Chart]:
+    bars = [
+        _Bar(
+            name=names[row.stored.trial.trial_id],
+            estimate=row.speedup.ratio,
+            figure=interval_text(row.speedup.ratio, "{:.3g}".format),
+            kind=kind_of(row),
+        )
+        for row in rows
+        if row.speedup is not None and not row.disqualified
+    ]
+    if bars:
+        yield Chart(
+            title="Speed-up",
+            sentence="How many times as fast as its baseline, which is the line at 1; from calls "
+            "of both that took turns.",
+            spec=_bars(bars, "times as fast as the baseline", line_at=1.0),
+        )
+
+
+def _bars(bars: Sequence[_Bar], title: str, line_at: float | None = None) -> Spec:
+    """Bars from zero, whiskers over them, and a dashed line across each."""
+    height = _ROW_PX * len(bars)
+    values = [
+        {**_bar_values(bar, _ROW_PX * index), "line": line_at} for index, bar in enumerate(bars)
+    ]
+    y, y2 = {"field": "top", **rows_px(height)}, {"field": "bottom"}
+    ends = [end for bar in bars for end in interval(bar.estimate) or ()]
+    known = [bar.estimate.value for bar in bars if bar.estimate]
+    x = from_zero("value", title, max([*ends, *known, line_at or 0.0]))
+    kinds = [kind for kind in COLORS if any(bar.kind == kind for bar in bars)]
+    colors = {"domain": kinds, "range": [COLORS[kind] for kind in kinds]}
+    middle = {"field": "middle", **rows_px(height)}
+    color = {"field": "kind", "type": "nominal", "scale": colors}
+    bar: Spec = {"type": "rect", "cornerRadius": 2}
+    rule: Spec = {"type": "rule", "strokeWidth": 1.5}
+    cap = {"field": "cap_top", **rows_px(height)}, {"field": "cap_bottom"}
+    told = {"field": "tip"}
+    layers = [
+        layer(bar, "value", x=x, x2={"datum": 0}, y=y, y2=y2, color=color, tooltip=told),
+        layer(rule, "low", x=at(x, "low"), x2={"field": "high"}, y=middle),
+        *(layer(rule, "low", x=at(x, end), y=cap[0], y2=cap[1]) for end in ("low", "high")),
+        *head_texts({"field": "head", **rows_px(height)}),
+    ]
+    if line_at is not None:
+        layers.append(layer({**rule, "strokeDash": [4, 3]}, x=at(x, "line"), y=y, y2=y2))
+    legend = {"usermeta": {"legendPx": 125}}
+    return {**legend, "data": {"values": values}, "height": height, "layer": layers}
+
+
+def _bar_values(bar: _Bar, top: float) -> Spec:
+    ends = interval(bar.estimate)
+    middle = top + _ROW_PX - _BAR_PX / 2 - 8
+    return {
+        "name": bar.name,
+        "figure": bar.figure,
+        "kind": bar.kind,
+        "tip": f"{bar.name}: {bar.figure} {bar.kind}".rstrip(),
+        "value": bar.estimate.value if bar.estimate else None,
+        "low": ends[0] if ends else None,
+        "high": ends[1] if ends else None,
+        "head": top + _HEAD_PX,
+        "middle": middle,
+        "top": middle - _BAR_PX / 2,
+        "bottom": middle + _BAR_PX / 2,
+        "cap_top": middle - 4,
+        "cap_bottom": middle + 4,
+    }
+
+
+def _processes(
+    rows: Sequence[ReportRow], names: Mapping[str, str], series: AllSeries
+) -> Iterator[Chart]:
+    found = {
+        names[row.stored.trial.trial_id]: own.processes
+        for row in rows
+        if not row.disqualified and (own := series.get(row.stored.trial.trial_id)) and own.processes
+    }
+    if found:
+        yield Chart(
+            title="Calls of every process",
+            sentence="A line for each process, in the order in which they ran: the thin one holds "
+            "90 % of its calls, the thick one half of them, the tick is the median.",
+            spec=_spreads(found),
+        )
+
+
+def _spreads(found: Mapping[str, Sequence[Quantiles]]) -> Spec:
+    heads, lines, calls, top = [], [], [], 0.0
+    for name, processes in found.items():
+        count = "1 process" if len(processes) == 1 else f"{len(processes)} processes"
+        heads.append({"name": name, "figure": count, "y": top + _HEAD_PX})
+        top += 2 * _HEAD_PX
+        for number, (p5, p25, p50, p75, p95) in enumerate(processes, start=1):
+            own = {"p5": p5, "p25": p25, "p50": p50, "p75": p75, "p95": p95}
+            figures = ", ".join(f"{key} {value:.4g}" for key, value in own.items())
+            calls.append(own)
+            lines.append({**own, "y": top, "tip": f"{name}, process {number}: {figures} ms"})
+            top += _PROCESS_PX
+        top += 10
+    y = {"field": "y", **rows_px(top)}
+    x = axis("p5", "time of a call, ms", [own[end] for own in calls for end in ("p5", "p95")])
+    color, told = {"value": COLORS["equivalent"]}, {"field": "tip"}
+    thin: Spec = {"type": "rule", "strokeWidth": 1, "opacity": 0.6}
+    thick = {**thin, "strokeWidth": 4}
+    tick: Spec = {"type": "tick", "size": 6, "thickness": 2}
+    marks = [
+        layer(thin, x=x, x2={"field": "p95"}, y=y, color=color, tooltip=told),
+        layer(thick, x=at(x, "p25"), x2={"field": "p75"}, y=y, color=color, tooltip=told),
+        layer(tick, x=at(x, "p50"), y=y, tooltip=told),
+    ]
+    texts = {"data": {"values": heads}, "layer": head_texts(y)}
+    return {"height": top, "layer": [{"data": {"values": lines}, "layer": marks}, texts]}

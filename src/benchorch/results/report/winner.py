@@ -1,0 +1,52 @@
+"""The winner of a finished run as plain values, for programs and for the parent run in MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchorch.domain.codec import Json
+from benchorch.domain.estimate import Estimate, Summary
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Plan
+from benchorch.results.report.tables import conclusions
+
+_SHOWN = (
+    *("latency_ms/p50", "latency_ms/p99", "response_ms/p50", "throughput_items_per_s/mean"),
+    *("capacity_per_s/mean", "cost_usd_per_million_items/on_demand"),
+)
+
+
+def winner_of(
+    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
+) -> dict[str, Json]:
+    """The trial with the best figure and its metrics; only the sentences where there is none.
+
+    Several cases, each with an answer of its own, have no winner in common.
+    """
+    cases = conclusions(plan, results, summaries)
+    found: dict[str, Json] = {"conclusion": [one.sentence for one in cases]}
+    best = cases[0].fastest if len(cases) == 1 else None
+    if best is None:
+        return found
+    summary = summaries[best.trial_id]
+    shown = {name: summary.metrics[name] for name in _SHOWN if name in summary.metrics}
+    if summary.speedup is not None:
+        shown["speedup_ratio/p50"] = summary.speedup.ratio
+    verdict = summary.speedup.verdict if summary.speedup else "baseline"
+    metrics: dict[str, Json] = {}
+    for name, estimate in shown.items():
+        metrics.update(_with_ends(name, estimate))
+    return {
+        **found,
+        "trial_id": best.trial_id,
+        "conversion": best.labels["conversion"],
+        "hardware": best.labels["hardware"],
+        "verdict": verdict,
+        "metrics": metrics,
+    }
+
+
+def _with_ends(name: str, estimate: Estimate) -> dict[str, Json]:
+    ends = {"low": estimate.low, "high": estimate.high}
+    known = {f"{name}/{end}": value for end, value in ends.items() if value is not None}
+    return {name: estimate.value, **known}

@@ -1,0 +1,306 @@
+"""A folder that serves a measured model without benchorch, checked as it is written."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, final
+
+from benchorch.config.components import make
+from benchorch.config.parity_setup import parity_setup
+from benchorch.config.trial_setup import TrialSetup, open_trial
+from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json, encode
+from benchorch.domain.session import Session
+from benchorch.errors import BuildError, ConfigError
+from benchorch.formatting import interval_text
+from benchorch.interfaces.conversion import BuildRequest
+from benchorch.interfaces.store import Store
+from benchorch.models.trust import look_in, session_of
+from benchorch.progress import Say, silent
+from benchorch.run.export.winner import Chosen
+from benchorch.trial.build import build, find
+from benchorch.trial.live_module import module_of
+from benchorch.trial.reference import model_inputs, outputs_file
+from benchorch.trial.stages import Built
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+_FILES = Path(__file__).parent / "files"
+_CHECK_S = 300
+_CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
+_SERVER = ("fastapi", "uvicorn")
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """How the files of a format are loaded.
+
+    Attributes:
+        runtime: the class of benchorch that measured them.
+        loader: template files, one after the other.
+        requires: distributions that `model.py` imports.
+        says: what the files are.
+    """
+
+    runtime: str
+    loader: tuple[str, ...]
+    requires: tuple[str, ...]
+    says: str
+
+
+_TORCH = ("torch", "numpy")
+_KINDS: Mapping[Format, _Kind] = {
+    Format.ONNX: _Kind(
+        runtime="OnnxRuntime",
+        loader=("onnxruntime.py.txt",),
+        requires=("onnxruntime", "numpy"),
+        says="an ONNX model",
+    ),
+    Format.AOTI_PACKAGE: _Kind(
+        runtime="Aoti",
+        loader=("torch.py.txt", "aoti_package.txt"),
+        requires=_TORCH,
+        says="an AOTInductor package, for processors like the one it was compiled on",
+    ),
+    Format.TORCHSCRIPT: _Kind(
+        runtime="TorchScript",
+        loader=("torch.py.txt", "torchscript.txt"),
+        requires=_TORCH,
+        says="a TorchScript file",
+    ),
+    Format.EXPORTED_PROGRAM: _Kind(
+        runtime="Eager",
+        loader=("torch.py.txt", "exported_program.txt"),
+        requires=_TORCH,
+        says="an exported program: the weights and the operators, without the model's Python",
+    ),
+}
+
+
+def export(chosen: Chosen, out: Path, say: Say = silent) -> str:
+    """Fill a new folder and run its check in a process of its own; what that printed.
+
+    Raises:
+        ConfigError: the trial is of a kind that has no loader, or the folder is not empty.
+        BuildError: the artifact is gone, or the check found other outputs.
+    """
+    if out.exists() and any(out.iterdir()):
+        raise ConfigError([f"--out: {out} is not empty; name a new folder."])
+    session = session_of(chosen.run.plan, chosen.run.directory)
+    look_in(session.search_path if session.trusted else ())
+    setup = open_trial(chosen.trial.spec)
+    built = _built(chosen, setup, session, say)
+    formats = list(built.sources)
+    kind_of = formats[-1] if formats else Format.EXPORTED_PROGRAM
+    kind = _KINDS.get(kind_of)
+    if kind is None or type(setup.runtime).__name__ != kind.runtime:
+        _refuse(chosen, setup)
+    out.mkdir(parents=True, exist_ok=True)
+    source = built.sources.get(kind_of)
+    if source is None:
+        _export_module(setup, built, out / "artifact", threads=_threads(chosen))
+    else:
+        shutil.copytree(source, out / "artifact", copy_function=shutil.copyfile)
+    _write(chosen, setup, kind, built, out)
+    return _checked(out)
+
+
+def _refuse(chosen: Chosen, setup: TrialSetup) -> NoReturn:
+    runtime = type(setup.runtime).__name__
+    instead = "aot_inductor" if runtime in ("Inductor", "Compiled") else "onnxruntime"
+    problem = (
+        f"{chosen.trial.labels['conversion']} cannot be exported: {runtime} needs more than files "
+        "that run without benchorch. Exported are eager, export, torchscript, aot_inductor and "
+        f"onnxruntime conversions: try conversion={instead}, then benchorch export RUN:{instead}."
+    )
+    raise ConfigError([problem])
+
+
+def _built(chosen: Chosen, setup: TrialSetup, session: Session, say: Say) -> Built:
+    """The trial's files from the store, built again where they are gone.
+
+    Raises:
+        BuildError: what would be built is not what was measured.
+    """
+    parity, labels = parity_setup(chosen.trial.spec), chosen.trial.labels
+    name, threads = f"{labels['model']} {labels['conversion']}", _threads(chosen)
+    job = partial(
+        find,
+        setup,
+        name=name,
+        threads=threads,
+        store=make(session.store, Store, "store"),
+        session=session,
+        inputs=parity.inputs,
+        data=parity.data,
+    )
+    found = job() or build(*job.args, say=say, **job.keywords)
+    measured = chosen.result.build
+    if measured is not None and (measured.key, measured.model_digest) != (
+        found.record.key,
+        found.record.model_digest,
+    ):
+        raise BuildError(
+            f"{labels['conversion']}: the model or the packages have changed since it was "
+            "measured, so what can be built now is another artifact. Measure it anew, then export.",
+            kind="changed",
+        )
+    return found
+
+
+def _threads(chosen: Chosen) -> int:
+    threads = chosen.result.valid[0].facts.get("threads")
+    return threads if isinstance(threads, int) else 1
+
+
+def _export_module(setup: TrialSetup, built: Built, out: Path, *, threads: int) -> None:
+    """An eager model as an exported program."""
+    from benchorch.conversions.export import Export
+
+    out.mkdir()
+    request = BuildRequest(
+        module=module_of(setup, built.states),
+        source=None,
+        sources={},
+        example=setup.example(setup.workload.seed),
+        calibration=setup.calibration,
+        out_dir=out,
+        scratch_dir=out,
+        device="cpu",
+        threads=threads,
+    )
+    Export().build(request)
+
+
+def _write(chosen: Chosen, setup: TrialSetup, kind: _Kind, built: Built, out: Path) -> None:
+    """Everything beside the artifact."""
+    import numpy as np
+
+    inputs = dict(model_inputs(setup, setup.example(setup.workload.seed).arrays))
+    np.savez(out / "inputs.npz", **inputs)  # type: ignore[arg-type]
+    shutil.copyfile(outputs_file(built.reference, 0), out / "expected.npz")
+    _json(out / "settings.json", _settings(chosen, setup, inputs, out))
+    _json(out / "certificate.json", _certificate(chosen))
+    loader = "".join((_FILES / name).read_text() for name in kind.loader)
+    (out / "model.py").write_text(loader)
+    for name in ("check.py", "server.py"):
+        (out / name).write_text((_FILES / f"{name}.txt").read_text())
+    pins = [_pin(name, chosen) for name in (*kind.requires, *_SERVER)]
+    (out / "requirements.txt").write_text("\n".join(pins) + "\n")
+    on_cpu = "torch" in kind.requires and not setup.on_gpu
+    index = f"--extra-index-url {_CPU_WHEELS} " if on_cpu else ""
+    python = ".".join(str(_fact(chosen, "python")).split(".")[:2])
+    docker = (_FILES / "Dockerfile.txt").read_text().format(python=python, index=index)
+    (out / "Dockerfile").write_text(docker)
+    (out / ".dockerignore").write_text("**/__pycache__\n")
+    (out / "README.md").write_text(_readme(chosen, kind, inputs, index))
+
+
+def _settings(
+    chosen: Chosen, setup: TrialSetup, inputs: Mapping[str, NDArray[generic]], out: Path
+) -> dict[str, Json]:
+    facts = chosen.result.valid[0].facts
+    call = out / "artifact" / "call.json"
+    traced = call.exists() and json.loads(call.read_text())["method"] == "trace"
+    return {
+        "inputs": {name: str(array.dtype) for name, array in inputs.items()},
+        "dtype": facts.get("dtype") if facts.get("dtype") in _FLOATS else None,
+        "threads": _threads(chosen),
+        "device": type(setup.hardware).device,
+        "provider": facts.get("provider"),
+        "by_position": traced,
+    }
+
+
+def _certificate(chosen: Chosen) -> dict[str, Json]:
+    """Parity, figures with intervals, and the machine they were measured on."""
+    trial, result = chosen.trial, chosen.result
+    summary = chosen.run.summaries[trial.trial_id]
+    return {
+        "plan_id": chosen.run.plan.plan_id,
+        "trial_id": trial.trial_id,
+        "labels": dict(trial.labels),
+        "measured_at": result.started_at,
+        "parity": encode(result.parity),
+        "metrics": encode(dict(summary.metrics)),
+        "speedup": encode(summary.speedup),
+        "warnings": list(summary.warnings),
+        "machine": dict(result.environment),
+        "model_digest": result.build.model_digest if result.build else "",
+    }
+
+
+def _pin(name: str, chosen: Chosen) -> str:
+    """The version that was measured; of the server's packages the installed one, if any."""
+    packages = _fact(chosen, "packages")
+    version = packages.get(name) if isinstance(packages, Mapping) else None
+    if version is None:
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            return name
+    return f"{name}=={str(version).partition('+')[0]}"
+
+
+def _fact(chosen: Chosen, name: str) -> Json:
+    return chosen.result.environment.get(name)
+
+
+def _readme(chosen: Chosen, kind: _Kind, inputs: Mapping[str, NDArray[generic]], index: str) -> str:
+    labels, summary = chosen.trial.labels, chosen.run.summaries[chosen.trial.trial_id]
+    latency = summary.metrics.get("latency_ms/p50")
+    figures = [f"Median latency {interval_text(latency)} ms."] if latency else []
+    if summary.speedup is not None:
+        figures.append(
+            f"{interval_text(summary.speedup.ratio, '{:.3g}'.format)} times as fast as its "
+            f"baseline ({summary.speedup.verdict})."
+        )
+    parity = chosen.result.parity
+    if parity is not None and parity.outputs:
+        worst = max(one.relative_l2_ratio for one in parity.outputs)
+        figures.append(f"Relative L2 error of its outputs at most {worst:.2g}.")
+    machine = f"{_fact(chosen, 'cpu_model')}, {_fact(chosen, 'cpu_physical_count')} cores"
+    name = " ".join(filter(None, (labels["model"], labels["conversion"], labels["workload"])))
+    return (
+        (_FILES / "README.md.txt")
+        .read_text()
+        .format(
+            name=name,
+            figures=" ".join(figures),
+            machine=machine,
+            index=index,
+            call=", ".join(f"{each}=array" for each in inputs),
+            artifact=kind.says,
+        )
+    )
+
+
+def _json(path: Path, value: Json) -> None:
+    path.write_text(json.dumps(value, indent=2) + "\n")
+
+
+def _checked(out: Path) -> str:
+    """What the folder's own check prints; BuildError where it fails."""
+    command = [sys.executable, "-B", "check.py"]
+    try:
+        done = subprocess.run(
+            command, cwd=out, capture_output=True, text=True, timeout=_CHECK_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(f"{out}: its check did not end within {_CHECK_S} s.") from error
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["no message"]
+        raise BuildError(f"{out}: its check failed: {lines[-1]}", kind="check_failed")
+    return done.stdout.strip()

@@ -1,0 +1,87 @@
+"""The trial of a run that is exported: a named one, or the fastest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from benchorch.config.components import suggest
+from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.trial import Trial
+from benchorch.errors import ConfigError
+from benchorch.progress import Say
+from benchorch.results.compare.load_run import Derived, derive, locate
+from benchorch.results.report.tables import conclusions, names_of
+
+
+class Chosen(NamedTuple):
+    """A sound trial of a run."""
+
+    run: Derived
+    trial: Trial
+    result: TrialResult
+
+
+def choose(reference: str, say: Say) -> Chosen:
+    """The trial of ``RUN`` or ``RUN:TRIAL``; ConfigError where it is no model to serve.
+
+    Args:
+        reference: the trial by its id, the beginning of it, or its name in the table.
+        say: receives progress, where it takes longer than a moment.
+    """
+    name, _, wanted = reference.rpartition(":")
+    if not name or Path(reference).exists():
+        name, wanted = reference, ""
+    directory = locate(name)
+    if directory.is_file():
+        raise ConfigError([f"{name} is an exported file of figures; export needs the run itself."])
+    run = derive(directory.resolve(), name, say)
+    trial = _named(run, wanted) if wanted else _fastest(run, name)
+    result = run.results.get(trial.trial_id)
+    problem = _problem(result)
+    if result is None or problem:
+        raise ConfigError([f"{trial.labels['conversion']} cannot be exported: {problem}"])
+    return Chosen(run, trial, result)
+
+
+def _named(run: Derived, wanted: str) -> Trial:
+    names = names_of(run.plan.trials)
+    found = [t for t in run.plan.trials if names[t.trial_id] == wanted]
+    found = found or [t for t in run.plan.trials if t.labels["conversion"] == wanted]
+    found = found or [t for t in run.plan.trials if t.trial_id.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    several = ", ".join(f"{t.trial_id} ({names[t.trial_id]})" for t in found)
+    hint = suggest(wanted, list(names.values()))
+    problem = f"more than one: {several}" if found else f"none.{hint} Trials: {_listed(run)}"
+    raise ConfigError([f"Trials of this run called {wanted!r}: {problem}"])
+
+
+def _fastest(run: Derived, name: str) -> Trial:
+    cases = conclusions(run.plan, run.results, run.summaries)
+    found = [one.fastest for one in cases if one.fastest is not None]
+    if len(found) == 1:
+        return found[0]
+    why = "several winners, one for each model and workload" if found else "no trial to rank"
+    problem = f"This run has {why}. Name one: benchorch export {name}:TRIAL. Trials: {_listed(run)}"
+    raise ConfigError([problem])
+
+
+def _listed(run: Derived) -> str:
+    names = names_of(run.plan.trials)
+    shown = [names[trial.trial_id] for trial in run.plan.trials[:20]]
+    more = len(run.plan.trials) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _problem(result: TrialResult | None) -> str:
+    """Why nobody should serve it; empty where nothing speaks against it."""
+    if result is None or result.unfinished:
+        return "it has no result."
+    if result.outcome is not Outcome.OK or not result.valid:
+        return f"it failed ({result.failure.kind})." if result.failure else "it was not measured."
+    if result.parity is None:
+        return "its outputs were not compared with the original model's."
+    if not result.parity.passed:
+        return f"it is not the same model: {result.parity.explanation}"
+    return ""

@@ -1,0 +1,354 @@
+"""The loop that generates tokens, the same for every runtime."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, final
+
+from benchorch.config.trial_setup import TrialSetup
+from benchorch.domain.codec import Json
+from benchorch.domain.result import ModelCounts
+from benchorch.domain.tensors import TensorSpec
+from benchorch.errors import MeasureError
+from benchorch.interfaces.generation import (
+    CONTINUATION,
+    IDS,
+    NEW,
+    PAST,
+    POSITIONS,
+    PROMPT,
+    DecoderModel,
+    Program,
+    TokenCall,
+    TokenScenario,
+)
+from benchorch.interfaces.hardware import Clock
+from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
+
+if TYPE_CHECKING:
+    import torch
+    from numpy import generic
+    from numpy.typing import NDArray
+
+    Array = NDArray[generic]
+    Arrays = Mapping[str, Array]
+    Choose = Callable[[Array, int], Array]
+
+SCORES = "logits"
+"""Name of what is compared: the scores of each generated position."""
+
+# Scores of so many bytes are compared for each input; of a longer generation, its beginning.
+_MOST_COMPARED_BYTES = 64 * 2**20
+
+
+def with_cache(setup: TrialSetup, cache: Sequence[TensorSpec]) -> TrialSetup:
+    """The setup whose examples have the tensors of the model's cache; unchanged without any."""
+    if not cache or not isinstance(setup.model, DecoderModel):
+        return setup
+    specs = [_fixed(spec, setup) for spec in cache] if setup.has_fixed_cache() else cache
+    return replace(setup, model=setup.model.with_cache(tuple(specs)))
+
+
+def _fixed(spec: TensorSpec, setup: TrialSetup) -> TensorSpec:
+    tokens = setup.sequence_tokens
+    return replace(spec, shape=tuple(tokens if size == PAST else size for size in spec.shape))
+
+
+def cache_of(setup: TrialSetup, module: torch.nn.Module) -> tuple[TensorSpec, ...]:
+    """The tensors of a decoder's cache; empty for other models."""
+    return cast(Any, module).cache_specs() if setup.generates else ()
+
+
+def load_executable(setup: TrialSetup, runtime: Runtime, request: LoadRequest) -> Executable:
+    """A loaded artifact whose calls are the scenario's: of the model, or whole generations."""
+    loaded = runtime.load(request)
+    if not isinstance(setup.scenario, TokenScenario):
+        return loaded
+    program = loaded.program()
+    if program is None:
+        loaded.close()
+        raise MeasureError(
+            f"{type(runtime).__name__} has no calls that pass a cache from one token to the next.",
+            kind="no_generation",
+        )
+    return GeneratingExecutable(
+        loaded=loaded,
+        feeding=program,
+        clock=setup.hardware.clock(),
+        choose=setup.scenario.choose,
+        cache=tuple(spec for spec in request.example.specs if spec.name not in (IDS, POSITIONS)),
+        symbols=setup.workload.symbols,
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratingExecutable(Executable):
+    """An artifact whose calls generate tokens.
+
+    Attributes:
+        loaded: the artifact, one step a call.
+        feeding: its calls that feed each other.
+        choose: the next token of each sequence by its scores.
+        cache: the tensors of its cache.
+        symbols: of the workload.
+    """
+
+    loaded: Executable
+    feeding: Program
+    clock: Clock
+    choose: Choose
+    cache: tuple[TensorSpec, ...]
+    symbols: Mapping[str, int]
+
+    @property
+    def artifact(self) -> Executable:
+        """One step a call."""
+        return self.loaded
+
+    def bind(self, arrays: Arrays) -> TokenCall:
+        """A call that generates all new tokens of these prompts."""
+        return Generation(
+            steps=self._steps(arrays, self.symbols[NEW]),
+            choose=self.choose,
+            now_ns=self.clock.now_ns,
+        )
+
+    def _steps(self, arrays: Arrays, count: int) -> Steps:
+        ids = arrays[IDS]
+        empty = _zeros(self.cache, {**self.symbols, "batch_size": len(ids), PAST: 0})
+        positions = _positions(len(ids), ids.shape[1], count)
+        first = {IDS: ids, POSITIONS: positions[0]}
+        return Steps(
+            program=self.feeding,
+            first=self.feeding.place({**first, **empty}),
+            later=[self.feeding.place({POSITIONS: each}) for each in positions[1:]],
+            cache=tuple(empty),
+        )
+
+    def calling(self) -> AbstractContextManager[object]:
+        """The artifact's own context."""
+        return self.loaded.calling()
+
+    def outputs(self, raw: object) -> Arrays:
+        """The tokens, shape (batch_size, new_tokens)."""
+        return {"0": cast("Array", raw)}
+
+    def answer(self, arrays: Arrays) -> Arrays:
+        """Scores of every generated position, shape (batch_size, tokens, vocabulary).
+
+        Each position follows the likeliest token of the one before, or ``continuation``'s where
+        `arrays` has one. Of a long generation only the first tokens are compared.
+        """
+        import numpy as np
+
+        steps = self._steps(arrays, self.symbols[NEW])
+        forced = arrays.get(CONTINUATION)
+        scores: list[Array] = []
+        most = self.symbols[NEW]
+        with self.loaded.calling():
+            for number in range(self.symbols[NEW]):
+                token = None
+                if number:
+                    last = scores[-1].argmax(axis=-1) if forced is None else forced[:, number - 1]
+                    token = np.ascontiguousarray(last[:, None], dtype=np.int64)
+                scores.append(np.array(steps.scores(number, token)))
+                most = min(most, max(1, _MOST_COMPARED_BYTES // scores[0].nbytes))
+                if len(scores) == most:
+                    break
+        return {SCORES: np.stack(scores, axis=1)}
+
+    def facts(self) -> Mapping[str, Json]:
+        """The artifact's, and what its cache takes."""
+        ids = _zeros(_leading(self.symbols), self.symbols)
+        steps = self._steps(ids, 1)
+        with self.loaded.calling():
+            steps.scores(0, None)
+        tokens = {True: self.symbols[PROMPT], False: self.symbols[PROMPT] + self.symbols[NEW]}
+        held = sum(self.feeding.size_bytes(value) for value in steps.held())
+        per_token = held / (self.symbols.get("batch_size", 1) * tokens[self._grows])
+        return {
+            **self.loaded.facts(),
+            "cache": "dynamic" if self._grows else "static",
+            "kv_cache_bytes_per_token": round(per_token),
+            PROMPT: self.symbols[PROMPT],
+            NEW: self.symbols[NEW],
+        }
+
+    @property
+    def _grows(self) -> bool:
+        return any(PAST in spec.shape for spec in self.cache)
+
+    def own_profile(self) -> Path | None:
+        """The artifact's own."""
+        return self.loaded.own_profile()
+
+    def close(self) -> None:
+        """Close the artifact."""
+        self.loaded.close()
+
+
+@dataclass(slots=True, kw_only=True)
+class Steps:
+    """The steps of one generation, each on the cache that the one before it left.
+
+    Attributes:
+        first: inputs of the prefill.
+        later: positions of each further step.
+        cache: names of the cache's tensors.
+    """
+
+    program: Program
+    first: Mapping[str, object]
+    later: Sequence[Mapping[str, object]]
+    cache: tuple[str, ...]
+    _past: Mapping[str, object] = field(default_factory=dict)
+
+    def scores(self, number: int, token: Array | None) -> Array:
+        """Scores of that step, from 0, shape (batch_size, vocabulary), on the host.
+
+        Args:
+            token: the last one chosen, shape (batch_size, 1), int64; None for the first step.
+        """
+        if token is None:
+            inputs = self.first
+            self._past = {name: inputs[name] for name in self.cache if name in inputs}
+        else:
+            placed = self.program.place({IDS: token})
+            inputs = {**placed, **self.later[number - 1], **self._past}
+        logits, *present = self.program.call(inputs)
+        if present:
+            self._past = dict(zip(self.cache, present, strict=True))
+        return self.program.fetch(logits)
+
+    def held(self) -> Sequence[object]:
+        """The tensors of the cache."""
+        return list(self._past.values())
+
+
+@final
+class Generation(TokenCall):
+    """One generation of a batch of prompts.
+
+    Args:
+        now_ns: the clock's time.
+    """
+
+    def __init__(self, *, steps: Steps, choose: Choose, now_ns: Callable[[], int]) -> None:
+        self._steps = steps
+        self._choose = choose
+        self._now_ns = now_ns
+        self._count = len(steps.later) + 1
+        self._times = array("q")
+
+    def __call__(self) -> Array:
+        """All tokens, shape (batch_size, new_tokens); the time of each is noted."""
+        import numpy as np
+
+        times, now_ns, scores, choose = (
+            self._times,
+            self._now_ns,
+            self._steps.scores,
+            self._choose,
+        )
+        times.append(now_ns())
+        token = None
+        tokens = []
+        for number in range(self._count):
+            chosen = choose(scores(number, token), number)
+            times.append(now_ns())
+            token = np.asarray(chosen, dtype=np.int64)[:, None]
+            tokens.append(token)
+        return np.concatenate(tokens, axis=1)
+
+    def take_times(self) -> list[tuple[int, ...]]:
+        """Start and tokens of each call since the last request."""
+        width = self._count + 1
+        times, self._times = self._times, array("q")
+        return [tuple(times[at : at + width]) for at in range(0, len(times), width)]
+
+
+def _zeros(specs: Sequence[TensorSpec], symbols: Mapping[str, int]) -> dict[str, Array]:
+    import numpy as np
+
+    return {
+        spec.name: np.zeros(
+            spec.resolve(symbols), dtype="float32" if spec.dtype == "bfloat16" else spec.dtype
+        )
+        for spec in specs
+    }
+
+
+def _leading(symbols: Mapping[str, int]) -> Sequence[TensorSpec]:
+    shape = (symbols.get("batch_size", 1), symbols[PROMPT])
+    return [TensorSpec(name=IDS, shape=shape, dtype="int64")]
+
+
+def _positions(batch: int, prompt: int, count: int) -> list[Array]:
+    """Positions of each step's tokens: of the prompt, then of one token after the other."""
+    import numpy as np
+
+    places = [range(prompt), *(range(at, at + 1) for at in range(prompt, prompt + count - 1))]
+    return [np.tile(np.asarray(each, dtype=np.int64), (batch, 1)) for each in places]
+
+
+def continued(one: Arrays, reference: Arrays) -> Arrays:
+    """The prompts with the tokens that the baseline found likeliest, which all are to follow."""
+    return {**one, CONTINUATION: reference[SCORES].argmax(axis=-1)}
+
+
+def agreement(outputs: Sequence[Arrays], references: Sequence[Arrays]) -> str:
+    """How many greedy tokens agree with the baseline's, and where the first one does not."""
+    pairs = [
+        (ours[SCORES].argmax(axis=-1), theirs[SCORES].argmax(axis=-1))
+        for ours, theirs in zip(outputs, references, strict=True)
+        if ours[SCORES].shape == theirs[SCORES].shape
+    ]
+    total = sum(ours.size for ours, _ in pairs)
+    same = sum(int((ours == theirs).sum()) for ours, theirs in pairs)
+    text = f"greedy tokens agree at {same} of {total} positions"
+    firsts = [
+        (int((ours != theirs).any(axis=0).argmax()), number)
+        for number, (ours, theirs) in enumerate(pairs)
+        if (ours != theirs).any()
+    ]
+    if not firsts:
+        return text
+    position, number = min(firsts)
+    return f"{text}; the first that differs is token {position} of input {number}"
+
+
+def count_generation(
+    module: torch.nn.Module,
+    setup: TrialSetup,
+    count: Callable[[torch.nn.Module, Any], ModelCounts],
+) -> ModelCounts:
+    """The model's size, and the work of a whole generation.
+
+    Work of a step grows evenly with what is cached, so all further steps together are as many of
+    the middle one.
+    """
+    example = setup.example(setup.workload.seed)
+    symbols = setup.workload.symbols
+    cache = [spec for spec in example.specs if spec.name not in (IDS, POSITIONS)]
+    ids, positions = example.arrays[IDS], example.arrays[POSITIONS]
+    later = symbols[NEW] - 1
+    middle = symbols[PROMPT] + later // 2
+
+    def counted(tokens: int, past: int) -> ModelCounts:
+        held = _zeros(cache, {**symbols, PAST: past})
+        arrays = {IDS: ids[:, :tokens], POSITIONS: positions[:, :tokens] + past, **held}
+        return count(module, replace(example, arrays=arrays))
+
+    prefill, step = counted(symbols[PROMPT], 0), counted(1, middle)
+    if prefill.macs is None or step.macs is None or prefill.flops is None or step.flops is None:
+        return prefill
+    return replace(
+        prefill,
+        macs=prefill.macs + later * step.macs,
+        flops=prefill.flops + later * step.flops,
+    )

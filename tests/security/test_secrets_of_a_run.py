@@ -1,0 +1,72 @@
+"""What a run on this machine was told in confidence stands in nothing that it leaves or prints."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+SECRETS: Mapping[str, str] = {
+    "AWS_SECRET_ACCESS_KEY": "secret-of-aws-0123456789",
+    "HF_TOKEN": "hf_secret_0123456789",
+    "MLFLOW_TRACKING_PASSWORD": "password-of-mlflow-0123456789",
+    "RAY_AUTH_TOKEN": "5ca1ab1e" * 8,
+}
+OF_URI = "password-in-a-uri-0123456789"
+RUN = (
+    *("model=mlp", "conversion=eager", "profiler=none", "protocol.pairing=none"),
+    *("stopping=fixed", "stopping.processes=1", "stopping.calls=5"),
+)
+
+
+@pytest.fixture
+def variables(tmp_path: Path) -> Mapping[str, str]:
+    places = {"BENCHORCH_CACHE_DIR": "store", "XDG_STATE_HOME": "state", "XDG_CONFIG_HOME": "conf"}
+    return {**os.environ, **SECRETS, **{key: str(tmp_path / at) for key, at in places.items()}}
+
+
+def benchorch(
+    place: Path, variables: Mapping[str, str], *words: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "benchorch", *words],
+        cwd=place, env=dict(variables), capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+def assert_kept(text: bytes, where: object) -> None:
+    for secret in (*SECRETS.values(), OF_URI):
+        assert secret.encode() not in text, where
+
+
+def test_no_secret_is_in_a_file_of_a_run_its_output_or_the_trackers_database(
+    tmp_path: Path, variables: Mapping[str, str]
+) -> None:
+    database = tmp_path / "tracker.db"
+    done = benchorch(tmp_path, variables, *RUN, f"recorder.uri=sqlite:///{database}")
+    assert done.returncode == 0, done.stderr
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"plan.json", "results.jsonl", "environment.json"} <= {path.name for path in files}
+    for path in files:
+        assert_kept(path.read_bytes(), path)
+    assert_kept((done.stdout + done.stderr).encode(), "output")
+    with sqlite3.connect(database) as opened:
+        rows = "\n".join(opened.iterdump())
+    assert "INSERT INTO" in rows
+    assert_kept(rows.encode(), database)
+
+
+@pytest.mark.parametrize("flags", [("--cfg", "job"), ("--cfg", "hydra"), ("--cfg", "all")])
+def test_no_password_is_in_the_configuration_that_is_shown(
+    tmp_path: Path, variables: Mapping[str, str], flags: tuple[str, ...]
+) -> None:
+    uri = f"recorder.uri=https://me:{OF_URI}@tracker.example/mlflow"
+    done = benchorch(tmp_path, variables, *flags, "model=mlp", uri)
+    assert done.returncode == 0, done.stderr
+    assert "tracker.example" in done.stdout
+    assert_kept((done.stdout + done.stderr).encode(), flags)

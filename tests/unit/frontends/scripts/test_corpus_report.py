@@ -1,0 +1,93 @@
+"""Coverage and gains over the scripts of a corpus, by folder and conversion."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchorch.domain.estimate import Comparison, Estimate, Summary
+from benchorch.frontends.scripts.corpus_report import Coverage, Gain, corpus_report
+from benchorch.results.compare.stored_run import StoredRun, StoredTrial
+from support.synthetic_runs import AGREES, OOM, brief, trial
+
+
+def found(script: str, *calls: dict[str, Any]) -> dict[str, Any]:
+    return {"script": script, "models": [{"invocations": list(calls)}] if calls else []}
+
+
+def measured(
+    script: str, conversion: str, ratio: float | None = None, **fields: Any
+) -> StoredTrial:
+    labels = {"model": f"{script}:net", "script": script}
+    stored = brief(trial(conversion, labels=labels), **fields)
+    if ratio is None:
+        return stored
+    estimate = Estimate(
+        value=ratio, low=None, high=None, level_ratio=0.95, n=1, unit="ratio", method="test"
+    )
+    verdict = "faster" if ratio > 1 else "slower"
+    comparison = Comparison(ratio=estimate, verdict=verdict)
+    return replace(stored, summary=Summary(metrics={}, speedup=comparison, steady=True))
+
+
+EXPORTED: dict[str, Any] = {"model": {"program": "x", "digest": "y"}}
+FOUNDS = [
+    found("/c/a/one.py", EXPORTED, {"model": {}, "not_captured": "it branches"}),
+    found("/c/a/two.py"),
+    found("/c/b/three.py", EXPORTED, {"obstacle": "it takes no tensors"}),
+]
+PLACES = {f"/c/{name}": name for name in ("a/one.py", "a/two.py", "b/three.py")}
+RUN = StoredRun(
+    reference="r",
+    plan_id="p",
+    name="n",
+    trials=(
+        measured("a/one.py", "onnxruntime", 4.0),
+        measured("a/one.py", "onnxruntime", 9.0, parity=replace(AGREES, passed=False)),
+        measured("b/three.py", "onnxruntime", 0.25),
+        measured("b/three.py", "inductor", outcome="failed", failure=OOM),
+    ),
+)
+REPORT = corpus_report(PLACES, FOUNDS, RUN)
+
+
+def test_each_folder_has_its_coverage_after_that_of_all() -> None:
+    names = ("scripts", "with_models", "calls", "benchmarkable", "exported")
+    assert REPORT.coverage == tuple(
+        Coverage(folder=folder, **dict(zip(names, counts, strict=True)))
+        for folder, *counts in (("all", 3, 2, 4, 3, 2), ("a", 2, 1, 2, 2, 1), ("b", 1, 1, 2, 1, 1))
+    )
+
+
+def test_gains_are_of_models_that_stayed_the_same() -> None:
+    whole, failed = REPORT.gains[:2]
+    assert whole == Gain(
+        folder="all",
+        conversion="onnxruntime",
+        trials=3,
+        ran=3,
+        same_model=2,
+        faster=1,
+        speedup_ratio=1.0,  # of 4 and 1/4: the geometric mean
+    )
+    assert (failed.conversion, failed.ran, failed.speedup_ratio) == ("inductor", 0, None)
+    ratios = {(gain.folder, gain.conversion): gain.speedup_ratio for gain in REPORT.gains}
+    assert ratios["a", "onnxruntime"] == 4.0
+    assert ratios["b", "onnxruntime"] == 0.25
+
+
+def test_scripts_of_one_folder_have_no_second_row() -> None:
+    report = corpus_report({"/c/a/one.py": "one.py"}, FOUNDS[:1], RUN)
+    assert [row.folder for row in report.coverage] == ["all"]
+
+
+def test_the_report_is_written_as_a_page_a_table_and_for_programs(tmp_path: Path) -> None:
+    page = REPORT.write(tmp_path)
+    assert "<th>exported</th>" in page.read_text()
+    assert json.loads((tmp_path / "corpus.json").read_text())["coverage"][0]["scripts"] == 3
+    rows = list(csv.DictReader((tmp_path / "corpus.csv").open()))
+    assert (rows[0]["folder"], rows[0]["exported"], rows[0]["speedup_ratio"]) == ("all", "2", "1.0")
+    assert "onnxruntime" in REPORT.text()

@@ -1,0 +1,111 @@
+"""Files that `script` runs or refuses by their kind, and how a command chooses among them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchorch.cli.arguments import is_script
+from benchorch.cli.commands.script import parse
+from benchorch.errors import ConfigError
+from benchorch.frontends.scripts.discover import unreadable
+from benchorch.models.notebook import code_cells, run_notebook
+
+
+def notebook(path: Path, *cells: str) -> Path:
+    content = [{"cell_type": "code", "source": cell.splitlines(keepends=True)} for cell in cells]
+    path.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": "#"}, *content]}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("weights.pt", "a .pt file holds weights or pickled objects, which are not run"),
+        ("weights.pth", "a .pth file holds weights"),
+        ("notes.txt", "its type is .txt; expected a script (.py), a notebook (.ipynb)"),
+        ("recipe.yaml", "it is a configuration; a recipe runs without the word script"),
+        ("broken.ipynb", "it cannot be read as a notebook: "),
+    ],
+)
+def test_other_files_are_refused_by_their_kind(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / name).write_text("print('never run')")
+    assert unreadable(tmp_path / name).startswith(reason)
+
+
+def test_a_file_without_a_suffix_is_a_script(tmp_path: Path) -> None:
+    (tmp_path / "train").write_text("#!/usr/bin/env python\nprint(1)\n")
+    assert unreadable(tmp_path / "train") == ""
+
+
+def test_a_notebook_runs_its_code_cells_without_magics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    cells = ("%matplotlib inline\n!pip list\na = 1", "%%bash\nexit 1", "%%time\nb = a + 1")
+    path = notebook(tmp_path / "nb.ipynb", *cells)
+    assert unreadable(path) == ""
+    variables = run_notebook(path)
+    assert (variables["a"], variables["b"]) == (1, 2)
+    assert [name.removeprefix(str(path)) for name, _ in code_cells(path)] == [
+        ", cell 2",
+        ", cell 3",
+        ", cell 4",
+    ]
+
+
+def test_a_cell_that_is_not_python_is_named_with_its_line(tmp_path: Path) -> None:
+    path = notebook(tmp_path / "nb.ipynb", "a = 1", "b = 1\nif")
+    assert unreadable(path) == "it is not Python: invalid syntax, cell 3, line 2"
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for folder, author in (("a", "me,you"), ("b", "you"), ("c", "other")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train.py").write_text(f"# labels: author::{author} task::toy\n")
+    return tmp_path
+
+
+def test_labels_choose_among_scripts_and_names_that_are_alike_get_their_folders(
+    corpus: Path,
+) -> None:
+    _, scripts, _ = parse(["*/train.py", "--labels", "author::me,you", "--labels", "task::toy"])
+    assert [script.title for script in scripts] == ["a/train.py", "b/train.py"]
+    _, (alone,), _ = parse(["a/train.py"])
+    assert (alone.title, alone.place) == ("", "train.py")
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["author"], "--labels: expected key::value, got 'author'."),
+        (["author::nemo"], "--labels: no script has author::nemo on its first line."),
+    ],
+)
+def test_labels_that_choose_nothing_are_refused(
+    corpus: Path, words: list[str], problem: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse(["*/train.py", *(part for word in words for part in ("--labels", word))])
+    assert refused.value.problems == (problem,)
+
+
+@pytest.mark.parametrize("words", [["a/train.py", "::", "--n", "3"], ["a/train.py::", "--n", "3"]])
+def test_arguments_after_two_colons_are_the_scripts_own(corpus: Path, words: list[str]) -> None:
+    _, (script,), _ = parse(words)
+    assert script.arguments == ("--n", "3")
+    assert script.path == corpus / "a" / "train.py"
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("x.py", True), ("x.py::abc", True), ("nb.ipynb", True), ("plan", False), ("r.yaml", False)],
+)
+def test_a_script_needs_no_command_before_it(word: str, expected: bool) -> None:
+    assert is_script(word) is expected

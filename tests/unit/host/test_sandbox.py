@@ -1,0 +1,100 @@
+"""What a program in a sandbox cannot do, tried by a program in one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchorch.host import sandbox
+
+ATTEMPTS = """
+import json, os, socket, subprocess, sys
+from pathlib import Path
+mine, other, parent = Path(sys.argv[1]), Path(sys.argv[2]), os.getppid()
+attempts = {
+    "read its own folder": lambda: (mine / "data.txt").read_text(),
+    "write to its own folder": lambda: (mine / "new.txt").write_text("x"),
+    "write to its home": lambda: Path.home().joinpath("new.txt").write_text("x"),
+    "run a program": lambda: subprocess.run(["true"], check=True),
+    "import a package": lambda: __import__("yaml"),
+    "write to a given folder": lambda: (mine / "out" / "new.txt").write_text("x"),
+    "read another folder": lambda: (other / "data.txt").read_text(),
+    "change a mode": lambda: (mine / "data.txt").chmod(0o777),
+    "remove a file": lambda: (mine / "data.txt").unlink(),
+    "make a link to it": lambda: Path.home().joinpath("link").hardlink_to(other / "data.txt"),
+    "connect": lambda: socket.create_connection(("127.0.0.1", int(sys.argv[3])), 1),
+    "send a datagram": lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 9)),
+    "read its parent's environment": lambda: Path(f"/proc/{parent}/environ").read_bytes(),
+    "signal its parent": lambda: os.kill(parent, 0),
+    "read a secret": lambda: os.environ["AWS_SECRET_ACCESS_KEY"],
+    "leave": lambda: subprocess.run(["mount", "-o", "remount,rw", "/"], check=True),
+}
+for name, attempt in attempts.items():
+    try:
+        attempt()
+        print(name)
+    except (OSError, KeyError, subprocess.CalledProcessError):
+        pass
+"""
+POSSIBLE = {
+    *("read its own folder", "write to its home", "run a program", "import a package"),
+    "write to a given folder",
+}
+
+
+@pytest.fixture(autouse=True)
+def _there_is_one() -> None:
+    why = sandbox.problem()
+    if why:
+        pytest.skip(f"SKIPPED: {why}")
+
+
+def test_only_reading_computing_and_its_own_folders_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import socket
+
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for folder in (mine, other, mine / "out"):
+        folder.mkdir(parents=True)
+        (folder / "data.txt").write_text("data")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        sandbox.enclosure([mine], [mine / "out"]) as enclosed,
+    ):
+        port = str(server.getsockname()[1])
+        words = [sys.executable, "-c", ATTEMPTS, str(mine), str(other), port]
+        done = subprocess.run(
+            [*enclosed.command(), *words], capture_output=True, text=True, check=True, timeout=60
+        )
+    assert set(done.stdout.splitlines()) == POSSIBLE
+    assert not Path(enclosed.home).exists()
+    assert (mine / "data.txt").read_text() == "data"
+
+
+def test_its_variables_are_few_and_its_home_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hunter2")
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    script = "import json, os; print(json.dumps(dict(os.environ)))"
+    with sandbox.enclosure([], []) as enclosed:
+        done = subprocess.run(
+            [*enclosed.command(), sys.executable, "-c", script],
+            capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+    variables = json.loads(done.stdout)
+    assert "hunter2" not in done.stdout
+    assert variables["HOME"] == variables["TMPDIR"] == enclosed.home
+    assert variables["OMP_NUM_THREADS"] == "2"
+
+
+def test_a_system_without_one_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = "from benchorch.host import sandbox; sandbox._LEAST_VERSION = 999; sandbox.enter()"
+    monkeypatch.setattr(sandbox, "_ENTRY", entry)
+    why = sandbox.problem()
+    assert why.startswith("no sandbox on this system: Linux ")
+    assert "\n" not in why

@@ -1,0 +1,48 @@
+"""Verdicts of processes that were not steady: withheld, and whether more pairs may support them."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchorch.domain.estimate import Comparison
+from benchorch.results.metrics.speedup import Question, answered_alone
+from benchorch.stats.pairs import ADJACENT, Pair
+from benchorch.stats.ratio_test import INCONCLUSIVE
+
+TIGHT, WIDE = (0.99, 1.0, 1.01, 1.0, 1.005), (0.7, 1.3, 0.8, 1.25, 1.0)
+
+
+def compared(ratio: float, least: float, most: float) -> Comparison:
+    """Pairs at `ratio`, whose unsteady sides leave anything between `least` and `most` possible."""
+
+    def pairs(centre: float, scatter: tuple[float, ...]) -> list[Pair]:
+        return [Pair(ours=1.0, theirs=centre * each) for each in scatter]
+
+    parts = (pairs(least, WIDE), pairs(most, WIDE))
+    found = answered_alone(
+        Question(design=ADJACENT, pairs=pairs(ratio, TIGHT), parts=parts, delta_ratio=0.01)
+    )
+    assert found is not None
+    return found
+
+
+def test_more_pairs_may_support_what_every_speed_points_to() -> None:
+    found = compared(1.5, least=1.2, most=1.9)
+    assert found.verdict == INCONCLUSIVE
+    assert found.pairs_needed is not None
+    assert found.pairs_needed > 0
+
+
+def test_a_slower_candidate_is_supported_by_speeds_below_the_baseline() -> None:
+    assert compared(0.6, least=0.5, most=0.8).pairs_needed
+
+
+@pytest.mark.parametrize(("least", "most"), [(0.8, 1.9), (1.0, 1.9)])
+def test_no_number_of_pairs_supports_what_one_speed_contradicts(least: float, most: float) -> None:
+    found = compared(1.5, least=least, most=most)
+    assert found.verdict == INCONCLUSIVE
+    assert found.pairs_needed is None
+
+
+def test_what_all_speeds_show_already_is_a_verdict() -> None:
+    assert compared(3.0, least=2.8, most=3.2).verdict == "faster"

@@ -1,0 +1,77 @@
+"""Bars by conversion: from zero, with the intervals that are worth drawing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchorch.results.report.bars import case_charts
+from benchorch.results.report.prices import prices_of
+from benchorch.results.report.rows import rows_of
+from benchorch.results.report.series_figures import SeriesFigures, series_figures
+from support.synthetic_runs import result, trial
+
+
+def charts(run, series=None):
+    drawn = case_charts(rows_of([run], prices_of([run])), series or {})
+    return {one.title: one for one in drawn}
+
+
+def values(chart):
+    return {one["name"]: one for one in chart.spec["data"]["values"]}
+
+
+def test_each_conversion_has_a_bar_with_its_verdict_or_the_reason_why_not(run):
+    bars = values(charts(run)["Latency"])
+    kinds = {name: bar["kind"] for name, bar in bars.items()}
+    assert kinds == {
+        "fast": "faster",
+        "eager": "baseline",
+        "wrong": "not the same model",
+        "slow": "",
+        "never": "",
+    }
+    assert bars["slow"]["figure"] == "failed: oom"
+    assert bars["never"]["value"] is None
+    assert bars["fast"]["low"] < bars["fast"]["value"] < bars["fast"]["high"]
+
+
+def test_speed_ups_are_of_what_is_still_the_same_model_and_start_at_zero(run):
+    chart = charts(run)["Speed-up"]
+    assert list(values(chart)) == ["fast"]
+    low, high = chart.spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    assert low == 0
+    assert high > values(chart)["fast"]["high"]
+
+
+@pytest.mark.parametrize(("ends", "drawn"), [((0.1, 20.0), False), ((0.4, 0.6), True)])
+def test_an_interval_over_more_than_a_factor_of_ten_is_not_drawn(run, ends, drawn):
+    trials = []
+    for one in run.trials:
+        if one.summary and one.trial.labels["conversion"] == "fast":
+            own = one.summary.metrics
+            wide = replace(own["latency_ms/p50"], low=ends[0], high=ends[1])
+            one = replace(
+                one, summary=replace(one.summary, metrics={**own, "latency_ms/p50": wide})
+            )
+        trials.append(one)
+    chart = charts(replace(run, trials=tuple(trials)))["Latency"]
+    assert (values(chart)["fast"]["low"] is not None) == drawn
+    assert chart.spec["layer"][0]["encoding"]["x"]["scale"]["domain"][1] < 2
+
+
+def test_every_process_is_a_line_of_its_quantiles(run):
+    of = trial()
+    found = series_figures([result(of, processes=3)])
+    chart = charts(run, found)["Calls of every process"]
+    lines = chart.spec["layer"][0]["data"]["values"]
+    assert len(lines) == 3
+    assert all(one["p5"] < one["p25"] < one["p50"] < one["p75"] < one["p95"] for one in lines)
+    assert len({one["y"] for one in lines}) == 3
+
+
+def test_without_raw_series_there_is_no_line(run):
+    assert "Calls of every process" not in charts(run)
+    nothing = {one.trial.trial_id: SeriesFigures(processes=()) for one in run.trials}
+    assert "Calls of every process" not in charts(run, nothing)

@@ -1,0 +1,86 @@
+"""One quantity against another: panels for each model, and a front only where there is one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchorch.results.compare.load_run import load
+from benchorch.results.report.prices import prices_of
+from benchorch.results.report.rows import rows_of
+from benchorch.results.report.series_figures import SeriesFigures
+from benchorch.results.report.tradeoffs import pareto_front, tradeoffs
+from support.synthetic_runs import result, trial, write_run
+from unit.results.report.test_load_curve import POINTS, estimate
+
+NUMBERS = st.floats(1e-9, 1e12)
+POINT_LISTS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30)
+
+
+def beats(a: tuple[float, float], b: tuple[float, float]) -> bool:
+    return a[0] <= b[0] and a[1] <= b[1] and a != b
+
+
+@given(POINT_LISTS)
+def test_the_front_is_what_nothing_beats(points):
+    front = pareto_front(points)
+    assert set(front) == {one for one in points if not any(beats(o, one) for o in points)}
+    assert front == sorted(front)
+
+
+def charts(*runs, series=None):
+    return {one.title: one for one in tradeoffs(rows_of(runs, prices_of(runs)), series or {})}
+
+
+def has_front(chart):
+    return any(one["mark"].get("interpolate") == "step-after" for one in chart.spec["layer"])
+
+
+def test_each_others_inverses_are_no_trade_off(run):
+    found = charts(run)
+    assert "Latency against throughput" not in found
+    assert found["Cost against latency"].spec is None
+
+
+def test_each_piece_of_work_has_a_panel_and_one_winner_is_no_front(swept):
+    costs = [one for title, one in charts(swept).items() if title.startswith("Cost")]
+    assert len(costs) == 2  # one a sequence length: the batch size is a choice of who serves
+    assert [len(one.spec["data"]["values"]) for one in costs] == [4, 4]
+    assert not any(has_front(one) for one in costs)
+
+
+def test_a_front_of_two_is_drawn(tmp_path):
+    cells = []
+    for batch_size, call_ns in ((1, 1e6), (8, 4e6)):
+        told = {"hardware_kind": "g5.xlarge", "workload": f"batch_size={batch_size}"}
+        one = trial(workload={"batch_size": batch_size}, labels=told)
+        found = result(one, call_ns)
+        items = [
+            replace(p, observations=replace(p.observations, items_per_call=batch_size))
+            for p in found.processes
+        ]
+        cells.append((one, replace(found, processes=tuple(items))))
+    found = charts(load(str(write_run(tmp_path / "run", *cells))))
+    assert has_front(found["Latency against throughput"])
+    assert "Pareto front" in found["Cost against latency"].sentence
+
+
+def test_models_are_panels(run, tmp_path):
+    other = trial("eager", labels={"model": "other"})
+    second = load(str(write_run(tmp_path / "other", (other, result(other)))))
+    titles = [title for title in charts(run, second) if title.startswith("Gain")]
+    assert titles == ["Gain against build time: mlp (plan-run)"]
+
+
+def test_a_curve_of_load_has_intervals_the_ideal_queue_and_what_is_unstable(run):
+    fast = next(one.trial.trial_id for one in run.trials)
+    wide = replace(POINTS[1], p50=replace(estimate(1.4), low=1e-6, high=1e9))
+    series = {fast: SeriesFigures(processes=(), load=(POINTS[0], wide, *POINTS[2:]), target_ms=3)}
+    (chart,) = (one for title, one in charts(run, series=series).items() if "load" in title)
+    values = chart.spec["data"]["values"]
+    assert {one["quantile"] for one in values} == {"p50", "p99", "p99 ideal (M/D/c)"}
+    assert [one["low"] for one in values if one["quantile"] == "p50"][1] is None
+    assert "grows without end" in chart.sentence
+    assert "target of 3 ms" in chart.sentence

@@ -1,0 +1,153 @@
+"""What is exported gives the original's outputs in an environment without benchorch."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchorch.cli.commands import export as export_command
+from benchorch.config.composer import Composer, config_loader
+from benchorch.config.trial_setup import open_trial
+from benchorch.domain.trial import Trial
+from benchorch.errors import ConfigError
+from benchorch.journal import run_directory
+from benchorch.journal.registry import remember_plan
+from benchorch.models.trust import session_of
+from benchorch.run.export.winner import choose
+from benchorch.run.planner import plan_jobs
+from benchorch.stores.local import LocalStore
+from benchorch.trial.build import build
+from support.synthetic_runs import result
+
+KINDS = ["eager", "export", "torchscript", "onnxruntime"]
+WORDS = [
+    "model=mlp",
+    "model.widths=[8,16,4]",
+    "model.inputs.input.shape=[batch_size,8]",
+    "hardware=local",
+    "stopping=quick",
+]
+
+
+def measured(directory: Path, *conversions: str) -> Path:
+    """A run whose artifacts are real, and whose durations are drawn."""
+    words = [*WORDS, f"conversion=[{','.join(conversions)}]", f"store.root={directory}/store"]
+    plan = plan_jobs(Composer(config_loader()), [words], "p").plan
+    run = directory / "run"
+    run.mkdir(parents=True)
+    run_directory.write_plan(run, plan)
+    remember_plan(plan.plan_id, run)
+    for trial in plan.trials:
+        speed = {"eager": 1e6, "inductor": 2e5}.get(trial.labels["conversion"], 5e5)
+        found = result(trial, speed, threads=1, **_against(trial))
+        facts = {**found.processes[0].facts, "provider": "CPUExecutionProvider"}
+        record = None
+        if trial.labels["conversion"] != "inductor":
+            record = _build(trial, plan, run)
+        ran = tuple(replace(each, facts=facts) for each in found.processes)
+        run_directory.append_result(run, replace(found, processes=ran, build=record), {})
+    return run
+
+
+def _against(trial: Trial) -> dict[str, float]:
+    return {} if trial.baseline_id is None else {"baseline_ns": 1e6}
+
+
+def _build(trial, plan, run):
+    return build(
+        open_trial(trial.spec),
+        name="n",
+        store=LocalStore(root=f"{run.parent}/store"),
+        session=session_of(plan, run),
+        inputs=8,
+        threads=1,
+        say=lambda _: None,
+    ).record
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    state = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(state))
+        yield measured(tmp_path_factory.mktemp("export"), *KINDS, "inductor")
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python that has the installed packages and no benchorch."""
+    place = tmp_path_factory.mktemp("bare") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
+    (packages,) = place.glob("lib/python3*/site-packages")
+    wheels = Path(np.__file__).parents[1]  # a path file in a folder named here is not read
+    (packages / "wheels.pth").write_text(f"{wheels}\n")
+    return place / "bin" / "python"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_outputs_are_the_originals_where_benchorch_is_not(
+    run: Path, bare: Path, tmp_path: Path, kind: str
+) -> None:
+    out = tmp_path / "out"
+    reply = export_command.run.reply([f"{run}:{kind}", "--output", str(out)])
+    assert "relative L2 error" in reply.text
+    done = subprocess.run(
+        [bare, "-c", "import benchorch"], capture_output=True, text=True, check=False
+    )
+    assert "ModuleNotFoundError" in done.stderr
+    done = subprocess.run([bare, "check.py"], cwd=out, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "relative L2 error" in done.stdout
+
+
+def test_other_outputs_are_noticed(run: Path, bare: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export_command.run.reply([f"{run}:onnxruntime", "--output", str(out)])
+    expected = dict(np.load(out / "expected.npz"))
+    np.savez(out / "expected.npz", **{name: 1.01 * array for name, array in expected.items()})
+    done = subprocess.run([bare, "check.py"], cwd=out, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "The outputs differ" in done.stderr
+
+
+def test_the_folder_says_what_was_measured_where_and_pins_its_packages(
+    run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    export_command.run.reply([f"{run}:onnxruntime", "--output", str(out)])
+    certificate = json.loads((out / "certificate.json").read_text())
+    assert certificate["parity"]["passed"] is True
+    assert certificate["machine"]["cpu_model"] == "Some CPU"
+    assert certificate["metrics"]["latency_ms/p50"]["value"] == pytest.approx(0.5, rel=0.01)
+    pins = (out / "requirements.txt").read_text().split()
+    assert f"onnxruntime=={importlib.metadata.version('onnxruntime')}" in pins
+    assert [pin.partition("==")[0] for pin in pins] == [
+        *("onnxruntime", "numpy", "fastapi", "uvicorn")
+    ]
+    assert "benchorch" not in (out / "model.py").read_text().partition('"""\n')[2]
+    assert len((out / "model.py").read_text().splitlines()) < 40
+    assert "Some CPU" in (out / "README.md").read_text()
+
+
+def test_what_needs_a_compiler_in_each_process_is_refused_with_a_way_on(
+    run: Path, tmp_path: Path
+) -> None:
+    assert choose(str(run), lambda _: None).trial.labels["conversion"] == "inductor"
+    with pytest.raises(ConfigError, match="try conversion=aot_inductor"):
+        export_command.run.reply([str(run), "--output", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_trial_and_a_full_folder_are_named(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'export'"):
+        export_command.run.reply([f"{run}:exprt", "--output", str(tmp_path / "out")])
+    (tmp_path / "mine").touch()
+    with pytest.raises(ConfigError, match="is not empty"):
+        export_command.run.reply([f"{run}:export", "--output", str(tmp_path)])

@@ -1,0 +1,211 @@
+"""Generation through the parts of a trial, against what transformers itself generates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from benchorch.config.composer import Composer, config_loader
+from benchorch.config.trial_setup import TrialSetup, open_trial
+from benchorch.errors import BuildError, ConfigError
+from benchorch.interfaces.conversion import BuildRequest, ModuleStep
+from benchorch.interfaces.runtime import LoadRequest
+from benchorch.run.expand import SPEC_KEYS
+from benchorch.trial.generation import (
+    SCORES,
+    agreement,
+    cache_of,
+    continued,
+    count_generation,
+    load_executable,
+    with_cache,
+)
+
+PROMPT, NEW, BATCH = 5, 6, 2
+
+
+def setup_of(conversion: str, *words: str, model: str = "gpt2_tiny") -> TrialSetup:
+    sizes = [f"workload.prompt_tokens={PROMPT}", f"workload.new_tokens={NEW}"]
+    base = [f"model={model}", f"conversion={conversion}", "scenario=generate", *sizes]
+    composer = Composer(config_loader())
+    (cell,) = composer.cells([*base, f"workload.batch_size={BATCH}", *words])
+    return open_trial({key: cell.config[key] for key in SPEC_KEYS})
+
+
+@cache
+def module_of(model: str) -> Any:
+    return setup_of("eager", model=model).model.load(0)
+
+
+@pytest.fixture(params=["gpt2_tiny", "llama_tiny"])
+def model(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def executable(setup: TrialSetup, module: Any, folder: Path) -> Any:
+    """The conversion's artifact, built and loaded in this process."""
+    setup = with_cache(setup, cache_of(setup, module))
+    example, sources = setup.example(0), {}
+    for name, step in setup.steps:
+        if isinstance(step, ModuleStep):
+            module = step.transform(module, example)
+            continue
+        out = folder / name
+        out.mkdir()
+        step.build(
+            BuildRequest(
+                module=lambda module=module: module,
+                source=None,
+                sources=sources,
+                example=example,
+                calibration=setup.calibration,
+                out_dir=out,
+                scratch_dir=folder,
+                device="cpu",
+                threads=1,
+            )
+        )
+        sources = {**sources, type(step).produces: out}
+    request = LoadRequest(
+        module=lambda: module,
+        source=None,
+        sources=sources,
+        example=example,
+        device="cpu",
+        threads=1,
+        scratch_dir=folder,
+    )
+    return load_executable(setup, setup.runtime, request)
+
+
+@pytest.fixture(params=["eager", "eager_static_cache", "onnxruntime"])
+def loaded(request: pytest.FixtureRequest, model: str, tmp_path: Path) -> Iterator[Any]:
+    with closing(
+        executable(setup_of(request.param, model=model), module_of(model), tmp_path)
+    ) as it:
+        yield it
+
+
+def prompts(model: str, seed: int = 0) -> Any:
+    return setup_of("eager", model=model).example(seed).arrays
+
+
+def reference(model: str, arrays: Any) -> Any:
+    """What transformers generates."""
+    ids = torch.tensor(arrays["input_ids"])
+    generated = module_of(model).model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        min_new_tokens=NEW,
+        max_new_tokens=NEW,
+        pad_token_id=0,
+    )
+    return generated[:, PROMPT:].numpy()
+
+
+def test_every_conversion_generates_what_transformers_does(loaded: Any, model: str) -> None:
+    for seed in (0, 1, 0):  # a static cache holds what the prompt before left
+        arrays = prompts(model, seed)
+        assert np.array_equal(loaded.bind(arrays)(), reference(model, arrays))
+
+
+def test_each_call_notes_its_start_and_each_token(loaded: Any, model: str) -> None:
+    call = loaded.bind(prompts(model))
+    call()
+    call()
+    times = call.take_times()
+    assert [len(each) for each in times] == [NEW + 1, NEW + 1]
+    flat = [time for each in times for time in each]
+    assert flat == sorted(flat)
+    assert call.take_times() == []
+
+
+def test_facts_hold_the_size_of_the_cache(loaded: Any, model: str) -> None:
+    layers, heads, size = {"gpt2_tiny": (2, 2, 64), "llama_tiny": (2, 2, 32)}[model]
+    assert loaded.facts()["kv_cache_bytes_per_token"] == layers * 2 * heads * size * 4
+
+
+def test_scores_follow_a_given_continuation(loaded: Any, model: str) -> None:
+    arrays = prompts(model)
+    forced = np.arange(BATCH * NEW).reshape(BATCH, NEW)
+    scores = loaded.answer({**arrays, "continuation": forced})[SCORES]
+    whole = np.concatenate([arrays["input_ids"], forced[:, :-1]], axis=1)
+    with torch.no_grad():
+        expected = module_of(model).model(torch.tensor(whole)).logits[:, PROMPT - 1 :].numpy()
+    assert np.allclose(scores, expected, atol=1e-4)
+
+
+def test_agreement_names_the_first_token_that_differs() -> None:
+    theirs = np.eye(8)[np.arange(NEW)][None].repeat(BATCH, axis=0)
+    ours = theirs.copy()
+    ours[1, 3] = np.eye(8)[7]
+    assert agreement([{SCORES: theirs}], [{SCORES: theirs}]).endswith("agree at 12 of 12 positions")
+    text = agreement([{SCORES: theirs}, {SCORES: ours}], [{SCORES: theirs}] * 2)
+    assert "23 of 24" in text
+    assert "token 3 of input 1" in text
+
+
+def test_a_continuation_is_what_the_baseline_found_likeliest() -> None:
+    scores = np.eye(8)[[[4, 2, 7]]]
+    assert continued({}, {SCORES: scores})["continuation"].tolist() == [[4, 2, 7]]
+
+
+def test_work_of_a_generation_is_that_of_all_its_steps() -> None:
+    setup = setup_of("eager")
+    module = module_of("gpt2_tiny")
+    setup = with_cache(setup, cache_of(setup, module))
+    seen = []
+
+    def count(_: object, example: Any) -> Any:
+        from benchorch.domain.result import ModelCounts
+
+        tokens = example.arrays["input_ids"].shape[1]
+        past = example.arrays["past_0_key"].shape[2]
+        seen.append((tokens, past))
+        return ModelCounts(parameters=1, parameter_bytes=4, macs=tokens, flops=2 * tokens)
+
+    counts = count_generation(module, setup, count)
+    assert seen == [(PROMPT, 0), (1, PROMPT + (NEW - 1) // 2)]
+    assert (counts.macs, counts.flops) == (PROMPT + NEW - 1, 2 * (PROMPT + NEW - 1))
+
+
+def test_a_model_without_a_cache_is_refused_when_it_is_planned() -> None:
+    with pytest.raises(ConfigError, match="needs a language model"):
+        setup_of("eager", model="bert_tiny")
+
+
+def test_a_runtime_that_cannot_pass_a_cache_on_is_skipped_with_the_reason() -> None:
+    assert "TorchScript" in str(setup_of("torchscript").unavailable)
+    assert setup_of("onnxruntime").unavailable is None
+
+
+def test_a_sequence_longer_than_the_model_was_built_for_is_refused() -> None:
+    setup = setup_of("eager", "workload.prompt_tokens=1020")
+    (problem,) = setup.model.problems(setup.workload)
+    assert "1026 together" in problem
+
+
+def test_one_export_serves_all_lengths_and_a_fixed_cache_only_its_own() -> None:
+    def key(conversion: str, *words: str) -> str:
+        return setup_of(conversion, *words).key({}, 2, {}).digest
+
+    longer = "workload.new_tokens=9"
+    assert key("onnxruntime") == key("onnxruntime", longer)
+    assert key("inductor_static_cache") != key("inductor_static_cache", longer)
+
+
+def test_a_static_cache_needs_a_model_that_generates() -> None:
+    setup = setup_of("eager_static_cache")
+    step = setup.steps[0][1]
+    assert isinstance(step, ModuleStep)
+    with pytest.raises(BuildError, match="no cache"):
+        step.transform(torch.nn.Linear(1, 1), replace(setup.example(0)))
