@@ -60,8 +60,7 @@ COMMANDS: Mapping[str, Entry] = {
 }
 
 _HEAD = """\
-benchorch: which conversion of a PyTorch model serves it fastest, and is it
-still the same model?
+benchorch: which conversion of a model is fastest, and is it still the same?
 
   benchorch run model=bert                                one model
   benchorch run model=mlp conversion=[eager,onnxruntime]  a list is a matrix

@@ -65,7 +65,7 @@ def test_bash_completes_commands_keys_options_and_lists(tmp_path: Path) -> None:
             ("benchorch model=ml\t", "model=mlp "),
             ("benchorch run model=mlp conversion=[eager,aot_ind\t\t\t", "aot_inductor_freezing"),
             ("benchorch plan recipes/ti\t", "recipes/tiny.yaml "),
-            ("benchorch plan worklo\t\t", "workload.batch_size="),
+            ("benchorch plan worklo\t\t\t", "workload.batch_size="),
             ("benchorch status --wa\t", "--watch "),
         ):
             bash.type("\x15", "")  # an empty line again

@@ -162,7 +162,7 @@ def test_an_own_model_is_called_by_its_name(
     Path("zoo.py").write_text("import torch\n\n\ndef ranker():\n    return torch.nn.Linear(4, 4)\n")
     words = ["plan", "--json", "model=factory", "model.factory=zoo.py:ranker", "conversion=eager"]
     words.append("model.inputs={x:{shape:[batch_size,4],generator:normal}}")
-    for named, label in ([], "ranker"), (["name=mine"], "mine"):
+    for named, label in ([], "zoo.py:ranker"), (["name=mine"], "mine"):
         assert main.run([*words, *named]) == 0
         (trial,) = json.loads(capsys.readouterr().out)["trials"]
         assert trial["labels"]["model"] == label

@@ -109,7 +109,7 @@ def availability(conversion: Conversion) -> Availability:
     missing = missing_packages(conversion)
     on_cpu, on_gpu = (conversion.unavailable(device) for device in ("cpu", "cuda"))
     if missing:
-        where = "" if on_cpu is None else f", and a GPU: {on_cpu}"
+        where = "" if on_cpu is None or on_gpu is not None else f", and a GPU: {on_cpu}"
         return Availability(
             hardware="",
             reason=f"needs {', '.join(missing)}, which is not installed{where}",
