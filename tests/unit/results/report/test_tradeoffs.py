@@ -67,10 +67,16 @@ def test_a_front_of_two_is_drawn(tmp_path):
     assert "Pareto front" in found["Cost against latency"].sentence
 
 
-def test_models_are_panels(run, tmp_path):
-    other = trial("eager", labels={"model": "other"})
-    second = load(str(write_run(tmp_path / "other", (other, result(other)))))
-    titles = [title for title in charts(run, second) if title.startswith("Gain")]
+def test_models_are_panels_and_one_trial_is_traded_off_against_nothing(tmp_path):
+    cells = []
+    for model, conversions in (("mlp", ("fast", "faster")), ("other", ("fast",))):
+        baseline = trial(labels={"model": model})
+        cells.append((baseline, result(baseline)))
+        for conversion in conversions:
+            one = trial(conversion, baseline=baseline, labels={"model": model})
+            cells.append((one, result(one, 5e5, baseline_ns=1e6)))
+    found = charts(load(str(write_run(tmp_path / "run", *cells))))
+    titles = [title for title in found if title.startswith("Gain")]
     assert titles == ["Gain against build time: mlp (plan-run)"]
 
 
