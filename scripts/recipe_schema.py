@@ -78,7 +78,7 @@ OTHER_NAMES = {  # of options without a file
 
 
 def schema(conf: Path, meanings: Meanings) -> Schema:
-    """The schema of a recipe, as draft 7, which editors know.
+    """The schema of a recipe, as draft 7, the one that editors support.
 
     Args:
         conf: the directory of the built-in configuration.
