@@ -60,6 +60,7 @@ _REPLIES: Mapping[str, _Command] = {
     "export": _Command("export", (print_err,)),
     "fetch": _Command("archive", function="run_fetch"),
     "gate": _Command("gate", (print_err,)),
+    "init": _Command("init", (ask,)),
     "keep": _Command("archive", function="run_keep"),
     "logs": _Command("logs", (print_out,), on_head=True),
     "open": _Command("open", (print_err,)),

@@ -17,6 +17,7 @@ benchorch: which conversion of a PyTorch model serves it fastest, and is it stil
   python -m benchorch model=mlp conversion=[eager,onnxruntime]       a list is a matrix
   python -m benchorch -m model=mlp,bert workload.batch_size=1,8      a sweep, one plan
   python -m benchorch recipes/bert.yaml workload.seq_len=256         a declared matrix
+  python -m benchorch init mine.yaml      a recipe for a module of your own, written and planned
   python -m benchorch script my_script.py  the models in any script, found and benchmarked
   python -m benchorch plan ...            only what would run (--json for programs)
   python -m benchorch conversions [NAME]    what can be tried, and whether it can run here
