@@ -67,7 +67,7 @@ def test_what_can_be_planned_fits(text, tmp_path):
     recipe = tmp_path / "mine.yaml"
     recipe.write_text(START + text)
     assert places(recipe.read_text()) == []
-    assert plan.run([str(recipe)]).exit_code == 0
+    plan.check([str(recipe)])
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_what_it_marks_cannot_be_planned(text, place, tmp_path):
     recipe.write_text(START + text)
     assert places(recipe.read_text()) == [place]
     with pytest.raises(ConfigError):
-        plan.run([str(recipe)])
+        plan.check([str(recipe)])
 
 
 @pytest.mark.parametrize("entry", ["override conversion: inductr", "override stoping: quick"])
@@ -104,4 +104,4 @@ def test_a_choice_that_does_not_exist_is_marked(entry, tmp_path):
     recipe.write_text(f"defaults: [config, {entry}, _self_]\n")
     assert places(recipe.read_text()) == ["$.defaults[1]"]
     with pytest.raises(ConfigError):
-        plan.run([str(recipe)])
+        plan.check([str(recipe)])
