@@ -1,4 +1,4 @@
-"""Write the pages of docs/reference/ that follow from the code: commands, configuration, metrics.
+"""Write the pages of docs/reference/ that follow from the code, and the schema of recipes.
 
     python scripts/write_reference.py [--check]
 
@@ -17,7 +17,9 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import recipe_schema
 import yaml
 
 from benchorch.config.descriptions import heading, keys_of
@@ -25,6 +27,7 @@ from benchorch.config.descriptions import heading, keys_of
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "reference"
 CONF = ROOT / "conf"
+RECIPES = ROOT / "recipes"
 NOTE = "<!-- Written by scripts/write_reference.py (make reference): do not edit. -->"
 CACHE_COMMANDS = ("list", "show", "explain", "delete", "report", "trim", "location")
 WITHOUT_KEYS = {  # too many to list, or described elsewhere
@@ -41,10 +44,9 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, report stale pages")
     options = parser.parse_args()
     stale = []
-    for name, text in pages().items():
-        path = PAGES / name
+    for path, text in pages().items():
         if not path.exists() or path.read_text() != text:
-            stale.append(name)
+            stale.append(path.name)
             if not options.check:
                 path.write_text(text)
     if stale:
@@ -52,9 +54,17 @@ def main() -> int:
     return 1 if stale and options.check else 0
 
 
-def pages() -> Mapping[str, str]:
-    """The text of each page, by its file's name."""
-    return {"cli.md": cli(), "configuration.md": configuration(), "metrics.md": metrics()}
+def pages() -> Mapping[Path, str]:
+    """The text of each page, and of the schema of recipes."""
+    schema = recipe_schema.schema(CONF, _meanings)
+    texts = {
+        "cli.md": cli(),
+        "configuration.md": configuration(),
+        "metrics.md": metrics(),
+        "recipes.md": recipes(schema),
+    }
+    described = {RECIPES / "recipe.schema.json": recipe_schema.text(schema)}
+    return {PAGES / name: text for name, text in texts.items()} | described
 
 
 def cli() -> str:
@@ -145,6 +155,19 @@ def _attributes(path: Path) -> dict[str, str]:
             for name in names if not match else ():
                 stated[name] += f" {line.strip()}"
     return stated
+
+
+def _meanings(path: Path) -> dict[str, str]:
+    """What a file's comments, or else its class, state of its keys."""
+    comments = {key.name: key.meaning for key in keys_of(path) if key.meaning}
+    return {**_attributes(path), **comments}
+
+
+def recipes(schema: Mapping[str, Any]) -> str:
+    """How a recipe is written, and what it can hold."""
+    written = (Path(__file__).parent / "recipes_intro.md").read_text()
+    parts = (f"# Recipes\n\n{NOTE}", written.strip(), recipe_schema.page(schema, CONF, RECIPES))
+    return "\n\n".join(parts)
 
 
 def _cell(text: str) -> str:

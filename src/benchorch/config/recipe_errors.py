@@ -67,7 +67,8 @@ def _of_key(key: Node, value: Node, composer: Composer) -> Iterator[tuple[Node, 
         for axis, values in _axes(value):
             yield from _of_axis(axis, values, composer)
     elif key.value == EACH:
-        for entry in value.value if isinstance(value.value, list) else ():
+        entries = value.value if isinstance(value.value, list) else ()
+        for entry in (one for one in entries if isinstance(getattr(one, "value", None), str)):
             yield from ((entry, text) for text in composer.problems([entry.value], sweep=False))
     else:
         yield from _of_section(key, value, composer.session([]))
