@@ -23,6 +23,7 @@ SECTIONS: Mapping[str, Mapping[str, Entry]] = {
     "Measure": {
         "run": Entry("run", "a model, a recipe, a matrix (the word may be left out)"),
         "plan": Entry("plan", "what would run, with minutes and dollars; starts nothing"),
+        "init": Entry("init", "write a recipe for a module of your own, and plan it"),
         "script": Entry("script", "the models in any script, found and benchmarked"),
         "submit": Entry("submit", "a run that outlives the terminal, here or on a head"),
         "resume": Entry("run:resume", "go on where a run was ended"),
@@ -62,7 +63,6 @@ COMMANDS: Mapping[str, Entry] = {
 _HEAD = """\
 benchorch: which conversion of a model is fastest, and is it still the same?
 
-  benchorch run model=bert                                one model
   benchorch run model=mlp conversion=[eager,onnxruntime]  a list is a matrix
   benchorch run recipes/bert.yaml workload.seq_len=256    a recipe, overridden"""
 _FOOT = """\

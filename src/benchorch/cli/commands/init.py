@@ -1,0 +1,146 @@
+"""``benchorch init RECIPE``: write a recipe for a module of your own, and plan it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from benchorch.cli.arguments import parse
+from benchorch.cli.command import command
+from benchorch.cli.terminal import Terminal
+from benchorch.domain.codec import Json
+from benchorch.domain.reply import Reply
+from benchorch.errors import BenchorchError, ConfigError
+
+CONVERSIONS = "eager,inductor,onnxruntime"
+_INPUT = re.compile(r"(?P<name>\w+)=(?P<shape>\w+(?:,\w+)*)(?::(?P<high>[1-9]\d*))?")
+_INPUT_FORM = (
+    "NAME=SIZE,SIZE or, for whole numbers below HIGH, NAME=SIZE,SIZE:HIGH; a size is a number or a "
+    "name such as batch_size"
+)
+_EXISTS = " Name a file that does not exist, in a folder that does."
+
+
+@command(
+    "init",
+    help="""Write a recipe for a module of your own, and plan it.
+
+    What the options leave out is asked for on a terminal; with --yes or --json nothing is.
+
+    Example: benchorch init mine.yaml --module ranker.py:build --input x=batch_size,16
+    --input ids=batch_size,seq_len:1000 --conversion eager,inductor
+    """,
+)
+@click.argument("recipe", metavar="RECIPE.yaml", type=click.Path(path_type=Path))
+@click.option("--module", default="", metavar="REF", help="a callable that returns the module")
+@click.option("--input", "inputs", multiple=True, metavar="SPEC", help=_INPUT_FORM)
+@click.option("--conversion", default="", metavar="A,B", help=f"conversions ({CONVERSIONS})")
+def run(
+    terminal: Terminal, recipe: Path, module: str, inputs: tuple[str, ...], conversion: str
+) -> Reply:
+    """The recipe's path, what it would run, and the command that runs it.
+
+    Raises:
+        ConfigError: a recipe that cannot be written or planned; it is not left behind.
+    """
+    _check_path(recipe)
+    if not (terminal.yes or terminal.wants_json):
+        ask = terminal.question
+        module = module or ask("Module (package.module:callable or file.py:callable): ")
+        inputs = inputs or _asked_inputs(ask)
+        conversion = conversion or ask(f"Conversions [{CONVERSIONS}]: ")
+    text = recipe_text(recipe.stem, module, inputs, _words(conversion or CONVERSIONS))
+    try:
+        with recipe.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError([f"{recipe}: cannot be written ({error.strerror}).{_EXISTS}"]) from error
+    try:
+        plan = _plan(recipe, module)
+    except BenchorchError:
+        recipe.unlink()
+        raise
+    again = shlex.join(["benchorch", str(recipe), "--trust", module])
+    data: Json = {"recipe": str(recipe), "command": again}
+    return Reply(text=f"{plan}\n\nwritten  {recipe}\nrun it   {again}", data=data)
+
+
+def recipe_text(name: str, module: str, inputs: Sequence[str], conversions: Sequence[str]) -> str:
+    """A recipe as YAML; ConfigError with every problem of its words."""
+    found = {word: _INPUT.fullmatch(word.replace(" ", "")) for word in inputs}
+    problems = [
+        f"--input: expected {_INPUT_FORM}; got {word!r}." for word, one in found.items() if not one
+    ]
+    names = [one["name"] for one in found.values() if one]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    problems += [f"--input {name}: is given twice." for name in twice]
+    if not module:
+        problems.append("--module: is missing; name package.module:callable or file.py:callable.")
+    if not inputs:
+        problems.append(f"--input: is missing; give {_INPUT_FORM}.")
+    if problems:
+        raise ConfigError(problems)
+    recipe = {
+        "defaults": ["config", {"override model": "factory"}, "_self_"],
+        "name": name,
+        "model": {
+            "factory": module,
+            "inputs": {one["name"]: _tensor(one) for one in found.values() if one},
+        },
+        "matrix": {"conversion": list(conversions), "workload.batch_size": [1]},
+    }
+    question = "Which conversion of this module is fastest, and is it still the same model?"
+    return f"# benchorch {name}.yaml\n# {question}\n{_yaml(recipe)}"
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.replace(" ", "").split(",") if word]
+
+
+def _yaml(recipe: object) -> str:
+    """Mappings and lists that hold no others on one line each."""
+    import yaml
+
+    return str(yaml.safe_dump(recipe, sort_keys=False, default_flow_style=None, width=100))
+
+
+def _tensor(found: re.Match[str]) -> Json:
+    """An input: normal numbers, or whole ones below a limit."""
+    sizes = [int(size) if size.isdecimal() else size for size in found["shape"].split(",")]
+    if not found["high"]:
+        return {"shape": sizes, "generator": "normal"}
+    high = int(found["high"])
+    return {"shape": sizes, "dtype": "int64", "generator": "integers", "low": 0, "high": high}
+
+
+def _check_path(path: Path) -> None:
+    if path.suffix != ".yaml" or "=" in path.name:
+        raise ConfigError([f"{str(path)!r}: a recipe's file ends in .yaml, for example mine.yaml."])
+    if path.stem == "config":
+        raise ConfigError([f"{path}: a recipe needs another name; config is benchorch's own root."])
+    if path.exists():
+        raise ConfigError([f"{path}: exists already; name another file or delete it."])
+
+
+def _asked_inputs(ask: Callable[[str], str]) -> tuple[str, ...]:
+    """The inputs that a person gives, until an answer is empty."""
+    found = []
+    question = f"Input ({_INPUT_FORM}): "
+    while word := ask(question):
+        found.append(word)
+        question = "Next input (empty: no more): "
+    return tuple(found)
+
+
+def _plan(path: Path, module: str) -> str:
+    """What the recipe would run; its module is trusted, as the user named it."""
+    from benchorch.cli.commands.plan import planned
+    from benchorch.models import trust
+    from benchorch.run.ways_on import priced
+
+    trust.grant(module)
+    return "\n".join(priced(planned(parse([str(path)], "plan"))))

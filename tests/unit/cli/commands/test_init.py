@@ -1,0 +1,104 @@
+"""``benchorch init``: a recipe that can be planned is written, and no other is left behind."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchorch.cli.commands import init
+from benchorch.errors import ConfigError
+
+MODULE = """
+import torch
+
+
+def build():
+    raise AssertionError("a recipe is planned without its module")
+"""
+WORDS = ["--module", "ranker.py:build", "--input", "x=batch_size,16"]
+SCHEMA = Path(__file__).resolve().parents[4] / "recipes" / "recipe.schema.json"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("ranker.py").write_text(MODULE)
+
+
+def run(*words):
+    """The reply where every question would be a mistake."""
+
+    def unasked(question):
+        raise AssertionError(question)
+
+    return init.run.reply([*words, "--yes"], question=unasked)
+
+
+def test_words_become_a_recipe_that_is_planned():
+    words = [*WORDS, "--input", "ids=batch_size,seq_len:100", "--conversion", "eager,inductor"]
+    reply = run("mine.yaml", *words)
+    assert "2 trials, 0 skips" in reply.text
+    assert reply.data == {
+        "recipe": "mine.yaml",
+        "command": "benchorch mine.yaml --trust ranker.py:build",
+    }
+    recipe = yaml.safe_load(Path("mine.yaml").read_text())
+    assert recipe["model"]["inputs"] == {
+        "x": {"shape": ["batch_size", 16], "generator": "normal"},
+        "ids": {
+            "shape": ["batch_size", "seq_len"],
+            "dtype": "int64",
+            "generator": "integers",
+            "low": 0,
+            "high": 100,
+        },
+    }
+
+
+def test_a_recipe_fits_the_schema():
+    jsonschema = pytest.importorskip("jsonschema")
+    run("mine.yaml", *WORDS, "--conversion", "eager")
+    recipe = yaml.safe_load(Path("mine.yaml").read_text())
+    jsonschema.validate(recipe, json.loads(SCHEMA.read_text()))
+
+
+def test_what_the_words_leave_out_is_asked():
+    answers = ["ranker.py:build", "x=batch_size, 16", "", "eager, bf16"]
+    reply = init.run.reply(["mine.yaml"], question=lambda _: answers.pop(0))
+    assert "2 trials" in reply.text
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--input", "x=batch_size,16"], "--module: is missing"),
+        (["--module", "ranker.py:build"], "--input: is missing"),
+        ([*WORDS, "--input", "x;3"], "got 'x;3'"),
+        ([*WORDS, "--conversion", "inductr"], "Did you mean 'inductor'"),
+        (["--module", "ranker.py:biuld", "--input", "x=batch_size,16"], "Did you mean 'build'"),
+        (["--module", "away.py:build", "--input", "x=batch_size,16"], "away.py"),
+    ],
+)
+def test_a_recipe_that_cannot_be_planned_is_not_left_behind(words, problem):
+    with pytest.raises(ConfigError, match=problem):
+        run("mine.yaml", *words)
+    assert not Path("mine.yaml").exists()
+
+
+def test_a_file_that_exists_is_kept():
+    Path("mine.yaml").write_text("a recipe of mine")
+    with pytest.raises(ConfigError, match="exists already"):
+        run("mine.yaml", *WORDS)
+    assert Path("mine.yaml").read_text() == "a recipe of mine"
+
+
+@pytest.mark.parametrize("name", ["mine.json", "config.yaml", "away/mine.yaml"])
+def test_a_place_where_no_recipe_can_be_is_named(name):
+    with pytest.raises(ConfigError, match=name):
+        run(name, *WORDS)
+
+
+def test_an_input_given_twice_is_an_error():
+    with pytest.raises(ConfigError, match="x: is given twice"):
+        run("mine.yaml", *WORDS, "--input", "x=3")
