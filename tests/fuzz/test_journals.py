@@ -6,6 +6,7 @@ digests, as earlier versions wrote them: there a changed value reaches the reade
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -139,8 +140,6 @@ def test_a_damaged_journal_is_read_or_refused(
         lambda: reader.read_results(run),
         lambda: list(reader.salvage(run, run_directory.read_plan(run), lambda _: None)),
     ):
-        try:
+        with contextlib.suppress(BenchorchError):
             assert read() is not None
-        except BenchorchError as error:
-            assert str(error)
     assert time.process_time() - before < LIMIT_CPU_S

@@ -1,4 +1,4 @@
-"""The command line as a stranger's files meet it, thousands of times, without an interpreter each."""
+"""The command line over and over, without an interpreter for each."""
 
 from __future__ import annotations
 

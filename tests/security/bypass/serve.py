@@ -1,8 +1,8 @@
 """Runs benchorch's command line once for each line of standard input, in a fork of this process.
 
-A line is `{"cwd", "words", "seconds"}`, with `model` a model's node, which is then loaded as a trial
-of the recipe that is the first word loads it. The answer is `{"code", "output", "cpu_s"}`. A fork costs a
-hundredth of the start of an interpreter that imports torch, and shares nothing with the next one.
+A line is `{"cwd", "words", "seconds"}`, with `model` a model's node to load instead,
+as a trial of the recipe in `words` loads it. The answer is `{"code", "output", "cpu_s"}`.
+A fork costs a hundredth of an interpreter that imports torch, and leaves nothing to the next.
 """
 
 from __future__ import annotations
