@@ -24,6 +24,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from _harness import ROOT, python
 
@@ -136,7 +137,7 @@ def _stages(name: str, waited: Waited) -> Iterator[str]:
     yield f"| {name}: planning, tables, waiting | {rest_s:.1f} s, {rest_s / waited.end_s:.0%} | |"
 
 
-def _trials(directory: Path) -> list[dict]:
+def _trials(directory: Path) -> list[dict[str, Any]]:
     """The finished results of a run."""
     lines = map(json.loads, (directory / "results.jsonl").read_text().splitlines())
     return [line for line in lines if not line.get("unfinished")]

@@ -1,4 +1,4 @@
-"""Write the pages of docs/reference/ that follow from the code: commands, configuration, metrics.
+"""Write the pages of docs/reference/ that follow from the code, and the schema of recipes.
 
     python scripts/write_reference.py [--check]
 
@@ -15,15 +15,19 @@ import os
 import pkgutil
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from itertools import takewhile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import recipe_schema
 import yaml
+
+from benchorch.config.descriptions import heading, keys_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "reference"
 CONF = ROOT / "conf"
+RECIPES = ROOT / "recipes"
 NOTE = "<!-- Written by scripts/write_reference.py (make reference): do not edit. -->"
 CACHE_COMMANDS = ("list", "show", "explain", "delete", "report", "trim", "location")
 WITHOUT_KEYS = {  # too many to list, or described elsewhere
@@ -31,7 +35,6 @@ WITHOUT_KEYS = {  # too many to list, or described elsewhere
     "hardware": "Sizes and prices: [Costs](../cloud/costs.md#hardware).",
     "model": "See [Models](../guides/models.md).",
 }
-KEY = re.compile(r"^(?P<indent> *)(?P<name>[\w.]+):(?P<value>.*?)(?: +#(?: (?P<comment>.*))?)?$")
 ATTRIBUTE = re.compile(r"^(?P<names>\w+(?:, \w+)*): (?P<text>.*)$")
 
 
@@ -41,10 +44,9 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, report stale pages")
     options = parser.parse_args()
     stale = []
-    for name, text in pages().items():
-        path = PAGES / name
+    for path, text in pages().items():
         if not path.exists() or path.read_text() != text:
-            stale.append(name)
+            stale.append(path.name)
             if not options.check:
                 path.write_text(text)
     if stale:
@@ -52,38 +54,45 @@ def main() -> int:
     return 1 if stale and options.check else 0
 
 
-def pages() -> Mapping[str, str]:
-    """The text of each page, by its file's name."""
-    return {"cli.md": cli(), "configuration.md": configuration(), "metrics.md": metrics()}
+def pages() -> Mapping[Path, str]:
+    """The text of each page, and of the schema of recipes."""
+    schema = recipe_schema.schema(CONF, _meanings)
+    texts = {
+        "cli.md": cli(),
+        "configuration.md": configuration(),
+        "metrics.md": metrics(),
+        "recipes.md": recipes(schema),
+    }
+    described = {RECIPES / "recipe.schema.json": recipe_schema.text(schema)}
+    return {PAGES / name: text for name, text in texts.items()} | described
 
 
 def cli() -> str:
     """Every command's own help."""
-    from benchorch.cli.main import _COMMANDS
+    from benchorch.cli.catalog import COMMANDS
 
     os.environ["COLUMNS"] = "100"
     parts = [
         f"# Command line\n\n{NOTE}",
-        "Arguments of the form `key=value` start a run; a first word without `=` is a command.",
-        f"```text\n{_help().partition('== ')[0].rstrip()}\n```",
+        "A first word that is no command begins a run: `key=value`, or a recipe's file.",
+        f"```text\n{_help()}\n```",
     ]
-    for name in sorted(set(_COMMANDS) - {"version"}):
+    for name in sorted(COMMANDS):
         parts.append(f"## {name}\n\n```text\n{_help(name)}\n```")
         if name == "cache":
             parts += [
                 f"### cache {sub}\n\n```text\n{_help('cache', sub)}\n```" for sub in CACHE_COMMANDS
             ]
-    parts.append("## version\n\nPrints the installed version.")
     return "\n\n".join(parts) + "\n"
 
 
 def _help(*words: str) -> str:
     from benchorch.cli.main import run
 
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
         run([*words, "--help"])
-    return said.getvalue().rstrip()
+    return shown.getvalue().rstrip()
 
 
 def configuration() -> str:
@@ -115,39 +124,18 @@ def configuration() -> str:
 
 def _heading(path: Path) -> str:
     """The comment that a file begins with."""
-    lines = takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
-    return _cell(" ".join(line.removeprefix("#").strip() for line in lines))
+    return _cell(heading(path))
 
 
 def _table(path: Path, skip: tuple[str, ...] = ()) -> str:
     """A row for each key of a file: its default and what its comment or its class states."""
     stated = _attributes(path)
     rows = []
-    for name, default, comment in _keys(path):
-        if name.partition(".")[0] not in (*skip, "_target_", "defaults"):
-            rows.append(f"| `{name}` | {default} | {_cell(comment or stated.get(name, ''))} |")
+    for key in keys_of(path):
+        if key.name.partition(".")[0] not in (*skip, "_target_", "defaults"):
+            meaning = _cell(key.meaning or stated.get(key.name, ""))
+            rows.append(f"| `{key.name}` | `{key.default}` | {meaning} |")
     return "\n".join(["| key | default | meaning |", "|---|---|---|", *rows]) if rows else ""
-
-
-def _keys(path: Path) -> Iterator[tuple[str, str, str]]:
-    """Each key that holds a value, with its default as written and its comment."""
-    found: list[list[str]] = []
-    above: list[tuple[int, str]] = []
-    for line in path.read_text().splitlines():
-        if line.lstrip().startswith("#"):
-            if found and line.startswith(" " * 20):  # a comment that goes on in its own column
-                found[-1][2] += " " + line.strip().removeprefix("# ")
-            continue
-        if not (match := KEY.match(line)):
-            continue
-        indent, value = len(match["indent"]), match["value"].strip()
-        above = [entry for entry in above if entry[0] < indent]
-        name = ".".join([*(parent for _, parent in above), match["name"]])
-        if value:
-            found.append([name, f"`{value}`", match["comment"] or ""])
-        else:
-            above.append((indent, match["name"]))
-    yield from ((name, default, comment) for name, default, comment in found)
 
 
 def _attributes(path: Path) -> dict[str, str]:
@@ -167,6 +155,19 @@ def _attributes(path: Path) -> dict[str, str]:
             for name in names if not match else ():
                 stated[name] += f" {line.strip()}"
     return stated
+
+
+def _meanings(path: Path) -> dict[str, str]:
+    """What a file's comments, or else its class, state of its keys."""
+    comments = {key.name: key.meaning for key in keys_of(path) if key.meaning}
+    return {**_attributes(path), **comments}
+
+
+def recipes(schema: Mapping[str, Any]) -> str:
+    """How a recipe is written, and what it can hold."""
+    written = (Path(__file__).parent / "recipes_intro.md").read_text()
+    parts = (f"# Recipes\n\n{NOTE}", written.strip(), recipe_schema.page(schema, CONF, RECIPES))
+    return "\n\n".join(parts)
 
 
 def _cell(text: str) -> str:

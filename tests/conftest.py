@@ -12,6 +12,7 @@ from hypothesis import settings
 # Set here rather than in a fixture: children are spawned with this environment, and the packages
 # read it while they are imported.
 os.environ.update({"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"})
+os.environ["COLUMNS"] = "160"  # tables as in a pipe, whatever terminal the tests were started in
 # Neither what a developer trusts nor their key plays a part.
 os.environ["XDG_CONFIG_HOME"] = str(
     Path(tempfile.gettempdir(), f"benchorch-tests-config-{os.getuid()}")

@@ -30,10 +30,15 @@ class BenchorchError(Exception):
 
 
 class ConfigError(BenchorchError):
-    """The request is wrong, with every problem found; nothing has run."""
+    """The request is wrong, with every problem found; nothing has run.
 
-    def __init__(self, problems: Sequence[str]) -> None:
+    Attributes:
+        next: the command to type instead, where there is one.
+    """
+
+    def __init__(self, problems: Sequence[str], *, next: str = "") -> None:
         self.problems = tuple(problems)
+        self.next = next
         super().__init__("\n".join(self.problems))
 
 

@@ -11,9 +11,7 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "write_reference.py"
 
 
-@pytest.mark.skipif(
-    sys.version_info[:2] != (3, 11), reason="argparse words its help in another way"
-)
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="written with one version of Python")
 def test_the_committed_pages_are_current() -> None:
     done = subprocess.run(
         [sys.executable, SCRIPT, "--check"], capture_output=True, text=True, check=False

@@ -62,8 +62,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("folder", ["conf", "recipes"])
-def test_the_wheel_carries_every_yaml(wheel: Path, folder: str) -> None:
-    here = {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob("*.yaml")}
+def test_the_wheel_carries_every_yaml_and_schema(wheel: Path, folder: str) -> None:
+    files = [path for kind in ("yaml", "json") for path in (ROOT / folder).rglob(f"*.{kind}")]
+    here = {path.relative_to(ROOT).as_posix() for path in files}
     carried = set(zipfile.ZipFile(wheel).namelist())
     assert {f"benchorch/{name}" for name in here} <= carried
 

@@ -79,13 +79,13 @@ def test_every_published_metric_follows_again_to_the_last_bit(run: Path) -> None
 
 def test_the_published_table_follows_again_letter_by_letter(run: Path, tmp_path: Path) -> None:
     again = tmp_path / "table.md"
-    report.run([str(run), "--output", str(again)])
+    report.run.reply([str(run), "--output", str(again)])
     assert again.read_text() == (run / run_directory.TABLE).read_text()
 
 
 def test_what_is_exported_is_what_was_derived(run: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
-    report.run([str(run), "--json", "--output", str(kept)])
+    report.run.reply([str(run), "--json", "--output", str(kept)])
     derived = derive(run, "run")
     assert load(str(kept)).summaries() == derived.summaries
     exported = {one["trial_id"]: one for one in json.loads(kept.read_text())["trials"]}

@@ -1,4 +1,4 @@
-"""Parsing of a run's arguments: a recipe, directories, Hydra's flags, and overrides."""
+"""Parsing of a run's arguments: a recipe, directories, flags, and overrides."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchorch.cli.mistakes import FLAGS_WITH_VALUE, refuse_mistakes
 from benchorch.errors import ConfigError
 from benchorch.models import trust
 
 ALLOW_SKIPS = "--allow-skips"
+EXIT_FIRST = ("-x", "--exitfirst")
+ONLY = "--only"
 _MULTIRUN = ("-m", "--multirun")
-# Hydra's flags whose value is the next word.
-_FLAGS_WITH_VALUE = frozenset({"--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--info"})
+_RECIPES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,16 +27,22 @@ class Request:
         directories: the user's, which come before the built-in ones.
         flags: Hydra's.
         overrides: ``key=value``.
+        recipe: the recipe's file.
         resume: the run to resume, as its user calls it; None for a new one.
         allow_skips: whether requested conversions that cannot run leave the exit code at 0.
+        exit_first: whether the first failure ends the run.
+        only: patterns of the conversions or trials to run; all where there is none.
     """
 
     config_name: str
     directories: tuple[Path, ...]
     flags: tuple[str, ...]
     overrides: tuple[str, ...]
+    recipe: Path | None = None
     resume: str | None = None
     allow_skips: bool = False
+    exit_first: bool = False
+    only: tuple[str, ...] = ()
 
     @property
     def multirun(self) -> bool:
@@ -49,7 +57,7 @@ class Request:
 
 def is_recipe(word: str) -> bool:
     """Whether an argument names a recipe's file, existing or not."""
-    return word.endswith(".yaml") and "=" not in word
+    return word.endswith(_RECIPES) and "=" not in word
 
 
 def is_script(word: str) -> bool:
@@ -57,33 +65,45 @@ def is_script(word: str) -> bool:
     return Path(word.partition("::")[0]).suffix in (".py", ".ipynb", ".onnx", ".pt2")
 
 
-def parse(arguments: Sequence[str]) -> Request:
-    """Parse a command line; ConfigError for a recipe or directory that does not exist."""
+def parse(arguments: Sequence[str], command: str = "run") -> Request:
+    """Parse a run's words; ConfigError for what is none, with the line that was probably meant.
+
+    Args:
+        command: that the words are given to.
+    """
     directories: list[Path] = []
     flags: list[str] = []
     overrides: list[str] = []
-    config_name, resume, allow_skips = "config", None, False
+    only: list[str] = []
+    config_name, recipe, resume = "config", None, None
+    allow_skips = exit_first = False
     rest, _ = trust.split(arguments)
+    refuse_mistakes(rest, command)
     while rest:
         word = rest.pop(0)
+        name, sign, value = word.partition("=")
         if is_recipe(word):
-            if config_name != "config":
-                raise ConfigError([f"{word}: one recipe at a time; {config_name} is given too."])
+            if recipe is not None:
+                raise ConfigError([f"{word}: one recipe at a time; {recipe.name} is given too."])
             recipe = _find_recipe(word)
             directories.append(recipe.parent)
             config_name = recipe.stem
-        elif word in ("--config-dir", "-cd") or word.startswith("--config-dir="):
-            directories.append(_directory(word.partition("=")[2] or (rest.pop(0) if rest else "")))
-        elif word in ("--config-name", "-cn") or word.startswith("--config-name="):
-            config_name = word.partition("=")[2] or (rest.pop(0) if rest else "config")
-        elif word.startswith("resume=") and word != "resume=null":
-            resume = word.partition("=")[2]
+        elif name in ("--config-dir", "-cd"):
+            directories.append(_directory(value if sign else _next(rest)))
+        elif name in ("--config-name", "-cn"):
+            config_name = (value if sign else _next(rest)) or "config"
+        elif name == ONLY:
+            only += (value if sign else _next(rest)).split(",")
+        elif name == "resume" and sign and value != "null":
+            resume = value
         elif word == ALLOW_SKIPS:
             allow_skips = True
+        elif word in EXIT_FIRST:
+            exit_first = True
+        elif word in FLAGS_WITH_VALUE and rest:
+            flags += [word, rest.pop(0)]
         elif word.startswith("-"):
             flags.append(word)
-            if word in _FLAGS_WITH_VALUE and rest:
-                flags.append(rest.pop(0))
         else:
             overrides.append(word)
     return Request(
@@ -91,9 +111,16 @@ def parse(arguments: Sequence[str]) -> Request:
         directories=tuple(directories),
         flags=tuple(flags),
         overrides=tuple(overrides),
+        recipe=recipe,
         resume=resume,
         allow_skips=allow_skips,
+        exit_first=exit_first,
+        only=tuple(filter(None, only)),
     )
+
+
+def _next(rest: list[str]) -> str:
+    return rest.pop(0) if rest else ""
 
 
 def _find_recipe(word: str) -> Path:
@@ -106,9 +133,10 @@ def _find_recipe(word: str) -> Path:
     parent = Path(word).parent
     folder = parent if parent.is_dir() else builtin_directory("recipes")
     names = sorted(path.name for path in folder.glob("*.y*ml"))
-    raise ConfigError(
-        [f"There is no recipe {word}.{suggest(Path(word).name, names)} In {folder}: {names}."]
-    )
+    builtin = sorted(f"recipes/{path.name}" for path in builtin_directory("recipes").glob("*.yaml"))
+    meant = suggest(Path(word).name, names) or suggest(f"recipes/{Path(word).name}", builtin)
+    known = names if names and folder.name != "recipes" else builtin
+    raise ConfigError([f"There is no recipe {word}.{meant} There are: {', '.join(known)}."])
 
 
 def _checked_place(recipe: Path) -> Path:
@@ -125,6 +153,8 @@ def _checked_place(recipe: Path) -> Path:
                 "builds. Rename it, or move the recipe to a directory of its own."
             ]
         )
+    if recipe.suffix == ".yml" and recipe.with_suffix(".yaml").exists():
+        raise ConfigError([f"{recipe}: there is a {recipe.stem}.yaml beside it; rename either."])
     return recipe
 
 

@@ -10,7 +10,7 @@ import contextlib
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -22,7 +22,7 @@ from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.errors import BenchorchError, ConfigError
 from benchorch.recorders.location import strike_out
 from benchorch.results.report.console import ConsoleReport
-from benchorch.run.invocation import Invocation
+from benchorch.run.invocation import Invocation, Terms
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
@@ -42,7 +42,8 @@ class Application:
     """What one command line runs; keeps its invocation until the command ends."""
 
     config_name: str
-    allow_skips: bool = False
+    report: ConsoleReport
+    terms: Terms = field(default_factory=Terms)
     invocation: Invocation | None = None
     error: BenchorchError | None = None
 
@@ -75,8 +76,8 @@ class Application:
             self.invocation = Invocation(
                 composer=composer,
                 directory=directory,
-                report=ConsoleReport(),
-                allow_skips=self.allow_skips,
+                report=self.report,
+                terms=self.terms,
             )
             self.invocation.open()
         return self.invocation.run(jobs)

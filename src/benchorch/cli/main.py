@@ -1,82 +1,40 @@
-"""The command line: a command by its name, or a run by ``key=value`` and recipes.
+"""The command line: a command by its name, or a run by its words.
 
-A command's module is imported when it is called, so `--help` and `plan` start fast. `arguments`
-parses what a run is given and `run` carries it out.
+A command's module is imported when it is called, so `--help` and `plan` start fast. click parses
+the words of each command; `arguments` those of a run.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
-from benchorch.cli.arguments import is_recipe, is_script, parse
-from benchorch.cli.run import benchmark
-from benchorch.cli.terminal import (
-    FAILED,
-    INTERRUPTED,
-    ask,
-    print_err,
-    print_error,
-    print_out,
-    print_reply,
-)
-from benchorch.domain.reply import Reply
+import click
+
+from benchorch.cli.arguments import is_recipe, is_script
+from benchorch.cli.catalog import COMMANDS, overview
+from benchorch.cli.command import Group, usage_problem
+from benchorch.cli.terminal import FAILED, INTERRUPTED, print_error
 from benchorch.errors import BenchorchError, ConfigError
 
-_HELP = {"-h", "--help"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Command:
-    """A function of a module of `cli.commands` that returns a `Reply`.
-
-    Attributes:
-        extras: what it takes after the arguments.
-        own_json: whether it reads ``--json`` itself; else only the printing does.
-        on_head: whether ``--head`` may send it to a cluster's head.
-    """
-
-    module: str
-    extras: tuple[Callable[..., object], ...] = ()
-    function: str = "run"
-    own_json: bool = True
-    on_head: bool = False
-
-
-_REPLIES: Mapping[str, _Command] = {
-    "analyze": _Command("analyze", (print_err,)),
-    "backends": _Command("backends", own_json=False),
-    "cache": _Command("cache", function="open_and_run", own_json=False),
-    "cancel": _Command("cancel", (ask, print_err), on_head=True),
-    "check": _Command("check", (print_err,)),
-    "compare": _Command("compare", (print_err,)),
-    "conversions": _Command("conversions"),
-    "doctor": _Command("doctor.command", (print_err,), own_json=False),
-    "duel": _Command("duel", (print_err,)),
-    "export": _Command("export", (print_err,)),
-    "fetch": _Command("archive", function="run_fetch"),
-    "gate": _Command("gate", (print_err,)),
-    "keep": _Command("archive", function="run_keep"),
-    "logs": _Command("logs", (print_out,), on_head=True),
-    "open": _Command("open", (print_err,)),
-    "plan": _Command("plan"),
-    "record": _Command("record", own_json=False),
-    "report": _Command("report", (print_err,)),
-    "status": _Command("status", (print_out,), on_head=True),
-    "ui": _Command("ui", (print_out,), own_json=False),
-}
+COMPLETE = "_BENCHORCH_COMPLETE"
+"""The variable by which a shell asks for completions instead of a run."""
 
 
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
+    words = sys.argv[1:]
     try:
-        code = run(sys.argv[1:])
+        if COMPLETE in os.environ:
+            from benchorch.cli.completion import answer
+
+            sys.exit(answer(PROGRAM, os.environ[COMPLETE]))
+        code = run(words)
     except BenchorchError as error:
-        code = print_error(error)
+        code = print_error(error, as_json=_wants_json(words))
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:  # the reader left, as `| head` does
@@ -91,100 +49,103 @@ def run(arguments: Sequence[str]) -> int:
 
     with trust.declared(arguments):
         words, _ = trust.split(arguments)
-        return _carry_out(list(arguments) if words[:1] == ["submit"] else words)
+        if words[:1] == ["submit"]:  # which passes on what is trusted
+            words = [*arguments]
+        try:
+            with PROGRAM.make_context("benchorch", words) as ctx:
+                return cast(int, PROGRAM.invoke(ctx))
+        except click.exceptions.Exit as ended:
+            return ended.exit_code
+        except click.exceptions.NoArgsIsHelpError as error:
+            print(error.format_message())  # noqa: T201
+            return 0
+        except click.UsageError as error:
+            raise usage_problem(error, "benchorch") from error
 
 
-def _carry_out(arguments: Sequence[str]) -> int:
-    first, rest = (arguments[0], list(arguments[1:])) if arguments else ("", [])
-    if first in _REPLIES:
-        return _reply(first, rest)
-    if first in _RUNS:
-        return _RUNS[first](rest)
-    if is_script(first):
-        return _script(list(arguments))
-    if first and not first.startswith("-") and "=" not in first and not is_recipe(first):
-        from benchorch.config.components import suggest
-
-        raise ConfigError(
-            [
-                f"{first!r} is not a command.{suggest(first, _COMMANDS)} Commands: "
-                f"{', '.join(_COMMANDS)}. Or give key=value, or a recipe's .yaml file."
-            ]
-        )
-    return benchmark(parse(arguments))
+def _wants_json(words: Sequence[str]) -> bool:
+    """Whether the error is for programs; what follows a lone :: is a script's own."""
+    own = words[: words.index("::")] if "::" in words else words
+    return "--json" in own
 
 
-def _reply(name: str, arguments: list[str]) -> int:
-    command = _REPLIES[name]
-    if command.on_head:
-        from benchorch.cli.commands import remote_head
+class _Program(Group):
+    """All commands; words that name none are a run's."""
 
-        url, arguments = remote_head.named(arguments)
-        if url is not None:
-            return remote_head.relay(name, arguments, url)
-    taken = arguments if command.own_json else [word for word in arguments if word != "--json"]
-    module = import_module(f"benchorch.cli.commands.{command.module}")
-    return print_reply(getattr(module, command.function)(taken, *command.extras), arguments)
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command's name."""
+        return sorted(COMMANDS)
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command, whose module is imported now."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, function = COMMANDS[cmd_name].place.partition(":")
+        found = import_module(f"benchorch.cli.commands.{module}")
+        return cast(click.Command, getattr(found, function or "run"))
 
-def _resume(arguments: list[str]) -> int:
-    """``resume RUN``: the same as ``resume=RUN``; on a head it is submitted."""
-    from benchorch.cli.commands.remote_head import named
-    from benchorch.cli.commands.submit import RESUME_HELP, resumed
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The words, with ``run`` or ``script`` before those that name no command."""
+        first = next((word for word in args if word not in ("--json", "-q", "-v", "-y")), "")
+        if first == "--version":
+            args = ["version"]
+        elif _is_of_a_run(first):
+            args = ["run", *args]
+        elif is_script(first):
+            args = ["script", *args]
+        elif first and not first.startswith("-") and first not in COMMANDS:
+            raise _no_command(args)
+        return super().parse_args(ctx, args)
 
-    if not arguments or _HELP & set(arguments):
-        return print_reply(Reply(text=RESUME_HELP, data=RESUME_HELP), [])
-    url, words = named(arguments)
-    if url is not None:
-        return _submit(["resume", *arguments])
-    return benchmark(parse(resumed(["resume", *words])))
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Commands, and what a run's first word can be."""
+        from benchorch.cli.completion import run_words
 
+        return [*super().shell_complete(ctx, incomplete), *run_words(incomplete)]
 
-def _submit(arguments: list[str]) -> int:
-    from benchorch.cli.commands import remote_head, submit
-    from benchorch.cli.commands.plan import check
-    from benchorch.models import trust
-
-    url, words = remote_head.named(arguments)
-    options, words = submit.parser().parse_known_args(words)
-    words = submit.resumed(words)
-    if options.name:  # on the head: this process is the coordinator
-        words = submit.settle(options.name, words, with_code=options.with_code)
-        with trust.declared(words):  # anew, in the folder of the run's code
-            return benchmark(parse(words))
-    if words[0] in _COMMANDS:
-        raise ConfigError(
-            [f"{words[0]!r} is not a valid argument for a run: submit takes a recipe or key=value."]
-        )
-    if url is None:
-        return print_reply(submit.run_here(words, check), arguments)
-    if options.working_dir and trust.trusts(options.working_dir):
-        words = [*words, trust.FLAG, "."]  # its copy on the head is in no work tree
-    jobs = remote_head.jobs_of(url)
-    return print_reply(remote_head.submit(jobs, url, words, options.working_dir), arguments)
+    def get_help(self, ctx: click.Context) -> str:
+        """The commands by what they are for."""
+        return overview()
 
 
-def _script(arguments: list[str]) -> int:
-    from benchorch.cli.commands import script
-
-    prepared = script.run(arguments, print_err)
-    code = print_reply(prepared.reply, arguments)
-    if prepared.words:
-        code = max(code, benchmark(parse(prepared.words)))
-        print_out(prepared.corpus())
-    return code
+def _is_of_a_run(first: str) -> bool:
+    """Whether a line that begins so is a run's."""
+    if first in ("--help", "-h", "--quiet", "--verbose", "--yes"):
+        return False
+    return "=" in first or is_recipe(first) or first.startswith(("-", "~"))
 
 
-def _version(arguments: list[str]) -> int:
-    from benchorch import __version__
+def _no_command(words: Sequence[str]) -> ConfigError:
+    """What is wrong with a first word, and the line that was probably meant."""
+    from benchorch.cli.mistakes import refuse_mistakes
+    from benchorch.config.components import suggest
 
-    return print_reply(Reply(text=__version__, data=__version__), [])
+    try:
+        refuse_mistakes(words)
+    except ConfigError as error:
+        if not error.next.endswith("--help"):
+            return error
+    first = words[0]
+    meant = suggest(first, COMMANDS)
+    return ConfigError(
+        [
+            f"{first!r} is not a command.{meant} Or give a model (model=bert), a recipe's .yaml "
+            "file or a script's .py file."
+        ]
+    )
 
 
-_RUNS: Mapping[str, Callable[[list[str]], int]] = {
-    "resume": _resume,
-    "script": _script,
-    "submit": _submit,
-    "version": _version,
-}
-_COMMANDS = sorted((*_REPLIES, *_RUNS))
+PROGRAM = _Program(
+    "benchorch",
+    no_args_is_help=False,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@PROGRAM.result_callback()
+def _code(code: object, **_: object) -> int:
+    """A command's exit code; of no command the help's."""
+    if code is None:
+        print(overview())  # noqa: T201
+    return code if isinstance(code, int) else 0

@@ -11,57 +11,121 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from benchorch.cli.arguments import Request
 from benchorch.cli.terminal import (
     INTERRUPTED,
     OK,
     TERMINATED,
+    Terminal,
     ask,
     print_err,
     print_out,
-    print_reply,
 )
+from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, ExecutorError, NoMachine
 
 if TYPE_CHECKING:
     from benchorch.config.composer import Composer
-    from benchorch.run.invocation import Invocation
+    from benchorch.domain.codec import Json
+    from benchorch.results.report.console import ConsoleReport
+    from benchorch.run.invocation import Invocation, Terms
 
 _SHOWS_CONFIGURATION = frozenset({"--cfg", "-c", "--info", "-i"})
 
 
-def benchmark(request: Request) -> int:
-    """A run, a sweep, or one of Hydra's own flags such as ``--cfg job``."""
+def benchmark(request: Request, terminal: Terminal) -> int:
+    """A run, a sweep, or one of Hydra's own flags such as ``--cfg job``; the exit code."""
+    from benchorch.cli.recipes import placed_mistakes
+
+    with placed_mistakes(request):
+        return _benchmark(request, terminal)
+
+
+def _benchmark(request: Request, terminal: Terminal) -> int:
     from benchorch.config.composer import Composer, config_loader
 
     composer = Composer(config_loader(request.directories), request.config_name)
     overrides = composer.lifted(request.overrides)
-    if {"-h", "--help"} & set(request.flags):
-        from benchorch.cli.commands import help as help_command
-
-        return print_reply(help_command.run(overrides, composer), request.flags)
+    if terminal.wants_json and request.foreign_flags:
+        return terminal.reply(Reply(text="", data=composer.session(overrides)))
     directory = None
     if request.resume is not None:
         from benchorch.journal.registry import find_invocation
 
         directory = find_invocation(request.resume)
         if not (overrides or request.flags) and request.config_name == "config":
-            return _resume(directory, composer, allow_skips=request.allow_skips)
+            return _resume(directory, composer, _terms(request), terminal)
     places = [f"hydra.{mode}.dir={directory}" for mode in ("run", "sweep")] if directory else []
-    return _run_by_hydra(request, composer, overrides, places)
+    return _run_by_hydra(request, composer, overrides, places, terminal)
+
+
+def run_again(
+    directory: Path,
+    terminal: Terminal,
+    *,
+    failed: bool,
+    only: Sequence[str],
+    exit_first: bool,
+) -> int:
+    """Run trials of a stored run once more; the exit code."""
+    from benchorch.config.composer import Composer, config_loader
+    from benchorch.run.invocation import Terms
+
+    terms = Terms(again=True, failed=failed, only=tuple(only), exit_first=exit_first)
+    return _resume(directory, Composer(config_loader()), terms, terminal)
+
+
+def _terms(request: Request) -> Terms:
+    from benchorch.run.invocation import Terms
+
+    return Terms(allow_skips=request.allow_skips, exit_first=request.exit_first, only=request.only)
+
+
+def _report(terminal: Terminal) -> ConsoleReport:
+    """The report of a run: beside the answer where that is for programs."""
+    from benchorch.results.report.console import ConsoleReport, console_on
+
+    stream = sys.stderr if terminal.as_json else sys.stdout
+    return ConsoleReport(console_on(stream), quiet=terminal.quiet, verbose=terminal.verbose)
+
+
+def _delivered(code: int, invocation: Invocation | None, terminal: Terminal) -> int:
+    """The run for programs, or in the named file, once it has ended; its exit code."""
+    if invocation is None or invocation.plan is None:
+        return code
+    if not (terminal.as_json or terminal.output):
+        return code
+    from benchorch.cli.stored_report import report
+
+    written = report([str(invocation.directory)], terminal)
+    if terminal.output:
+        terminal.say(written.text)
+    else:
+        facts: dict[str, Json] = {
+            "directory": str(invocation.directory.resolve()),
+            "exit_code": code,
+        }
+        terminal.reply(Reply(text="", data={**cast("dict[str, Json]", written.data), **facts}))
+    return code
 
 
 def _run_by_hydra(
-    request: Request, composer: Composer, overrides: Sequence[str], places: Sequence[str]
+    request: Request,
+    composer: Composer,
+    overrides: Sequence[str],
+    places: Sequence[str],
+    terminal: Terminal,
 ) -> int:
     import hydra
 
     from benchorch.cli.hydra_app import Application, install_plugins, refuse_foreign_code
     from benchorch.config.directories import builtin_directory
 
-    application = Application(config_name=request.config_name, allow_skips=request.allow_skips)
+    application = Application(
+        config_name=request.config_name, terms=_terms(request), report=_report(terminal)
+    )
     install_plugins(request.directories)
     refuse_foreign_code(composer, [*overrides, *places])
     if _shows_configuration(request.flags):
@@ -86,16 +150,17 @@ def _run_by_hydra(
             if application.invocation is not None and not wrong:
                 raise
             problems = _hydra_problems(error, composer, overrides, sweep=request.multirun)
-            raise ConfigError(problems) from error
+            raise ConfigError(problems, next=getattr(error, "next", "")) from error
         if application.error is not None:
             raise application.error
 
     try:
-        return _to_its_end(work, lambda: application.invocation)
+        code = _to_its_end(work, lambda: application.invocation)
     except NoMachine:
         assert application.invocation is not None  # which has raised it
         application.invocation.discard()
         raise
+    return _delivered(code, application.invocation, terminal)
 
 
 def _shows_configuration(flags: Sequence[str]) -> bool:
@@ -177,19 +242,18 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise _Terminated
 
 
-def _resume(directory: Path, composer: Composer, *, allow_skips: bool) -> int:
+def _resume(directory: Path, composer: Composer, terms: Terms, terminal: Terminal) -> int:
     from benchorch.config.components import make
     from benchorch.domain.trial import node_of
     from benchorch.interfaces.executor import Executor
-    from benchorch.results.report.console import ConsoleReport
     from benchorch.run.foreign_plan import refuse_foreign
     from benchorch.run.invocation import Invocation
 
     invocation = Invocation(
         composer=composer,
         directory=directory.resolve(),
-        report=ConsoleReport(),
-        allow_skips=allow_skips,
+        report=_report(terminal),
+        terms=terms,
     )
     invocation.open()
     plan = invocation.plan
@@ -199,7 +263,8 @@ def _resume(directory: Path, composer: Composer, *, allow_skips: bool) -> int:
     executor = make(node_of(plan.session, "executor"), Executor, "executor")
     if executor.problems():
         raise ConfigError(executor.problems())
-    return _to_its_end(lambda: invocation.run_plan(plan, executor), lambda: invocation)
+    code = _to_its_end(lambda: invocation.run_plan(plan, executor), lambda: invocation)
+    return _delivered(code, invocation, terminal)
 
 
 def _change_directory(place: Path) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 _LONGEST_NAME, _LONGEST_LINE = 80, 400
+_MOST_LISTED = 20
+_LISTED_BY = {"conversion": "benchorch conversions", "hardware": "benchorch backends"}
 _UNEXPECTED = (AssertionError, AttributeError, LookupError, TypeError)
 
 
@@ -222,7 +224,11 @@ def _no_such_option(group: str, name: str, options: Sequence[str]) -> str:
         except ConfigError as error:
             return error.problems[0]
     shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
-    return f"{group}: there is no {shown!r}.{suggest(name, options)} Options: {', '.join(options)}."
+    meant = suggest(name, options)
+    if meant and len(options) > _MOST_LISTED:
+        listed = _LISTED_BY.get(group, f"benchorch help {group}")
+        return f"{group}: there is no {shown!r}.{meant} All: {listed}."
+    return f"{group}: there is no {shown!r}.{meant} Options: {', '.join(options)}."
 
 
 def _syntax_problem(text: str) -> str | None:
@@ -245,10 +251,10 @@ def _unknown_key(base: ConfigNode, dotted: str) -> str | None:
         if part not in node:
             where = ".".join(seen)
             place = f"{where}." if where else ""
-            return (
-                f"{dotted}: unknown key.{suggest(part, node)} "
-                f"Keys here: {', '.join(f'{place}{key}' for key in node)}."
-            )
+            keys = f"Keys here: {', '.join(f'{place}{key}' for key in node)}."
+            if not node:
+                keys = f"{where} holds no keys yet; + adds one: +{dotted}=..."
+            return f"{dotted}: unknown key.{suggest(part, node)} {keys}"
         seen.append(part)
         node = node[part]
     return None

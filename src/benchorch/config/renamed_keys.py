@@ -57,6 +57,15 @@ class ConfigDirectory(FileConfigSource):
                         _rename_keys(entry)
         return found
 
+    def _normalize_file_name(self, filename: str) -> str:  # type: ignore[override]
+        """The file's name with its suffix, which may be ``.yml``."""
+        if filename.endswith(".yml"):
+            return filename
+        name = super()._normalize_file_name(filename)
+        other = name.removesuffix(".yaml") + ".yml"
+        here = Path(self.path)
+        return other if (here / other).is_file() and not (here / name).exists() else name
+
     def is_group(self, config_path: str) -> bool:
         """Whether there is such a folder."""
         return super().is_group(self._located(config_path))

@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchorch.config.yaml_places import shortest, syntax_problem, twice
 from benchorch.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ MOST_VALUES = 50_000
 def check_yaml(path: Path) -> None:
     """ConfigError for a file that is too large, too deep or too much once it is expanded.
 
-    What is no YAML, or not there, is left to whoever reads it.
+    Also for what is no YAML, with the place of the mistake. What is not there is left to whoever
+    reads it.
     """
     if path.is_file():
         status = path.stat()
@@ -40,8 +42,13 @@ def _check(path: Path, size: int, _: int) -> None:
             excess = count.add(event)
             if excess:
                 raise _refused(path, excess)
-    except (yaml.YAMLError, UnicodeDecodeError):
-        return
+        problems = list(twice(path, yaml.compose(path.read_text(), Loader=loader)))
+    except yaml.MarkedYAMLError as error:
+        problems = [syntax_problem(path, error)]
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        problems = [f"{shortest(path)}: is not YAML text: {str(error).splitlines()[0]}."]
+    if problems:
+        raise ConfigError(problems)
 
 
 class _Count:

@@ -73,6 +73,11 @@ def newest_invocations(count: int) -> list[Path]:
     return list(dict.fromkeys(reversed(directories)))[:count]
 
 
+def newest_plans(count: int) -> list[str]:
+    """The ids of the last plans on this machine, the newest first."""
+    return list(dict.fromkeys(reversed([plan_id for plan_id, _ in _known()])))[:count]
+
+
 def _known() -> Iterator[tuple[str, Path]]:
     """Plan id and directory of each invocation; damaged lines are left out."""
     for line in run_directory.read_lines(_index()):
@@ -110,7 +115,8 @@ def find_invocation(reference: str, word: str = "resume") -> Path:
         [
             f"{word}: {reference!r} is neither a run's directory nor the id of a plan or of an "
             "MLflow parent run that ran on this machine."
-        ]
+        ],
+        next="benchorch status",
     )
 
 

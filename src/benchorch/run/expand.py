@@ -24,6 +24,9 @@ from benchorch.models.callables import reference_problems
 from benchorch.models.parity_data import data_problems
 
 TRIAL_ID_DIGITS = 16
+DEFAULT_NAME = "benchorch"
+_NAMELESS = ("factory", "exported")
+"""Options of ``model`` that are ways to a model, not models."""
 
 AUTO = "auto"
 LEAST_CONTROLLED = 2
@@ -260,12 +263,20 @@ def _labels_of(cell: MatrixCell, setup: TrialSetup) -> dict[str, str]:
     return {
         **described,
         **labels,
-        "model": described.get("model", labels["model"]),
+        "model": _model_label(labels["model"], described.get("model", ""), cell),
         "hardware": _machine_label(labels["hardware"], setup),
         "hardware_kind": setup.hardware.kind,
         "workload": " ".join(shapes),
         "axes": " ".join(axes),
     }
+
+
+def _model_label(choice: str, described: str, cell: MatrixCell) -> str:
+    """The choice; of a model of the user's own what ``name`` calls it, else what it is."""
+    name = str(cell.config.get("name") or "")
+    if choice in _NAMELESS and name not in ("", DEFAULT_NAME):
+        return name
+    return described or choice
 
 
 def _machine_label(name: str, setup: TrialSetup) -> str:

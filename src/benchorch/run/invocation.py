@@ -38,6 +38,7 @@ from benchorch.results.report.winner import winner_of
 from benchorch.run.expected_end import ExpectedEnd
 from benchorch.run.live_page import LivePage
 from benchorch.run.planner import Planned, new_plan_id, plan_jobs
+from benchorch.run.selection import chosen, narrowed_to
 from benchorch.run.sidecar import Sidecar, archiving, recording
 from benchorch.trial.build_keys import NOTES
 
@@ -54,6 +55,25 @@ _BEFORE_A_PLAN = (".hydra", "multirun.yaml", LOCK)
 """What Hydra and `open` leave in a run's directory."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Which of a plan's trials run, and what ends and fails a run.
+
+    Attributes:
+        allow_skips: whether requested cells that cannot run leave the exit code at 0.
+        exit_first: whether the first failure ends the run.
+        only: patterns of the trials to run; all where there is none.
+        again: whether trials that have a result run once more.
+        failed: whether of those only the failed ones do.
+    """
+
+    allow_skips: bool = False
+    exit_first: bool = False
+    only: tuple[str, ...] = ()
+    again: bool = False
+    failed: bool = False
+
+
 @dataclass(slots=True)
 class Invocation:
     """All batches of one command under one plan, one directory and one parent run.
@@ -61,7 +81,7 @@ class Invocation:
     A sweeper such as Optuna hands over batch after batch; each extends the same plan.
 
     Attributes:
-        allow_skips: whether requested cells that cannot run leave the exit code at 0.
+        terms: which trials run, and what fails the command.
         results: of the trials that have ended, by their ids.
         unfinished: what was measured so far of those that have not.
     """
@@ -69,7 +89,7 @@ class Invocation:
     composer: Composer
     directory: Path
     report: ConsoleReport
-    allow_skips: bool = False
+    terms: Terms = field(default_factory=Terms)
     plan_id: str = field(default_factory=new_plan_id)
     results: dict[str, TrialResult] = field(default_factory=dict)
     unfinished: dict[str, TrialResult] = field(default_factory=dict)
@@ -101,10 +121,19 @@ class Invocation:
             self.plan_id = self.plan.plan_id
             found = salvage(self.directory, self.plan, self.report.text)
             self.results = {r.trial_id: r for r in found if is_final(r)}
+            if self.terms.again:
+                self._forget_chosen(self.plan)
+
+    def _forget_chosen(self, plan: Plan) -> None:
+        """Drop the results of the trials that are to run again; the journal keeps them."""
+        for trial in chosen(plan.trials, self.terms.only):
+            result = self.results.get(trial.trial_id)
+            if result is not None and not (self.terms.failed and _is_sound(result)):
+                del self.results[trial.trial_id]
 
     def run(self, jobs: Sequence[Sequence[str]]) -> list[float]:
         """Plan and run a batch of jobs; each job's objective, infinite where it has none."""
-        planned = plan_jobs(self.composer, jobs, self.plan_id)
+        planned = narrowed_to(plan_jobs(self.composer, jobs, self.plan_id), self.terms.only)
         self._refuse_unreachable(planned, jobs)
         self.run_plan(planned.plan, planned.executor)
         metric = str(planned.plan.session["objective"])
@@ -112,7 +141,7 @@ class Invocation:
 
     def _refuse_unreachable(self, planned: Planned, jobs: Sequence[Sequence[str]]) -> None:
         """NoMachine where hardware that cannot be reached leaves nothing, or not all, to run."""
-        part = planned.executor.needs_all() and not self.allow_skips
+        part = planned.executor.needs_all() and not self.terms.allow_skips
         if planned.unreachable and (part or not planned.plan.trials):
             from benchorch.run.ways_on import refusal
 
@@ -148,6 +177,9 @@ class Invocation:
         with self.report.live(todo), _closing(executor.run(todo, work, self._on_event)) as ran:
             for result in ran:
                 self._accept(result)
+                if self.terms.exit_first and not (result.unfinished or _is_sound(result)):
+                    self.report.text("The first failure ends the run (--exitfirst).")
+                    break
 
     def _expect(self, left_s: float) -> None:
         self.report.expect(left_s)
@@ -202,12 +234,12 @@ class Invocation:
         ran = [self.results.get(trial.trial_id) for trial in self.plan.trials]
         sound = all(result is not None and _is_sound(result) for result in ran)
         missing = sum(skip.requested for skip in self.plan.skips)
-        if missing and not self.allow_skips:
+        if missing and not self.terms.allow_skips:
             self.report.text(
                 f"{plural(missing, 'requested cell')} could not run, so the exit code is 1; "
                 "--allow-skips leaves it at 0."
             )
-        return bool(ran) and sound and (not missing or self.allow_skips)
+        return bool(ran) and sound and (not missing or self.terms.allow_skips)
 
     def _end_unfinished(self) -> None:
         """Store what was measured of interrupted trials as their results for now."""

@@ -83,7 +83,8 @@ def plan_jobs(
     except NoMachine:
         raise
     except ConfigError as error:
-        raise ConfigError([composer.masked(text) for text in error.problems]) from error
+        problems = [composer.masked(text) for text in error.problems]
+        raise ConfigError(problems, next=error.next) from error
 
 
 def _plan_jobs(

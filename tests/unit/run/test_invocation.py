@@ -110,11 +110,11 @@ def test_single_processes_are_looked_at_only_where_runs_are_compared_or_exported
     tmp_path: Path, looked_at: Counter[int]
 ) -> None:
     there = str(write_run(tmp_path / "run", (EAGER, OF_EAGER), (FAST, OF_FAST)))
-    report.run([there])
+    report.run.reply([there])
     for suffix in (".md", ".csv", ".html"):
-        report.run([there, "--output", str(tmp_path / f"report{suffix}")])
+        report.run.reply([there, "--output", str(tmp_path / f"report{suffix}")])
     assert looked_at == {10: 8}
-    report.run([there, "--json"])
+    report.run.reply([there, "--json"])
     assert looked_at == {10: 10, 1: 20}
     compare.run([there, there])
     assert looked_at == {10: 14, 1: 60}
@@ -132,7 +132,7 @@ def test_every_line_of_a_run_is_decoded_once(
 
     monkeypatch.setattr(run_directory, "json", SimpleNamespace(loads=counting))
     monkeypatch.setattr(chain, "json", SimpleNamespace(loads=counting))
-    report.run([str(there)])
+    report.run.reply([str(there)])
     assert len(decoded) == 1 + 2 + 2 * 10  # the plan, two results, the series of their processes
 
 

@@ -151,15 +151,25 @@ def test_what_is_being_built_elsewhere_is_not_deleted(bucket: Bucket) -> None:
 def test_what_others_have_is_listed_and_explained(bucket: Bucket) -> None:
     build(bucket.machine("a"))
     other = bucket.machine("b")
-    [listed] = json.loads(json.dumps(cache.run(["list"], other).data))
+    [listed] = json.loads(
+        json.dumps(cache.run.commands["list"].reply([], {cache.STORE: other}).data)
+    )
     assert listed["remote"] == f"{bucket.url}/artifacts/{KEY.digest}"
     assert listed["artifact"]["size_bytes"] == 2 * len(CONTENT) + 2
-    assert " s3 " in cache.run(["list"], other).text.splitlines()[1]
-    assert " here+s3 " in cache.run(["list"], bucket.machine("a")).text.splitlines()[1]
-    assert listed["remote"] in cache.run(["show", KEY.digest[:8]], other).text
-    explained = cache.run(["explain", KEY.digest[:8]], other)
+    assert " s3 " in cache.run.commands["list"].reply([], {cache.STORE: other}).text.splitlines()[1]
+    assert (
+        " here+s3 "
+        in cache.run.commands["list"]
+        .reply([], {cache.STORE: bucket.machine("a")})
+        .text.splitlines()[1]
+    )
+    assert (
+        listed["remote"]
+        in cache.run.commands["show"].reply([KEY.digest[:8]], {cache.STORE: other}).text
+    )
+    explained = cache.run.commands["explain"].reply([KEY.digest[:8]], {cache.STORE: other})
     assert explained.data["hit"] is True
-    assert cache.run(["location"], other).data["url"] == bucket.url
+    assert cache.run.commands["location"].reply([], {cache.STORE: other}).data["url"] == bucket.url
 
 
 # Entries that nobody should believe

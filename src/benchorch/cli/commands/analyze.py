@@ -6,14 +6,17 @@ of a Lightning Trainer's profiler, as a table. Neither torch nor the program its
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
+import click
+
+from benchorch.cli.command import command
 from benchorch.cli.commands.lightning_profile import lightning_reply
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.frameworks.lightning_report import read_lightning_reports
@@ -28,87 +31,93 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
+_PATH = click.Path(path_type=Path)
 ROWS_SHOWN = 10
 _TRACE_NAMES = ("trace.json.gz", "trace.json", "trace.sqlite", "*.json.gz", "*.sqlite")
 
 
-def run(arguments: Sequence[str], say: Say) -> Reply:
-    """The verdict, the largest gains and the predictions; files in a directory."""
-    given = _parsed(arguments)
-    if given.diff:
-        return _difference(given.diff[0], given.diff[1], given, say)
-    traces = [_trace(one) for one in given.trace]
-    trace = traces[0]
-    reports = read_lightning_reports(trace)
-    if reports:
-        return lightning_reply(reports)
-    if given.list_ranges:
-        return _ranges(trace)
-    out = given.out or Path(f"{trace.name.partition('.')[0]}-analysis")
-    _keep_away_from(trace, out)
-    return _one(traces, out, given, say)
-
-
 @final
-class _Arguments(argparse.Namespace):
-    """The command line; one trace, or `diff` with two."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """How traces are read and what is asked of them."""
 
-    trace: Sequence[Path]
-    diff: Sequence[Path] | None
     model: Path | None
     whatif: Sequence[Path]
-    out: Path | None
     range: str | None
     call: int | None
-    list_ranges: bool
 
 
-def _parsed(arguments: Sequence[str]) -> _Arguments:
-    given = _parser().parse_args(list(arguments), namespace=_Arguments())
-    if bool(given.trace) == (given.diff is not None):
+@command(
+    "analyze",
+    help="""Why a profiled program is as slow as it is, and what would help.
+
+    TRACE is a profile of torch.profiler, of ONNX Runtime or an Nsight Systems export, a trial's
+    directory, or the report of a Lightning Trainer's profiler; of several ranks, one of each.
+    --output names the folder of the files that it writes: by default TRACE-analysis.
+    """,
+    writes_output=True,
+    former={"--out": "--output"},
+)
+@click.argument("trace", metavar="[TRACE ...]", nargs=-1, type=_PATH)
+@click.option("--diff", nargs=2, metavar="A B", type=_PATH, help="why B takes another time than A")
+@click.option(
+    "--model", metavar="FILE", type=_PATH, help=".onnx or .pt2: its nodes, branches, graph"
+)
+@click.option(
+    "--whatif",
+    metavar="FILE",
+    type=_PATH,
+    multiple=True,
+    help="YAML or JSON of changes (docs/analysis/what-if.md), or Amdahl4ML's speedups.json; "
+    "repeatable",
+)
+@click.option(
+    "--range", metavar="NAME", help="ranges that mark steps; * is any text, trace all of it"
+)
+@click.option(
+    "--call", metavar="N", type=int, help="one step, from 0; default: all that are steady"
+)
+@click.option("--list-ranges", is_flag=True, help="the ranges that --range may name")
+def run(
+    terminal: Terminal,
+    trace: Sequence[Path],
+    diff: tuple[Path, Path] | None,
+    list_ranges: bool,
+    **options: Any,
+) -> Reply:
+    """The verdict, the largest gains and the predictions; files in a directory."""
+    given = _Options(**options)
+    _check_together(trace, diff, list_ranges, given, terminal.output)
+    if diff:
+        return _difference(*diff, given, terminal.say)
+    traces = [_trace(one) for one in trace]
+    first = traces[0]
+    reports = read_lightning_reports(first)
+    if reports:
+        return lightning_reply(reports)
+    if list_ranges:
+        return _ranges(first)
+    out = terminal.output or Path(f"{first.name.partition('.')[0]}-analysis")
+    _keep_away_from(first, out)
+    return _one(traces, out, given, terminal.say)
+
+
+def _check_together(
+    trace: Sequence[Path],
+    diff: tuple[Path, Path] | None,
+    list_ranges: bool,
+    given: _Options,
+    out: Path | None,
+) -> None:
+    """ConfigError for options that do not go together."""
+    if bool(trace) == bool(diff):
         raise ConfigError(
             ["analyze takes the TRACE of each rank, or --diff and two; see analyze --help."]
         )
-    if given.list_ranges and (given.diff or given.whatif or given.out):
+    if list_ranges and (diff or given.whatif or out):
         raise ConfigError(["--list-ranges takes one TRACE and nothing else."])
-    if given.diff and (given.whatif or given.out):
-        raise ConfigError(["--diff compares two traces; --whatif and --out are of one."])
-    return given
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="benchorch analyze", description=__doc__, allow_abbrev=False
-    )
-    add = parser.add_argument
-    add(
-        "trace",
-        metavar="TRACE",
-        nargs="*",
-        type=Path,
-        help="a profile, or a trial's directory; of several ranks, one of each",
-    )
-    add("--diff", nargs=2, metavar=("A", "B"), type=Path, help="why B takes another time than A")
-    add("--model", metavar="FILE", type=Path, help=".onnx or .pt2: its nodes, branches, graph")
-    add(
-        "--whatif",
-        metavar="FILE",
-        type=Path,
-        action="append",
-        default=[],
-        help="YAML or JSON of changes (docs/analysis/what-if.md), or Amdahl4ML's speedups.json; "
-        "repeatable",
-    )
-    add("--out", metavar="DIR", type=Path, help="where files go; default: <trace>-analysis")
-    add(
-        "--range",
-        metavar="NAME",
-        help="the ranges that mark steps; * stands for any text, trace for all of it",
-    )
-    add("--call", metavar="N", type=int, help="one step, from 0; default: all that are steady")
-    add("--list-ranges", action="store_true", help="the ranges that --range may name")
-    add("--json", action="store_true", help="the same for programs")
-    return parser
+    if diff and (given.whatif or out):
+        raise ConfigError(["--diff compares two traces; --whatif and --output are of one."])
 
 
 def _trace(given: Path) -> Path:
@@ -128,9 +137,9 @@ def _trace(given: Path) -> Path:
 
 def _keep_away_from(trace: Path, out: Path) -> None:
     if out.exists() and not out.is_dir():
-        raise ConfigError([f"--out: {out} is a file; a directory is required."])
+        raise ConfigError([f"--output: {out} is a file; a directory is required."])
     if out.resolve() == trace.resolve().parent:
-        raise ConfigError([f"--out: {out} holds the trace itself; name another directory."])
+        raise ConfigError([f"--output: {out} holds the trace itself; name another directory."])
 
 
 def _ranges(trace: Path) -> Reply:
@@ -146,7 +155,7 @@ def _ranges(trace: Path) -> Reply:
     return Reply(text=text, data=_plain({"ranges": [asdict(one) for one in found]}))
 
 
-def _one(traces: Sequence[Path], out: Path, given: _Arguments, say: Say) -> Reply:
+def _one(traces: Sequence[Path], out: Path, given: _Options, say: Say) -> Reply:
     from benchorch.trace.report.summary import summary
     from benchorch.trace.report.write import write
     from benchorch.trace.whatif.basis import prepare
@@ -169,7 +178,7 @@ def _one(traces: Sequence[Path], out: Path, given: _Arguments, say: Say) -> Repl
 
 
 def _analysis(
-    traces: Sequence[Path], given: _Arguments, graph: OperatorGraph | None, say: Say
+    traces: Sequence[Path], given: _Options, graph: OperatorGraph | None, say: Say
 ) -> Analysis:
     from benchorch.trace.analysis import analyze_files
     from benchorch.trace.operators.provenance import beside
@@ -201,7 +210,7 @@ def _graph(model: Path | None) -> OperatorGraph | None:
     raise ConfigError([f"--model: expected a .onnx or .pt2 file, got {model}."])
 
 
-def _difference(first: Path, second: Path, given: _Arguments, say: Say) -> Reply:
+def _difference(first: Path, second: Path, given: _Options, say: Say) -> Reply:
     from benchorch.trace.comparison.diff import difference
 
     graph = _graph(given.model)

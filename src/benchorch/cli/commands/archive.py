@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
+
+from benchorch.cli.command import command, run_argument
 from benchorch.cli.commands.sweep_status import read_sweep
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, StoreError
@@ -26,62 +29,53 @@ from benchorch.run.sidecar import ignore_interrupts
 from benchorch.stores.objects import Objects
 from benchorch.stores.s3 import bucket_at
 
+_AT = click.option("--at", metavar="URL", help=f"s3://bucket/prefix; else {PLACE_VARIABLE}")
 
-def run_keep(arguments: Sequence[str]) -> Reply:
+
+@command("keep", help="Copy a run's directory to a bucket.")
+@run_argument()
+@_AT
+@click.option("--follow", is_flag=True, help="stay until the run has ended")
+def run_keep(terminal: Terminal, run: str, at: str | None, follow: bool) -> Reply:
     """The number of copied files, and the command that copies the rest."""
-    parser = argparse.ArgumentParser(
-        prog="benchorch keep", description="Copy a run's directory to a bucket."
-    )
-    parser.add_argument("run", metavar="RUN", help="its directory, or the id of its plan")
-    _add_place(parser)
-    parser.add_argument("--follow", action="store_true", help="stay until the run has ended")
-    options = parser.parse_args(list(arguments))
-    if options.follow:
+    if follow:
         ignore_interrupts()
-    directory = find_invocation(options.run, "keep")
-    place = _place(options.at)
-    archived = archive_run(directory, place, end_on_stdin if options.follow else None)
+    directory = find_invocation(run, "keep")
+    place = _place(at)
+    archived = archive_run(directory, place, end_on_stdin if follow else None)
     reply = _archived(directory, place, archived)
     return (
-        Reply(text=archived.reason, data=reply.data, exit_code=reply.exit_code)
-        if options.follow
-        else reply
+        Reply(text=archived.reason, data=reply.data, exit_code=reply.exit_code) if follow else reply
     )
 
 
-def run_fetch(arguments: Sequence[str]) -> Reply:
+@command("fetch", help="Download a run from a bucket; without PLAN, list its runs.")
+@click.argument("plan", metavar="[PLAN]", required=False)
+@click.argument("directory", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@_AT
+def run_fetch(
+    terminal: Terminal, plan: str | None, directory: Path | None, at: str | None
+) -> Reply:
     """The run's directory and the next commands; without a plan, the archived runs."""
-    parser = argparse.ArgumentParser(
-        prog="benchorch fetch", description="Download a run from a bucket; without PLAN, list them."
-    )
-    parser.add_argument("plan_id", metavar="PLAN", nargs="?", help="the id of its plan")
-    parser.add_argument("directory", metavar="DIR", nargs="?", type=Path, help="default: runs/PLAN")
-    _add_place(parser)
-    options = parser.parse_args(list(arguments))
-    place = _place(options.at)
+    place = _place(at)
     try:
-        if options.plan_id is None:
+        if plan is None:
             return _listed(place, archived_runs(place))
-        directory = options.directory or Path("runs") / options.plan_id
-        files = download_run(place, options.plan_id, directory)
+        directory = directory or Path("runs") / plan
+        files = download_run(place, plan, directory)
     except StoreError as error:
         return Reply(text=str(error), data={"reason": str(error)}, exit_code=1)
-    remember(options.plan_id, directory)
+    remember(plan, directory)
     sweep = read_sweep(directory)
     of = len(sweep.plan.trials)
     text = (
         f"{directory}: {sweep.done} of {of} trials have a result ({files} files)\n"
-        f"  table    python -m benchorch report {options.plan_id}\n"
+        f"  table    python -m benchorch report {plan}\n"
         f"  MLflow   python -m benchorch record {directory}\n"
-        f"  resume   python -m benchorch resume {options.plan_id}"
+        f"  resume   python -m benchorch resume {plan}"
     )
     data: Json = {"directory": str(directory), "files": files, "results": sweep.done, "trials": of}
     return Reply(text=text, data=data)
-
-
-def _add_place(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--at", metavar="URL", help=f"s3://bucket/prefix; else {PLACE_VARIABLE}")
-    parser.add_argument("--json", action="store_true", help="for programs")
 
 
 def _place(url: str | None) -> Objects:

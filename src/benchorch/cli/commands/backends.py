@@ -5,35 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+import click
+
+from benchorch.cli.command import command
+from benchorch.cli.terminal import Terminal
 from benchorch.config.hardware_aliases import HardwareNames, backends, known_names
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
-from benchorch.errors import ConfigError
 from benchorch.results.report.console_table import table_text
 
-HELP = """usage: python -m benchorch backends [NAME ...] [--json]
 
-What hardware=NAME can be: a kind of machine (g5), one in another size (g5.12xlarge), and a machine
-with the one conversion to try on it (g5.xlarge/onnxruntime_cuda, or octoml-profile's
-g5.xlarge/onnxrt-cuda).
-
-  NAME      the machine and conversion of this name
-  --json    every kind of machine with its own conversions and octoml-profile's, for programs"""
-
-
-def run(arguments: Sequence[str]) -> Reply:
-    """The answer to ``benchorch backends ARGUMENTS``."""
-    if {"-h", "--help"} & set(arguments):
-        return Reply(text=HELP, data={"help": HELP})
-    wrong = [word for word in arguments if word.startswith("-")]
-    if wrong:
-        raise ConfigError([f"backends does not take {wrong[0]}; see backends --help."])
-    names = known_names()
-    rows = [_facts(name, names) for name in arguments or backends()]
-    if arguments:
+@command(
+    "backends",
+    help="""What hardware=NAME can be: a kind of machine (g5), one in another size (g5.12xlarge),
+    and a machine with the one conversion to try on it (g5.xlarge/onnxruntime_cuda, or
+    octoml-profile's g5.xlarge/onnxrt-cuda).
+    """,
+)
+@click.argument("names", metavar="[NAME ...]", nargs=-1)
+def run(terminal: Terminal, names: Sequence[str]) -> Reply:
+    """The kinds of machines, or the ones of these names."""
+    known = known_names()
+    rows = [_facts(name, known) for name in names or backends()]
+    if names:
         lines = [f"{row['name']}: {_as_overrides(row)}" for row in rows]
         return Reply(text="\n".join(lines), data=cast(Json, rows))
-    table = [_HEADER, *(_row(hardware, names) for hardware in names.kinds)]
+    table = [_HEADER, *(_row(hardware, known) for hardware in known.kinds)]
     return Reply(text=f"{table_text(table)}\n{_LEGEND}", data=cast(Json, rows))
 
 

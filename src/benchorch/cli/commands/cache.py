@@ -2,107 +2,89 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import Any, cast
 
+import click
+
+from benchorch.cli.command import Command, Group, command
 from benchorch.cli.commands import cache_explain, cache_report
 from benchorch.cli.commands.cache_explain import SHORT_KEY
-from benchorch.config.components import suggest
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode, node_of
-from benchorch.errors import StoreError
+from benchorch.errors import ConfigError
 from benchorch.files import write_text
 from benchorch.formatting import plural
 from benchorch.interfaces.store import Entry, Store
 from benchorch.stores import signing
 from benchorch.trial.identity_stamps import Stamps
 
-_PROGRAM = "python -m benchorch cache"
-_DESCRIPTION = "List, explain and delete builds."
-_WRONG_REQUEST = 2
-_FAILED = 1
+STORE = "store"
+"""Under which `click.Context.meta` has the store, once it is open."""
 
-
-def open_and_run(arguments: Sequence[str]) -> Reply:
-    """The answer to ``benchorch cache ARGUMENTS``, of which ``key=value`` configure the store."""
-    from benchorch.config.components import make
-    from benchorch.config.composer import Composer, config_loader
-
-    overrides = [word for word in arguments if "=" in word and not word.startswith("-")]
-    composer = Composer(config_loader())
-    node = node_of(composer.session(composer.lifted(overrides)), "store")
-    words = [word for word in arguments if word not in overrides]
-    return run(words, make(node, Store, "store"))
-
-
-def run(arguments: Sequence[str], store: Store) -> Reply:
-    """The answer to ``benchorch cache ARGUMENTS`` from this store."""
-    try:
-        options = _parse(arguments)
-        return _SUBCOMMANDS[options.command](options, store)
-    except _Replied as replied:
-        return replied.reply
-    except StoreError as error:
-        return _error(str(error), _FAILED)
-
-
-class _Replied(Exception):
-    """A reply before the command has run."""
-
-    def __init__(self, reply: Reply) -> None:
-        super().__init__(reply.text)
-        self.reply = reply
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that replies where argparse would print and exit."""
-
-    def error(self, message: str) -> NoReturn:
-        raise _Replied(_error(f"{self.prog}: {message}\n{self.format_usage().strip()}"))
-
-    def print_help(self, file: object = None) -> NoReturn:
-        text = self.format_help().strip()
-        raise _Replied(Reply(text=text, data={"help": text}))
-
-
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = _Parser(prog=_PROGRAM, allow_abbrev=False, description=_DESCRIPTION)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-
-    def add(name: str, help: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=help, description=help, allow_abbrev=False)
-
-    add("list", "every build, newest first")
-    add("show", "one build in detail").add_argument("key", metavar="KEY", help=_KEY)
-    explain = add("explain", "what determines a build, and how it differs from the previous one")
-    explain.add_argument("key", metavar="KEY", nargs="?", help=_KEY)
-    delete = add("delete", "remove builds")
-    delete.add_argument("key", metavar="KEY", nargs="?", help=_KEY)
-    delete.add_argument("--all", action="store_true", help="every build")
-    delete.add_argument("--yes", action="store_true", help="confirm --all")
-    report = add("report", "one row for every build")
-    report.add_argument("--csv", metavar="FILE", type=Path, help="write all columns to FILE")
-    add("trim", "evict least recently used builds, down to store.quota_gib=GIB")
-    add("location", "where builds are stored")
-    add("key", "the public key that signs what this machine builds")
-    words = [word for word in arguments if not word.startswith("-")]
-    if words and words[0] not in commands.choices:
-        known = ", ".join(commands.choices)
-        hint = suggest(words[0], commands.choices)
-        parser.error(f"{words[0]!r} is not a command.{hint} Commands: {known}.")
-    return parser.parse_args(list(arguments))
-
-
+_OVERRIDES = "overrides"
 _WITHIN = "Builds in use stay, and all fit into the quota: store.quota_gib=GIB changes it."
-_KEY = "a prefix of the key that no other key has"
+_KEY = click.argument("key", metavar="KEY")
+_MAYBE_KEY = click.argument("key", metavar="[KEY]", required=False)
 
 
-def _list(options: argparse.Namespace, store: Store) -> Reply:
+class _Cache(Group):
+    """The commands of the store; ``key=value`` anywhere among their words configures it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The words without overrides, which are noted."""
+        overrides = [word for word in args if "=" in word and not word.startswith("-")]
+        ctx.meta[_OVERRIDES] = overrides
+        return super().parse_args(ctx, [word for word in args if word not in overrides])
+
+
+run = _Cache(
+    "cache",
+    help="""List, explain and delete builds.
+
+    KEY is the beginning of a build's key that no other has. store=NAME and store.KEY=VALUE choose
+    another store.
+    """,
+)
+
+
+def _opened(ctx: click.Context) -> Store:
+    """The store of the configuration, as the command's overrides leave it."""
+    if STORE not in ctx.meta:
+        from benchorch.config.components import make
+        from benchorch.config.composer import Composer, config_loader
+
+        composer = Composer(config_loader())
+        overrides = composer.lifted(ctx.meta.get(_OVERRIDES, ()))
+        ctx.meta[STORE] = make(node_of(composer.session(overrides), "store"), Store, "store")
+    return cast(Store, ctx.meta[STORE])
+
+
+def _about_store(
+    name: str, text: str, **settings: Any
+) -> Callable[[Callable[..., Reply]], Command]:
+    """Make a function of a store and a terminal a command of `run`."""
+
+    def made(function: Callable[..., Reply]) -> Command:
+        @wraps(function)
+        def opened(terminal: Terminal, **options: Any) -> Reply:
+            return function(_opened(click.get_current_context()), terminal, **options)
+
+        found = command(name, help=text, **settings)(opened)
+        run.add_command(found)
+        return found
+
+    return made
+
+
+@_about_store("list", "Every build, newest first.")
+def _list(store: Store, terminal: Terminal) -> Reply:
     entries = store.entries()
     data = encode(list(entries))
     if not entries:
@@ -134,8 +116,10 @@ def _where(entry: Entry) -> str:
     return "+".join(filter(None, [here, entry.remote.partition(":")[0]]))
 
 
-def _show(options: argparse.Namespace, store: Store) -> Reply:
-    found = _resolve(options.key, store.entries())
+@_about_store("show", "One build in detail.")
+@_KEY
+def _show(store: Store, terminal: Terminal, key: str) -> Reply:
+    found = _resolve(key, store.entries())
     return Reply(
         text="\n\n".join(_description(entry) for entry in found),
         data=[{**_as_mapping(entry), "files": _file_sizes(entry)} for entry in found],
@@ -176,50 +160,69 @@ def _description(entry: Entry) -> str:
     return f"{lines}\nfields {fields}"
 
 
-def _explain(options: argparse.Namespace, store: Store) -> Reply:
+@_about_store("explain", "What determines a build, and how it differs from the previous one.")
+@_MAYBE_KEY
+def _explain(store: Store, terminal: Terminal, key: str | None) -> Reply:
     entries = store.entries()
-    if options.key is None:
+    if key is None:
         folder = store.stamps()
         known = Stamps(folder=folder).verdicts() if folder else ()
         return cache_explain.explain_all(entries, known)
-    found = _resolve(options.key, entries)
+    found = _resolve(key, entries)
     complete = [entry for entry in found if entry.state == "complete"]
     return cache_explain.explain_one((complete or found)[0], entries, store)
 
 
-def _delete(options: argparse.Namespace, store: Store) -> Reply:
-    if (options.key is None) is not options.all:
-        return _error(f"{_PROGRAM} delete: give either a KEY or --all.")
+@_about_store("delete", "Remove builds: one by its KEY, or --all.")
+@_MAYBE_KEY
+@click.option(
+    "--all", "everything", is_flag=True, help="every build; requires a confirmation, or --yes"
+)
+def _delete(store: Store, terminal: Terminal, key: str | None, everything: bool) -> Reply:
+    if (key is None) is not everything:
+        raise ConfigError(
+            ["cache delete: give either a KEY or --all."], next="benchorch cache list"
+        )
     entries = store.entries()
-    deleted = entries if options.all else _resolve(options.key, entries)
+    deleted = entries if key is None else _resolve(key, entries)
     keys = list(dict.fromkeys(entry.artifact.key for entry in deleted))
     total = cache_report.size(sum(entry.artifact.size_bytes for entry in deleted))
     what = f"{plural(len(keys), 'build')}, {total}"
-    if options.all and not options.yes:
-        return _error(f"This would delete {what}. To confirm: {_PROGRAM} delete --all --yes")
+    if everything and not terminal.confirm(f"Delete {what}? [yes/no] "):
+        sure = "benchorch cache delete --all --yes"
+        raise ConfigError([f"This would delete {what}. To confirm: {sure}"], next=sure)
     for key in keys:
         store.delete(key)
     return Reply(text=f"Deleted {what}.", data={"deleted": keys})
 
 
-def _trim(options: argparse.Namespace, store: Store) -> Reply:
+@_about_store("trim", "Evict least recently used builds, down to store.quota_gib=GIB.")
+def _trim(store: Store, terminal: Terminal) -> Reply:
     keys = store.trim()
     text = f"Evicted {plural(len(keys), 'build')}." if keys else f"Nothing was evicted. {_WITHIN}"
     return Reply(text=text, data={"dropped": list(keys)})
 
 
-def _report(options: argparse.Namespace, store: Store) -> Reply:
+@_about_store(
+    "report",
+    "One row for every build; --output FILE.csv writes all columns.",
+    writes_output=True,
+    former={"--csv": "--output"},
+)
+def _report(store: Store, terminal: Terminal) -> Reply:
     rows = [cache_report.row(entry) for entry in store.entries()]
-    if options.csv is None:
+    path = terminal.output
+    if path is None:
         return Reply(text=cache_report.as_text(rows), data=rows)
     try:
-        write_text(options.csv, cache_report.as_csv(rows))
+        write_text(path, json.dumps(rows) if path.suffix == ".json" else cache_report.as_csv(rows))
     except OSError as error:
-        return _error(f"--csv {options.csv}: {error.strerror}.")
-    return Reply(text=f"Wrote {len(rows)} rows to {options.csv}.", data=rows)
+        raise ConfigError([f"--output {path}: {error.strerror}."]) from error
+    return Reply(text=f"Wrote {len(rows)} rows to {path}.", data=rows)
 
 
-def _location(options: argparse.Namespace, store: Store) -> Reply:
+@_about_store("location", "Where builds are stored.")
+def _location(store: Store, terminal: Terminal) -> Reply:
     """The places in the store's parameters: a directory or a URL."""
     places = {
         name: value if "://" in value else str(Path(value).expanduser().absolute())
@@ -229,22 +232,11 @@ def _location(options: argparse.Namespace, store: Store) -> Reply:
     return Reply(text="\n".join(places.values()), data=places)
 
 
-def _public_key(options: argparse.Namespace, store: Store) -> Reply:
+@_about_store("key", "The public key that signs what this machine builds.")
+def _public_key(store: Store, terminal: Terminal) -> Reply:
     """Other machines name it in ``keys:`` of their settings."""
     key = signing.public_key()
     return Reply(text=key, data={"key": key})
-
-
-_SUBCOMMANDS: Mapping[str, Callable[[argparse.Namespace, Store], Reply]] = {
-    "list": _list,
-    "show": _show,
-    "explain": _explain,
-    "delete": _delete,
-    "report": _report,
-    "trim": _trim,
-    "location": _location,
-    "key": _public_key,
-}
 
 
 def _resolve(prefix: str, entries: Sequence[Entry]) -> list[Entry]:
@@ -256,10 +248,10 @@ def _resolve(prefix: str, entries: Sequence[Entry]) -> list[Entry]:
     if len(matches) == 1:
         return by_key[matches[0]]
     if not matches:
-        raise _Replied(_error(f"No build's key begins with {prefix!r}.{_hint(prefix, by_key)}"))
+        problem = f"No build's key begins with {prefix!r}.{_hint(prefix, by_key)}"
+        raise ConfigError([problem], next="benchorch cache list")
     listed = cache_report.aligned([_cells(by_key[key][0]) for key in matches])
-    text = f"{prefix!r} begins {len(matches)} keys; give more digits:\n{listed}"
-    raise _Replied(Reply(text=text, data={"matches": matches}, exit_code=_WRONG_REQUEST))
+    raise ConfigError([f"{prefix!r} begins {len(matches)} keys; give more digits:\n{listed}"])
 
 
 def _hint(prefix: str, keys: Mapping[str, Sequence[Entry]]) -> str:
@@ -268,10 +260,6 @@ def _hint(prefix: str, keys: Mapping[str, Sequence[Entry]]) -> str:
     beginnings = {start[: len(prefix)]: start for start in starts}
     close = difflib.get_close_matches(prefix.lower(), beginnings, n=1, cutoff=0.5)
     if not prefix or not close:
-        return f" All keys: {_PROGRAM} list"
+        return " All keys: benchorch cache list"
     start = beginnings[close[0]]
     return f" Did you mean {start!r} ({starts[start]})?"
-
-
-def _error(text: str, exit_code: int = _WRONG_REQUEST) -> Reply:
-    return Reply(text=text, data={"error": text}, exit_code=exit_code)

@@ -6,39 +6,38 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchorch.cli.commands.status import facts, run_parser
+import click
+
+from benchorch.cli.command import command, run_argument
+from benchorch.cli.commands.remote_head import UNCHANGED, HeadCommand
+from benchorch.cli.commands.status import A_RUN, facts
 from benchorch.cli.commands.sweep_status import State, SweepStatus, read_sweep
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.journal.lock import is_coordinator_process, is_running
 from benchorch.journal.registry import find_invocation
 
-YES = ("y", "yes")
-UNCHANGED = Reply(text="Nothing was changed.", data={"changed": False}, exit_code=1)
 _PAST = {State.ENDED: "has ended", State.INTERRUPTED: "was interrupted", State.DEAD: "died"}
 _LOOK_S = 0.2
 _WAIT_S = 120.0
 
 
-def run(arguments: Sequence[str], ask: Callable[[str], str], say: Callable[[str], None]) -> Reply:
-    """What was ended, what is kept and how to resume.
+@command(
+    "cancel",
+    cls=HeadCommand,
+    help=f"""End a run as Ctrl-C would, from any terminal; results are kept.
 
-    Args:
-        arguments: those after ``cancel``.
-        ask: asks a person; returns the answer.
-        say: receives what is waited for.
-    """
-    parser = run_parser("cancel", __doc__)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument(
-        "--wait", type=float, default=_WAIT_S, metavar="S", help="seconds to wait for its end"
-    )
-    options = parser.parse_args(list(arguments))
-    sweep = read_sweep(find_invocation(options.run, "cancel"))
+    RUN is {A_RUN}. It requires a confirmation, which --yes gives.
+    """,
+)
+@run_argument()
+@click.option("--wait", type=float, default=_WAIT_S, metavar="S", help="seconds for its end (120)")
+def run(terminal: Terminal, run: str, wait: float) -> Reply:
+    """What was ended, what is kept and how to resume."""
+    sweep = read_sweep(find_invocation(run, "cancel"))
     if not sweep.running:
         state = {"ended": "has ended", "interrupted": "was interrupted", "dead": "died"}[
             sweep.state
@@ -47,13 +46,13 @@ def run(arguments: Sequence[str], ask: Callable[[str], str], say: Callable[[str]
     problem = _not_ours(sweep)
     if problem:
         raise ConfigError([problem])
-    if not options.yes and ask(_question(sweep)).lower() not in YES:
+    if not terminal.confirm(_question(sweep)):
         return UNCHANGED
     _interrupt(sweep)
-    say("interrupted its coordinator; a measuring process gets a moment to end ...")
-    if not _ended(sweep.directory, options.wait):
+    terminal.say("interrupted its coordinator; a measuring process gets a moment to end ...")
+    if not _ended(sweep.directory, wait):
         text = (
-            f"{sweep.directory} is still ending after {options.wait:g} s: its coordinator may be "
+            f"{sweep.directory} is still ending after {wait:g} s: its coordinator may be "
             "waiting for the tracker. A second interrupt ends that wait, and nothing is lost:\n"
             f"  python -m benchorch cancel {sweep.plan.plan_id} --yes"
         )

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
+from benchorch.cli.command import command, run_argument
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.journal.registry import find_invocation
-from benchorch.progress import Say
 from benchorch.results.report.console_table import table_text
 from benchorch.run.check import FAILS, Finding, check
 
 _SHOWN = 20
 
 
-def run(arguments: Sequence[str], say: Say) -> Reply:
+@command("check", help="Recompute a stored run from its raw series, and report what of it holds.")
+@run_argument()
+def run(terminal: Terminal, run: str) -> Reply:
     """Each question with its verdict; exit code 1 where something does not hold."""
-    parser = argparse.ArgumentParser(prog="benchorch check", description=__doc__)
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        help="a run's directory or the last part of its path, its plan's id or its MLflow run's id",
-    )
-    parser.add_argument("--json", action="store_true", help="for programs")
-    directory = find_invocation(parser.parse_args(list(arguments)).run, "check")
-    findings = check(directory, say)
+    directory = find_invocation(run, "check")
+    findings = check(directory, terminal.say)
     failed = any(finding.verdict == FAILS for finding in findings)
     data = [
         {"name": one.name, "verdict": one.verdict, "problems": list(one.problems)}

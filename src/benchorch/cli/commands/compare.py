@@ -6,11 +6,15 @@ tell: all that was compared is inconclusive.
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import click
+
+from benchorch.cli.command import command, run_argument
 from benchorch.cli.commands.comparison_arguments import (
+    ACROSS,
+    METRIC,
     REFERENCE,
     SESSION,
     Side,
@@ -25,10 +29,11 @@ from benchorch.cli.commands.comparison_arguments import (
     side_notes,
     value_text,
 )
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
-from benchorch.progress import Say, silent
+from benchorch.progress import Say
 from benchorch.results.compare.matching import Match, Unmatched, match
 from benchorch.results.compare.verdicts import (
     INCONCLUSIVE,
@@ -50,26 +55,57 @@ _TWO_MACHINES = (
 )
 
 
-def run(arguments: Sequence[str], say: Say = silent) -> Reply:
-    """The verdict of every trial of both sides, or the reason why there is none.
+@command(
+    "compare",
+    help=f"""Faster, slower or equivalent, trial by trial.
 
-    Args:
-        arguments: those after ``compare``.
-        say: receives progress, where it takes longer than a moment.
-    """
-    options = _parser().parse_args(list(arguments))
-    names = metric_names(options.metric)
-    a, b = open_side(options.a, say), open_side(options.b, say)
-    across = factors(options.across, a, b)
+    A and B are each {REFERENCE}; RUN::CONVERSION is one trial of it.
+
+    \b
+    Exit codes: 0  at least one verdict      2  wrong arguments
+                3  nothing to compare        4  all that was compared is inconclusive
+    """,
+)
+@run_argument("a", "A")
+@run_argument("b", "B")
+@click.option("--all", "everything", is_flag=True, help="every metric that either side has")
+@METRIC
+@ACROSS
+@SESSION
+@click.option("--delta", type=share, metavar="SHARE", help="differences up to 1% do not matter")
+def run(
+    terminal: Terminal,
+    a: str,
+    b: str,
+    everything: bool,
+    delta: float | None,
+    **options: Sequence[str],
+) -> Reply:
+    """The verdict of every trial of both sides, or the reason why there is none."""
+    names = metric_names(options["metric"])
+    first, second = open_side(a, terminal.say), open_side(b, terminal.say)
+    return _compared(first, second, names, everything, delta, options, terminal.say)
+
+
+def _compared(
+    a: Side,
+    b: Side,
+    names: Sequence[str],
+    everything: bool,
+    delta: float | None,
+    options: Mapping[str, Sequence[str]],
+    say: Say,
+) -> Reply:
+    across = factors(options["across"], a, b)
     matches, alone = match(a.trials, b.trials, across)
     if not matches:
         raise ConfigError([_nothing_in_common(alone)])
-    cases = [(one, metric) for one in matches for metric in _chosen(one, names, options.all)]
+    cases = [(one, metric) for one in matches for metric in _chosen(one, names, everything)]
     verdicts = compare_cases(
         cases,
         across=across,
-        delta_ratio=options.delta,
-        sessions=[open_side(name, say).trials for name in options.session],
+        delta_ratio=delta,
+        sessions=[open_side(name, say).trials for name in options["session"]],
     )
     notes = side_notes(matches)
     return Reply(
@@ -83,34 +119,6 @@ def _exit_code(verdicts: Collection[str]) -> int:
     if set(verdicts) - {REFUSED, INCONCLUSIVE}:
         return 0
     return 4 if INCONCLUSIVE in verdicts else 3
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="benchorch compare", description=__doc__, allow_abbrev=False
-    )
-    parser.add_argument("a", metavar="A", help=f"{REFERENCE}; RUN::CONVERSION is one trial of it")
-    parser.add_argument("b", metavar="B", help="what is compared with it, likewise")
-    parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument("--all", action="store_true", help="every metric that either side has")
-    parser.add_argument(
-        "--metric",
-        action="append",
-        default=[],
-        help="in place of the primary metric; repeatable",
-    )
-    parser.add_argument(
-        "--across",
-        action="append",
-        default=[],
-        metavar="FACTOR",
-        help="what may differ because it is what you compare: hardware, packages, ...",
-    )
-    parser.add_argument("--session", action="append", default=[], metavar="RUN", help=SESSION)
-    parser.add_argument(
-        "--delta", type=share, metavar="SHARE", help="differences up to 1%% do not matter"
-    )
-    return parser
 
 
 def _chosen(one: Match, names: Sequence[str], everything: bool) -> Sequence[str]:

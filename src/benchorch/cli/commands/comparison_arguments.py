@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+import click
 
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
@@ -23,8 +24,20 @@ from benchorch.units import format_bytes
 SELECTOR = "::"
 _CASES_NAMED = 3
 _FACTORS = ", ".join(FACTORS)
-SESSION = "an earlier run of the baseline's code; two or more show how much sessions differ"
 REFERENCE = "a run's directory, its plan id, its MLflow run id, or a file of `report --json`"
+METRIC = click.option("--metric", multiple=True, help="in place of the primary metric; repeatable")
+ACROSS = click.option(
+    "--across",
+    multiple=True,
+    metavar="FACTOR",
+    help="what may differ because it is what you compare: hardware, packages, ...",
+)
+SESSION = click.option(
+    "--session",
+    multiple=True,
+    metavar="RUN",
+    help="an earlier run of the baseline's code; two or more show how much sessions differ",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,25 +112,25 @@ def metric_names(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def share(text: str) -> float:
-    """``2%`` or ``0.02`` as 0.02; for argparse."""
+    """``2%`` or ``0.02`` as 0.02."""
     number, percent, rest = text.strip().partition("%")
     try:
         value = float(number) / 100 if percent else float(number)
     except ValueError:
         value = math.nan
     if rest or not math.isfinite(value) or value < 0 or (value >= 1 and not percent):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a share: write 2% or 0.02")
+        raise click.BadParameter(f"{text!r} is not a share: write 2% or 0.02")
     return value
 
 
 def minutes(text: str) -> float:
-    """A duration above 0; for argparse."""
+    """A duration above 0."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")
+        raise click.BadParameter(f"{text!r} is not a number of minutes above 0")
     return value
 
 

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+import click
+
+from benchorch.cli.command import command, completed
 from benchorch.cli.commands import conversions_report
 from benchorch.cli.commands.conversion_catalog import (
     Catalog,
@@ -14,11 +17,13 @@ from benchorch.cli.commands.conversion_catalog import (
     missing_packages,
     targets,
 )
+from benchorch.cli.terminal import Terminal
 from benchorch.config.components import make, suggest
 from benchorch.config.directories import builtin_directory
 from benchorch.config.extensions import extension_directories
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
+from benchorch.errors import ConfigError
 from benchorch.interfaces.conversion import FileStep, ModuleStep, StateStep
 
 if TYPE_CHECKING:
@@ -26,17 +31,8 @@ if TYPE_CHECKING:
     from benchorch.interfaces.conversion import Step
     from benchorch.interfaces.runtime import Runtime
 
-_WRONG_REQUEST = 2
-_FLAGS = ("--json", "--all", "-h", "--help")
-HELP = """usage: python -m benchorch conversions [NAME ...] [--all] [--json]
 
-The values of conversion=NAME: what each does, its chain, whether it runs on this machine and if
-not what would enable it, and whether it leaves an artifact that later runs reuse. Names joined
-by + and other tools' names are explained too.
-
-  NAME      explain these in detail
-  --all     the names of other tools as well, with what they select here
-  --json    everything, for programs"""
+_COMPLETED = completed("conversion_names")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,21 +50,29 @@ class Availability:
     enable: str = ""
 
 
-def run(arguments: Sequence[str]) -> Reply:
-    """The answer to ``benchorch conversions ARGUMENTS``."""
-    if {"-h", "--help"} & set(arguments):
-        return Reply(text=HELP, data={"help": HELP})
+@command(
+    "conversions",
+    help="""The values of conversion=NAME: what each does, its chain, whether it runs on this
+    machine and if not what would enable it, and whether it leaves an artifact that later runs
+    reuse. Names joined by + and other tools' names are explained too.
+    """,
+)
+@click.argument("names", metavar="[NAME ...]", nargs=-1, shell_complete=_COMPLETED)
+@click.option(
+    "--all", "everything", is_flag=True, help="other tools' names, too, and what they select"
+)
+def run(terminal: Terminal, names: Sequence[str], everything: bool) -> Reply:
+    """The conversions by family, or these in detail."""
     catalog = Catalog([*extension_directories(), builtin_directory("conf")])
-    names = [word for word in arguments if not word.startswith("-")]
-    problem = _unknown_flag(arguments) or _unknown_name(names, catalog)
+    problem = _unknown_name(names, catalog)
     if problem:
-        return Reply(text=problem, data={"error": problem}, exit_code=_WRONG_REQUEST)
+        raise ConfigError([problem], next="benchorch conversions")
     if names:
         opened = [catalog.open(name) for name in names]
         rows = [_row(each, catalog) for each in opened]
         return Reply(text="\n\n".join(map(conversions_report.detail, rows)), data=rows)
     ours = [_row(catalog.open(name), catalog) for name in catalog.names]
-    if not {"--all", "--json"} & set(arguments):
+    if not (everything or terminal.as_json):
         return Reply(text=conversions_report.overview(ours, _count_of_others(catalog)), data=ours)
     others = {
         tool: [_row(catalog.open(name), catalog) for name in listed]
@@ -80,13 +84,6 @@ def run(arguments: Sequence[str]) -> Reply:
 
 def _count_of_others(catalog: Catalog) -> int:
     return sum(map(len, catalog.other.listed.values()))
-
-
-def _unknown_flag(arguments: Sequence[str]) -> str:
-    for word in arguments:
-        if word.startswith("-") and word not in _FLAGS:
-            return f"conversions does not take {word}; see conversions --help."
-    return ""
 
 
 def _unknown_name(names: Sequence[str], catalog: Catalog) -> str:
@@ -112,7 +109,7 @@ def availability(conversion: Conversion) -> Availability:
     missing = missing_packages(conversion)
     on_cpu, on_gpu = (conversion.unavailable(device) for device in ("cpu", "cuda"))
     if missing:
-        where = "" if on_cpu is None else f", and a GPU: {on_cpu}"
+        where = "" if on_cpu is None or on_gpu is not None else f", and a GPU: {on_cpu}"
         return Availability(
             hardware="",
             reason=f"needs {', '.join(missing)}, which is not installed{where}",

@@ -9,20 +9,42 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from benchorch.domain.codec import Json
-from benchorch.results.report.console_table import paper, tidy
+from benchorch.results.report.console_table import paper, terminal_width, tidy
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 Row = Mapping[str, Json]
 
-_WIDTH = 100
+_WIDEST = 100
 
 
 def overview(ours: Sequence[Row], others: int) -> str:
-    """Tables of the conversions by runtime, the baseline's first."""
-    more = f"{others} names of other tools select them too: --all lists those."
-    return f"{_drawn(_ours(ours))}\n\n{_legend(ours)}\n{more}"
+    """The conversions by family, the baseline's first; those that cannot run here apart."""
+    families = [_family(title, rows) for title, rows in _families(ours).items()]
+    more = f"{others} names of other tools select them too; --all lists those, and all reasons."
+    return "\n".join([*families, "", _legend(ours), *textwrap.wrap(more, _width())])
+
+
+def _family(title: str, rows: Sequence[Row]) -> str:
+    here = [str(row["name"]) for row in rows if row["runs_here"]]
+    away = [str(row["name"]) for row in rows if not row["runs_here"]]
+    lines = [textwrap.shorten(title, _width(), placeholder=" ...")]
+    for start, names in (("  ", here), ("  not here: ", away)):
+        if names:
+            text = start + "  ".join(names)
+            lines += textwrap.wrap(
+                text,
+                _width(),
+                subsequent_indent="    ",
+                break_on_hyphens=False,
+                break_long_words=False,
+            )
+    return "\n".join(lines)
+
+
+def _width() -> int:
+    return min(terminal_width(), _WIDEST)
 
 
 def everything(ours: Sequence[Row], others: Mapping[str, Sequence[Row]]) -> str:
@@ -32,10 +54,14 @@ def everything(ours: Sequence[Row], others: Mapping[str, Sequence[Row]]) -> str:
 
 
 def _ours(rows: Sequence[Row]) -> list[Table]:
+    return [_table(title, found) for title, found in _families(rows).items()]
+
+
+def _families(rows: Sequence[Row]) -> dict[str, list[Row]]:
     groups: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["name"] != "eager"):
         groups.setdefault(_group(row), []).append(row)
-    return [_table(title, rows) for title, rows in groups.items()]
+    return groups
 
 
 def _drawn(tables: Sequence[Table]) -> str:
@@ -48,9 +74,9 @@ def _drawn(tables: Sequence[Table]) -> str:
 def _legend(ours: Sequence[Row]) -> str:
     ready = sum(bool(row["runs_here"]) for row in ours)
     return (
-        f"{ready} of {len(ours)} can run on this machine; a ✓ under KEEPS leaves an artifact that "
-        "later runs reuse.\nJoin names by + (conversion=bf16+aot_inductor): steps in that "
-        "order, and the last runtime.\nOne in detail: python -m benchorch conversions NAME"
+        f"{ready} of {len(ours)} can run on this machine. Join names by +\n"
+        "(conversion=bf16+aot_inductor): steps in that order, and the last runtime.\n"
+        "One in detail, with what would enable it: benchorch conversions NAME"
     )
 
 
@@ -146,7 +172,7 @@ def _words(value: Json) -> list[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH)
+    return textwrap.wrap(text, _width())
 
 
 def _nearby(path: str) -> str:

@@ -11,25 +11,27 @@ arguments; 3, not comparable: a trial fails or disagrees on a side; 4, cannot te
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, final
+
+import click
 
 from benchorch.cli.arguments import Request, is_recipe, parse
+from benchorch.cli.command import Words, command, words_argument
 from benchorch.cli.commands import duel_report
 from benchorch.cli.commands.comparison_arguments import minutes, share
-from benchorch.cli.commands.gate_report import exit_code, write_markdown
+from benchorch.cli.commands.gate_report import exit_code, write_summary
 from benchorch.cli.commands.plan import planned
-from benchorch.cli.terminal import INTERRUPTED
+from benchorch.cli.terminal import INTERRUPTED, Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.interfaces.executor import Way
 from benchorch.journal.registry import new_directory
-from benchorch.progress import Say, silent
 from benchorch.results.compare.duels import LOOKS
 from benchorch.run.duel.checkout import Checkout, checked_out
 from benchorch.run.duel.contender import Side
@@ -40,14 +42,73 @@ from benchorch.run.duel.messages import Origin
 _ADDED = ("protocol.pairing=none", "protocol.repeats=0", "profiler=none", "recorder=none")
 
 
-def run(arguments: Sequence[str], say: Say = silent) -> Reply:
-    """The verdict over all trials, as text, Markdown and JSON.
+def _count(text: str) -> int:
+    value = int(text) if text.isdecimal() else 0
+    if value < LOOKS[0]:
+        raise click.BadParameter(f"{text!r}: at least {LOOKS[0]} pairs are analysed")
+    return value
 
-    Args:
-        arguments: those after ``duel``; or after ``gate``, with ``--against`` or ``--env``.
-        say: receives progress.
-    """
-    options, words = _parser().parse_known_args(list(arguments))
+
+@command(
+    "duel",
+    cls=Words,
+    help="""Two versions of the code or two environments, in processes back to back.
+
+    The same trials are run by both sides, process by process in an order drawn at random, on this
+    machine. REV is a commit, branch or tag of the repository that the current folder is in: its
+    code is checked out into a private temporary folder, without the repository's hooks, and run.
+    Name only revisions that you would run. What is not committed counts as new. --output FILE.md
+    writes a summary for reviewers.
+
+    \b
+    Exit codes: 0  no regression       1  a regression, or with --strict one not ruled out
+                2  wrong arguments     3  not comparable: a trial fails or disagrees on a side
+                4  cannot tell
+    """,
+    writes_output=True,
+    former={"--markdown": "--output"},
+)
+@words_argument()
+@click.option("--against", metavar="REV", help="the revision that is the old version")
+@click.option(
+    "--env",
+    nargs=2,
+    metavar="A B",
+    help="the old and the new version's environment: its folder, or its interpreter",
+)
+@click.option(
+    "--max-regression",
+    type=share,
+    default="2%",
+    metavar="SHARE",
+    help="how much slower the new one may be (2%)",
+)
+@click.option(
+    "--minutes", type=minutes, default="10", metavar="M", help="of measuring, all trials (10)"
+)
+@click.option("--pairs", type=_count, default="40", metavar="N", help="of each trial at most (40)")
+@click.option("--directory", metavar="DIR", help="where what was measured is kept")
+@click.option("--strict", is_flag=True, help="unclear evidence fails, too")
+def run(terminal: Terminal, words: Sequence[str], **given: Any) -> Reply:
+    """The verdict over all trials, as text, Markdown and JSON."""
+    return _fought(words, _Options(**given), terminal)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """Both sides and the extent of a duel, as the command line has them."""
+
+    against: str | None
+    env: tuple[str, str] | None
+    max_regression: float
+    minutes: float
+    pairs: int
+    directory: str | None
+    strict: bool
+
+
+def _fought(words: Sequence[str], options: _Options, terminal: Terminal) -> Reply:
     request = _request(words)
     if not (options.against or options.env):
         raise ConfigError(["duel takes --against REV, or --env A B, or both; see duel --help."])
@@ -59,7 +120,7 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
     with _sides(options, directory) as (sides, checkout, private):
         for side in sides:
             prepared(made.plan, side, private / side.name)
-        say(
+        terminal.say(
             f"{len(made.plan.trials)} trials, at most {options.minutes:g} minutes and "
             f"{options.pairs} pairs of each, besides what building takes"
         )
@@ -71,53 +132,11 @@ def run(arguments: Sequence[str], say: Say = silent) -> Reply:
                 extent=Extent(seconds=60 * options.minutes, pairs=options.pairs),
                 modules=_modules(checkout),
                 check=lambda origins: _check(origins, checkout),
-                say=say,
+                say=terminal.say,
             )
         except ExecutorError as error:
             return duel_report.not_begun(str(error))
-    return _reply(duel_report.DuelReport(found, sides, directory, checkout), options)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="benchorch duel",
-        description=__doc__,
-        usage="benchorch duel --against REV [options] [RECIPE.yaml] [key=value ...]",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--against", metavar="REV", help="the revision that is the old version")
-    parser.add_argument(
-        "--env",
-        nargs=2,
-        metavar=("A", "B"),
-        help="the old and the new version's environment: its folder, or its interpreter",
-    )
-    parser.add_argument(
-        "--max-regression",
-        type=share,
-        default=0.02,
-        metavar="SHARE",
-        help="how much slower the new one may be (2%%)",
-    )
-    parser.add_argument(
-        "--minutes", type=minutes, default=10.0, help="of measuring, all trials together (10)"
-    )
-    parser.add_argument(
-        "--pairs", type=_count, default=40, metavar="N", help="of each trial at most (40)"
-    )
-    parser.add_argument("--directory", metavar="DIR", help="where what was measured is kept")
-    parser.add_argument("--strict", action="store_true", help="unclear evidence fails, too")
-    parser.add_argument("--markdown", metavar="FILE", type=Path, help="a summary for reviewers")
-    parser.add_argument("--json", action="store_true", help="for programs")
-    return parser
-
-
-def _count(text: str) -> int:
-    value = int(text) if text.isdecimal() else 0
-    if value < LOOKS[0]:
-        raise argparse.ArgumentTypeError(f"{text!r}: at least {LOOKS[0]} pairs are analysed")
-    return value
+    return _reply(duel_report.DuelReport(found, sides, directory, checkout), options, terminal)
 
 
 def _request(words: Sequence[str]) -> Request:
@@ -138,7 +157,7 @@ def _request(words: Sequence[str]) -> Request:
 
 @contextmanager
 def _sides(
-    options: argparse.Namespace, directory: Path
+    options: _Options, directory: Path
 ) -> Iterator[tuple[tuple[Side, Side], Checkout | None, Path]]:
     """Both sides, the checkout of the old one, and a folder for what they build."""
     pythons = [_python(place) for place in options.env or ()] or [sys.executable, sys.executable]
@@ -226,8 +245,9 @@ def _check(origins: tuple[Origin, Origin], checkout: Checkout | None) -> None:
         raise ConfigError([problem])
 
 
-def _reply(report: duel_report.DuelReport, options: argparse.Namespace) -> Reply:
-    if options.markdown is not None:
-        write_markdown(options.markdown, duel_report.markdown(report))
+def _reply(report: duel_report.DuelReport, options: _Options, terminal: Terminal) -> Reply:
     code = INTERRUPTED if report.duel.interrupted else exit_code(report.state, options.strict)
-    return Reply(text=duel_report.text(report), data=duel_report.data(report, code), exit_code=code)
+    data = duel_report.data(report, code)
+    if terminal.output is not None:
+        write_summary(terminal, duel_report.markdown(report), data)
+    return Reply(text=duel_report.text(report), data=data, exit_code=code)

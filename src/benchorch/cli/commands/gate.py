@@ -9,12 +9,16 @@ With --against REV it measures both versions itself, interleaved: the same as `b
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
+import click
+
+from benchorch.cli.command import Command, command, completed
 from benchorch.cli.commands import gate_report
 from benchorch.cli.commands.comparison_arguments import (
+    ACROSS,
+    METRIC,
     REFERENCE,
     SESSION,
     Side,
@@ -23,50 +27,100 @@ from benchorch.cli.commands.comparison_arguments import (
     open_side,
     share,
 )
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.certificate import Certificate
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.journal import certificates, run_directory
 from benchorch.journal.registry import newest_invocations
-from benchorch.progress import Say, silent
 from benchorch.results.compare.gate import gate
 from benchorch.results.compare.metric_kinds import higher_is_better
 
 _REMEMBERED = 100
+_RUNS = completed("run_names")
 DUEL = frozenset({"--against", "--env"})
 """What makes a gate a duel."""
 
 
-def run(arguments: Sequence[str], say: Say = silent) -> Reply:
-    """The verdict over all trials, as text, Markdown and JSON.
+class _GateOrDuel(Command):
+    """A gate; with ``--against`` or ``--env`` a duel, which has options of its own."""
 
-    Args:
-        arguments: those after ``gate``.
-        say: receives progress, where it takes longer than a moment.
-    """
-    if any(word.partition("=")[0] in DUEL for word in arguments):
-        from benchorch.cli.commands import duel
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """The parsed words of either."""
+        if any(word.partition("=")[0] in DUEL for word in args):
+            from benchorch.cli.commands import duel
 
-        return duel.run(arguments, say)
-    options = _parser().parse_args(list(arguments))
-    names = metric_names(options.metric)
+            return duel.run.make_context(info_name, args, parent=parent, **extra)
+        return super().make_context(info_name, args, parent=parent, **extra)
+
+
+@command(
+    "gate",
+    cls=_GateOrDuel,
+    help=f"""Fails where the candidate is worse than its baseline by more than a limit.
+
+    RUN is {REFERENCE}. --output FILE.md writes a summary for reviewers. With --against REV or
+    --env A B it measures both versions itself, interleaved: the same as benchorch duel.
+
+    \b
+    Exit codes: 0  no regression       1  a regression, or with --strict one not ruled out
+                2  wrong arguments     3  not comparable: other machine or definition, a trial
+                4  cannot tell            that fails, disagrees or is missing
+    """,
+    writes_output=True,
+    former={"--markdown": "--output"},
+)
+@click.option(
+    "--baseline",
+    required=True,
+    metavar="RUN",
+    shell_complete=_RUNS,
+    help="what it is compared with",
+)
+@click.option(
+    "--candidate",
+    metavar="RUN",
+    shell_complete=_RUNS,
+    help="what is judged; the newest run by default",
+)
+@click.option("--max-regression", required=True, type=share, metavar="SHARE", help="e.g. 2%")
+@METRIC
+@ACROSS
+@SESSION
+@click.option("--strict", is_flag=True, help="unclear evidence fails, too")
+def run(
+    terminal: Terminal,
+    baseline: str,
+    candidate: str | None,
+    max_regression: float,
+    strict: bool,
+    **options: Sequence[str],
+) -> Reply:
+    """The verdict over all trials, as text, Markdown and JSON."""
+    names = metric_names(options["metric"])
     _refuse_directionless(names)
-    baseline = open_side(options.baseline, say)
-    candidate = open_side(options.candidate or _newest_but(baseline), say)
+    old = open_side(baseline, terminal.say)
+    new = open_side(candidate or _newest_but(old), terminal.say)
     found = gate(
-        baseline.trials,
-        candidate.trials,
-        limit_ratio=options.max_regression,
+        old.trials,
+        new.trials,
+        limit_ratio=max_regression,
         metrics=names,
-        across=factors(options.across, baseline, candidate),
-        sessions=[open_side(name, say).trials for name in options.session],
+        across=factors(options["across"], old, new),
+        sessions=[open_side(name, terminal.say).trials for name in options["session"]],
     )
-    report = gate_report.GateReport(
-        found, baseline.run.reference, candidate.run.reference, _certificate(candidate)
-    )
-    if options.markdown is not None:
-        gate_report.write_markdown(options.markdown, gate_report.markdown(report))
-    code = gate_report.exit_code(found.state, options.strict)
+    report = gate_report.GateReport(found, old.run.reference, new.run.reference, _certificate(new))
+    code = gate_report.exit_code(found.state, strict)
+    if terminal.output is not None:
+        gate_report.write_summary(
+            terminal, gate_report.markdown(report), gate_report.data(report, code)
+        )
     return Reply(text=gate_report.text(report), data=gate_report.data(report, code), exit_code=code)
 
 
@@ -77,29 +131,6 @@ def _certificate(side: Side) -> Certificate | None:
     if known and any(known.is_of(place.get("host"), place.get("cpu_model")) for place in places):
         return known
     return None
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchorch gate", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--baseline", required=True, metavar="RUN", help=REFERENCE)
-    parser.add_argument("--candidate", metavar="RUN", help="likewise; the newest run by default")
-    parser.add_argument(
-        "--max-regression", required=True, type=share, metavar="SHARE", help="e.g. 2%%"
-    )
-    parser.add_argument(
-        "--metric",
-        action="append",
-        default=[],
-        help="in place of the primary metric; repeatable",
-    )
-    parser.add_argument(
-        "--across", action="append", default=[], metavar="FACTOR", help="what may differ"
-    )
-    parser.add_argument("--session", action="append", default=[], metavar="RUN", help=SESSION)
-    parser.add_argument("--strict", action="store_true", help="unclear evidence fails, too")
-    parser.add_argument("--markdown", metavar="FILE", type=Path, help="a summary for reviewers")
-    parser.add_argument("--json", action="store_true", help="for programs")
-    return parser
 
 
 def _refuse_directionless(names: Sequence[str]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from benchorch.cli.commands.comparison_arguments import (
     alone_data,
@@ -14,6 +14,7 @@ from benchorch.cli.commands.comparison_arguments import (
     side_notes,
     value_text,
 )
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.certificate import Certificate
 from benchorch.domain.codec import Json, encode
 from benchorch.errors import ConfigError
@@ -245,9 +246,14 @@ def exit_code(state: str, strict: bool) -> int:
     return 1 if strict and state == "unclear" else _EXIT_CODES[state]
 
 
-def write_markdown(path: Path, text: str) -> None:
-    """Write a summary; ConfigError where it cannot be."""
+def write_summary(terminal: Terminal, markdown: str, data: Json) -> None:
+    """Write a summary for reviewers, or for programs, to ``--output``; ConfigError if it cannot be.
+
+    What is printed stays the same.
+    """
+    path = terminal.output
+    assert path is not None  # its caller has looked
     try:
-        write_text(path, text)
+        write_text(path, json.dumps(data, indent=2) if path.suffix == ".json" else markdown)
     except OSError as error:
-        raise ConfigError([f"--markdown: {path} cannot be written: {error.strerror}."]) from error
+        raise ConfigError([f"--output: {path} cannot be written: {error.strerror}."]) from error

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-from benchorch.cli.commands.status import run_parser
+import click
+
+from benchorch.cli.command import command, run_argument
+from benchorch.cli.commands.remote_head import HeadCommand
+from benchorch.cli.commands.status import A_RUN
+from benchorch.cli.terminal import Terminal
 from benchorch.config.components import suggest
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan, Trial
@@ -21,23 +26,23 @@ from benchorch.trial.supervisor import LOG as TRIAL_LOG
 _LOOK_S = 1.0
 
 
-def run(arguments: Sequence[str], say: Callable[[str], None]) -> Reply:
-    """The log; with ``--follow`` also what is added, until the run has ended.
+@command(
+    "logs",
+    cls=HeadCommand,
+    help=f"""The output of a trial's processes, or of the coordinator.
 
-    Args:
-        arguments: those after ``logs``.
-        say: receives each part of a log that is followed.
-    """
-    parser = run_parser("logs", __doc__)
-    parser.add_argument(
-        "trial", metavar="TRIAL", nargs="?", help="the beginning of a trial's id, or its name"
-    )
-    parser.add_argument("--follow", "-f", action="store_true", help="go on until the run has ended")
-    options = parser.parse_args(list(arguments))
-    directory = find_invocation(options.run, "logs")
-    path = _path(directory, options.trial, following=options.follow)
-    if options.follow:
-        _follow(directory, path, say)
+    RUN is {A_RUN}; TRIAL the beginning of a trial's id, or its name.
+    """,
+)
+@run_argument()
+@click.argument("trial", metavar="[TRIAL]", required=False)
+@click.option("--follow", "-f", is_flag=True, help="go on until the run has ended")
+def run(terminal: Terminal, run: str, trial: str | None, follow: bool) -> Reply:
+    """The log; with ``--follow`` also what is added, until the run has ended."""
+    directory = find_invocation(run, "logs")
+    path = _path(directory, trial, following=follow)
+    if follow:
+        _follow(directory, path, terminal.show)
         return Reply(text="", data={"log": str(path)})
     text = path.read_bytes().decode(errors="replace")
     return Reply(

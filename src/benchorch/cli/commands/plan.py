@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+import click
+
 from benchorch.cli.arguments import Request, parse
+from benchorch.cli.command import Words, command, words_argument
+from benchorch.cli.recipes import placed_mistakes
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
@@ -14,33 +19,31 @@ if TYPE_CHECKING:
     from benchorch.interfaces.stack import Readiness
     from benchorch.run.planner import Planned
 
-HELP = """usage: python -m benchorch plan [--json] [--cheapest] [-m] [RECIPE.yaml] [key=value ...]
 
-Shows the trials that the same arguments without `plan` would run, with minutes and dollars for each
-kind of machine, and every cell that would be skipped with the reason. Hardware that nothing here
-reaches is priced too. Starts nothing.
+@command(
+    "plan",
+    cls=Words,
+    help="""Show the trials that the same arguments without plan would run, with minutes and dollars
+    for each kind of machine, and every cell that would be skipped with the reason. Hardware that
+    nothing here reaches is priced too. Starts nothing.
 
-  --json      an object with `trials`, `skips`, `machines` and `how`, for programs
-  --cheapest  the kinds of machines in the order of their dollars
-  -m          cross comma-separated values"""
-
-CHEAPEST = "--cheapest"
-
-
-def run(arguments: Sequence[str]) -> Reply:
+    With --json it is an object with trials, skips, machines and how.
+    """,
+)
+@words_argument()
+@click.option("--cheapest", is_flag=True, help="kinds of machines in the order of their dollars")
+def run(terminal: Terminal, words: Sequence[str], cheapest: bool) -> Reply:
     """Lines for people or, with ``--json``, the whole plan for programs."""
     from benchorch.run.ways_on import priced, ways_on
 
-    if {"-h", "--help"} & set(arguments):
-        return Reply(text=HELP, data=HELP)
-    request = parse([word for word in arguments if word not in ("--json", CHEAPEST)])
+    request = parse(words, "plan")
     foreign = request.foreign_flags + ([f"resume={request.resume}"] if request.resume else [])
     if foreign:
         raise ConfigError([f"plan does not take {' '.join(foreign)}; see plan --help."])
     found = planned(request)
-    if "--json" in arguments:
+    if terminal.wants_json:
         return Reply(text="", data=_data(found))
-    lines = [*priced(found, cheapest_first=CHEAPEST in arguments)]
+    lines = [*priced(found, cheapest_first=cheapest)]
     lines += [_readiness_line(one) for one in found.preflight()]
     ways = list(ways_on(found))
     return Reply(text="\n".join([*lines, *(["", *ways] if ways else [])]), data=None)
@@ -60,15 +63,17 @@ def planned(request: Request, *, to_run: bool = False) -> Planned:
     """
     from benchorch.config.composer import Composer, config_loader
     from benchorch.run.planner import new_plan_id, plan_jobs
+    from benchorch.run.selection import narrowed_to
 
-    composer = Composer(config_loader(request.directories), request.config_name)
-    jobs = composer.jobs(request.overrides, sweep=request.multirun)
-    return plan_jobs(composer, jobs, new_plan_id(), to_run=to_run)
+    with placed_mistakes(request):
+        composer = Composer(config_loader(request.directories), request.config_name)
+        jobs = composer.jobs(request.overrides, sweep=request.multirun)
+        return narrowed_to(plan_jobs(composer, jobs, new_plan_id(), to_run=to_run), request.only)
 
 
 def check(words: Sequence[str]) -> None:
     """Plan what a run would run, starting nothing; ConfigError with every problem."""
-    request = parse(words)
+    request = parse(words, "submit")
     foreign = request.foreign_flags
     if foreign:
         raise ConfigError([f"submit does not take {' '.join(foreign)}; see submit --help."])

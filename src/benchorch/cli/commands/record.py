@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import click
+
+from benchorch.cli.command import command, run_argument
+from benchorch.cli.terminal import Terminal
 from benchorch.config import components
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
@@ -17,38 +19,35 @@ from benchorch.formatting import plural
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.journal.chain import mapping_of
+from benchorch.journal.registry import find_invocation
 from benchorch.recorders.mlflow_links import TRACKING
-from benchorch.run.record import Replayed, command, replay
+from benchorch.run.record import Replayed, replay
+from benchorch.run.record import command as again
 from benchorch.run.sidecar import ignore_interrupts
 
 MLFLOW = "benchorch.recorders.mlflow.Mlflow"
 _SQLITE = "sqlite:///"
 
 
-def run(arguments: Sequence[str]) -> Reply:
+@command("record", help="Record a run's results in MLflow, now or as they come.")
+@run_argument("directory")
+@click.option("--uri", help="another tracker than the one the run was made for")
+@click.option("--follow", is_flag=True, help="stay until the run has ended")
+def run(terminal: Terminal, directory: str, uri: str | None, follow: bool) -> Reply:
     """The number of recorded trials, and the command that records the rest."""
-    options = _parser().parse_args(list(arguments))
-    directory = Path(options.directory)
-    if options.follow:
+    place = find_invocation(directory, "record")
+    if follow:
         ignore_interrupts()
     try:
-        recorder = recorder_of(directory, run_directory.read_plan(directory), options.uri)
-        replayed = replay(directory, recorder, follow=options.follow)
+        recorder = recorder_of(place, run_directory.read_plan(place), uri)
+        replayed = replay(place, recorder, follow=follow)
     except ConfigError as error:
-        return Reply(text=str(error), data={"problems": list(error.problems)}, exit_code=2)
+        raise ConfigError([f"{place}: {problem}" for problem in error.problems]) from error
     except RecordError as error:
         return Reply(text=str(error), data={"reason": str(error)}, exit_code=1)
-    reply = _reply(directory, recorder, replayed)
+    reply = _reply(place, recorder, replayed)
     # The coordinator prints where results are, and why they are not.
-    return replace(reply, text=replayed.reason) if options.follow else reply
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchorch record", description=__doc__)
-    parser.add_argument("directory", metavar="DIR", help="a run's directory")
-    parser.add_argument("--uri", help="another tracker than the one the run was made for")
-    parser.add_argument("--follow", action="store_true", help="stay until the run has ended")
-    return parser
+    return replace(reply, text=replayed.reason) if follow else reply
 
 
 def recorder_of(directory: Path, plan: Plan, uri: str | None) -> Recorder:
@@ -89,6 +88,6 @@ def _reply(directory: Path, recorder: Recorder, replayed: Replayed) -> Reply:
         return Reply(text=text, data=data)
     text = (
         f"{recorded} recorded, {plural(replayed.remaining, 'trial')} not: {replayed.reason}\n"
-        f"Nothing is lost; once the tracker is back: {command(directory)}"
+        f"Nothing is lost; once the tracker is back: {again(directory)}"
     )
     return Reply(text=text, data=data, exit_code=1)

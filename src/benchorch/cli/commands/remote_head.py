@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
 import shutil
@@ -10,9 +9,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from benchorch.cli.commands.submit import next_words
+import click
+
+from benchorch.cli.command import Command
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.executors.ray_jobs import RUNNING, RayJobs, default_head
@@ -69,13 +71,54 @@ class Jobs(Protocol):
         ...
 
 
+UNCHANGED = Reply(text="Nothing was changed.", data={"changed": False}, exit_code=1)
+
+
 def named(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
     """The head that the arguments or the environment name, and the other arguments."""
-    flags = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    flags.add_argument("--head")
-    flags.add_argument("--here", action="store_true")
-    found, words = flags.parse_known_args(list(arguments))
-    return (None if found.here else found.head or default_head()), words
+    url, words = "", []
+    rest = iter(arguments)
+    for word in rest:
+        name, _, value = word.partition("=")
+        if name == "--head":
+            url = value or next(rest, "")
+            if not url:
+                raise ConfigError(["--head: needs the URL of a Ray head's dashboard."])
+        elif word != "--here":
+            words.append(word)
+    return (None if "--here" in arguments else url or default_head()), words
+
+
+class HeadCommand(Command):
+    """A command that a cluster's head carries out where one is named."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """The parsed words, and in `meta` the head."""
+        url, words = named(args)
+        ctx = super().make_context(info_name, words, parent=parent, **extra)
+        ctx.meta["head"], ctx.meta["words"] = url, words
+        return ctx
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Carry it out here, or there."""
+        url = ctx.meta["head"]
+        if url is None:
+            return super().invoke(ctx)
+        return relay(str(self.name), ctx.meta["words"], url)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """How a head is named, too."""
+        formatter.write_paragraph()
+        formatter.write_text(
+            "--head URL, or BENCHORCH_HEAD, is a cluster's head; --here this machine."
+        )
+        super().format_epilog(ctx, formatter)
 
 
 def jobs_of(url: str) -> Jobs:
@@ -123,6 +166,16 @@ def submit(jobs: Jobs, url: str, words: Sequence[str], working_dir: Path | None)
     return Reply(text=text.lstrip(), data={"job": name, "state": state, "head": url})
 
 
+def next_words(reference: str, flags: str) -> str:
+    """The commands that follow the run."""
+    words = (
+        ("status", f"status {reference} --watch"),
+        ("log", f"logs {reference} --follow"),
+        ("end", f"cancel {reference}"),
+    )
+    return "\n".join(f"  {title:9} python -m benchorch {word}{flags}" for title, word in words)
+
+
 def _first_output(jobs: Jobs, name: str) -> tuple[str, str]:
     """The job's state and output, once it has printed its plan or ended."""
     until_s = time.monotonic() + _START_S
@@ -136,14 +189,12 @@ def _first_output(jobs: Jobs, name: str) -> tuple[str, str]:
 
 def relay(command: str, words: Sequence[str], url: str) -> int:
     """Run a command on a head and print what it writes there; its exit code."""
-    from benchorch.cli import terminal
-    from benchorch.cli.commands import cancel
-
-    if command == "cancel" and not {"--yes", "-h", "--help"} & set(words):
-        if terminal.ask(f"End {' '.join(words)} on {url}? [yes/no] ").lower() not in cancel.YES:
-            return terminal.print_reply(cancel.UNCHANGED, words)
+    terminal = Terminal(as_json="--json" in words)
+    if command == "cancel" and not {"--yes", "-y"} & set(words):
+        if not terminal.confirm(f"End {' '.join(words)} on {url}? [yes/no] "):
+            return terminal.reply(UNCHANGED)
         words = [*words, "--yes"]  # nobody can answer there
-    return ask(jobs_of(url), [command, *words], terminal.print_out)
+    return ask(jobs_of(url), [command, *words], terminal.show)
 
 
 def ask(jobs: Jobs, words: Sequence[str], say: Callable[[str], None]) -> int:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import glob
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast, final
 
+import click
+
+from benchorch.cli.arguments import parse as parse_run
+from benchorch.cli.command import Words, command
 from benchorch.cli.commands import script_report
+from benchorch.cli.run import benchmark
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode
@@ -28,14 +33,38 @@ from benchorch.models.trust import grant, is_users_own
 _SEPARATOR = "::"
 _MAGIC = "*?["
 _DIRECTORY = "hydra.run.dir="
-NO_CAPTURE_HELP = "run the script again in each process instead of exporting its modules once"
-LABELS_HELP = "only scripts whose first line is '# labels: KEY::VALUE'; VALUE may be a,b"
-DESCRIPTION = """Runs each script, finds every torch module that it calls, and benchmarks them.
+_JOBS = max(1, (os.cpu_count() or 1) // 2)
 
-A script is executed as it is: run only what you trust. With --analyze-only, a script outside your
-own git work tree runs in a sandbox, where the system has one. Arguments key=value are overrides,
-as everywhere: hardware=local conversion=[eager,onnxruntime] stopping=quick. Arguments after a lone
-:: are the scripts' own."""
+
+class _Script(Words):
+    """A command whose words after a lone :: are the script's own, whatever they look like."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The words before ::, which may end a script's name; those after it noted."""
+        at = next((n for n, word in enumerate(args) if word.endswith(_SEPARATOR)), len(args))
+        ctx.meta[_SEPARATOR] = tuple(args[at + 1 :])
+        name = [word.removesuffix(_SEPARATOR) for word in args[at : at + 1]]
+        return super().parse_args(ctx, [*args[:at], *filter(None, name)])
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """What is looked for in scripts, and what becomes of it."""
+
+    analyze_only: bool
+    build_only: bool
+    sandbox: bool | None
+    max_depth: int
+    labels: tuple[str, ...]
+    name: str
+    script_args: str
+    until_quiet: float | None
+    first: bool
+    jobs: int
+    no_capture: bool
+    resume: bool
+    timeout: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +95,74 @@ class Prepared:
         return f"{report.text()}\n\ncorpus    {report.write(self.directory)}"
 
 
-def run(arguments: Sequence[str], say: Callable[[str], None]) -> Prepared:
+@command(
+    "script",
+    cls=_Script,
+    help="""Run each script, find every torch module that it calls, and benchmark them.
+
+    A script is executed as it is: run only what you trust. Arguments key=value are overrides, as
+    everywhere: hardware=local conversion=[eager,onnxruntime] stopping=quick. SCRIPT.py::HASH takes
+    only the models of these hashes. With --json it shows what is found, as --analyze-only; a script
+    outside your own git work tree is then run in a sandbox, where the system has one.
+    """,
+)
+@click.argument(
+    "words",
+    metavar="SCRIPT.py[::HASH,...] ... [key=value ...] [:: ARGUMENTS]",
+    nargs=-1,
+    type=click.UNPROCESSED,
+)
+@click.option("--analyze-only", is_flag=True, help="only show what is found")
+@click.option("--build-only", is_flag=True, help="build what is found, measure nothing")
+@click.option(
+    "--sandbox/--no-sandbox",
+    default=None,
+    help="without network, home and writing; the default where a script of others is looked at",
+)
+@click.option(
+    "--max-depth", type=int, default=0, metavar="N", help="parts of models, N levels deep"
+)
+@click.option(
+    "--labels",
+    multiple=True,
+    metavar="KEY::VALUE",
+    help="only scripts whose first line is '# labels: KEY::VALUE'; VALUE may be a,b",
+)
+@click.option("--name", default="", metavar="PATTERN", help="only such models: 'net.encoder.*'")
+@click.option("--script-args", default="", metavar="WORDS", help="arguments of the scripts")
+@click.option(
+    "--until-quiet", type=float, metavar="S", help="end a script S seconds after its last find"
+)
+@click.option("--first", is_flag=True, help="end a script at its first call that can be measured")
+@click.option("--jobs", type=int, default=_JOBS, metavar="N", help="scripts run at a time")
+@click.option(
+    "--no-capture", is_flag=True, help="run the script in each process, instead of one export"
+)
+@click.option("--resume", is_flag=True, help="take what was found before where nothing changed")
+@click.option(
+    "--timeout", type=float, default=600, metavar="S", help="seconds a script may run: 600"
+)
+def run(terminal: Terminal, words: Sequence[str], **options: Any) -> Reply | int:
+    """What was found, and the run that benchmarks it."""
+    behind = click.get_current_context().meta[_SEPARATOR]
+    prepared = prepare(words, behind, _Options(**options), terminal)
+    if not prepared.words:
+        return prepared.reply
+    code = terminal.reply(prepared.reply)
+    code = max(code, benchmark(parse_run(prepared.words), terminal))
+    terminal.show(prepared.corpus())
+    return code
+
+
+def prepare(
+    words: Sequence[str], behind: Sequence[str], options: _Options, terminal: Terminal
+) -> Prepared:
     """Find the models, and with ``--build-only`` build them."""
-    options, scripts, overrides = parse(arguments)
-    analyze = options.analyze_only or options.json
+    scripts, overrides = parse(words, behind, options)
+    say = terminal.say
+    analyze = options.analyze_only or terminal.wants_json
     grant(*(str(script.path) for script in scripts))
-    enclosed = _is_enclosed(options, scripts, say)
+    enclosed = _is_enclosed(scripts, say, looks=analyze, wanted=options.sandbox)
     founds = Discovery(
         timeout_s=options.timeout,
         keep=not analyze,
@@ -119,27 +210,31 @@ def _with_directory(words: Sequence[str]) -> tuple[Path, list[str]]:
 
 
 def _is_enclosed(
-    options: argparse.Namespace, scripts: Sequence[Script], say: Callable[[str], None]
+    scripts: Sequence[Script], say: Callable[[str], None], *, looks: bool, wanted: bool | None
 ) -> Mapping[Script, bool]:
-    """Which scripts run in a sandbox: those that are only looked at and are not the user's own."""
-    if options.sandbox and not (options.analyze_only or options.json):
+    """Which scripts run in a sandbox: those that are only looked at and are not the user's own.
+
+    Args:
+        looks: whether nothing is measured.
+        wanted: what the command line chose; None for neither.
+    """
+    if wanted and not looks:
         raise ConfigError(
             [
                 "--sandbox: a script that is measured runs with your rights; look at it first, "
                 "with --analyze-only."
             ]
         )
-    looks = options.sandbox is not False and (options.analyze_only or options.json)
-    wanted = {
-        script: looks and (bool(options.sandbox) or not is_users_own(script.path))
+    chosen = {
+        script: looks and wanted is not False and (bool(wanted) or not is_users_own(script.path))
         for script in scripts
     }
-    why = sandbox.problem() if any(wanted.values()) else ""
-    if why and options.sandbox:
+    why = sandbox.problem() if any(chosen.values()) else ""
+    if why and wanted:
         raise ConfigError([f"--sandbox: {why}. --no-sandbox runs the script with your rights."])
     if why:
         say(f"{why}: the script runs with your rights")
-    return {script: wish and not why for script, wish in wanted.items()}
+    return {script: wish and not why for script, wish in chosen.items()}
 
 
 def _built(
@@ -159,12 +254,12 @@ def _built(
     return Reply(text=text, data=data, exit_code=1 if failed else reply.exit_code)
 
 
-def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Script], list[str]]:
-    """Options, scripts and overrides; ConfigError with every problem."""
-    own, behind = _split(arguments)
-    options = _parser().parse_intermixed_args(own)
-    overrides = [word for word in options.words if _is_override(word)]
-    names = [word for word in options.words if word not in overrides]
+def parse(
+    words: Sequence[str], behind: Sequence[str], options: _Options
+) -> tuple[list[Script], list[str]]:
+    """Scripts and overrides; ConfigError with every problem."""
+    overrides = [word for word in words if _is_override(word)]
+    names = [word for word in words if word not in overrides]
     problems = [
         f"{text}: the models are those of the script; give script.py::hash to choose among them."
         for text in overrides
@@ -187,27 +282,14 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[Script], l
     import shlex
 
     given = (*shlex.split(options.script_args), *behind)
-    scripts = _scripts(names, given, options)
-    return options, _labelled(scripts, options.labels), overrides
-
-
-def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Arguments before and after a lone ``::``, which may stand at the end of a script's name."""
-    words = list(arguments)
-    at = next((n for n, word in enumerate(words) if word.endswith(_SEPARATOR)), None)
-    if at is None:
-        return words, []
-    name = words[at].removesuffix(_SEPARATOR)
-    return [*words[:at], *filter(None, [name])], words[at + 1 :]
+    return _labelled(_scripts(names, given, options), options.labels), overrides
 
 
 def _is_override(word: str) -> bool:
     return "=" in word and not Path(word.partition(_SEPARATOR)[0]).exists()
 
 
-def _scripts(
-    names: Sequence[str], given: tuple[str, ...], options: argparse.Namespace
-) -> list[Script]:
+def _scripts(names: Sequence[str], given: tuple[str, ...], options: _Options) -> list[Script]:
     chosen = [
         (path, tuple(filter(None, hashes.split(","))))
         for name in names
@@ -259,38 +341,6 @@ def _paths(text: str) -> list[Path]:
     if not found:
         raise ConfigError([f"script: no file matches {text!r}."])
     return [Path(path).absolute() for path in found]
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="benchorch script",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        usage="benchorch script SCRIPT.py[::HASH,...] ... [options] [key=value ...] [:: arguments]",
-    )
-    add, cores = parser.add_argument, os.cpu_count() or 1
-    add("words", nargs="*", metavar="SCRIPT", help="scripts, each with the hashes to take from it")
-    add("--analyze-only", action="store_true", help="only show what is found")
-    add("--build-only", action="store_true", help="build what is found, measure nothing")
-    add("--json", action="store_true", help="what is found, for programs; as --analyze-only")
-    add(
-        "--sandbox",
-        action=argparse.BooleanOptionalAction,
-        help="without network, home and writing; the default for --analyze-only and --json of "
-        "scripts outside your own git work tree",
-    )
-    add("--max-depth", type=int, default=0, metavar="N", help="parts of models too, N levels deep")
-    add("--labels", action="append", default=[], metavar="KEY::VALUE", help=LABELS_HELP)
-    add("--name", default="", metavar="PATTERN", help="only models of such names: 'net.encoder.*'")
-    add("--script-args", default="", metavar="WORDS", help="arguments of the scripts")
-    add("--until-quiet", type=float, metavar="S", help="end a script S seconds after its last find")
-    add("--first", action="store_true", help="end a script at its first call that can be measured")
-    add("--jobs", type=int, default=max(1, cores // 2), metavar="N", help="scripts run at a time")
-    add("--no-capture", action="store_true", help=NO_CAPTURE_HELP)
-    add("--resume", action="store_true", help="take what was found before where nothing changed")
-    add("--timeout", type=float, default=600, metavar="S", help="seconds a script may run: 600")
-    return parser
 
 
 def _data(founds: Sequence[ConfigNode]) -> Json:

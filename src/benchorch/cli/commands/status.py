@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+import click
+
+from benchorch.cli.command import command, run_argument
+from benchorch.cli.commands.remote_head import HeadCommand
 from benchorch.cli.commands.sweep_status import State, SweepStatus, read_sweep
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
@@ -22,50 +26,33 @@ from benchorch.results.report.tables import names_of
 from benchorch.run.sidecar import schedule_idle
 from benchorch.units import format_seconds
 
+A_RUN = "a run's directory or the last part of its path, its plan's id or its MLflow run's id"
 _RECENT = 10
 _LOOK_S = 3.0
 _BUSY_SHOWN = 8
 _MARKS_SHOWN = 5
 
 
-def run(arguments: Sequence[str], say: Callable[[str], None]) -> Reply:
-    """One sweep, or the recent ones; with ``--watch`` each state until it has ended.
+@command(
+    "status",
+    cls=HeadCommand,
+    help=f"""Running sweeps, their progress and cost, and the next command.
 
-    Args:
-        arguments: those after ``status``.
-        say: receives each state but the last one.
-    """
-    parser = run_parser("status", __doc__, optional=True)
-    parser.add_argument(
-        "--watch", action="store_true", help="print each new state until the run has ended"
-    )
-    parser.add_argument("--json", action="store_true", help="for programs")
-    options = parser.parse_args(list(arguments))
-    if options.run is None and options.watch:
+    RUN is {A_RUN}; without it the recent ones.
+    """,
+)
+@run_argument(metavar="[RUN]")
+@click.option("--watch", is_flag=True, help="print each new state until the run has ended")
+def run(terminal: Terminal, run: str | None, watch: bool) -> Reply:
+    """One sweep, or the recent ones; with ``--watch`` each state until it has ended."""
+    if run is None and watch:
         raise ConfigError(["--watch needs a run: benchorch status RUN --watch."])
-    if options.run is None:
+    if run is None:
         return _recent()
-    directory = find_invocation(options.run, "status")
-    if options.watch:
-        _watch(directory, say, as_json=options.json)
+    directory = find_invocation(run, "status")
+    if watch:
+        _watch(directory, terminal.show, as_json=terminal.as_json)
     return _reply(read_sweep(directory))
-
-
-def run_parser(
-    command: str, description: str | None, *, optional: bool = False
-) -> argparse.ArgumentParser:
-    """A parser of a command about a run, here or on a head."""
-    parser = argparse.ArgumentParser(
-        prog=f"benchorch {command}",
-        description=description,
-        epilog="--head URL, or BENCHORCH_HEAD, reads a cluster's head; --here reads this machine.",
-    )
-    name = "a run's directory or the last part of its path, its plan's id or its MLflow run's id"
-    if optional:
-        parser.add_argument("run", metavar="RUN", nargs="?", help=f"{name}; else the recent ones")
-    else:
-        parser.add_argument("run", metavar="RUN", help=name)
-    return parser
 
 
 def _watch(directory: Path, say: Callable[[str], None], *, as_json: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import subprocess
@@ -11,16 +10,24 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import click
+
+from benchorch.cli.arguments import parse
+from benchorch.cli.catalog import COMMANDS
+from benchorch.cli.command import Words, command, words_argument
+from benchorch.cli.commands import remote_head
+from benchorch.cli.commands.plan import check
+from benchorch.cli.commands.remote_head import next_words
+from benchorch.cli.run import benchmark
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
+from benchorch.executors.ray_jobs import default_head
 from benchorch.journal import run_directory
 from benchorch.journal.lock import LOG, read_coordinator
 from benchorch.journal.registry import find_invocation, new_directory
+from benchorch.models import trust
 
-RESUME_HELP = """usage: python -m benchorch resume RUN [key=value ...]
-
-Resumes a run that ended before its plan did: only trials without a result run. RUN is the run's
-directory or the last part of its path, its plan's id or its MLflow run's id."""
 PLACES = ("hydra.run.dir", "hydra.sweep.dir")
 HEADS_CLUSTER = Path("/etc/benchorch/cluster.yaml")
 """The node types of an AWS stack's head, written by its start script."""
@@ -33,27 +40,46 @@ Check = Callable[[Sequence[str]], None]
 """Raises ConfigError where the arguments are wrong; starts nothing."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """Its own flags; every other argument is the run's."""
-    flags = argparse.ArgumentParser(
-        prog="benchorch submit",
-        description=__doc__,
-        usage="benchorch submit [--head URL | --here] [--working-dir DIR] ARGUMENTS ...",
-        epilog="ARGUMENTS are those of a run: a recipe, key=value, -m, or resume RUN.",
-        allow_abbrev=False,
-    )
-    # `remote_head.named` reads these two; here they are only documented.
-    flags.add_argument("--head", metavar="URL", help="a Ray head's dashboard, this end of a tunnel")
-    flags.add_argument(
-        "--here", action="store_true", help="on this machine, whatever BENCHORCH_HEAD is"
-    )
-    flags.add_argument(
-        "--working-dir", metavar="DIR", type=Path, help="recipes and code to copy to the head"
-    )
-    flags.add_argument("--json", action="store_true", help="for programs")
-    flags.add_argument("--as", dest="name", help=argparse.SUPPRESS)
-    flags.add_argument("--with-code", action="store_true", help=argparse.SUPPRESS)
-    return flags
+@command(
+    "submit",
+    cls=Words,
+    help="""Start a run that outlives the terminal, here or on a head.
+
+    WORDS are those of a run: a recipe, key=value, -m, or resume RUN.
+    """,
+)
+@words_argument("WORDS ...")
+@click.option("--head", metavar="URL", help="a Ray head's dashboard, this end of a tunnel")
+@click.option("--here", is_flag=True, help="on this machine, whatever BENCHORCH_HEAD is")
+@click.option(
+    "--working-dir",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="recipes and code to copy to the head",
+)
+@click.option("--as", "name", hidden=True)
+@click.option("--with-code", is_flag=True, hidden=True)
+def run(
+    terminal: Terminal,
+    words: Sequence[str],
+    head: str | None,
+    here: bool,
+    working_dir: Path | None,
+    name: str | None,
+    with_code: bool,
+) -> Reply | int:
+    """The run's id and the commands that follow it."""
+    words = resumed(words)
+    if name:  # on the head: this process is the coordinator
+        words = settle(name, words, with_code=with_code)
+        with trust.declared(words):  # anew, in the folder of the run's code
+            return benchmark(parse(words), terminal)
+    url = None if here else head or default_head()
+    if url is None:
+        return run_here(words, check)
+    if working_dir and trust.trusts(working_dir):
+        words = [*words, trust.FLAG, "."]  # its copy on the head is in no work tree
+    return remote_head.submit(remote_head.jobs_of(url), url, words, working_dir)
 
 
 def run_here(words: Sequence[str], check: Check) -> Reply:
@@ -86,13 +112,19 @@ def run_here(words: Sequence[str], check: Check) -> Reply:
 
 def resumed(words: Sequence[str]) -> list[str]:
     """The run's arguments, with ``resume RUN`` as the key that it is."""
-    if words and words[0] == "resume":
-        if len(words) < 2:
-            raise ConfigError(["resume needs a run: benchorch submit resume RUN."])
-        return [f"resume={words[1]}", *words[2:]]
-    if not words:
-        raise ConfigError(["submit needs a run's arguments, such as: benchorch submit model=bert"])
-    return list(words)
+    rest = [*words[1:]] if words[:1] in (["run"], ("run",)) else [*words]
+    if rest and rest[0] in COMMANDS and rest[0] != "resume":
+        raise ConfigError(
+            [f"{rest[0]!r} is not a valid argument for a run: submit takes a recipe or key=value."]
+        )
+    if not rest:
+        problem = "submit needs a run's arguments, such as: benchorch submit model=bert"
+        raise ConfigError([problem], next="benchorch submit model=bert")
+    if rest[0] != "resume":
+        return rest
+    if len(rest) < 2:
+        raise ConfigError(["resume needs a run: benchorch submit resume RUN."])
+    return [f"resume={rest[1]}", *rest[2:]]
 
 
 def _directory(words: Sequence[str]) -> Path:
@@ -146,16 +178,6 @@ def _started(directory: Path) -> Reply:
         f"{next_words(plan.plan_id, '')}\n  results   {directory}"
     )
     return Reply(text=text, data={"directory": str(directory), "plan_id": plan.plan_id, "pid": pid})
-
-
-def next_words(reference: str, flags: str) -> str:
-    """The commands that follow the run."""
-    words = (
-        ("status", f"status {reference} --watch"),
-        ("log", f"logs {reference} --follow"),
-        ("end", f"cancel {reference}"),
-    )
-    return "\n".join(f"  {title:9} python -m benchorch {word}{flags}" for title, word in words)
 
 
 def _tail(log: Path) -> str:

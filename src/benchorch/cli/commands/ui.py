@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+import click
+
+from benchorch.cli.command import command
+from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.recorders import location
 from benchorch.recorders.mlflow_links import FIRST_PORT, HOST
 
+STORE = "sqlite:///mlflow.db"
 _PORTS_TRIED = 100
 
 
@@ -36,26 +40,27 @@ class Launch:
     store: str
 
 
-def run(arguments: Sequence[str], say: Callable[[str], None]) -> Reply:
+@command("ui", help="Open MLflow's own user interface over the local results; Ctrl-C ends it.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=FIRST_PORT, help="or the next free one"
+)
+@click.option("--uri", default=STORE, help="the tracker to show")
+def run(terminal: Terminal, port: int, uri: str) -> Reply:
     """Become the server; a reply only where there is none to start."""
-    launch = prepare(arguments)
+    launch = prepare(port, uri)
     if launch.argv:
-        say(f"MLflow's UI opens at {launch.url} in some ten seconds; Ctrl-C ends it.")
+        terminal.show(f"MLflow's UI opens at {launch.url} in some ten seconds; Ctrl-C ends it.")
         _become(launch)
     return Reply(text=f"MLflow's UI is at {launch.url}", data={"url": launch.url})
 
 
-def prepare(arguments: Sequence[str]) -> Launch:
+def prepare(port: int = FIRST_PORT, uri: str = STORE) -> Launch:
     """The server's command: this machine only, two processes, no background jobs."""
-    parser = argparse.ArgumentParser(prog="benchorch ui", description=__doc__)
-    parser.add_argument("--port", type=_port, default=FIRST_PORT, help="the next free one is taken")
-    parser.add_argument("--uri", default="sqlite:///mlflow.db", help="the tracker to show")
-    options = parser.parse_args(list(arguments))
-    store = location.anchored(options.uri, Path.cwd())
+    store = location.anchored(uri, Path.cwd())
     if store.startswith(("http://", "https://")):
         shown = location.without_secrets(store)
         return Launch(argv=(), environment={}, url=shown, store=store)
-    port = free_port(options.port)
+    port = free_port(port)
     argv = [sys.executable, "-P", "-m", "mlflow", "server", "--backend-store-uri", store]
     argv += ["--host", HOST, "--port", str(port), "--workers", "1"]
     path = location.database_file(store)
@@ -91,10 +96,3 @@ def _become(launch: Launch) -> NoReturn:
 
     create_store(launch.store)
     os.execve(launch.argv[0], launch.argv, dict(launch.environment))
-
-
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 < port < 65536:
-        raise ValueError(text)
-    return port

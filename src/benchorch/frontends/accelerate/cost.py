@@ -95,7 +95,7 @@ class Account:
         parts = [_part(segment, backend) for segment in segments]
         lacking = [s.name for s, part in zip(segments, parts, strict=True) if part is None]
         if group.compiled or lacking:
-            reason = _COMPILED if group.compiled else f"{', '.join(lacking)} has no time there"
+            reason = _COMPILED if group.compiled else f"{', '.join(lacking)}: no time there"
             return Total(ms=None, usd_per_million_calls=None, reason=reason)
         ms = total([part for part in parts if part is not None])
         price = self.usd_per_hour.get(backend)
@@ -107,8 +107,10 @@ _NOTHING = GraphTiming(reason="it was not measured")
 
 
 def _part(segment: Segment, backend: str) -> Estimate | None:
-    """A segment's share of a backend's total; None where unknown."""
-    return segment.backends[backend].ms if segment.backends else segment.local_ms
+    """A segment's share of a backend's total; None of a graph that was not measured there."""
+    if segment.graph is None:
+        return segment.local_ms
+    return segment.backends[backend].ms if segment.backends else None
 
 
 def _python(group: RunGroup, place: int) -> Segment:

@@ -30,11 +30,16 @@ def accelerate(model: Any = None, *, dynamic: bool | None = None, **options: Any
     Args:
         model: a function, a method or a module; without one, a decorator is returned.
         dynamic: True for one graph for all shapes; None leaves it to torch, as there.
-        options: any other of ``torch.compile``: ``fullgraph``, ``backend``, ``mode``, ``options``.
+        options: any other of ``torch.compile``: ``fullgraph``, ``backend``, ``mode``, ``options``;
+            ``local_backend`` is ``backend``, as octoml-profile calls it.
 
     Raises:
         ConfigError: it is none of these, or compiled or accelerated already.
     """
+    if "local_backend" in options:
+        if "backend" in options:
+            raise ConfigError(["accelerate: give backend or local_backend, not both."])
+        options["backend"] = options.pop("local_backend")
     if model is None:
         return functools.partial(accelerate, dynamic=dynamic, **options)
     problem = _problem(model)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, final
+from typing import IO, Any, final
 
 from benchorch.config.composer import Composer, config_loader
 from benchorch.config.overrides import keyword_overrides, lift_lists
@@ -36,10 +36,9 @@ _OWN = {
     "hardware": "give backends=['g5.xlarge/onnxrt-cuda'].",
     "hydra": "give directory=... for another place of the run.",
     "resume": "resume on the command line: python -m benchorch resume=DIRECTORY.",
-    "num_repeats": "give stopping='fixed', **{'stopping.calls': 10}.",
-    "num_warmups": "how long a runtime warms up is found out while it is measured.",
-    "print_results_to": "print(profile.report(), file=...) prints it; quiet=True is silent.",
 }
+_ONE_PROCESS = ("stopping.processes=1", "stopping.window_s=0")
+_WARMUPS = "num_warmups has no effect: each process's warm-up is detected and left out."
 _USUALLY = {"profiler": "none", "baseline": "null", "name": "remote_profile"}
 
 
@@ -50,6 +49,9 @@ def remote_profile(
     directory: str | Path | None = None,
     quiet: bool = False,
     graphs: int = _MOST,
+    num_repeats: int | None = None,
+    num_warmups: int | None = None,
+    print_results_to: IO[str] | None = None,
     **overrides: object,
 ) -> RemoteProfile:
     """Context that captures accelerated functions, to be measured on each backend.
@@ -61,6 +63,10 @@ def remote_profile(
         directory: where the run is kept; None for a new place under ``runs``.
         quiet: print nothing.
         graphs: how many graphs, each with each of its shapes, are measured at most.
+        num_repeats: calls of each graph on each backend, all in one process, as in octoml-profile;
+            None measures until the stopping rule ends it.
+        num_warmups: accepted for octoml-profile's programs; warm-up is detected.
+        print_results_to: a text stream for the table; None for standard output.
         overrides: any key of the configuration, as in `benchorch.benchmark`. Unless they are given,
             there is no profiler and no baseline.
 
@@ -78,14 +84,39 @@ def remote_profile(
         )
     if graphs < 1:
         raise ConfigError([f"graphs: expected 1 or more, got {graphs}."])
+    problems = _octoml_problems(num_repeats, num_warmups, print_results_to)
+    if num_repeats is not None and any(key.partition(".")[0] == "stopping" for key in overrides):
+        problems.append("num_repeats: give it or stopping, not both.")
+    if problems:
+        raise ConfigError(problems)
     words = [f"{key}={value}" for key, value in _USUALLY.items() if not _given(key, overrides)]
+    if num_repeats is not None:
+        words += ["stopping=fixed", f"stopping.calls={num_repeats}", *_ONE_PROCESS]
     return RemoteProfile(
         names=(session or RemoteInferenceSession(backends)).backends,
         words=(*words, *keyword_overrides(overrides, _OWN)),
+        stream=print_results_to,
+        own_notes=() if num_warmups is None else (_WARMUPS,),
         directory=Path(directory) if directory else new_directory(),
         quiet=quiet,
         capture=CaptureContext(most=graphs),
     )
+
+
+def _octoml_problems(repeats: object, warmups: object, stream: object) -> list[str]:
+    """Problems of the arguments that octoml-profile has."""
+    problems = []
+    if repeats is not None and not _at_least(1, repeats):
+        problems.append(f"num_repeats: expected a whole number from 1, got {repeats!r}.")
+    if warmups is not None and not _at_least(0, warmups):
+        problems.append(f"num_warmups: expected a whole number from 0, got {warmups!r}.")
+    if stream is not None and not hasattr(stream, "write"):
+        problems.append(f"print_results_to: expected a text stream, got {stream!r}.")
+    return problems
+
+
+def _at_least(least: int, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _given(key: str, overrides: Mapping[str, object]) -> bool:
@@ -101,6 +132,8 @@ class RemoteProfile:
         names: the backends, as they were asked for.
         words: overrides for all of them.
         directory: of the run.
+        stream: where the table is printed; None for standard output, unless `quiet`.
+        own_notes: of the report, about what was asked for.
     """
 
     names: Sequence[str]
@@ -108,6 +141,8 @@ class RemoteProfile:
     directory: Path
     quiet: bool
     capture: CaptureContext
+    stream: IO[str] | None = None
+    own_notes: Sequence[str] = ()
     _backends: list[RequestedBackend] = field(default_factory=list)
     _stays: dict[Key, str] = field(default_factory=dict)
     _exported: dict[Key, ExportedCall] = field(default_factory=dict)
@@ -223,7 +258,11 @@ class RemoteProfile:
 
     def _show(self) -> None:
         self._write()
-        ConsoleReport(silent_console() if self.quiet else None).text(f"\n{self.report().table()}")
+        text = f"\n{self.report().table()}"
+        if self.stream is not None:
+            print(text, file=self.stream)
+            return
+        ConsoleReport(silent_console() if self.quiet else None).text(text)
 
     def _write(self) -> None:
         """As files of the run's directory, which go to the tracker with it."""
@@ -233,6 +272,7 @@ class RemoteProfile:
         write_json(self.directory / JSON, encode(report))
 
     def _notes(self) -> Iterator[str]:
+        yield from self.own_notes
         if not self.capture.runs:
             yield (
                 "no accelerated function was called: decorate it with @benchorch.accelerate, or "

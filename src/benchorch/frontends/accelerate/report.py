@@ -55,8 +55,8 @@ class Segment:
         runs: how often it ran here.
         local_ms: its time here: of a graph as it was captured, operator by operator.
         backends: the graph's time on each; empty for Python's code.
-        stays: why calls of the graph ran here only, and count with that time on every backend;
-            empty where none did.
+        stays: why calls of the graph ran here only; empty where none did. Where some shapes did,
+            these count with their time here; where all did, no backend has a total.
     """
 
     graph: int | None
@@ -77,7 +77,7 @@ class Total:
     """A whole function on one backend.
 
     Attributes:
-        ms: Python's code and graphs that stay, each counted once, and all graphs there.
+        ms: Python's code, counted once, and all graphs there; None where one has no time there.
         usd_per_million_calls: that long, on a machine of that price; None where it has none.
         reason: why there is no total; empty where there is one.
     """

@@ -34,6 +34,10 @@ EXPORTED_NOTE = (
     "The model was exported from this process: its eager is the exported graph run by PyTorch, "
     "without the Python code around it."
 )
+COMPILED_NOTE = (
+    "The model was given as torch.compile made it, and is measured as it was before: "
+    "conversions=['inductor'] measures torch.compile."
+)
 _ROWS = f"workload.{ROWS}"
 _DYNAMIC = "workload.dynamic"
 _OWN = {
@@ -53,12 +57,14 @@ class _Model:
         words: further overrides of it.
         module: a live one, to be exported.
         names: of forward's arguments, where they are known.
+        note: how what is measured differs from what was given.
     """
 
     choice: str
     words: tuple[str, ...] = ()
     module: torch.nn.Module | None = None
     names: tuple[str, ...] | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +79,7 @@ class _Request:
 
 
 def benchmark(
-    model: torch.nn.Module | Callable[[], torch.nn.Module] | str,
+    model: torch.nn.Module | Callable[..., object] | str,
     inputs: object = None,
     conversions: str | Sequence[str] | None = None,
     hardware: str | Sequence[str] = "local",
@@ -85,13 +91,15 @@ def benchmark(
     """Measure a model under each conversion, against eager, and compare.
 
     Args:
-        model: a live module, a callable that makes one, ``"path.py:callable"``,
-            ``"package.module:callable"``, or a name such as ``"bert"``.
-        inputs: of forward: tensors or arrays by name, or in forward's order; or a list of such
-            sets by name. A named model has its own inputs. Calls rotate through several sets, and
-            all of them are compared: where fewer are given, the others are variations of those
-            (reversed, scaled, negated, permuted). With more rows than ``workload.batch_size``,
-            the rows are taken in turn. Sizes in which sets differ are left open in exports.
+        model: a live module, also compiled or scripted; a callable without arguments that makes
+            one, ``"path.py:callable"``, ``"package.module:callable"``, or a name such as
+            ``"bert"``. A callable that needs arguments, or a module's method, is measured itself.
+        inputs: of forward, or of the function: tensors or arrays by name, or in its order; or a
+            list of such sets by name. A named model has its own inputs. Calls rotate through
+            several sets, and all of them are compared: where fewer are given, the others are
+            variations of those (reversed, scaled, negated, permuted). With more rows than
+            ``workload.batch_size``, the rows are taken in turn. Sizes in which sets differ are left
+            open in exports.
         conversions: their names; None for the hardware's default ones.
         hardware: its name, or several.
         directory: of the run; None for a new one under ``runs``.
@@ -115,7 +123,7 @@ def benchmark(
         results=dict(invocation.results),
         summaries=invocation.summaries(),
         directory=invocation.directory,
-        note=EXPORTED_NOTE if request.program else "",
+        note=" ".join(filter(None, (EXPORTED_NOTE if request.program else "", request.model.note))),
     )
 
 
@@ -135,7 +143,9 @@ def _checked(
     given = problems.attempt(lambda: keyword_overrides(overrides, _OWN)) or []
     sets = problems.attempt(lambda: _sets_of(checked, inputs)) or []
     if checked is not None:
-        problems.add(composer.problems([f"model={checked.choice}", *given], sweep=False))
+        problems.add(
+            composer.problems([f"model={checked.choice}", *checked.words, *given], sweep=False)
+        )
         problems.add(_row_problems(sets, given))
         problems.add(_size_problems(sets, given))
     problems.stop()
@@ -189,10 +199,14 @@ def _model_of(model: object, composer: Composer) -> _Model:
     if not callable(model):
         raise ConfigError(
             [
-                f"model: expected a torch.nn.Module, a callable that makes one, a name such as "
-                f"'mlp' or 'path.py:callable', got a {type(model).__name__}."
+                f"model: expected a torch.nn.Module, a callable that makes one, a function of its "
+                f"inputs, a name such as 'mlp' or 'path.py:callable', got a {type(model).__name__}."
             ]
         )
+    from benchorch.frontends.api.function_model import FunctionModule, is_function
+
+    if is_function(model):
+        return _live(FunctionModule(model))
     reference = _importable(model)
     if reference is not None:
         return _by_reference(reference)
@@ -229,21 +243,23 @@ def _named(model: str, composer: Composer) -> _Model:
 
 
 def _live(module: torch.nn.Module) -> _Model:
-    from benchorch.frontends.api.live_model import forward_names, module_problems
+    from benchorch.frontends.api.live_model import forward_names, model_name, module_problems
 
+    compiled, module = module, getattr(module, "_orig_mod", module)
     problems = module_problems(module)
     if problems:
         raise ConfigError(problems)
-    name = type(getattr(module, "_orig_mod", module)).__name__
+    name = model_name(module)
     return _Model(
         choice="exported",
         words=(
             f"name={spelled(name)}",
             f"model.architecture={spelled(name)}",
-            f"model.labels={spelled({'model': name})}",
+            f"++model.labels={spelled({'model': name})}",
         ),
         module=module,
         names=forward_names(module),
+        note="" if compiled is module else COMPILED_NOTE,
     )
 
 
@@ -265,10 +281,21 @@ def _importable(make: Callable[..., object]) -> str | None:
 def _made_by(make: Callable[..., object]) -> torch.nn.Module:
     import torch
 
-    module = make()
+    from benchorch.frontends.api.function_model import function_name
+    from benchorch.frontends.api.live_model import error_summary
+
+    name = function_name(make)
+    remedy = "To measure a function itself, give one with arguments: lambda x: f(x)."
+    try:
+        module = make()
+    except Exception as error:
+        reason = error_summary(error).rstrip(".")
+        problem = f"model: {name} called without arguments raised {reason}. {remedy}"
+        raise ConfigError([problem]) from error
     if isinstance(module, torch.nn.Module):
         return module
-    raise ConfigError([f"model: {make!r} returned a {type(module).__name__}, not a module."])
+    kind = type(module).__name__
+    raise ConfigError([f"model: {name} returned a {kind}, not a module. {remedy}"])
 
 
 def _choice(group: str, names: str | Sequence[str] | None, composer: Composer) -> list[str]:

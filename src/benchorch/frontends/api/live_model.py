@@ -6,8 +6,11 @@ none of the user's classes.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
+import io
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 
 FACTORY_REMEDY = (
     "Give a function that makes the module instead, as 'path.py:function': it is imported where "
-    "it is measured, not exported."
+    "it is measured, not exported. A function can be called by the forward of such a module."
 )
 _OPTIONS = ("file", "further", "shapes")
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -42,6 +45,9 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 def forward_names(module: torch.nn.Module) -> tuple[str, ...]:
     """The arguments of forward that can be named, in its order."""
+    schema = getattr(module.forward, "schema", None)  # of a scripted module
+    if schema is not None:
+        return tuple(one.name for one in schema.arguments[1:])
     parameters = inspect.signature(module.forward).parameters.values()
     return tuple(one.name for one in parameters if one.kind in _BY_NAME)
 
@@ -233,18 +239,21 @@ def export(
         specs=shapes.specs,
         dynamic=tuple(dict.fromkeys((*shapes.open, *dynamic))),
     )
-    with _in_eval_mode(module) as evaluated, torch.no_grad():
+    eager = torch.compiler.set_stance("force_eager")  # also for what is compiled inside
+    with _in_eval_mode(module) as evaluated, torch.no_grad(), eager:
         _call_once(evaluated, sets[0])
+        tensors = live_tensors(evaluated, traceable(example), "cpu")
         try:
-            return torch.export.export(
-                evaluated,
-                (),
-                live_tensors(evaluated, traceable(example), "cpu"),
-                dynamic_shapes=open_shapes(example),
-            )
+            with _without_dumps():
+                return torch.export.export(
+                    _unscripted(evaluated, tensors),
+                    (),
+                    tensors,
+                    dynamic_shapes=open_shapes(example),
+                )
         except Exception as error:
-            reason = error_summary(error)
-            problem = f"model: {_name(module)} cannot be exported: {reason} {FACTORY_REMEDY}"
+            reason = error_summary(error).rstrip(".")
+            problem = f"model: {model_name(module)} cannot be exported: {reason}. {FACTORY_REMEDY}"
             raise ConfigError([problem]) from error
 
 
@@ -256,12 +265,41 @@ def write_program(program: torch.export.ExportedProgram, directory: Path) -> dic
     return {"program": str(directory.resolve()), "digest": program_digest(directory)}
 
 
+def _unscripted(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> torch.nn.Module:
+    """A module that torch.export traces, also of a scripted one, which it does not."""
+    import torch
+
+    if not isinstance(module, torch.jit.ScriptModule):
+        return module
+    from torch._export.converter import TS2EPConverter  # as torch.export's own error names it
+
+    from benchorch.frontends.api.function_model import PositionalModule
+
+    converted = TS2EPConverter(module, tuple(tensors.values())).convert()
+    return PositionalModule(converted.module(), tensors)
+
+
+@contextmanager
+def _without_dumps() -> Iterator[None]:
+    """No warnings and no graphs, which torch prints of an export that fails."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
+
+
 @contextmanager
 def _in_eval_mode(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
     """The module in eval mode on the CPU, a copy if it is elsewhere; restored afterwards."""
     plain = getattr(module, "_orig_mod", module)  # of torch.compile, whose graph is not its module
     if any(tensor.device.type != "cpu" for tensor in _state(plain)):
         plain = copy.deepcopy(plain).to("cpu")
+    if not hasattr(plain, "training"):  # scripted and frozen, as it can only be in eval mode
+        yield plain
+        return
     modes = [(part, part.training) for part in plain.modules()]
     try:
         yield plain.eval()
@@ -280,12 +318,14 @@ def _call_once(module: torch.nn.Module, arrays: Arrays) -> None:
         know_dataclasses(module(**live_tensors(module, arrays, "cpu")))
     except Exception as error:
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-        problem = f"inputs: {_name(module)} called with {shapes} raised {error_summary(error)}"
+        problem = f"inputs: {model_name(module)} called with {shapes} raised {error_summary(error)}"
         raise ConfigError([problem]) from error
 
 
-def _name(module: torch.nn.Module) -> str:
-    return type(getattr(module, "_orig_mod", module)).__name__
+def model_name(module: torch.nn.Module) -> str:
+    """The class's name, or what a scripted module or a function was called before."""
+    name = getattr(module, "original_name", None)
+    return name if isinstance(name, str) else type(module).__name__
 
 
 def error_summary(error: Exception) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
@@ -18,6 +18,7 @@ from benchorch.journal import certificates
 from benchorch.journal.run_directory import PLAN, RESULTS, TABLE
 from benchorch.recorders.mlflow_links import MlflowLinks, mlflow_links
 from benchorch.results.compare.detectable import summary
+from benchorch.results.report.console_table import WIDTH
 from benchorch.results.report.live_table import LiveTable
 from benchorch.results.report.overview import (
     alike_failures,
@@ -55,8 +56,12 @@ _ALWAYS_TOLD = ("wait", "retry")
 class ConsoleReport:
     """The report on one console; its only state is what is on the screen."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self._console = console or _console()
+    def __init__(
+        self, console: Console | None = None, *, quiet: bool = False, verbose: bool = False
+    ) -> None:
+        self._console = console or console_on(sys.stdout)
+        self._quiet = quiet
+        self._verbose = verbose
         self._names: Mapping[str, str] = {}
         self._live = LiveTable()
         self._is_drawn = False
@@ -67,7 +72,9 @@ class ConsoleReport:
         """Print the number of trials, and every skip with its reason."""
         already = f", {done} already there" if done else ""
         count = plural(len(plan.trials), "trial")
-        self._console.print(f"[bold]{_plain(plan.name)}[/] plan {plan.plan_id}: {count}{already}")
+        if not self._quiet:
+            told = f"[bold]{_plain(plan.name)}[/] plan {plan.plan_id}: {count}{already}"
+            self._console.print(told)
         for text in _skips(plan):
             self._console.print(f"  [yellow]skip[/] {_plain(text)}", highlight=False)
         for note in plan.notes:
@@ -78,7 +85,7 @@ class ConsoleReport:
     def live(self, trials: Sequence[Trial]) -> Iterator[None]:
         """Show a table that fills while trials run; lines where there is no terminal."""
         self._live.begin({trial.trial_id: self._name(trial.trial_id) for trial in trials})
-        if not trials or not self._console.is_terminal:
+        if not trials or not self._console.is_terminal or self._quiet or self._verbose:
             yield
             return
         from rich.live import Live
@@ -104,9 +111,11 @@ class ConsoleReport:
         text = f"{event.stage} {event.message}".rstrip()
         if event.stage != ROUND:
             self._live.state(event.trial_id, event.message if event.stage == DECIDED else text)
-        if self._is_drawn:
+        if self._is_drawn or self._quiet:
             return
-        if event.stage == ROUND:
+        if self._verbose:
+            self._line(f"{self._name(event.trial_id)}: {text}".removeprefix(": "))
+        elif event.stage == ROUND:
             self._line(self._first_figures())
         elif event.stage == DECIDED:
             self._line(self._decision(event))
@@ -151,7 +160,7 @@ class ConsoleReport:
             mark, text = ("✗", "red"), f"{result.failure.kind}: {result.failure.message}"
         elif result.parity and not result.parity.passed:
             mark, text = ("≠", "red"), result.parity.explanation
-        elif self._is_drawn:  # its row shows it
+        elif self._is_drawn or self._quiet:  # its row shows it
             return
         else:
             mark, text = ("✓", "green"), primary.text if primary else "no data"
@@ -169,9 +178,9 @@ class ConsoleReport:
         """Print the final table, or an overview of a large sweep; notes, conclusions, failures."""
         large = len(plan.trials) > MOST_ROWS
         head, *rows = (overview_rows if large else table_rows)(plan, results, summaries)
-        shown = [[_plain(cell) for cell in row] for row in (head, *rows[:MOST_ROWS])]
+        shown = [[printable(cell) for cell in row] for row in (head, *rows[:MOST_ROWS])]
         self._console.print()
-        self._console.print(rich_table(shown))
+        self._console.print(rich_table(shown, self._console.width))
         if len(rows) > MOST_ROWS:
             self.text(f"and {len(rows) - MOST_ROWS:,} more models and machines")
         if large:
@@ -196,7 +205,7 @@ class ConsoleReport:
         warnings = list(warnings_of(summaries).items())
         for warning, trial_ids in warnings[:_NOTES_SHOWN]:
             note = f"{some_of([self._name(trial_id) for trial_id in trial_ids])}: {warning}"
-            self._console.print(f"[yellow]note[/] {_plain(note)}", highlight=False, soft_wrap=True)
+            self._console.print(f"[yellow]note[/] {_plain(note)}", highlight=False)
         if len(warnings) > _NOTES_SHOWN:
             rest = plural(len(warnings) - _NOTES_SHOWN, "more note")
             self._console.print(f"[yellow]note[/] {rest} in {_plain(str(directory / TABLE))}")
@@ -243,6 +252,8 @@ class ConsoleReport:
             kept: whether the bucket has all of it, where one is named.
         """
         self.text(f"\nresults   {directory}")
+        if self._quiet:
+            return
         if (directory / PAGE).exists():
             self.text(f"page      {(directory / PAGE).resolve().as_uri()}")
         if recorded:
@@ -327,11 +338,12 @@ def _skips(plan: Plan) -> list[str]:
     return [*texts, *([f"{plural(rest, 'more cell')}; see {PLAN}"] if rest else [])]
 
 
-def _console() -> Console:
+def console_on(stream: TextIO) -> Console:
+    """A console as wide as the terminal that a stream goes to, else of a fixed width."""
     from rich.console import Console
 
-    terminal = sys.stdout.isatty()
-    return Console(file=sys.stdout, width=None if terminal else 160, soft_wrap=not terminal)
+    terminal = stream.isatty()
+    return Console(file=stream, width=None if terminal else WIDTH, soft_wrap=not terminal)
 
 
 def silent_console() -> Console:

@@ -1,9 +1,10 @@
-"""Tables and reports as text of a fixed width, the same on every terminal."""
+"""Tables and reports as text, as wide as the terminal; of one width where there is none."""
 
 from __future__ import annotations
 
 import io
 import re
+import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 WIDTH = 160
+"""Of what is written to a file or a pipe."""
+
+
+def terminal_width() -> int:
+    """Columns of the terminal, or those that the environment names."""
+    return shutil.get_terminal_size((WIDTH, 0)).columns
 
 
 def paper() -> tuple[Console, io.StringIO]:
@@ -21,15 +28,21 @@ def paper() -> tuple[Console, io.StringIO]:
 
     written = io.StringIO()
     # In a notebook rich would show it there and then, and write nothing.
-    return Console(file=written, width=WIDTH, color_system=None, force_jupyter=False), written
+    width = terminal_width()
+    console = Console(
+        file=written,
+        width=width,
+        color_system=None,
+        force_jupyter=False,
+        soft_wrap=width >= WIDTH,  # no terminal, or one that is wide enough
+    )
+    return console, written
 
 
 def table_text(rows: Sequence[Sequence[str]]) -> str:
     """A header and its rows as a table; brackets are no markup."""
-    from rich.markup import escape
-
     console, written = paper()
-    console.print(rich_table([[escape(cell) for cell in row] for row in rows]))
+    console.print(rich_table(rows, console.width))
     return tidy(written.getvalue())
 
 

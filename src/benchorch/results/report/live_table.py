@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
@@ -15,7 +15,7 @@ from benchorch.results.report.tables import primary_metric, speedup_text
 from benchorch.units import format_seconds
 
 if TYPE_CHECKING:
-    from rich.console import ConsoleRenderable
+    from rich.console import Console, ConsoleOptions, RenderableType
 
 _MOST_ROWS = 30
 HEADERS = ("conversion", "so far", "vs eager [95 %]", "processes", "now")
@@ -102,13 +102,13 @@ class LiveTable:
         left_s = max(1.0, self.ends_s - time.monotonic())
         return f"elapsed {self.elapsed}, about {format_seconds(left_s)} left{spending}"
 
-    def __rich__(self) -> ConsoleRenderable:
-        from rich.console import Group
-        from rich.markup import escape
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
         from rich.text import Text
 
         rows = self.ranked()
         shown = [HEADERS, *(row.cells for row in rows[:_MOST_ROWS])]
         more = f"and {len(rows) - _MOST_ROWS:,} more; " if len(rows) > _MOST_ROWS else ""
-        table = rich_table([[escape(cell) for cell in row] for row in shown])
-        return Group(table, Text(f"  {more}{self.footer()}"))
+        yield rich_table(shown, options.max_width)
+        yield Text(f"  {more}{self.footer()}")

@@ -1,4 +1,4 @@
-"""A table as rich draws it."""
+"""A table as rich draws it, of as many columns as the width allows."""
 
 from __future__ import annotations
 
@@ -8,16 +8,59 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
+DROPPED_FIRST = (
+    *("peak memory", "build", "items/s [95 %]", "p99 ms [95 %]", "limited by", "ran in"),
+    *("USD per 1M [95 %]", "same model?"),  # what is not is disqualified in the last column
+    *("directory", "left", "failed", "measured", "shapes", "sizes", "workload", "hardware"),
+    *("processes", "now"),
+)
+"""Columns in the order in which a narrow terminal goes without them."""
 
-def rich_table(rows: Sequence[Sequence[str]]) -> Table:
-    """A header and its rows, the first column to the left and all others to the right."""
+_GAP = 3
+
+
+def rich_table(rows: Sequence[Sequence[str]], width: int) -> Table:
+    """A header and its rows, the first column to the left and all others to the right.
+
+    Columns are left out until the rest fits, and named below the table; what is still too wide is
+    folded between words.
+
+    Args:
+        rows: plain text, whose brackets are no markup.
+        width: characters of a line.
+    """
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
-    head, *body = rows
+    kept, dropped = _fitting(rows, width)
+    head, *body = [[row[at] for at in kept] for row in rows]
     table = Table(box=box.SIMPLE_HEAD, header_style="bold")
+    if dropped:
+        table.caption = escape(f"left out at this width: {', '.join(dropped)}")
+        table.caption_justify = "left"
     for index, title in enumerate(head):
-        table.add_column(title, justify="left" if index == 0 else "right", overflow="fold")
+        longest = max(len(word) for row in (head, *body) for word in (row[index].split() or [""]))
+        table.add_column(
+            escape(title), justify="left" if index == 0 else "right", min_width=longest
+        )
     for row in body:
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     return table
+
+
+def _fitting(rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[str]]:
+    """The columns that fit into a width, and the titles of the others."""
+    from rich.cells import cell_len
+
+    head = rows[0]
+    widths = [max(cell_len(row[at]) for row in rows) for at in range(len(head))]
+    kept = list(range(len(head)))
+    dropped = []
+    for title in DROPPED_FIRST:
+        if sum(widths[at] + _GAP for at in kept) <= width:
+            break
+        found = [at for at in kept[1:] if head[at] == title]
+        kept = [at for at in kept if at not in found]
+        dropped += [title] if found else []
+    return kept, dropped

@@ -148,7 +148,7 @@ def _unpriced(rows: Sequence[ReportRow]) -> Iterator[Chart]:
 
 def _build(rows: Sequence[ReportRow], model: str, several: bool) -> Iterator[Chart]:
     dots = list(_dots(rows, _build_s, _gain))
-    if dots:
+    if len(dots) > 1:  # one alone is traded off against nothing
         yield Chart(
             title=f"Gain against build time{f': {model}' if several else ''}",
             sentence="How many times as fast as its baseline a conversion is, and what it takes "

@@ -27,7 +27,7 @@ def silent():
 
 
 def test_the_verdict_the_gains_and_the_files_are_told(trace, tmp_path, silent):
-    reply = analyze.run([str(trace), "--out", str(tmp_path / "out")], silent)
+    reply = analyze.run.reply([str(trace), "--out", str(tmp_path / "out")], progress=silent)
     told = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert reply.exit_code == 0
     assert told["verdict"]["sentence"] in reply.text
@@ -39,11 +39,13 @@ def test_the_verdict_the_gains_and_the_files_are_told(trace, tmp_path, silent):
 
 def test_programs_get_the_summary_the_what_ifs_and_the_files(trace, tmp_path, silent):
     out = tmp_path / "out"
-    plain = analyze.run([str(trace), "--json", "--out", str(out)], silent)
+    plain = analyze.run.reply([str(trace), "--json", "--out", str(out)], progress=silent)
     costly = plain.data["tables"]["operators"][0]["name"]
     asked = tmp_path / "speedups.json"
     asked.write_text(json.dumps({"speedups": [{"op_type": costly, "speedup": 2}]}))
-    reply = analyze.run([str(trace), "--json", "--whatif", str(asked), "--out", str(out)], silent)
+    reply = analyze.run.reply(
+        [str(trace), "--json", "--whatif", str(asked), "--out", str(out)], progress=silent
+    )
     [predicted] = reply.data["whatifs"]
     assert predicted["makespan_ns"] == reply.data["period_ns"]
     assert predicted["predicted_ns"] < predicted["makespan_ns"]
@@ -58,7 +60,9 @@ def test_two_what_ifs_of_one_name_are_both_told_and_kept(trace, tmp_path, silent
         path.parent.mkdir()
         path.write_text(f"changes: [{{host: {speedup}}}]")
         asked += ["--whatif", str(path)]
-    reply = analyze.run([str(trace), "--json", *asked, "--out", str(tmp_path / "out")], silent)
+    reply = analyze.run.reply(
+        [str(trace), "--json", *asked, "--out", str(tmp_path / "out")], progress=silent
+    )
     files = [tmp_path / "out" / "whatif" / name for name in ("faster.json", "faster_2.json")]
     assert [json.loads(file.read_text()) for file in files] == reply.data["whatifs"]
     first, second = reply.data["whatifs"]
@@ -66,14 +70,18 @@ def test_two_what_ifs_of_one_name_are_both_told_and_kept(trace, tmp_path, silent
 
 
 def test_a_trials_directory_stands_for_its_profile(trace, tmp_path, silent):
-    reply = analyze.run([str(trace.parent), "--json", "--out", str(tmp_path / "out")], silent)
-    direct = analyze.run([str(trace), "--json", "--out", str(tmp_path / "out")], silent)
+    reply = analyze.run.reply(
+        [str(trace.parent), "--json", "--out", str(tmp_path / "out")], progress=silent
+    )
+    direct = analyze.run.reply(
+        [str(trace), "--json", "--out", str(tmp_path / "out")], progress=silent
+    )
     assert reply.data == direct.data
 
 
 def test_a_difference_is_split_into_causes_that_sum_to_it(trace, tmp_path, silent):
     other = kineto.write(simulator.simulate(generator.draw(4)), tmp_path / "other.json")
-    reply = analyze.run(["--diff", str(trace), str(other)], silent)
+    reply = analyze.run.reply(["--diff", str(trace), str(other)], progress=silent)
     data = reply.data
     assert sum(data["causes"].values()) == data["difference_ns"]
     assert (
@@ -88,7 +96,7 @@ def test_a_difference_is_split_into_causes_that_sum_to_it(trace, tmp_path, silen
         ([], "takes the TRACE of each rank"),
         (["gone.json"], "there is no trace"),
         (["{trace}", "--diff", "{trace}", "{trace}"], "takes the TRACE of each rank"),
-        (["--diff", "{trace}", "{trace}", "--out", "x"], "--out are of one"),
+        (["--diff", "{trace}", "{trace}", "--out", "x"], "--output are of one"),
         (["{trace}", "--model", "gone.onnx"], "there is no gone.onnx"),
         (["{trace}", "--model", "{trace}"], "expected a .onnx or .pt2 file"),
         (["{trace}", "--out", "{trace}"], "is a file"),
@@ -101,7 +109,7 @@ def test_words_that_make_no_sense_are_refused_with_a_sentence(
     monkeypatch.chdir(tmp_path)
     known = {"trace": trace, "empty": tmp_path}
     with pytest.raises(ConfigError, match=told):
-        analyze.run([word.format(**known) for word in words], silent)
+        analyze.run.reply([word.format(**known) for word in words], progress=silent)
 
 
 @pytest.mark.parametrize(
@@ -112,21 +120,21 @@ def test_a_call_that_is_not_there_is_refused_with_those_that_are(
     trace, tmp_path, silent, words, told
 ):
     with pytest.raises(TraceError, match=told):
-        analyze.run([str(trace), "--out", str(tmp_path / "out"), *words], silent)
+        analyze.run.reply([str(trace), "--out", str(tmp_path / "out"), *words], progress=silent)
 
 
 def test_the_ranges_that_can_be_named_are_listed(trace, silent):
-    reply = analyze.run([str(trace), "--list-ranges"], silent)
+    reply = analyze.run.reply([str(trace), "--list-ranges"], progress=silent)
     assert "ProfilerStep#0" in {one["name"] for one in reply.data["ranges"]}
     with pytest.raises(ConfigError, match="nothing else"):
-        analyze.run([str(trace), "--list-ranges", "--out", "x"], silent)
+        analyze.run.reply([str(trace), "--list-ranges", "--out", "x"], progress=silent)
 
 
 def test_a_file_that_is_no_trace_is_refused(tmp_path, silent):
     path = tmp_path / "notes.json"
     path.write_text('{"hello": 1}')
     with pytest.raises(TraceError, match=r"notes\.json"):
-        analyze.run([str(path), "--out", str(tmp_path / "out")], silent)
+        analyze.run.reply([str(path), "--out", str(tmp_path / "out")], progress=silent)
 
 
 def test_neither_torch_nor_onnx_is_loaded(trace, tmp_path):

@@ -33,7 +33,7 @@ def runs(tmp_path: Path) -> tuple[str, str]:
 
 
 def data(*words: str) -> Mapping[str, Any]:
-    told = compare.run(words).data
+    told = compare.run.reply(words).data
     return cast(Mapping[str, Any], json.loads(json.dumps(told, allow_nan=False)))
 
 
@@ -44,7 +44,7 @@ def test_every_trial_of_both_sides_is_somewhere(runs: tuple[str, str]) -> None:
         ("fast", "refused"),
     ]
     assert [(one["side"], one["name"]) for one in found["alone"]] == [("A", "gone"), ("B", "new")]
-    said = compare.run(runs).text
+    said = compare.run.reply(runs).text
     assert "fast latency_ms/p50: failed in B (oom: no memory)" in said
     assert "only in A: gone: B has no such trial." in said
     assert said.endswith("B against A: 1 refused, 1 slower.")
@@ -55,7 +55,7 @@ def test_all_metrics_are_a_table_for_each_trial(runs: tuple[str, str]) -> None:
     metrics = [one["metric"] for one in found if one["name"] == "eager"]
     assert {"latency_ms/p50", "load_s/p50", "peak_rss_bytes/max"} <= set(metrics)
     assert len(metrics) == len(set(metrics)) > 10
-    said = compare.run([*runs, "--all"]).text
+    said = compare.run.reply([*runs, "--all"]).text
     assert "\neager\n  metric" in said
     assert "hold for all of them together" in said
 
@@ -79,15 +79,15 @@ def test_other_differing_facts_are_reported(tmp_path: Path) -> None:
     )
     told = data(str(a), str(b))["also_different"]
     assert told == ["environment.git_commit: x in A, y in B"]
-    assert f"also differs: {told[0]}" in compare.run([str(a), str(b)]).text
+    assert f"also differs: {told[0]}" in compare.run.reply([str(a), str(b)]).text
 
 
 def test_machines_that_are_compared_are_two_machines(tmp_path: Path) -> None:
     elsewhere = result(EAGER, environment={"host": "z", "cpu_model": "Other"})
     a = write_run(tmp_path / "a", (EAGER, result(EAGER)))
     b = write_run(tmp_path / "b", (EAGER, elsewhere))
-    assert "cpu_model: Some CPU in A, Other in B" in compare.run([str(a), str(b)]).text
-    said = compare.run([str(a), str(b), "--across", "hardware"]).text
+    assert "cpu_model: Some CPU in A, Other in B" in compare.run.reply([str(a), str(b)]).text
+    said = compare.run.reply([str(a), str(b), "--across", "hardware"]).text
     assert "three of each" in said
     assert "equivalent" in said
 
@@ -96,14 +96,14 @@ def test_what_has_nothing_in_common_is_a_wrong_request(tmp_path: Path) -> None:
     a = write_run(tmp_path / "a", (EAGER, result(EAGER)))
     b = write_run(tmp_path / "b", (NEW, result(NEW)))
     with pytest.raises(ConfigError, match=r"A has: eager\. B has: new"):
-        compare.run([str(a), str(b)])
+        compare.run.reply([str(a), str(b)])
 
 
 def test_a_name_in_brackets_is_no_style(tmp_path: Path) -> None:
     odd = trial("odd", labels={"axes": "model.widths=[red]"})
     run = write_run(tmp_path / "a", (EAGER, result(EAGER)), (odd, result(odd)))
-    assert "model.widths=[red]" in compare.run([str(run), str(run)]).text
+    assert "model.widths=[red]" in compare.run.reply([str(run), str(run)]).text
 
 
 def test_the_same_runs_give_the_same_text(runs: tuple[str, str]) -> None:
-    assert compare.run([*runs, "--all"]) == compare.run([*runs, "--all"])
+    assert compare.run.reply([*runs, "--all"]) == compare.run.reply([*runs, "--all"])

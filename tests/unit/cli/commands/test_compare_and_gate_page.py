@@ -13,30 +13,34 @@ from benchorch.results.compare.compatibility import FACTORS
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs" / "guides" / "compare-and-gate.md").read_text()
 COMMANDS = [shlex.split(line) for line in re.findall(r"^python -m benchorch (.*)$", PAGE, re.M)]
-PARSERS = {
-    "report": report._parser,
-    "compare": compare._parser,
-    "gate": gate._parser,
-    "duel": duel._parser,
+COMMANDS_OF_IT = {
+    "report": report.run,
+    "compare": compare.run,
+    "gate": gate.run,
+    "duel": duel.run,
 }
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_documented_command_is_one(words: list[str]) -> None:
-    if gate.DUEL & set(words):
-        duel._request(duel._parser().parse_known_args(words[1:])[1])
-    else:
-        PARSERS[words[0]]().parse_args(words[1:])
+    found = COMMANDS_OF_IT[words[0]].make_context(words[0], words[1:])
+    if found.command is duel.run:
+        duel._request(found.params["words"])
 
 
 def test_every_option_and_every_factor_is_on_the_page() -> None:
     options = {
         option
-        for parser in PARSERS.values()
-        for action in parser()._actions
-        for option in action.option_strings
+        for command in COMMANDS_OF_IT.values()
+        for parameter in command.params
+        for option in parameter.opts
     }
-    wanted = {option for option in options if option.startswith("--")} - {"--help"}
+    wanted = {option for option in options if option.startswith("--")} - {
+        "--help",
+        "--quiet",
+        "--verbose",
+        "--yes",
+    }
     assert {option for option in wanted if option not in PAGE} == set()
     assert {factor for factor in FACTORS if f"`{factor}`" not in PAGE} == set()
 

@@ -19,6 +19,7 @@ from benchorch.cli.commands.conversion_catalog import Catalog, Conversion, insta
 from benchorch.cli.main import run as run_command
 from benchorch.config.conversion_aliases import RetiredName
 from benchorch.config.directories import builtin_directory
+from benchorch.errors import ConfigError
 from benchorch.host import environment
 from support import conversions as lab
 
@@ -78,7 +79,7 @@ def test_a_joined_name_reads_here_as_hydra_reads_it(name: str) -> None:
 
 
 def test_the_list_groups_them_and_counts_the_other_names() -> None:
-    said = conversions.run([]).text
+    said = conversions.run.reply([]).text
     assert said.startswith("Eager: PyTorch as it is")
     assert all(name in said for name in CATALOG.names)
     assert f"{len(LISTED)} names of other tools" in said
@@ -86,13 +87,13 @@ def test_the_list_groups_them_and_counts_the_other_names() -> None:
 
 
 def test_all_lists_every_name_with_what_it_selects() -> None:
-    said = conversions.run(["--all"]).text
+    said = conversions.run.reply(["--all"]).text
     assert all(name in said for _, name in LISTED)
     assert "fp16+export+inductor" in said
 
 
 def test_programs_get_everything() -> None:
-    data = cast(Mapping[str, Any], conversions.run(["--json"]).data)
+    data = cast(Mapping[str, Any], conversions.run.reply(["--json"]).data)
     json.dumps(data)
     assert [row["name"] for row in data["conversions"]] == list(CATALOG.names)
     assert sum(map(len, data["names"].values())) == len(LISTED)
@@ -104,7 +105,7 @@ def test_programs_get_everything() -> None:
 
 
 def test_one_is_explained_with_its_links() -> None:
-    said = conversions.run(["FP16+EXPORT+COMPILE_INDUCTOR_DEFAULT"]).text
+    said = conversions.run.reply(["FP16+EXPORT+COMPILE_INDUCTOR_DEFAULT"]).text
     assert "conversion=fp16+export+inductor" in said
     for word in (
         "1. cast",
@@ -118,17 +119,17 @@ def test_one_is_explained_with_its_links() -> None:
 
 
 def test_a_retired_one_says_why_and_what_instead() -> None:
-    said = conversions.run(["COMPILE_OPENXLA"]).text
+    said = conversions.run.reply(["COMPILE_OPENXLA"]).text
     assert "torch_xla" in said
     assert "conversion=inductor" in said
 
 
 def test_an_unknown_one_is_refused_with_the_nearest() -> None:
-    reply = conversions.run(["inductr"])
-    assert reply.exit_code == 2
-    assert "Did you mean 'inductor'?" in reply.text
-    assert "'onnxruntim'" in conversions.run(["bf16+onnxruntim"]).text
-    assert conversions.run(["--everything"]).exit_code == 2
+    wrong = {"inductr": "Did you mean 'inductor'?", "bf16+onnxruntim": "'onnxruntim'"}
+    for word, told in {**wrong, "--everything": "--everything"}.items():
+        with pytest.raises(ConfigError) as refused:
+            conversions.run.reply([word])
+        assert told in str(refused.value)
 
 
 @pytest.fixture
@@ -192,7 +193,7 @@ def test_it_costs_no_second_and_loads_nothing_heavy() -> None:
     probe = (
         "import sys, resource\n"
         "from benchorch.cli.commands import conversions\n"
-        "conversions.run([])\n"
+        "conversions.run.reply([])\n"
         "heavy = {'torch', 'numpy', 'hydra', 'onnx', 'onnxruntime', 'mlflow', 'ray', 'openvino'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )

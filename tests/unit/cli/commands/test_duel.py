@@ -31,7 +31,7 @@ def repository(tmp_path: Path, monkeypatch) -> Path:
     [
         ((), "takes --against REV, or --env A B"),
         (("--against", "nowhere"), "no such commit"),
-        (("--against", "HEAD", "nonsense"), "'nonsense' is not key=value"),
+        (("--against", "HEAD", "nonsense"), "'nonsense': is not an override"),
         (("--against", "HEAD", "--cfg", "job"), "does not take --cfg"),
         (("--against", "HEAD", "resume=x"), "does not take resume=x"),
         (("--env", "nowhere", "nowhere"), "neither an environment's folder nor an interpreter"),
@@ -43,7 +43,7 @@ def test_a_wrong_request_is_refused_before_anything_runs(
     words: tuple[str, ...], problem: str, repository: Path
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        duel.run([*words, *([] if "model=mpl" in words else MLP)])
+        duel.run.reply([*words, *([] if "model=mpl" in words else MLP)])
     assert problem in " ".join(refused.value.problems)
     assert not (repository / "runs").exists()
 
@@ -52,24 +52,24 @@ def test_a_wrong_request_is_refused_before_anything_runs(
     "words",
     [("--minutes", "0"), ("--pairs", "4"), ("--pairs", "x"), ("--max-regression", "2"), ("--env",)],
 )
-def test_a_wrong_option_exits_with_2(words: tuple[str, ...], capsys) -> None:
-    with pytest.raises(SystemExit) as left:
-        duel.run(["--against", "HEAD", *words])
-    assert left.value.code == 2
-    assert "usage: benchorch duel" in capsys.readouterr().err
+def test_a_wrong_option_is_refused_with_the_help_to_type(words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match=f"benchorch duel: .*{words[0]}") as refused:
+        duel.run.reply(["--against", "HEAD", *words])
+    assert refused.value.next == "benchorch duel --help"
 
 
-@pytest.mark.parametrize("word", ["--against", "--against=HEAD"])
-def test_a_gate_against_a_revision_is_a_duel(word: str, monkeypatch) -> None:
-    seen: list[list[str]] = []
-    monkeypatch.setattr(duel, "run", lambda arguments, say: seen.append(list(arguments)))
-    gate.run([word, "HEAD", "--max-regression", "2%"])
-    assert seen == [[word, "HEAD", "--max-regression", "2%"]]
+@pytest.mark.parametrize("words", [["--against", "HEAD"], ["--against=HEAD"]], ids=" ".join)
+def test_a_gate_against_a_revision_is_a_duel(words: list[str], monkeypatch) -> None:
+    seen: list[duel._Options] = []
+    monkeypatch.setattr(duel, "_fought", lambda words, options, terminal: seen.append(options))
+    gate.run.reply([*words, "--max-regression", "3%"])
+    (options,) = seen
+    assert (options.against, options.max_regression) == ("HEAD", 0.03)
 
 
 def test_another_machine_is_refused(repository: Path) -> None:
     with pytest.raises(ConfigError, match="this machine"):
-        duel.run(["--against", "HEAD", "model=mlp", "hardware=g5", "executor=ray"])
+        duel.run.reply(["--against", "HEAD", "model=mlp", "hardware=g5", "executor=ray"])
 
 
 def test_an_environment_is_its_folder_or_its_interpreter(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import webbrowser
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,9 +26,10 @@ def run(tmp_path: Path) -> Path:
     return write_run(tmp_path / "run", (EAGER, result(EAGER)), (FAST, found))
 
 
-def test_the_page_lies_in_the_run_and_is_opened(run: Path) -> None:
+def test_the_page_lies_in_the_run_and_is_opened(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    reply = open_command.run([str(run)], browse=lambda address: not opened.append(address))
+    monkeypatch.setattr(webbrowser, "open", lambda address: not opened.append(address))
+    reply = open_command.run.reply([str(run)])
     assert opened == [(run / "report.html").as_uri()]
     assert reply.data == {"page": str(run / "report.html"), "opened": True}
     text = (run / "report.html").read_text()
@@ -36,17 +38,20 @@ def test_the_page_lies_in_the_run_and_is_opened(run: Path) -> None:
     assert len(text.encode()) < 1_500_000
 
 
-def test_without_a_browser_its_address_is_printed(run: Path) -> None:
-    reply = open_command.run([str(run)], browse=lambda _: False)
+def test_without_a_browser_its_address_is_printed(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda _: False)
+    reply = open_command.run.reply([str(run)])
     assert (run / "report.html").as_uri() in reply.text
-    assert open_command.run([str(run), "--no-browser"]).data["opened"] is False  # type: ignore
+    assert open_command.run.reply([str(run), "--no-browser"]).data["opened"] is False  # type: ignore
 
 
 def test_a_run_that_goes_on_has_a_page_without_a_conclusion(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", (EAGER, result(EAGER)), (FAST, None))
     run_directory.append_round(run, replace(result(FAST, processes=2), unfinished=True))
     with acquire_lock(run):
-        open_command.run([str(run), "--no-browser"])
+        open_command.run.reply([str(run), "--no-browser"])
     text = (run / "report.html").read_text()
     assert "Not finished: 1 of 2 trials have ended" in text
     assert "The run goes on" in text
@@ -63,7 +68,7 @@ def test_links_lead_to_pages_logs_and_mlflow(run: Path) -> None:
     (run / "tracking.json").write_text(json.dumps({**address, **ids}))
     line = {**address, "trial_id": FAST.trial_id, "run_id": "child", "state": ""}
     (run / "recorded.jsonl").write_text(json.dumps(line) + "\n")
-    open_command.run([str(run), "--no-browser"])
+    open_command.run.reply([str(run), "--no-browser"])
     text = (run / "report.html").read_text()
     for place in ("critical_path/report.html", "log.txt"):
         assert f'href="trials/{FAST.trial_id}/{place}"' in text
@@ -74,6 +79,6 @@ def test_links_lead_to_pages_logs_and_mlflow(run: Path) -> None:
 
 def test_an_exported_file_has_no_folder_for_a_page(run: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
-    report.run([str(run), "--output", str(kept)])
+    report.run.reply([str(run), "--output", str(kept)])
     with pytest.raises(ConfigError, match=r"benchorch report FILE --output"):
-        open_command.run([str(kept)])
+        open_command.run.reply([str(kept)])

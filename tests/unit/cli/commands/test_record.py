@@ -12,6 +12,7 @@ import pytest
 
 from benchorch.cli.commands import record
 from benchorch.domain.trial import ConfigNode, Plan
+from benchorch.errors import ConfigError
 from benchorch.files import write_json
 from benchorch.journal import run_directory
 from benchorch.run import sidecar
@@ -30,33 +31,29 @@ AWAY = {"_target_": "benchorch.recorders.mlflow.Mlflow", "uri": "http://127.0.0.
 
 
 def test_a_directory_without_results_is_a_wrong_request(tmp_path: Path) -> None:
-    reply = record.run([str(tmp_path / "nothing")])
-    assert reply.exit_code == 2
-    assert "not a run's directory" in reply.text
+    with pytest.raises(ConfigError, match="neither a run's directory"):
+        record.run.reply([str(tmp_path / "nothing")])
 
 
-def test_no_directory_at_all_is_a_wrong_request(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        record.run([])
-    assert left.value.code == 2
-    assert "DIR" in capsys.readouterr().err
+def test_no_directory_at_all_is_a_wrong_request() -> None:
+    with pytest.raises(ConfigError, match="missing argument 'RUN'"):
+        record.run.reply([])
 
 
 def test_a_run_without_a_tracker_says_how_to_name_one(tmp_path: Path) -> None:
-    reply = record.run([str(directory_of(tmp_path, NONE))])
+    reply = record.run.reply([str(directory_of(tmp_path, NONE))])
     assert reply.exit_code == 0
     assert "--uri sqlite:///mlflow.db" in reply.text
 
 
 def test_a_wrong_uri_is_a_wrong_request(tmp_path: Path) -> None:
-    reply = record.run([str(directory_of(tmp_path, NONE)), "--uri", "localhost:5000"])
-    assert reply.exit_code == 2
-    assert "http://localhost:5000" in reply.text
+    with pytest.raises(ConfigError, match="http://localhost:5000"):
+        record.run.reply([str(directory_of(tmp_path, NONE)), "--uri", "localhost:5000"])
 
 
 def test_an_unreachable_tracker_names_the_command_that_brings_the_rest(tmp_path: Path) -> None:
     path = directory_of(tmp_path, AWAY)
-    reply = record.run([str(path)])
+    reply = record.run.reply([str(path)])
     assert reply.exit_code == 1
     assert "http://127.0.0.1:9 did not record it: Connection refused" in reply.text
     assert f"python -m benchorch record {path}" in reply.text
@@ -107,5 +104,5 @@ def test_following_quietly_answers_nothing_when_all_is_well(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     monkeypatch.setattr(sidecar.signal, "signal", lambda *_: None)
-    reply = record.run([str(directory_of(tmp_path, NONE)), "--follow"])
+    reply = record.run.reply([str(directory_of(tmp_path, NONE)), "--follow"])
     assert (reply.text, reply.exit_code) == ("", 0)

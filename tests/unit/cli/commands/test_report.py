@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_it_shows_what_the_run_showed(run: Path) -> None:
-    said = report.run([str(run)]).text
+    said = report.run.reply([str(run)]).text
     assert "plan plan-run: 4 trials" in said
     assert "mlp / trt: needs a GPU." in said
     assert "fast on local is fastest" in said
@@ -47,18 +47,18 @@ def test_it_shows_what_the_run_showed(run: Path) -> None:
 
 def test_an_export_shows_the_same(run: Path, tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
-    report.run([str(run), "--json", "--output", str(kept)])
-    there, here = (report.run([str(one)]).text for one in (run, kept))
+    report.run.reply([str(run), "--json", "--output", str(kept)])
+    there, here = (report.run.reply([str(one)]).text for one in (run, kept))
     assert there.replace(str(run), "") == here.replace("<directory of plan-run>", "")
 
 
 def test_the_file_is_markdown_or_the_export(run: Path, tmp_path: Path) -> None:
     table, kept, other = (tmp_path / name for name in ("table.md", "kept.json", "kept.txt"))
-    report.run([str(run), "--output", str(table)])
-    report.run([str(run), "--output", str(kept)])
-    said = report.run([str(run), "--json", "--output", str(other)])
+    report.run.reply([str(run), "--output", str(table)])
+    report.run.reply([str(run), "--output", str(kept)])
+    said = report.run.reply([str(run), "--json", "--output", str(other)])
     assert table.read_text().startswith("# benchorch (plan-run)")
-    assert json.loads(kept.read_text()) == report.run([str(run), "--json"]).data
+    assert json.loads(kept.read_text()) == report.run.reply([str(run), "--json"]).data
     assert other.read_text() == kept.read_text()
     assert said.data == {"written": str(other), "plan_id": "plan-run"}
     assert "3 of 4 trials" in said.text
@@ -67,11 +67,11 @@ def test_the_file_is_markdown_or_the_export(run: Path, tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_an_error(run: Path, tmp_path: Path) -> None:
     for name in ("nowhere/x.md", "nowhere/x.json"):
         with pytest.raises(ConfigError, match="cannot be written"):
-            report.run([str(run), "--output", str(tmp_path / name)])
+            report.run.reply([str(run), "--output", str(tmp_path / name)])
 
 
 def test_a_report_is_the_same_every_time(run: Path) -> None:
-    assert report.run([str(run)]) == report.run([str(run)])
+    assert report.run.reply([str(run)]) == report.run.reply([str(run)])
 
 
 @pytest.fixture
@@ -82,33 +82,33 @@ def other(tmp_path: Path) -> Path:
 def test_several_runs_are_reported_one_after_the_other(
     run: Path, other: Path, tmp_path: Path
 ) -> None:
-    said = report.run([str(run), str(other)])
+    said = report.run.reply([str(run), str(other)])
     assert said.text.index("plan plan-run") < said.text.index("plan plan-other")
-    data = report.run([str(run), str(other), "--json"]).data
+    data = report.run.reply([str(run), str(other), "--json"]).data
     assert isinstance(data, dict)
     assert [one["plan_id"] for one in data["runs"]] == ["plan-run", "plan-other"]
     for name in ("both.md", "both.csv", "both.html", "both.json"):
         place = tmp_path / name
-        told = report.run([str(run), str(other), "--output", str(place)])
+        told = report.run.reply([str(run), str(other), "--output", str(place)])
         assert "these 2 runs: 4 of 5 trials" in told.text
         assert told.data == {"written": str(place), "plan_ids": ["plan-run", "plan-other"]}
         assert all(plan in place.read_text() for plan in ("plan-run", "plan-other"))
 
 
 def test_a_run_named_twice_is_one_run(run: Path) -> None:
-    assert report.run([str(run), str(run / "results.jsonl")]) == report.run([str(run)])
+    assert report.run.reply([str(run), str(run / "results.jsonl")]) == report.run.reply([str(run)])
 
 
 def test_an_export_makes_the_same_csv_and_the_page_without_raw_series(
     run: Path, tmp_path: Path
 ) -> None:
     kept = tmp_path / "kept.json"
-    report.run([str(run), "--output", str(kept)])
+    report.run.reply([str(run), "--output", str(kept)])
     texts = {}
     for suffix in (".html", ".csv"):
         for source in (run, kept):
             place = tmp_path / f"{source.stem}{suffix}"
-            report.run([str(source), "--output", str(place)])
+            report.run.reply([str(source), "--output", str(place)])
             texts[source.stem, suffix] = place.read_text()
     assert texts["run", ".csv"] == texts["kept", ".csv"]
     assert "<h3>Latency</h3>" in texts["kept", ".html"]
@@ -120,15 +120,15 @@ def test_an_empty_run_and_a_wrong_suffix_are_named(run: Path, tmp_path: Path) ->
     empty = write_run(tmp_path / "empty", (EAGER, None))
     page = tmp_path / "page.html"
     with pytest.raises(ConfigError, match="no trial of this run has a result"):
-        report.run([str(run), str(empty), "--output", str(page)])
+        report.run.reply([str(run), str(empty), "--output", str(page)])
     assert not page.exists()
     with pytest.raises(ConfigError, match=r"'.pdf'; a report is .html, .csv, .md or .json"):
-        report.run([str(run), "--output", "page.pdf"])
+        report.run.reply([str(run), "--output", "page.pdf"])
 
 
 def test_every_run_that_cannot_be_read_is_named_at_once(run: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        report.run([str(run), "nowhere-1", "nowhere-2"])
+        report.run.reply([str(run), "nowhere-1", "nowhere-2"])
     assert len(caught.value.problems) == 2
 
 
@@ -137,7 +137,7 @@ def test_brackets_in_names_and_reasons_are_text(tmp_path: Path) -> None:
     one = trial(name, labels={"model": name})
     skip = Skip(labels={"model": name}, reason=name)
     told = write_run(tmp_path / "odd", (one, failed(one)), (EAGER, result(EAGER)), skips=(skip,))
-    said = report.run([str(told)]).text
+    said = report.run.reply([str(told)]).text
     assert f"{name}: {name}" in said
     assert f"{name}: oom in measure" in said
 
@@ -145,7 +145,7 @@ def test_brackets_in_names_and_reasons_are_text(tmp_path: Path) -> None:
 def test_a_bar_in_a_name_is_no_column_of_the_markdown(tmp_path: Path) -> None:
     one = trial("a|b")
     table = tmp_path / "table.md"
-    report.run([str(write_run(tmp_path / "bar", (one, result(one)))), "--output", str(table)])
+    report.run.reply([str(write_run(tmp_path / "bar", (one, result(one)))), "--output", str(table)])
     head, _, row = [line for line in table.read_text().splitlines() if line.startswith("|")]
     assert row.startswith("| a\\|b |")
     assert row.replace("\\|", "").count("|") == head.count("|")
@@ -156,10 +156,10 @@ def test_a_run_that_was_killed_is_reported_as_far_as_it_was(tmp_path):
     for count in (1, 2, 3, 4, 5):
         so_far = replace(OF_FAST, processes=OF_FAST.processes[:count], unfinished=True)
         run_directory.append_round(there, so_far)
-    said = report.run([str(there)]).text
+    said = report.run.reply([str(there)]).text
     assert "fast" in said
     assert "partial, because the run has not ended" in " ".join(said.split())
-    (conclusion,) = report.run([str(there), "--json"]).data["conclusions"]
+    (conclusion,) = report.run.reply([str(there), "--json"]).data["conclusions"]
     assert conclusion["partial"] is True
     assert conclusion["ranked"] == conclusion["requested"] == 2
 
@@ -168,7 +168,7 @@ def test_a_run_that_goes_on_is_reported_and_not_compared(tmp_path):
     there = write_run(tmp_path / "run", (EAGER, OF_EAGER), (FAST, None))
     lock = acquire_lock(there)
     try:
-        assert "not run" in report.run([str(there)]).text
+        assert "not run" in report.run.reply([str(there)]).text
         with pytest.raises(ConfigError, match="still going on"):
             load(str(there))
     finally:

@@ -83,7 +83,7 @@ def test_a_run_whose_lock_is_held_is_running(run: Path) -> None:
         assert sweep.busy[SLOW.trial_id].text == "measure process 2 of 5"
         assert sweep.left_s is not None
         assert sweep.left_s > 0
-        reply = status.run(["run"], silent)
+        reply = status.run.reply(["run"], part=silent)
     assert "slow: measure process 2 of 5" in reply.text
     assert f"process {os.getpid()} on" in reply.text
     assert "cancel plan-run" in reply.text
@@ -107,13 +107,13 @@ def test_a_run_that_nobody_drives_is_as_its_driver_left_it(
 
 def test_a_run_from_before_drivers_told_anything_was_interrupted(run: Path) -> None:
     assert read_sweep(run).state is State.INTERRUPTED
-    assert "resume plan-run" in status.run([str(run)], silent).text
+    assert "resume plan-run" in status.run.reply([str(run)], part=silent).text
 
 
 def test_a_run_with_a_result_of_every_trial_has_ended(run: Path) -> None:
     run_directory.append_result(run, result(SLOW), {})
     assert read_sweep(run).state is State.ENDED
-    assert "report plan-run" in status.run(["run"], silent).text
+    assert "report plan-run" in status.run.reply(["run"], part=silent).text
 
 
 def test_failures_are_counted_and_those_of_a_lost_node_are_left_to_do(tmp_path: Path) -> None:
@@ -155,21 +155,21 @@ def test_without_a_name_the_recent_runs_are_told_and_damaged_ones_hide_none(
     (broken / run_directory.PLAN).write_text("{")
     remember("plan-broken", broken)
     remember("plan-gone", tmp_path / "gone")
-    reply = status.run([], silent)
+    reply = status.run.reply([], part=silent)
     assert "plan-run" in reply.text
     assert [row["plan_id"] for row in reply.data] == ["plan-run"]  # type: ignore[union-attr,index,call-overload]
 
 
 def test_with_no_run_at_all_that_is_said() -> None:
-    assert "No run has started" in status.run([], silent).text
+    assert "No run has started" in status.run.reply([], part=silent).text
 
 
 def test_a_name_of_nothing_is_told(run: Path) -> None:
     for command in (status.run, logs.run):
         with pytest.raises(ConfigError, match="'nothing' is neither"):
-            command(["nothing"], silent)
+            command.reply(["nothing"])
     with pytest.raises(ConfigError, match="'nothing' is neither"):
-        cancel.run(["nothing"], lambda question: "yes", silent)
+        cancel.run.reply(["nothing"], question=lambda question: "yes", progress=silent)
 
 
 def test_watching_tells_each_state_until_the_run_has_ended(
@@ -189,7 +189,7 @@ def test_watching_tells_each_state_until_the_run_has_ended(
 
     monkeypatch.setattr(status.time, "sleep", pause)
     monkeypatch.setattr(status, "schedule_idle", lambda: None)
-    reply = status.run(["run", "--watch", "--json"], heard.append)
+    reply = status.run.reply(["run", "--watch", "--json"], part=heard.append)
     assert [json.loads(text)["done"] for text in heard] == [2, 3]
     assert reply.data["state"] == "ended"  # type: ignore[index,call-overload]
 
@@ -201,7 +201,7 @@ def write_log(run: Path, of: Trial, text: str) -> None:
 def test_a_trials_log_is_found_by_the_beginning_of_its_id_and_by_its_name(run: Path) -> None:
     write_log(run, FAST, "hello\n")
     for word in (FAST.trial_id[:6], FAST.trial_id, "fast"):
-        assert logs.run(["run", word], silent).text == "hello"
+        assert logs.run.reply(["run", word], part=silent).text == "hello"
 
 
 @pytest.mark.parametrize(
@@ -210,14 +210,14 @@ def test_a_trials_log_is_found_by_the_beginning_of_its_id_and_by_its_name(run: P
 )
 def test_a_log_that_is_not_there_is_told(run: Path, word: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        logs.run(["run", word], silent)
+        logs.run.reply(["run", word], part=silent)
 
 
 def test_a_drivers_log_is_there_where_it_was_submitted(run: Path) -> None:
     with pytest.raises(ConfigError, match=r"wrote to the terminal"):
-        logs.run(["run"], silent)
+        logs.run.reply(["run"], part=silent)
     (run / LOG).write_text("all is well\n")
-    assert logs.run(["run"], silent).text == "all is well"
+    assert logs.run.reply(["run"], part=silent).text == "all is well"
 
 
 def test_a_log_is_followed_until_the_run_has_ended(
@@ -232,7 +232,7 @@ def test_a_log_is_followed_until_the_run_has_ended(
     ]
     monkeypatch.setattr(logs.time, "sleep", lambda seconds: steps.pop(0)())
     monkeypatch.setattr(logs, "schedule_idle", lambda: None)
-    logs.run(["run", "slow", "--follow"], heard.append)
+    logs.run.reply(["run", "slow", "--follow"], part=heard.append)
     assert "\n".join(heard).splitlines() == ["one", "two", "three"]
 
 
@@ -268,7 +268,9 @@ def driven(run: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_cancel_ends_the_driver_and_says_what_is_kept(run: Path) -> None:
     with driven(run) as process:
-        reply = cancel.run(["run", "--yes"], lambda question: pytest.fail(question), silent)
+        reply = cancel.run.reply(
+            ["run", "--yes"], question=lambda question: pytest.fail(question), progress=silent
+        )
         assert process.wait(10) == 0
     assert "2 of 3 trials are kept" in reply.text
     assert "resume plan-run" in reply.text
@@ -278,7 +280,9 @@ def test_cancel_ends_the_driver_and_says_what_is_kept(run: Path) -> None:
 def test_cancel_asks_first(run: Path) -> None:
     questions: list[str] = []
     with driven(run) as process:
-        reply = cancel.run(["run"], lambda question: questions.append(question) or "no", silent)
+        reply = cancel.run.reply(
+            ["run"], question=lambda question: questions.append(question) or "no", progress=silent
+        )
         assert process.poll() is None
     assert reply.exit_code == 1
     assert "2 of 3 trials are done and kept" in questions[0]
@@ -287,13 +291,13 @@ def test_cancel_asks_first(run: Path) -> None:
 def test_cancel_says_that_a_driver_takes_its_time(run: Path) -> None:
     with driven(run) as process:
         os.kill(process.pid, signal.SIGSTOP)
-        reply = cancel.run(["run", "--yes", "--wait", "0.3"], input, silent)
+        reply = cancel.run.reply(["run", "--yes", "--wait", "0.3"], question=input, progress=silent)
     assert reply.exit_code == 1
     assert "still ending" in reply.text
 
 
 def test_cancel_leaves_what_is_not_running(run: Path) -> None:
-    reply = cancel.run(["run", "--yes"], input, silent)
+    reply = cancel.run.reply(["run", "--yes"], question=input, progress=silent)
     assert "not running; it was interrupted" in reply.text
 
 
@@ -301,12 +305,12 @@ def test_cancel_never_ends_a_process_that_is_not_the_runs_driver(run: Path) -> N
     with driven(run), subprocess.Popen(["sleep", "60"]) as foreign:
         told(run, pid=foreign.pid)
         with pytest.raises(ConfigError, match="not its coordinator"):
-            cancel.run(["run", "--yes"], input, silent)
+            cancel.run.reply(["run", "--yes"], question=input, progress=silent)
         assert foreign.poll() is None
         told(run, host="another-machine")
         with pytest.raises(ConfigError, match="coordinated on another-machine"):
-            cancel.run(["run", "--yes"], input, silent)
+            cancel.run.reply(["run", "--yes"], question=input, progress=silent)
         (run / FILE).unlink()
         with pytest.raises(ConfigError, match="has not written its status"):
-            cancel.run(["run", "--yes"], input, silent)
+            cancel.run.reply(["run", "--yes"], question=input, progress=silent)
         foreign.kill()

@@ -17,7 +17,7 @@ def started_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_server_is_small_and_for_this_machine_only(started_in: Path) -> None:
-    launch = ui.prepare([])
+    launch = ui.prepare()
     command = " ".join(launch.argv)
     assert f"--backend-store-uri sqlite:///{started_in}/mlflow.db" in command
     assert "--host 127.0.0.1" in command
@@ -31,13 +31,13 @@ def test_a_taken_port_gives_way_to_the_next() -> None:
         taken.bind((ui.HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
-        launch = ui.prepare(["--port", str(port)])
+        launch = ui.prepare(port)
     assert launch.url != f"http://127.0.0.1:{port}"
     assert launch.url.removeprefix("http://127.0.0.1:") in launch.argv
 
 
 def test_a_server_elsewhere_is_only_named() -> None:
     said: list[str] = []
-    reply = ui.run(["--uri", "http://ann:hunter22@host:5000"], said.append)
+    reply = ui.run.reply(["--uri", "http://ann:hunter22@host:5000"], part=said.append)
     assert reply.text == "MLflow's UI is at http://host:5000"
     assert reply.exit_code == 0

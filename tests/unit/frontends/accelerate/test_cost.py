@@ -88,12 +88,13 @@ def test_a_million_calls_cost_the_hours_that_they_take() -> None:
     assert profile.totals[GPU].usd_per_million_calls is None
 
 
-def test_a_graph_that_stays_is_counted_with_its_time_here_on_every_backend() -> None:
+def test_a_graph_that_stays_leaves_every_backend_without_a_total() -> None:
     (profile,) = account({}, stays={(1, 1): "it takes no tensor"}).profiles([run(1, 1)] * 3)
-    assert {name: total.ms.value for name, total in profile.totals.items() if total.ms} == {
-        CPU: 4.0,
-        GPU: 4.0,
+    assert {name: (total.ms, total.reason) for name, total in profile.totals.items()} == {
+        CPU: (None, "Graph #1: no time there"),
+        GPU: (None, "Graph #1: no time there"),
     }
+    assert profile.fastest is None
     assert profile.segments[1].backends == {}
     assert profile.segments[1].stays == "it takes no tensor"
 
@@ -104,10 +105,10 @@ def test_a_graph_that_fails_on_a_backend_leaves_that_backend_without_a_total() -
     (profile,) = account(measured).profiles([run(1, 1)] * 3)
     assert profile.totals[CPU].ms is not None
     assert profile.totals[GPU].ms is None
-    assert "Graph #1 has no time there" in profile.totals[GPU].reason
+    assert "Graph #1: no time there" in profile.totals[GPU].reason
     text = AcceleratedReport(profiles=(profile,)).table()
     assert "oom: not enough memory" in text
-    assert "N/A  Graph #1 has no time there" in text
+    assert "N/A  Graph #1: no time there" in text
 
 
 def test_without_a_run_free_of_compilation_there_is_no_total() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -40,7 +41,10 @@ def accelerated():  # type: ignore[no-untyped-def]
         ({"stopping": "quik"}, "Did you mean 'quick'?"),
         ({"stoping": "quick"}, "Did you mean 'stopping'?"),
         ({"conversion": "eager"}, "give backends="),
-        ({"num_repeats": 10}, "stopping.calls"),
+        ({"num_repeats": 10, "stopping": "quick"}, "give it or stopping, not both"),
+        ({"num_repeats": 0}, "num_repeats: expected a whole number from 1, got 0"),
+        ({"num_warmups": -1}, "num_warmups: expected a whole number from 0, got -1"),
+        ({"print_results_to": "out.txt"}, "expected a text stream, got 'out.txt'"),
         ({"graphs": 0}, "expected 1 or more, got 0"),
         ({"session": RemoteInferenceSession(), "backends": "local/eager"}, "not both"),
         ({"session": "local/eager"}, "name backends as backends="),
@@ -66,7 +70,7 @@ def test_profiles_cannot_be_nested_and_the_outer_one_goes_on() -> None:
     with remote_profile(backends="local/eager", **QUIET) as outer:
         with pytest.raises(ConfigError, match="cannot be nested"), remote_profile(**QUIET):
             pass
-        function(torch.ones(3, dtype=torch.bfloat16))
+        function(torch.ones(3, dtype=torch.complex64))
     assert len(outer.report().profiles) == 1
 
 
@@ -111,15 +115,36 @@ def test_a_function_without_a_graph_is_all_python() -> None:
     assert [segment.name for segment in profile.report().profiles[0].segments] == ["Uncompiled"]
 
 
-def test_what_cannot_travel_is_counted_here_and_no_machine_is_asked() -> None:
+def test_what_cannot_travel_has_no_total_and_no_machine_is_asked() -> None:
     function = accelerated()
     with remote_profile(backends="local/eager", directory="out", **QUIET) as profile:
         for _ in range(3):
-            function(torch.ones(3, dtype=torch.bfloat16))
+            function(torch.ones(3, dtype=torch.complex64))
     (seen,) = profile.report().profiles
-    assert "bfloat16" in seen.segments[1].stays
-    assert seen.totals["local/eager"].ms is not None
+    assert "complex64" in seen.segments[1].stays
+    assert seen.totals["local/eager"].ms is None
     assert not Path("out/plan.json").exists()
+
+
+def test_programs_of_octoml_profile_run_with_their_keywords(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stream = io.StringIO()
+    function = benchorch.accelerate(lambda n: n + 1, local_backend="eager")
+    assert function(1) == 2
+    profile = remote_profile(
+        RemoteInferenceSession(["local/eager"]),
+        num_repeats=1,
+        num_warmups=1,
+        print_results_to=stream,
+        recorder="none",
+    )
+    with profile:
+        function(1)
+    assert {"stopping=fixed", "stopping.calls=1", "stopping.processes=1"} <= set(profile.words)
+    assert "num_warmups has no effect" in stream.getvalue()
+    assert "Profile 1/1" in stream.getvalue()
+    assert capsys.readouterr().out == ""
 
 
 def test_a_directory_with_a_run_is_left_alone() -> None:

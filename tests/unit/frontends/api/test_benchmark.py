@@ -91,6 +91,11 @@ def test_what_is_not_there_is_told_as_by_any_module() -> None:
         (nn.LazyLinear(3), X, "weight has no shape yet; call the module once before"),
         (Branching(), X, "Branching cannot be exported"),
         (Branching(), X, "'path.py:function'"),
+        (torch.compile(Scaled()), (X, SCALE, X), "inputs: 3 given; the model takes x, scale"),
+        (lambda *given: given[0].shape, X, "lambda called without arguments raised IndexError"),
+        (torch.relu, X, "relu does not declare its arguments; give lambda x: relu(x)"),
+        (lambda x: x.numpy(), X, "lambda cannot be exported"),
+        (lambda x: x, None, "inputs: give the tensors that forward is called with. It takes: x"),
     ],
 )
 def test_what_cannot_be_benchmarked_is_refused_in_words(

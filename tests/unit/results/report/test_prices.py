@@ -57,7 +57,7 @@ def test_a_csv_file_follows(tmp_path):
     told = {}
     for words in ([], ["--reprice"]):
         file = tmp_path / "x.csv"
-        report.run([str(tmp_path / "a"), "--output", str(file), *words])
+        report.run.reply([str(tmp_path / "a"), "--output", str(file), *words])
         head, row = (line.split(",") for line in file.read_text().splitlines()[:2])
         told[bool(words)] = float(row[head.index("usd_per_million_items")])
     assert told[True] == pytest.approx(2 * told[False])
@@ -67,4 +67,4 @@ def test_a_csv_file_follows(tmp_path):
 def test_a_report_without_costs_cannot_be_repriced(tmp_path, words):
     judged(tmp_path, "a", 0.5, "2026-10-01")
     with pytest.raises(ConfigError, match="--reprice needs a report with costs"):
-        report.run([str(tmp_path / "a"), "--reprice", *words])
+        report.run.reply([str(tmp_path / "a"), "--reprice", *words])

@@ -67,11 +67,17 @@ def test_a_front_of_two_is_drawn(tmp_path):
     assert "Pareto front" in found["Cost against latency"].sentence
 
 
-def test_models_are_panels(run, tmp_path):
-    other = trial("eager", labels={"model": "other"})
-    second = load(str(write_run(tmp_path / "other", (other, result(other)))))
-    titles = [title for title in charts(run, second) if title.startswith("Gain")]
-    assert titles == ["Gain against build time: mlp (plan-run)"]
+def gains(directory, model, *conversions):
+    baseline = trial(labels={"model": model})
+    ran = [trial(one, baseline=baseline, labels={"model": model}) for one in conversions]
+    cells = [(one, result(one, 5e5, baseline_ns=1e6)) for one in ran]
+    return load(str(write_run(directory / model, (baseline, result(baseline)), *cells)))
+
+
+def test_models_are_panels_and_one_trial_is_traded_off_against_nothing(tmp_path):
+    found = charts(gains(tmp_path, "mlp", "fast", "faster"), gains(tmp_path, "other", "fast"))
+    titles = [title for title in found if title.startswith("Gain")]
+    assert titles == ["Gain against build time: mlp (plan-mlp)"]
 
 
 def test_a_curve_of_load_has_intervals_the_ideal_queue_and_what_is_unstable(run):

@@ -96,7 +96,7 @@ def test_the_outputs_are_the_originals_where_benchorch_is_not(
     run: Path, bare: Path, tmp_path: Path, kind: str
 ) -> None:
     out = tmp_path / "out"
-    reply = export_command.run([f"{run}:{kind}", "--out", str(out)])
+    reply = export_command.run.reply([f"{run}:{kind}", "--output", str(out)])
     assert "relative L2 error" in reply.text
     done = subprocess.run(
         [bare, "-c", "import benchorch"], capture_output=True, text=True, check=False
@@ -109,7 +109,7 @@ def test_the_outputs_are_the_originals_where_benchorch_is_not(
 
 def test_other_outputs_are_noticed(run: Path, bare: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    export_command.run([f"{run}:onnxruntime", "--out", str(out)])
+    export_command.run.reply([f"{run}:onnxruntime", "--output", str(out)])
     expected = dict(np.load(out / "expected.npz"))
     np.savez(out / "expected.npz", **{name: 1.01 * array for name, array in expected.items()})
     done = subprocess.run([bare, "check.py"], cwd=out, capture_output=True, text=True, check=False)
@@ -121,7 +121,7 @@ def test_the_folder_says_what_was_measured_where_and_pins_its_packages(
     run: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    export_command.run([f"{run}:onnxruntime", "--out", str(out)])
+    export_command.run.reply([f"{run}:onnxruntime", "--output", str(out)])
     certificate = json.loads((out / "certificate.json").read_text())
     assert certificate["parity"]["passed"] is True
     assert certificate["machine"]["cpu_model"] == "Some CPU"
@@ -141,13 +141,13 @@ def test_what_needs_a_compiler_in_each_process_is_refused_with_a_way_on(
 ) -> None:
     assert choose(str(run), lambda _: None).trial.labels["conversion"] == "inductor"
     with pytest.raises(ConfigError, match="try conversion=aot_inductor"):
-        export_command.run([str(run), "--out", str(tmp_path / "out")])
+        export_command.run.reply([str(run), "--output", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
 
 
 def test_an_unknown_trial_and_a_full_folder_are_named(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean 'export'"):
-        export_command.run([f"{run}:exprt", "--out", str(tmp_path / "out")])
+        export_command.run.reply([f"{run}:exprt", "--output", str(tmp_path / "out")])
     (tmp_path / "mine").touch()
     with pytest.raises(ConfigError, match="is not empty"):
-        export_command.run([f"{run}:export", "--out", str(tmp_path)])
+        export_command.run.reply([f"{run}:export", "--output", str(tmp_path)])

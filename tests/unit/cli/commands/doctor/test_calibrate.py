@@ -102,12 +102,10 @@ def test_one_process_measures_both_sides() -> None:
 
 def test_minutes_are_of_a_calibration() -> None:
     with pytest.raises(ConfigError, match="--minutes goes with --calibrate"):
-        command.run(["--minutes", "2"], lambda text: None)
+        command.run.reply(["--minutes", "2"], progress=lambda text: None)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "nan", "inf"])
-def test_minutes_are_a_number_above_0(text: str, capsys) -> None:
-    with pytest.raises(SystemExit) as left:
-        command.run(["--calibrate", f"--minutes={text}"], lambda text: None)
-    assert left.value.code == 2
-    assert "is not a number of minutes above 0" in capsys.readouterr().err
+def test_minutes_are_a_number_above_0(text: str) -> None:
+    with pytest.raises(ConfigError, match="is not a number of minutes above 0"):
+        command.run.reply(["--calibrate", f"--minutes={text}"], progress=lambda text: None)

@@ -16,7 +16,7 @@ from benchorch.cli.commands.doctor.timer_accuracy import Agreement
 from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.domain.measurement import Calibration, Observations, ProcessRecord, TransferBreakdown
 from benchorch.domain.trial import Plan, Skip
-from benchorch.errors import ExecutorError
+from benchorch.errors import ConfigError, ExecutorError
 from benchorch.host.advice import BAD, GOOD, NOTE, HostFinding
 from benchorch.host.environment import describe_host
 from benchorch.host.noise_grade import Grade, judge
@@ -283,16 +283,15 @@ def test_conversions_that_lack_something_are_counted_and_the_command_that_tells_
 def test_the_answer_is_given_whatever_is_found(without_experiments, monkeypatch) -> None:
     without_experiments(agreement=timing(1.5))
     monkeypatch.setattr(examination, "grade", lambda: grade_of(9.0))
-    reply = command.run(["--quick"], lambda _: None)
+    reply = command.run.reply(["--quick"], progress=lambda _: None)
     assert reply.exit_code == 0
     assert isinstance(reply.data, dict)
     assert reply.data["grade"] == "C"
 
 
 def test_an_unknown_word_is_a_wrong_request() -> None:
-    with pytest.raises(SystemExit) as ended:
-        command.run(["--fast"], lambda _: None)
-    assert ended.value.code == 2
+    with pytest.raises(ConfigError, match="no such option '--fast'"):
+        command.run.reply(["--fast"], progress=lambda _: None)
 
 
 def test_where_neither_proc_nor_sys_tells_anything_it_still_answers(sound) -> None:

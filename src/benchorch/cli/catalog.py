@@ -1,0 +1,78 @@
+"""Every command with its place and its one line, and the help that lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """A command.
+
+    Attributes:
+        place: its module below `cli.commands`, and after a colon what it is called there, if not
+            ``run``.
+        text: what it does, in one line.
+    """
+
+    place: str
+    text: str
+
+
+SECTIONS: Mapping[str, Mapping[str, Entry]] = {
+    "Measure": {
+        "run": Entry("run", "a model, a recipe, a matrix (the word may be left out)"),
+        "plan": Entry("plan", "what would run, with minutes and dollars; starts nothing"),
+        "script": Entry("script", "the models in any script, found and benchmarked"),
+        "submit": Entry("submit", "a run that outlives the terminal, here or on a head"),
+        "resume": Entry("run:resume", "go on where a run was ended"),
+        "rerun": Entry("run:rerun", "failed or named trials of a run once more"),
+        "duel": Entry("duel", "two versions or environments, in processes back to back"),
+    },
+    "Results": {
+        "report": Entry("report", "a run's table again; a page, a sheet, JSON"),
+        "open": Entry("open", "a run's page in the browser, also while it goes on"),
+        "export": Entry("export", "a measured model, to serve without benchorch"),
+        "compare": Entry("compare", "what became faster or slower between two runs"),
+        "gate": Entry("gate", "the same for CI: fails on a regression"),
+        "check": Entry("check", "does a stored run hold? recomputed from its raw series"),
+        "analyze": Entry("analyze", "why a profile is as slow as it is, and what would help"),
+        "ui": Entry("ui", "MLflow over the local results"),
+        "status": Entry("status", "progress of running sweeps"),
+        "logs": Entry("logs", "the output of a trial"),
+        "cancel": Entry("cancel", "end a run; results are kept"),
+        "record": Entry("record", "a run's results into MLflow"),
+        "keep": Entry("archive:run_keep", "a run's results to a bucket"),
+        "fetch": Entry("archive:run_fetch", "a run's results from a bucket"),
+    },
+    "What there is": {
+        "conversions": Entry("conversions", "what can be tried, and whether it can run here"),
+        "backends": Entry("backends", "machines, sizes and what runs models there"),
+        "cache": Entry("cache", "builds: list, explain, delete"),
+        "doctor": Entry("doctor.command", "is this machine fit to measure on?"),
+        "help": Entry("help", "any key or group: benchorch help protocol"),
+        "completion": Entry("completion", "tab completion for bash, zsh, fish"),
+        "version": Entry("run:version", "the installed version"),
+    },
+}
+COMMANDS: Mapping[str, Entry] = {
+    name: entry for section in SECTIONS.values() for name, entry in section.items()
+}
+
+_HEAD = """\
+benchorch: which conversion of a model is fastest, and is it still the same?
+
+  benchorch run model=bert                                one model
+  benchorch run model=mlp conversion=[eager,onnxruntime]  a list is a matrix
+  benchorch run recipes/bert.yaml workload.seq_len=256    a recipe, overridden"""
+_FOOT = """\
+Everywhere  --json  --output FILE  --quiet  --verbose  --yes  --trust PATH
+More        benchorch COMMAND --help; run --help: all keys; help KEY: one"""
+
+
+def overview() -> str:
+    """The help of the program: it fits a screen of 80 columns and 40 lines."""
+    lines = [_HEAD, ""]
+    for title, commands in SECTIONS.items():
+        lines += [title, *(f"  {name:12}{entry.text}" for name, entry in commands.items())]
+    return "\n".join([*lines, "", _FOOT])

@@ -1,0 +1,187 @@
+"""A command of the command line: options that all share, and a function that returns a reply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from benchorch.cli.terminal import Terminal
+from benchorch.config.components import suggest
+from benchorch.domain.reply import Reply
+from benchorch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+SHARED = "Everywhere: --json, --output FILE, --quiet, --verbose, --yes; see benchorch --help."
+_FLAGS = frozenset({"--json", "--quiet", "-q", "--verbose", "-v", "--yes", "-y"})
+_SHOWN = ("--json", "--output", "--quiet", "--verbose", "--yes")
+_NAMES = ("as_json", "output", "quiet", "verbose", "yes")
+
+
+def _shared_options() -> list[click.Option]:
+    """The options of every command, by which `Terminal` is made."""
+    flag = {"is_flag": True, "hidden": True}
+    return [
+        click.Option(["--json", "as_json"], **flag),  # type: ignore[arg-type]
+        click.Option(["--quiet", "-q"], **flag),  # type: ignore[arg-type]
+        click.Option(["--verbose", "-v"], **flag),  # type: ignore[arg-type]
+        click.Option(["--yes", "-y"], **flag),  # type: ignore[arg-type]
+        click.Option(["--output", "-o"], hidden=True, type=click.Path(path_type=Path)),
+    ]
+
+
+def completed(by: str) -> Callable[..., list[CompletionItem]]:
+    """What completes an argument: a function of `completion`, imported when a shell asks."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from benchorch.cli import completion
+
+        found: list[CompletionItem] = getattr(completion, by)(incomplete)
+        return found
+
+    return complete
+
+
+def words_argument(metavar: str = "[RECIPE.yaml] [KEY=VALUE ...]") -> Callable[[Any], Any]:
+    """The argument of a command that takes a run's words."""
+    complete = completed("run_words")
+    return click.argument(
+        "words", metavar=metavar, nargs=-1, type=click.UNPROCESSED, shell_complete=complete
+    )
+
+
+def run_argument(name: str = "run", metavar: str = "RUN", **settings: Any) -> Callable[[Any], Any]:
+    """The argument of a command about a run."""
+    settings.setdefault("required", not metavar.startswith("["))
+    return click.argument(name, metavar=metavar, shell_complete=completed("run_names"), **settings)
+
+
+class Command(click.Command):
+    """A command of benchorch; its function takes a `Terminal` first.
+
+    Attributes:
+        writes_output: whether its function writes ``--output`` itself, not the printing of replies.
+        former: spellings of options that were renamed, and the present ones.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        writes_output: bool = False,
+        former: dict[str, str] | None = None,
+        **settings: Any,
+    ) -> None:
+        settings.setdefault("epilog", SHARED)
+        settings["context_settings"] = {
+            "help_option_names": ["-h", "--help"],
+            **settings.get("context_settings", {}),
+        }
+        super().__init__(*args, **settings)
+        self.writes_output = writes_output
+        self.former = former or {}
+        own = {name for param in self.params for name in param.opts}
+        self.params += [o for o in _shared_options() if not own & set(o.opts)]
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """The parsed words; ConfigError for what the command does not take."""
+        try:
+            return super().make_context(info_name, self._present(args), parent=parent, **extra)
+        except click.UsageError as error:
+            called = f"{parent.command_path} {info_name}" if parent else str(info_name)
+            raise usage_problem(error, called) from error
+
+    def _present(self, words: Sequence[str]) -> list[str]:
+        """The words with present spellings of options."""
+        split = (word.partition("=") for word in words)
+        return [f"{self.former.get(name, name)}{sign}{value}" for name, sign, value in split]
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Carry the command out and print its reply; the exit code."""
+        ctx.obj = _terminal(ctx)
+        answer = super().invoke(ctx)
+        if not isinstance(answer, Reply):
+            return cast(int, answer)
+        terminal = replace(ctx.obj, output=None) if self.writes_output else ctx.obj
+        return cast(Terminal, terminal).reply(answer)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Its own options and those of every command."""
+        from click.shell_completion import CompletionItem
+
+        shared = [name for name in _SHOWN if incomplete[:1] == "-" and name.startswith(incomplete)]
+        return [*super().shell_complete(ctx, incomplete), *(CompletionItem(one) for one in shared)]
+
+    def reply(
+        self, words: Sequence[str], meta: Mapping[str, Any] | None = None, **parts: Any
+    ) -> Reply:
+        """The answer to these words, unprinted.
+
+        Args:
+            meta: what the context is given.
+            parts: of the `Terminal`, such as what takes progress.
+        """
+        with self.make_context(f"benchorch {self.name}", list(words)) as ctx:
+            ctx.meta.update(meta or {})
+            ctx.obj = replace(_terminal(ctx), **parts)
+            return cast(Reply, click.Command.invoke(ctx.command, ctx))
+
+
+def _terminal(ctx: click.Context) -> Terminal:
+    """The shared options, taken from a command's own."""
+    return Terminal(**{name: ctx.params.pop(name) for name in _NAMES})
+
+
+def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], Command]:
+    """Make a function a command that receives its `Terminal` first."""
+
+    def made(function: Callable[..., Any]) -> Command:
+        kind: type[Command] = settings.pop("cls", Command)
+        return click.command(name, cls=kind, **settings)(click.pass_obj(function))
+
+    return made
+
+
+class Words(Command):
+    """A command about a run, whose arguments are the run's: options that it lacks pass on."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, context_settings={"ignore_unknown_options": True}, **settings)
+
+
+class Group(click.Group):
+    """Commands under one word; shared options may come before the command, too."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The words, beginning with the command's."""
+        leading = list(takewhile(lambda word: word in _FLAGS, args))
+        return super().parse_args(ctx, [*args[len(leading) :], *leading])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The named command; ConfigError where there is none."""
+        known = self.list_commands(ctx)
+        if args[0] in known:
+            return super().resolve_command(ctx, args)
+        called = ctx.command_path
+        problem = f"{args[0]!r} is not a command of {called}.{suggest(args[0], known)}"
+        raise ConfigError([f"{problem} Commands: {', '.join(known)}."], next=f"{called} --help")
+
+
+def usage_problem(error: click.UsageError, called: str) -> ConfigError:
+    """What click refuses, in our words."""
+    text = error.format_message().rstrip(".")
+    text = f"{text[:1].lower()}{text[1:]}"
+    return ConfigError([f"{called}: {text}."], next=f"{called} --help")

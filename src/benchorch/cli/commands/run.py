@@ -1,0 +1,98 @@
+"""``benchorch run`` and its kin: a new run, an old one to its end, and failed trials once more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from benchorch.cli.arguments import parse
+from benchorch.cli.command import Words, command, run_argument, words_argument
+from benchorch.cli.commands.run_help import run_help
+from benchorch.cli.run import benchmark, run_again
+from benchorch.cli.terminal import Terminal
+from benchorch.domain.reply import Reply
+from benchorch.errors import ConfigError
+from benchorch.journal.registry import find_invocation, newest_invocations
+
+_EXAMPLES = "benchorch run model=bert"
+
+
+class _Run(Words):
+    """A run, whose help describes the configuration."""
+
+    def get_help(self, ctx: click.Context) -> str:
+        """The keys with their meanings."""
+        return run_help()
+
+
+@command("run", cls=_Run)
+@words_argument()
+def run(terminal: Terminal, words: Sequence[str]) -> int:
+    """A benchmark of what the words describe."""
+    if not words:
+        raise ConfigError(["run: names no model and no recipe."], next=_EXAMPLES)
+    return benchmark(parse(words), terminal)
+
+
+@command(
+    "resume",
+    cls=Words,
+    help="""Resume a run that ended before its plan did: only trials without a result run.
+
+    RUN is the run's directory or the last part of its path, its plan's id or its MLflow run's id.
+    On a head (--head URL, or BENCHORCH_HEAD) it is submitted.
+    """,
+)
+@run_argument()
+@words_argument("[KEY=VALUE ...]")
+@click.option("--head", metavar="URL", help="a Ray head's dashboard, this end of a tunnel")
+@click.option("--here", is_flag=True, help="on this machine, whatever BENCHORCH_HEAD is")
+def resume(
+    terminal: Terminal, run: str, words: Sequence[str], head: str | None, here: bool
+) -> Reply | int:
+    """The rest of the run."""
+    from benchorch.executors.ray_jobs import default_head
+
+    url = None if here else head or default_head()
+    if url is not None:
+        from benchorch.cli.commands import submit
+
+        return submit.run.reply(["resume", run, *words, "--head", url], output=terminal.output)
+    return benchmark(parse([f"resume={run}", *words], "resume"), terminal)
+
+
+@command(
+    "rerun",
+    help="""Run trials of a stored run again, in the same directory; the newest results count.
+
+    RUN is the newest run of this machine unless it is named.
+    """,
+)
+@run_argument(metavar="[RUN]")
+@click.option("--failed", is_flag=True, help="trials that failed or gave other outputs")
+@click.option(
+    "--only", multiple=True, metavar="NAME", help="trials of this conversion or name; * too"
+)
+@click.option("--exitfirst", "-x", is_flag=True, help="the first failure ends it")
+def rerun(
+    terminal: Terminal, run: str | None, failed: bool, only: Sequence[str], exitfirst: bool
+) -> int:
+    """The chosen trials of the run, once more."""
+    newest = newest_invocations(1)
+    if run is None and not newest:
+        raise ConfigError(["rerun: no run has started on this machine yet."], next=_EXAMPLES)
+    directory = newest[0] if run is None else find_invocation(run, "rerun")
+    chosen = [name for text in only for name in text.split(",")]
+    if not (failed or chosen):
+        what = f"benchorch rerun {run or directory} --failed"
+        raise ConfigError(["rerun: choose trials by --failed or --only NAME."], next=what)
+    return run_again(directory, terminal, failed=failed, only=chosen, exit_first=exitfirst)
+
+
+@command("version", help="Print the installed version.")
+def version(terminal: Terminal) -> Reply:
+    """The installed version."""
+    from benchorch import __version__
+
+    return Reply(text=__version__, data={"version": __version__})

@@ -1,0 +1,54 @@
+"""Trials by their names: ``--only onnx*``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from benchorch.config.components import suggest
+from benchorch.domain.trial import Plan, Trial
+from benchorch.errors import ConfigError
+from benchorch.results.report.tables import names_of
+from benchorch.run.planner import Planned
+
+
+def narrowed(plan: Plan, patterns: Sequence[str]) -> Plan:
+    """The plan of the chosen trials and their baselines."""
+    if not patterns:
+        return plan
+    kept = {trial.trial_id for trial in chosen(plan.trials, patterns)}
+    kept |= {str(trial.baseline_id) for trial in plan.trials if trial.trial_id in kept}
+    return replace(plan, trials=tuple(t for t in plan.trials if t.trial_id in kept))
+
+
+def narrowed_to(planned: Planned, patterns: Sequence[str]) -> Planned:
+    """The same of what was planned."""
+    return replace(planned, plan=narrowed(planned.plan, patterns))
+
+
+def chosen(trials: Sequence[Trial], patterns: Sequence[str]) -> list[Trial]:
+    """Trials whose conversion, name or id fits a pattern; ConfigError for one that fits none.
+
+    Args:
+        patterns: ``*`` stands for any text; without a pattern all trials are chosen.
+    """
+    names = names_of(trials)
+    calls = {t.trial_id: (t.labels["conversion"], names[t.trial_id], t.trial_id) for t in trials}
+    problems = []
+    for pattern in patterns:
+        if not any(_fits(pattern, called) for called in calls.values()):
+            known = list(dict.fromkeys(names.values()))
+            meant = suggest(pattern, known)
+            problems.append(f"--only {pattern}: fits no trial.{meant} Trials: {', '.join(known)}.")
+    if problems:
+        raise ConfigError(problems)
+    return [
+        trial
+        for trial in trials
+        if not patterns or any(_fits(pattern, calls[trial.trial_id]) for pattern in patterns)
+    ]
+
+
+def _fits(pattern: str, called: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in called)

@@ -1,0 +1,168 @@
+"""A mistaken line is answered with what is wrong and the line to type, in text and in JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchorch.cli import main
+from benchorch.errors import ConfigError
+
+START = "defaults: [config, override model: mlp, _self_]\n"
+FOUR = (
+    "defaults: [config, override model: brt, _self_]\n"
+    "nmae: x\n"
+    "limits: {build_timeout: 3}\n"
+    "matrix: {conversion: [eager, inductr]}\n"
+)
+
+
+def refused(words: list[str]) -> ConfigError:
+    with pytest.raises(ConfigError) as error:
+        main.run(words)
+    return error.value
+
+
+@pytest.mark.parametrize(
+    ("line", "told", "next_line"),
+    [
+        ("--model bert", "a key is set by KEY=VALUE", "benchorch run model=bert"),
+        ("--model=bert", "a key is set by KEY=VALUE", "benchorch run model=bert"),
+        ("plan --model bert", "KEY=VALUE", "benchorch plan model=bert"),
+        ("run model=mlp --batch-size 8", "", "benchorch run model=mlp workload.batch_size=8"),
+        ("model = mlp", "no spaces around =", "benchorch run model=mlp"),
+        ("model= mlp", "no spaces around =", "benchorch run model=mlp"),
+        ("model =mlp", "no spaces around =", "benchorch run model=mlp"),
+        (
+            "model=mlp conversion=[eager, onnxruntime]",
+            "a list holds no spaces",
+            "benchorch run model=mlp 'conversion=[eager,onnxruntime]'",
+        ),
+        ("-m model=mlp, bert", "no spaces", "benchorch run -m model=mlp,bert"),
+        ("recipes/tiny.yaml --model bert", "", "benchorch run recipes/tiny.yaml model=bert"),
+        ("bert", "is a model", "benchorch run model=bert"),
+        ("tiny", "is a recipe", "benchorch run recipes/tiny.yaml"),
+        ("run", "names no model and no recipe", "benchorch run model=bert"),
+        ("plna", "Did you mean 'plan'?", ""),
+        ("--jsno model=mlp", "there is no such option", "benchorch run model=mlp"),
+        ("-V", "there is no such option", "benchorch run --help"),
+        ("tiny.yaml", "Did you mean 'recipes/tiny.yaml'?", ""),
+        ("plan model=mlp model.arguments.hidden=64", "model.arguments.hidden: unknown key", ""),
+        ("plan model=factory model.arguments.hidden=64", "+model.arguments.hidden=...", ""),
+        ("plan model=mlp conversion=inductr", "All: benchorch conversions", ""),
+        ("plan model=mlp --only onnx conversion=eager", "fits no trial", ""),
+        ("cache lst", "Did you mean 'list'?", "benchorch cache --help"),
+        ("report", "missing argument 'RUN [RUN ...]'", "benchorch report --help"),
+        ("compare A", "missing argument 'B'", "benchorch compare --help"),
+        ("report A --ouput x.html", "--ouput", "benchorch report --help"),
+        ("help protcol", "Did you mean 'protocol'?", ""),
+        ("completion tcsh", "'tcsh' is not one of", "benchorch completion --help"),
+    ],
+)
+def test_a_mistaken_line_is_answered_with_the_right_one(
+    line: str, told: str, next_line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    error = refused(line.split())
+    assert told in str(error)
+    assert next_line in error.next
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: 1\n\tb: 2\n", ["r.yaml:2:1: ", "tab", "^"]),
+        ("a: [1\nb: 2\n", ["r.yaml:2:2: ", "begins in line 1", "^"]),
+        (f"{START}name: a\nname: b\n", ["r.yaml:3:1: the key 'name' is in line 2 already", "^"]),
+        ("matrix: {conversion: [eager]}\n", ["r.yaml:1:1: there is no defaults list"]),
+        ("", ["r.yaml: is empty; a recipe begins with defaults"]),
+        (b"\xff\xfe\x00", ["r.yaml: is not YAML text"]),
+        (f"{START}1: 2\n", ["r.yaml:2:1: a key is text, not '1'"]),
+        ("- a\n", ["r.yaml:1:1: expected keys with values"]),
+        (
+            FOUR,
+            [
+                "r.yaml:1:36: model: there is no 'brt'. Did you mean 'bert'?",
+                "r.yaml:2:1: nmae: unknown key. Did you mean 'name'?",
+                "r.yaml:3:10: limits.build_timeout: unknown key.",
+                "r.yaml:4:30: conversion: there is no 'inductr'. Did you mean 'inductor'?",
+            ],
+        ),
+    ],
+    ids=["tab", "bracket", "twice", "defaults", "empty", "binary", "number", "list", "four"],
+)
+def test_a_recipe_is_answered_with_every_mistake_and_its_place(
+    text: str | bytes, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    error = refused(["plan", "r.yaml"])
+    assert [part for part in told if part not in str(error)] == []
+
+
+def test_a_recipe_may_end_in_yml(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.yml").write_text(f"{START}matrix: {{conversion: [eager]}}\n")
+    assert main.run(["plan", "r.yml", "--json"]) == 0
+    assert [
+        trial["labels"]["model"] for trial in json.loads(capsys.readouterr().out)["trials"]
+    ] == ["mlp"]
+
+
+@pytest.mark.parametrize("words", [["--model", "bert"], ["report"], ["cache", "show", "zzzz"]])
+def test_an_error_is_one_object_for_programs(
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("BENCHORCH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["benchorch", *words, "--json"])
+    with pytest.raises(SystemExit) as left:
+        main.main()
+    told = json.loads(capsys.readouterr().out)
+    assert left.value.code == 2
+    assert told["code"] == "wrong_request"
+    assert told["message"] == "\n".join(told["problems"])
+    assert told["next"].startswith("benchorch ")
+
+
+def test_without_words_there_is_help_that_fits_a_screen(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for words in ([], ["--help"], ["run", "--help"]):
+        assert main.run(words) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) <= 40
+        assert max(map(len, lines)) <= 80
+    assert "stopping" in "".join(lines)
+
+
+@pytest.mark.parametrize("words", [["--version"], ["version"]])
+def test_the_version_is_benchorchs_own(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from benchorch import __version__
+
+    assert main.run(words) == 0
+    assert capsys.readouterr().out == f"{__version__}\n"
+
+
+def test_an_own_model_is_called_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("zoo.py").write_text("import torch\n\n\ndef ranker():\n    return torch.nn.Linear(4, 4)\n")
+    words = ["plan", "--json", "model=factory", "model.factory=zoo.py:ranker", "conversion=eager"]
+    words.append("model.inputs={x:{shape:[batch_size,4],generator:normal}}")
+    for named, label in ([], "zoo.py:ranker"), (["name=mine"], "mine"):
+        assert main.run([*words, *named]) == 0
+        (trial,) = json.loads(capsys.readouterr().out)["trials"]
+        assert trial["labels"]["model"] == label

@@ -1,0 +1,76 @@
+"""Stored screens: a run's table at a terminal of three widths and in a pipe, looked at by a person.
+
+A terminal's width is that of a real pseudo-terminal, not of a variable.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from benchorch.domain.trial import Skip
+from support.synthetic_runs import result, trial, write_run
+
+GOLDEN = Path(__file__).resolve().parents[2] / "data" / "golden"
+EAGER = trial()
+FAST = trial("fast", baseline=EAGER)
+SKIP = Skip(labels={"model": "mlp", "conversion": "trt"}, reason="needs a GPU.")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(
+        tmp_path_factory.mktemp("screens") / "run",
+        (EAGER, result(EAGER)),
+        (FAST, result(FAST, 5e5, baseline_ns=1e6, processes=8)),
+        skips=(SKIP,),
+    )
+
+
+def shown(run: Path, width: int | None) -> str:
+    """What ``report`` prints before its notes; None is a pipe."""
+    plain = {key: text for key, text in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    command = [sys.executable, "-m", "benchorch", "report", str(run)]
+    environment = {**plain, "NO_COLOR": "1"}
+    if width is None:
+        text = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True
+        ).stdout
+    else:
+        here, there = pty.openpty()
+        fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+        process = subprocess.Popen(
+            command, env=environment, stdin=there, stdout=there, stderr=subprocess.DEVNULL
+        )
+        os.close(there)
+        text = _everything(here).replace("\r\n", "\n")
+        assert process.wait() == 0
+    assert width is None or max(map(len, text.splitlines())) <= width
+    return text.partition("note ")[0].rstrip() + "\n"
+
+
+def _everything(terminal: int) -> str:
+    parts = []
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # as Linux ends a terminal whose last writer is gone
+            part = b""
+        if not part:
+            os.close(terminal)
+            return b"".join(parts).decode()
+        parts.append(part)
+
+
+@pytest.mark.parametrize("width", [60, 80, 140, None])
+def test_the_table_is_what_a_person_has_looked_at(run: Path, width: int | None) -> None:
+    stored = GOLDEN / f"report-{width or 'piped'}.txt"
+    assert shown(run, width) == stored.read_text()

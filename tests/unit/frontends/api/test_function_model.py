@@ -1,0 +1,127 @@
+"""Functions, compiled and scripted modules, exported as modules are."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import benchorch
+from benchorch.errors import ConfigError
+from benchorch.frontends.api import live_model
+from benchorch.frontends.api.function_model import FunctionModule, is_function
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.dropout = nn.Dropout()
+
+    def forward(self, x: torch.Tensor, shift: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"y": self.dropout(self.linear(x)) + shift}
+
+    def embed(self, x: torch.Tensor, *, scale: float = 2.0) -> torch.Tensor:
+        return self.linear(x) * scale
+
+    def generate(self, ids: torch.Tensor | None = None) -> torch.Tensor:
+        return self.linear(ids)
+
+
+class Pipeline:
+    def __init__(self, model: Net) -> None:
+        self.steps = [model.embed]
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self.steps[0](x)
+
+
+class Branching(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.sum() > 0 else x
+
+
+NET = Net().train()
+X, SHIFT = torch.ones(2, 4), torch.full((2, 3), 3.0)
+
+
+def through_a_global(x: torch.Tensor) -> torch.Tensor:
+    return NET.embed(x).relu()
+
+
+def program(model: Any, *inputs: torch.Tensor) -> torch.export.ExportedProgram:
+    arrays = live_model.named_arrays(inputs, live_model.forward_names(model))
+    return live_model.export(model, [arrays])
+
+
+def _in_a_closure() -> Callable[..., Any]:
+    net, offset = NET, torch.ones(3)
+    return lambda x, /: net.embed(x) + offset
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "others"),
+    [
+        (_in_a_closure(), "lambda", ()),
+        (through_a_global, "through_a_global", ()),
+        (lambda x: through_a_global(x) + 1, "lambda", ()),
+        (NET.embed, "Net.embed", ()),
+        (NET.generate, "Net.generate", ()),
+        (functools.partial(NET.embed, scale=3.0), "Net.embed", ()),
+        (functools.partial(NET, shift=SHIFT), "Net", ()),
+        (Pipeline(NET), "Pipeline", ()),
+        (torch.compile(through_a_global), "through_a_global", ()),
+        (lambda x, shift: torch.compile(NET)(x, shift), "lambda", (SHIFT,)),
+    ],
+)
+def test_a_function_is_exported_with_the_weights_that_it_uses(
+    function: Callable[..., Any], name: str, others: tuple[torch.Tensor, ...]
+) -> None:
+    assert is_function(function)
+    module = FunctionModule(function)
+    assert live_model.model_name(module) == name
+    exported = program(module, X, *others)
+    weights = {key.rpartition("linear.")[2] for key in exported.state_dict}
+    assert {"weight", "bias"} <= weights
+    assert NET.training  # as it was, although it was exported in eval mode
+    names = live_model.forward_names(module)
+    answers = exported.module()(**dict(zip(names, (X, *others), strict=False)))
+    NET.eval()
+    expected = function(X, *others)
+    NET.train()
+    torch.testing.assert_close(answers, expected)
+
+
+def test_what_is_callable_without_arguments_makes_a_module() -> None:
+    assert not is_function(lambda: NET)
+    assert not is_function(Net)
+    assert not is_function(functools.partial(nn.Linear, 4, 3))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        torch.jit.script,
+        lambda net: torch.jit.freeze(torch.jit.script(net)),
+        lambda net: torch.jit.trace(net, (X, SHIFT), strict=False),
+    ],
+    ids=["scripted", "frozen", "traced"],
+)
+def test_a_scripted_module_answers_as_before(script: Callable[[Net], Any]) -> None:
+    net = Net().eval()
+    exported = program(script(net), X, SHIFT).module()
+    torch.testing.assert_close(exported(x=X, shift=SHIFT)["y"], net(X, SHIFT)["y"])
+
+
+def test_a_failing_export_writes_nothing_but_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="Branching cannot be exported"):
+        benchorch.benchmark(Branching(), X, recorder="none")
+    assert tuple(capfd.readouterr()) == ("", "")
