@@ -12,7 +12,7 @@ TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help bench test test-slow test-gpu coverage check docs reference ui bench-overheads conversions corpus \
+.PHONY: help bench test test-slow test-gpu fuzz coverage check docs reference ui bench-overheads conversions corpus \
   install clean provision provision-check provision-plan image status destroy test-terraform check-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
@@ -47,6 +47,12 @@ SEEDS ?= 3
 
 test-chaos: $(VENV)/.installed-dev ## sweeps that are harmed on purpose, with SEEDS=3 seeds; takes three quarters of an hour
 	@BENCHORCH_CHAOS_SEEDS=$(SEEDS) $(RUN) pytest tests/chaos -q
+
+# FUZZ is how many cases of each kind are tried; those that failed are kept in .hypothesis and tried first.
+FUZZ ?= 2000
+
+fuzz: $(VENV)/.installed-dev ## command lines, recipes and journals at random, FUZZ=2000 of each; an hour
+	@FUZZ=$(FUZZ) $(RUN) pytest tests/fuzz -q
 
 check: $(VENV)/.installed-dev docs ## lint, format, types, layers, the documentation's links
 	@$(RUN) ruff check .

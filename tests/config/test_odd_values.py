@@ -101,3 +101,12 @@ def test_no_recipe_gives_another_error(tmp_path_factory, data) -> None:
     (folder / "odd.yaml").write_text(HEAD + text)
     with contextlib.suppress(ConfigError):
         assert plan_jobs(Composer(config_loader([folder]), "odd"), [[]], "p").plan.trials
+
+
+def test_a_directory_whose_name_is_too_long_is_refused() -> None:
+    from benchorch.cli.arguments import _directory
+    from benchorch.models import trust
+
+    name = "x" * 3000
+    with trust.declared(["--config-dir", name]), pytest.raises(ConfigError, match="no directory"):
+        _directory(name)

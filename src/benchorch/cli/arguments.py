@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,6 +160,6 @@ def _checked_place(recipe: Path) -> Path:
 
 def _directory(text: str) -> Path:
     path = Path(text)
-    if not text or not path.is_dir():
+    if not text or not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
         raise ConfigError([f"--config-dir: there is no directory {text!r}."])
     return path.resolve()

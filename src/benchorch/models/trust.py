@@ -293,7 +293,7 @@ def _recipes(words: Sequence[str]) -> list[Path]:
             found.append(Path(word.partition("=")[2]))
         elif word.endswith(".yaml") and "=" not in word:
             found.append(Path(word))
-    return [path.resolve() for path in found if path.exists()]
+    return [path.resolve() for path in found if os.path.exists(path)]  # noqa: PTH110 - Path.exists raises for long names
 
 
 def _own_work_tree(recipes: Sequence[Path]) -> Path | None:
