@@ -23,7 +23,12 @@ PACKAGE_ROOMS = {
     "boto3": {"stores/s3.py", "hardware/"},
 }
 CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns"}
-TORCH_CODE = {"models/architectures/", "frameworks/onnx_module.py", "frameworks/identity/walk.py"}
+TORCH_CODE = {
+    "models/architectures/",
+    "frameworks/onnx_module.py",
+    "frameworks/identity/walk.py",
+    "frontends/api/function_model.py",
+}
 """Modules written in torch's own classes; imported where a module is loaded."""
 
 PRINTING = {"cli/terminal.py", "results/report/console.py", "cli/main.py", "cli/completion.py"}

@@ -29,7 +29,7 @@ _EXISTS = " Name a file that does not exist, in a folder that does."
     "init",
     help="""Write a recipe for a module of your own, and plan it.
 
-    What the options leave out is asked for on a terminal; with --yes or --json nothing is.
+    A terminal prompts for what the options leave out, unless there is --yes or --json.
 
     Example: benchorch init mine.yaml --module ranker.py:build --input x=batch_size,16
     --input ids=batch_size,seq_len:1000 --conversion eager,inductor

@@ -260,7 +260,7 @@ class RemoteProfile:
         self._write()
         text = f"\n{self.report().table()}"
         if self.stream is not None:
-            print(text, file=self.stream)
+            self.stream.write(f"{text}\n")
             return
         ConsoleReport(silent_console() if self.quiet else None).text(text)
 
