@@ -134,7 +134,7 @@ def test_a_run_ends_with_a_table_a_conclusion_and_what_to_do_next(tracked):
     assert "mlp batch_size=1: there is no single fastest: " in done.stdout
     assert "undecided against the baseline: onnxruntime." in done.stdout
     assert "resume" not in done.stdout
-    assert "python -m benchorch ui" in done.stdout
+    assert "MLflow    benchorch ui" in done.stdout
     assert "| onnxruntime |" in (place.path / "out" / "table.md").read_text()
 
 

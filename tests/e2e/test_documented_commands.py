@@ -9,7 +9,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 OWN_TEST = ("cloud/cache.md", "guides/compare-and-gate.md", "guides/lightning.md")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-NEEDS_A_RUN = ("ui", "record", "doctor", "report", "compare", "gate", "analyze", "script", "init")
+NEEDS_A_RUN = (
+    *("ui", "record", "doctor", "report", "compare", "gate", "analyze", "script", "init"),
+    *("open", "export", "rerun", "check"),
+)
 DETACHED = ("submit", "status", "logs", "cancel", "resume")
 FENCE = re.compile(r"```(?:bash|sh)\n(.*?)```", re.DOTALL)
 COMMAND = re.compile(r"^(?:\S+/)?python -m benchorch (.*?)(?:\s+#.*)?$", re.MULTILINE)

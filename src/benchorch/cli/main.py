@@ -120,13 +120,14 @@ def _no_command(words: Sequence[str]) -> ConfigError:
     from benchorch.cli.mistakes import refuse_mistakes
     from benchorch.config.components import suggest
 
+    first = words[0]
+    meant = suggest(first, COMMANDS)
     try:
         refuse_mistakes(words)
     except ConfigError as error:
-        if not error.next.endswith("--help"):
+        is_unknown = error.problems[0].startswith(f"{first!r}:")
+        if not (is_unknown and meant) and not error.next.endswith("--help"):
             return error
-    first = words[0]
-    meant = suggest(first, COMMANDS)
     return ConfigError(
         [
             f"{first!r} is not a command.{meant} Or give a model (model=bert), a recipe's .yaml "
