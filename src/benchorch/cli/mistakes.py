@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -102,10 +103,10 @@ class _Reader:
     def _bare(self, word: str) -> None:
         """A name alone, of which it may be known what it is the name of."""
         group = next((one for one in _NAMED if word in options(one)), None)
-        recipe = next(builtin_directory("recipes").glob(f"{word}.yaml"), None)
+        recipe = builtin_directory("recipes") / f"{word}.yaml"
         if group:
             self._wrong(word, f"is a {group}: name it by its key.", [f"{group}={word}"])
-        elif recipe:
+        elif os.path.isfile(recipe):  # noqa: PTH113 - False for a name that is too long
             self._wrong(word, "is a recipe: give its file.", [f"recipes/{recipe.name}"])
         else:
             self._wrong(repr(word), "is not an override, a recipe's .yaml file or a command.", [])
