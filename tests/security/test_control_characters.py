@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchorch.cli.terminal import print_err, print_error, print_out, print_reply
+from benchorch.cli.terminal import Terminal, print_err, print_error, print_out
 from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, ExecutorError
@@ -34,15 +34,15 @@ def test_what_the_commands_print(capsys: pytest.CaptureFixture[str]) -> None:
     print_err(EVIL)
     print_error(ConfigError([EVIL]))
     print_error(ExecutorError(EVIL))
-    print_reply(Reply(text=EVIL, data=EVIL), [])
-    print_reply(Reply(text=EVIL, data=EVIL), ["--json"])
+    Terminal().reply(Reply(text=EVIL, data=EVIL))
+    Terminal(as_json=True).reply(Reply(text=EVIL, data=EVIL))
     done = capsys.readouterr()
     assert_obeyed_nowhere(done.out)
     assert_obeyed_nowhere(done.err)
 
 
 def test_colours_of_our_own_stay(capsys: pytest.CaptureFixture[str]) -> None:
-    print_reply(Reply(text="\x1b[31mred\x1b[0m\x1b[2J", data=None), [])
+    Terminal().reply(Reply(text="\x1b[31mred\x1b[0m\x1b[2J", data=None))
     assert capsys.readouterr().out == "\x1b[31mred\x1b[0m\\x1b[2J\n"
 
 

@@ -220,7 +220,7 @@ def test_what_the_users_settings_name_runs(place: Path, settings: Path, text: st
         ("trusted: [~/models]", "'trusted' is not one of trust, keys"),
         ("keys: ['ed25519:0']", "benchorch cache key"),
         ("[1, 2]", "expected trust and keys"),
-        ("{", "cannot be read"),
+        ("{", "settings.yaml:2:1: did not find expected node content"),
         ("&a [*a]", "within what it names"),
     ],
 )
