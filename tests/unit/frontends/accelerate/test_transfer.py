@@ -121,7 +121,6 @@ class _Mixed(nn.Module):
     ("function", "call", "told"),
     [
         (lambda: torch.ones(3) * 2, (), "it takes no tensor"),
-        (lambda x: x * 2, (torch.ones(3, dtype=torch.bfloat16),), "bfloat16"),
         (lambda x: x * 2, (torch.ones(3, dtype=torch.complex64),), "its dtype is complex64"),
         (lambda x: x * 2, (torch.ones(0, 3),), "has no elements"),
         (lambda x: x.add_(1) * 2, (torch.ones(3),), "changes what it is called with"),
