@@ -83,7 +83,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("server")
     store = f"sqlite:///{folder / 'mlflow.db'}"
     create_store(store)
-    launch = ui.prepare(["--port", str(free_port()), "--uri", store])
+    launch = ui.prepare(free_port(), store)
     server = Server(launch, folder / "server.log")
     try:
         server.start()

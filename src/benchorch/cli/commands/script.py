@@ -49,7 +49,7 @@ class _Script(Words):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
+class Options:
     """What is looked for in scripts, and what becomes of it."""
 
     analyze_only: bool
@@ -145,7 +145,7 @@ class Prepared:
 def run(terminal: Terminal, words: Sequence[str], **options: Any) -> Reply | int:
     """What was found, and the run that benchmarks it."""
     behind = click.get_current_context().meta[_SEPARATOR]
-    prepared = prepare(words, behind, _Options(**options), terminal)
+    prepared = prepare(words, behind, Options(**options), terminal)
     if not prepared.words:
         return prepared.reply
     code = terminal.reply(prepared.reply)
@@ -155,7 +155,7 @@ def run(terminal: Terminal, words: Sequence[str], **options: Any) -> Reply | int
 
 
 def prepare(
-    words: Sequence[str], behind: Sequence[str], options: _Options, terminal: Terminal
+    words: Sequence[str], behind: Sequence[str], options: Options, terminal: Terminal
 ) -> Prepared:
     """Find the models, and with ``--build-only`` build them."""
     scripts, overrides = parse(words, behind, options)
@@ -255,7 +255,7 @@ def _built(
 
 
 def parse(
-    words: Sequence[str], behind: Sequence[str], options: _Options
+    words: Sequence[str], behind: Sequence[str], options: Options
 ) -> tuple[list[Script], list[str]]:
     """Scripts and overrides; ConfigError with every problem."""
     overrides = [word for word in words if _is_override(word)]
@@ -289,7 +289,7 @@ def _is_override(word: str) -> bool:
     return "=" in word and not Path(word.partition(_SEPARATOR)[0]).exists()
 
 
-def _scripts(names: Sequence[str], given: tuple[str, ...], options: _Options) -> list[Script]:
+def _scripts(names: Sequence[str], given: tuple[str, ...], options: Options) -> list[Script]:
     chosen = [
         (path, tuple(filter(None, hashes.split(","))))
         for name in names

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from benchorch.cli.arguments import is_script
-from benchorch.cli.commands.script import parse
+from benchorch.cli.commands import script
 from benchorch.errors import ConfigError
-from benchorch.frontends.scripts.discover import unreadable
+from benchorch.frontends.scripts.discover import Script, unreadable
 from benchorch.models.notebook import code_cells, run_notebook
+
+
+def scripts_of(words: list[str]) -> list[Script]:
+    """The scripts that the command line names."""
+    with script.run.make_context("script", list(words)) as context:
+        own = {field.name for field in fields(script.Options)}
+        options = {name: value for name, value in context.params.items() if name in own}
+        behind = context.meta["::"]
+        return script.parse(context.params["words"], behind, script.Options(**options))[0]
 
 
 def notebook(path: Path, *cells: str) -> Path:
@@ -75,9 +85,9 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_labels_choose_among_scripts_and_names_that_are_alike_get_their_folders(
     corpus: Path,
 ) -> None:
-    _, scripts, _ = parse(["*/train.py", "--labels", "author::me,you", "--labels", "task::toy"])
-    assert [script.title for script in scripts] == ["a/train.py", "b/train.py"]
-    _, (alone,), _ = parse(["a/train.py"])
+    scripts = scripts_of(["*/train.py", "--labels", "author::me,you", "--labels", "task::toy"])
+    assert [one.title for one in scripts] == ["a/train.py", "b/train.py"]
+    (alone,) = scripts_of(["a/train.py"])
     assert (alone.title, alone.place) == ("", "train.py")
 
 
@@ -92,15 +102,15 @@ def test_labels_that_choose_nothing_are_refused(
     corpus: Path, words: list[str], problem: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        parse(["*/train.py", *(part for word in words for part in ("--labels", word))])
+        scripts_of(["*/train.py", *(part for word in words for part in ("--labels", word))])
     assert refused.value.problems == (problem,)
 
 
 @pytest.mark.parametrize("words", [["a/train.py", "::", "--n", "3"], ["a/train.py::", "--n", "3"]])
 def test_arguments_after_two_colons_are_the_scripts_own(corpus: Path, words: list[str]) -> None:
-    _, (script,), _ = parse(words)
-    assert script.arguments == ("--n", "3")
-    assert script.path == corpus / "a" / "train.py"
+    (found,) = scripts_of(words)
+    assert found.arguments == ("--n", "3")
+    assert found.path == corpus / "a" / "train.py"
 
 
 @pytest.mark.parametrize(
