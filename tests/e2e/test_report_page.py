@@ -49,7 +49,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_run(folder / "hostile", (hostile, result(hostile)), skips=skips),
     ]
     written = folder / "report.html"
-    report.run([*map(str, runs), "--output", str(written)])
+    report.run.reply([*map(str, runs), "--output", str(written)])
     return written
 
 

@@ -116,7 +116,7 @@ def test_single_processes_are_looked_at_only_where_runs_are_compared_or_exported
     assert looked_at == {10: 8}
     report.run.reply([there, "--json"])
     assert looked_at == {10: 10, 1: 20}
-    compare.run([there, there])
+    compare.run.reply([there, there])
     assert looked_at == {10: 14, 1: 60}
 
 
