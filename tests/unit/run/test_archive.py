@@ -106,7 +106,7 @@ def test_what_could_not_be_copied_is_told_with_the_command_that_does(
     run: Path, bucket: Bucket
 ) -> None:
     bucket.emulator.break_it(Fault("s3:PUT", "AccessDenied", status=403))
-    reply = command.run_keep([str(run), "--at", bucket.url])
+    reply = command.run_keep.reply([str(run), "--at", bucket.url])
     assert reply.exit_code == 1
     assert "AccessDenied" in reply.text
     assert f"python -m benchorch keep {run}" in reply.text
@@ -148,9 +148,9 @@ def test_a_fetched_run_is_known_by_its_plan(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("BENCHORCH_RESULTS_URL", bucket.url)
-    command.run_keep([str(run)])
-    assert command.run_fetch([]).text == plan_id(run)
-    reply = command.run_fetch([plan_id(run)])
+    command.run_keep.reply([str(run)])
+    assert command.run_fetch.reply([]).text == plan_id(run)
+    reply = command.run_fetch.reply([plan_id(run)])
     assert reply.exit_code == 0
     assert "1 of 1 trials have a result" in reply.text
     told = json.loads(json.dumps(reply.data))
@@ -168,7 +168,7 @@ def test_without_a_bucket_nothing_is_begun(
 ) -> None:
     monkeypatch.delenv("BENCHORCH_RESULTS_URL", raising=False)
     with pytest.raises(ConfigError, match=told):
-        command.run_keep([str(run), *(["--at", url] if url else [])])
+        command.run_keep.reply([str(run), *(["--at", url] if url else [])])
 
 
 def test_all_that_is_not_at_home_yet_is_brought_there(

@@ -39,7 +39,8 @@ WORDS = [
 def measured(directory: Path, *conversions: str) -> Path:
     """A run whose artifacts are real, and whose durations are drawn."""
     words = [*WORDS, f"conversion=[{','.join(conversions)}]", f"store.root={directory}/store"]
-    plan = plan_jobs(Composer(config_loader()), [words], "p").plan
+    composer = Composer(config_loader())
+    plan = plan_jobs(composer, composer.jobs(words, sweep=False), "p").plan
     run = directory / "run"
     run.mkdir(parents=True)
     run_directory.write_plan(run, plan)
@@ -146,7 +147,7 @@ def test_what_needs_a_compiler_in_each_process_is_refused_with_a_way_on(
 
 
 def test_an_unknown_trial_and_a_full_folder_are_named(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="did you mean 'export'"):
+    with pytest.raises(ConfigError, match="Did you mean 'export'"):
         export_command.run.reply([f"{run}:exprt", "--output", str(tmp_path / "out")])
     (tmp_path / "mine").touch()
     with pytest.raises(ConfigError, match="is not empty"):
