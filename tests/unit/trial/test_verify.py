@@ -155,7 +155,9 @@ def test_float64_is_kept_beside_the_reference(tmp_path: Path) -> None:
 
 def test_outputs_that_share_memory_are_kept_apart() -> None:
     buffer = np.zeros(2, dtype=np.float32)
-    executable = mock.Mock(outputs=lambda _: {"0": buffer}, returned=lambda _: None)
+    executable = mock.Mock(
+        outputs=lambda _: {"0": buffer}, returned=lambda _: None, answer=lambda _: None
+    )
     kept: list[Mapping[str, np.ndarray]] = []
     for value in (1.0, 2.0):
         buffer[:] = value  # as OpenVINO does under torch.compile
