@@ -150,7 +150,9 @@ def run(terminal: Terminal, words: Sequence[str], **options: Any) -> Reply | int
         return prepared.reply
     code = terminal.reply(prepared.reply)
     code = max(code, benchmark(parse_run(prepared.words), terminal))
-    terminal.show(prepared.corpus())
+    report = prepared.corpus()
+    if report:
+        terminal.show(report)
     return code
 
 
@@ -162,13 +164,12 @@ def prepare(
     say = terminal.say
     analyze = options.analyze_only or terminal.wants_json
     grant(*(str(script.path) for script in scripts))
-    enclosed = _is_enclosed(scripts, say, looks=analyze, wanted=options.sandbox)
     founds = Discovery(
         timeout_s=options.timeout,
         keep=not analyze,
         jobs=min(options.jobs, len(scripts)),
         resume=options.resume,
-        sandboxed=frozenset(script for script in scripts if enclosed[script]),
+        sandboxed=_sandboxed(scripts, say, looks=analyze, wanted=options.sandbox),
         enough=Enough(quiet_s=options.until_quiet, first=options.first),
     ).run(scripts, say)
     reply = Reply(
@@ -209,9 +210,9 @@ def _with_directory(words: Sequence[str]) -> tuple[Path, list[str]]:
     return directory, [*words, f"{_DIRECTORY}{directory}"]
 
 
-def _is_enclosed(
+def _sandboxed(
     scripts: Sequence[Script], say: Callable[[str], None], *, looks: bool, wanted: bool | None
-) -> Mapping[Script, bool]:
+) -> frozenset[Script]:
     """Which scripts run in a sandbox: those that are only looked at and are not the user's own.
 
     Args:
@@ -225,16 +226,15 @@ def _is_enclosed(
                 "with --analyze-only."
             ]
         )
-    chosen = {
-        script: looks and wanted is not False and (bool(wanted) or not is_users_own(script.path))
-        for script in scripts
-    }
-    why = sandbox.problem() if any(chosen.values()) else ""
+    if not looks or wanted is False:
+        return frozenset()
+    chosen = frozenset(one for one in scripts if wanted or not is_users_own(one.path))
+    why = sandbox.problem() if chosen else ""
     if why and wanted:
         raise ConfigError([f"--sandbox: {why}. --no-sandbox runs the script with your rights."])
     if why:
         say(f"{why}: the script runs with your rights")
-    return {script: wish and not why for script, wish in chosen.items()}
+    return frozenset() if why else chosen
 
 
 def _built(
