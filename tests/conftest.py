@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+from support.command_lines import Commands, started
 
 # Set here rather than in a fixture: children are spawned with this environment, and the packages
 # read it while they are imported.
@@ -28,3 +32,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # A busy machine is no failure, and a failure must come back.
 settings.register_profile("benchorch", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("benchorch")
+
+
+@pytest.fixture(scope="session")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """The command line in forks of a process that has imported torch."""
+    with started(tmp_path_factory.mktemp("commands"), "torch") as commands:
+        yield commands

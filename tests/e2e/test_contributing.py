@@ -1,6 +1,5 @@
 """CONTRIBUTING.md can be pasted: its files into the repository, its command into a shell."""
 
-import os
 import re
 import shlex
 import shutil
@@ -10,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 
 
-def test_the_example_works_as_it_is_pasted(place, monkeypatch, tmp_path):
+def test_the_example_works_as_it_is_pasted(make_place, tmp_path):
     for folder in ("src", "conf", "recipes"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     files = re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
@@ -18,8 +17,7 @@ def test_the_example_works_as_it_is_pasted(place, monkeypatch, tmp_path):
     for name, content in files:
         assert not (tmp_path / name).exists()
         (tmp_path / name).write_text(content)
-    known = os.environ.get("PYTHONPATH", "")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path / "src"), known])))
+    place = make_place(tmp_path, site=tmp_path / "src")
     (command,) = re.findall(r"^```console\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
     words = shlex.split(command)[3:]
     planned = place.run(*words)
