@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from support.command_lines import Commands, started
+from support.ray_machines import KINDS, Machines, ray_settings
 
 # Set here rather than in a fixture: children are spawned with this environment, and the packages
 # read it while they are imported.
@@ -39,3 +40,12 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     """The command line in forks of a process that has imported torch."""
     with started(tmp_path_factory.mktemp("commands"), "torch") as commands:
         yield commands
+
+
+@pytest.fixture(scope="session")
+def machines() -> Iterator[Machines]:
+    """One Ray cluster for all tests that leave its head alive and replace nodes that they kill."""
+    with ray_settings():
+        machines = Machines(*KINDS)
+    yield machines
+    machines.close()
