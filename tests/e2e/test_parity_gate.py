@@ -111,7 +111,7 @@ OF_RINGS = [
 ]
 
 
-@pytest.mark.slow  # below with real digits
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["rings.npz", "rings:held_out"])
 def test_int8_is_judged_by_its_accuracy_on_the_users_data(rings, data):
     rings.run(*OF_RINGS, *FAST, f"parity.data={data}", "parity.least_score=0.85")
@@ -170,6 +170,7 @@ def train():
 """
 
 
+@pytest.mark.slow
 def test_int8_is_judged_by_its_accuracy_on_real_handwritten_digits(place, monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.chdir(place.path)
