@@ -175,14 +175,14 @@ FAMILIES: Mapping[str, Family] = {
         size="4xlarge",
     ),
     "inf2": Family(
-        title="AWS Inferentia2; no conversion compiles for it yet, so models run on its CPU",
+        title="AWS Inferentia2; no conversion compiles for it yet, so its trials are skips",
         size="xlarge",
         flops={"float32": 47.5e12, "bfloat16": 190e12, "float16": 190e12, "int8": 380e12},
         bytes_per_s=820e9,
         source="AWS's description of Inferentia2, one chip",
     ),
     "trn1": Family(
-        title="AWS Trainium; no conversion compiles for it yet, so models run on its CPU",
+        title="AWS Trainium; no conversion compiles for it yet, so its trials are skips",
         size="2xlarge",
         flops={"float32": 47.5e12, "bfloat16": 190e12, "float16": 190e12, "int8": 380e12},
         bytes_per_s=820e9,
