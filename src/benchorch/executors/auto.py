@@ -111,6 +111,10 @@ class Auto(Executor):
         """The stack's, where no cluster comes before it."""
         return None if self.cluster is not None else self._remote().archive_url()
 
+    def region(self) -> str | None:
+        """The stack's, where no cluster comes before it."""
+        return None if self.cluster is not None else self._remote().region()
+
     def is_remote(self) -> bool:
         """If there is a cluster."""
         return self.cluster is not None

@@ -156,6 +156,10 @@ class RayExecutor(Executor):
         """As this machine's environment has it, where there is a cluster file."""
         return os.environ.get(ARCHIVE_VARIABLE) if self.cluster_file is not None else None
 
+    def region(self) -> str | None:
+        """The cluster file's, where that is AWS's."""
+        return (self._aws() or {}).get("region")
+
     def is_simulated(self) -> bool:
         """If `rehearse` is set."""
         return self.rehearse
@@ -204,9 +208,12 @@ class RayExecutor(Executor):
 
     def _machines(self) -> LaunchedMachines | None:
         """The cloud's machines of the cluster file, where that is AWS's."""
-        found = aws_cluster(Path(self.cluster_file)) if self.cluster_file else None
+        found = self._aws()
         node = {"_target_": "benchorch.hardware.aws_machines.AwsMachines", **(found or {})}
         return make(node, LaunchedMachines, "executor.cluster_file") if found else None
+
+    def _aws(self) -> Mapping[str, str] | None:
+        return aws_cluster(Path(self.cluster_file)) if self.cluster_file else None
 
     def _shared_builds(
         self, trials: Sequence[Trial], expected: Mapping[str, Forecast], session: Session | None

@@ -183,6 +183,11 @@ class StackExecutor(Executor):
         found = found_stack(self.stack)
         return found.facts.results_url if isinstance(found, Stack) else None
 
+    def region(self) -> str | None:
+        """The stack's."""
+        found = found_stack(self.stack)
+        return found.facts.region if isinstance(found, Stack) else None
+
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, as the stack's bucket has it."""
         found = found_stack(self.stack)

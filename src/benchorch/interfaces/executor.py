@@ -96,6 +96,13 @@ class Executor(ABC):
         """
         return None
 
+    def region(self) -> str | None:
+        """The AWS region of the machines that it launches; None where there is none.
+
+        Called while planning.
+        """
+        return None
+
     def is_simulated(self) -> bool:
         """Whether nodes are simulated on this machine, so that they lack what it lacks."""
         return False

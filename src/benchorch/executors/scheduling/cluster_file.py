@@ -94,8 +94,11 @@ def read_cluster_file(path: Path) -> tuple[NodeType, ...]:
 
 
 def aws_cluster(path: Path) -> Mapping[str, str] | None:
-    """The ``cluster`` and ``region`` of a readable cluster file for AWS; None for another cloud."""
-    content = _mapping(yaml.safe_load(path.read_text()))
+    """The ``cluster`` and ``region`` of a cluster file for AWS; None for any other file."""
+    try:
+        content = _mapping(yaml.safe_load(path.read_text()))
+    except (OSError, yaml.YAMLError):  # which `read_cluster_file` reports
+        return None
     provider = _mapping(content.get("provider"))
     if provider.get("type") != "aws":
         return None

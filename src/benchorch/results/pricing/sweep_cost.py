@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 SOURCES = ("auto", "aws", "bundled")
 
+DEFAULT_REGION = "us-east-1"
+
 OWN = "config"
 """The source of a price that the user has set."""
 
@@ -39,13 +41,13 @@ class Pricing:
     """How prices are found: the `pricing` node.
 
     Args:
-        region: whose prices.
+        region: whose prices; None: that of the machines, else `DEFAULT_REGION`.
         source: ``auto``, ``aws`` or ``bundled``.
         market: ``on_demand`` or ``spot``, for the budget.
         usd_per_hour: the user's own prices, by kind of machine.
     """
 
-    region: str
+    region: str | None
     source: str
     market: str
     usd_per_hour: Mapping[str, float] = field(default_factory=dict)
@@ -125,7 +127,7 @@ def snapshot(trials: Sequence[Trial], pricing: Pricing) -> PriceSnapshot | None:
     from benchorch.results.pricing.price_book import PriceBook, bundled_prices, vcpus_of
 
     book = PriceBook(
-        region=pricing.region,
+        region=pricing.region or DEFAULT_REGION,
         own=pricing.usd_per_hour,
         source=_source(pricing) if rented else None,
         cache=state_directory() / "prices",
