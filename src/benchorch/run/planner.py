@@ -25,7 +25,12 @@ from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.stack import Readiness
 from benchorch.interfaces.store import Store
 from benchorch.recorders import location
-from benchorch.results.pricing.sweep_cost import budget_of, pricing_of, snapshot
+from benchorch.results.pricing.sweep_cost import (
+    DEFAULT_REGION,
+    budget_of,
+    pricing_of,
+    snapshot,
+)
 from benchorch.run.expand import AUTO, SPEC_KEYS
 from benchorch.run.expand import plan as make_plan
 
@@ -109,6 +114,9 @@ def _plan_jobs(
     lacking = tuple(_lacking(session, executor))
     elsewhere = executor is not None and {executor.way(kind) for kind in kinds} - {Way.LOCAL}
     problems.add(() if elsewhere and not to_run else lacking)
+    if executor is not None:
+        own = executor.region() if elsewhere else None
+        session["pricing"] = _priced_in(node_of(session, "pricing"), own or DEFAULT_REGION)
     planned = problems.attempt(
         lambda: make_plan(
             cells,
@@ -135,6 +143,11 @@ def _plan_jobs(
         requested=requested,
         unreachable={k: why for k in sorted(kinds) if (why := executor.unreachable(k))},
     )
+
+
+def _priced_in(pricing: ConfigNode, region: str) -> ConfigNode:
+    """The `pricing` node with that region, unless it names one."""
+    return pricing if pricing.get("region") else {**pricing, "region": region}
 
 
 def _lacking(session: ConfigNode, executor: Executor | None) -> Iterator[str]:
