@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Protocol
@@ -143,6 +143,10 @@ class Events:
     def ranks(self) -> NDArray[np.int64]:
         """Of every lane its rank; at least one entry."""
         return np.array([lane.rank for lane in self.lanes] or [0], dtype=np.int64)
+
+    def called(self, fits: Callable[[str], object]) -> NDArray[np.bool_]:
+        """Which have a name that fits, (n,); every name is tried once."""
+        return np.array([bool(fits(name)) for name in self.names] or [False])[self.name]
 
     @property
     def end_ns(self) -> NDArray[np.int64]:

@@ -1,14 +1,45 @@
-"""Index of points by time: what happened last on any other lane."""
+"""Lookups in columns: by lane and time, by a key that joins events, on any other lane."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING
+
+
+def by_lane(
+    lane: NDArray[np.integer],
+    time_ns: NDArray[np.int64],
+    at_lane: NDArray[np.integer],
+    at_ns: NDArray[np.int64],
+    side: Literal["left", "right"] = "left",
+) -> NDArray[np.int64]:
+    """`np.searchsorted` for pairs of a lane and a time in columns that are sorted by both."""
+    if not len(lane) or not len(at_lane):
+        return np.zeros(len(at_lane), dtype=np.int64)
+    first_ns = min(time_ns.min(), at_ns.min())
+    span_ns = max(time_ns.max(), at_ns.max()) - first_ns + 1
+    key = lane * np.int64(span_ns) + (time_ns - first_ns)
+    wanted = at_lane * np.int64(span_ns) + (at_ns - first_ns)
+    places: NDArray[np.int64] = np.searchsorted(key, wanted, side=side)
+    return places
+
+
+def joined_by(
+    key: NDArray[np.int64], among: NDArray[np.int64], wanted: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The last of the chosen events with each wanted key; NOTHING for a key that none has."""
+    known = among[key[among] != NOTHING]
+    if not len(known):
+        return np.full(len(wanted), NOTHING, dtype=np.int64)
+    order = known[np.argsort(key[known], kind="stable")]
+    place = np.searchsorted(key[order], wanted, side="right") - 1
+    found = order[np.maximum(place, 0)]
+    return np.where((place >= 0) & (key[found] == wanted) & (wanted != NOTHING), found, NOTHING)
 
 
 @final
