@@ -114,13 +114,11 @@ def analyze_events(
 ) -> Analysis:
     """The same of events that were read already."""
     steps = find_steps(events, range_name, iteration)
-    dag = build_dag(events, window_of(events, steps), graph)
-    periods = periods_of(events, dag, steps)
+    periods = periods_of(events, build_dag(events, window_of(events, steps), graph), steps)
     if steps.lane >= 0 and periods.interval_ns[0] >= periods.interval_ns[1]:
         steps = whole(events, f"The clocks of the trace contradict the order of {steps.name!r}.")
-        dag = build_dag(events, window_of(events, steps), graph)
-        periods = periods_of(events, dag, steps)
-    interval_ns = periods.interval_ns
+        periods = periods_of(events, build_dag(events, window_of(events, steps), graph), steps)
+    dag, interval_ns = periods.dag, periods.interval_ns
     path = critical_path(dag, int(periods.end[np.argmax(dag.time_ns[periods.end])]), interval_ns[0])
     met = meetings(events)
     if len(met.event):

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Protocol
+from functools import wraps
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,3 +153,19 @@ class Events:
     def end_ns(self) -> NDArray[np.int64]:
         """When each ended."""
         return self.start_ns + self.duration_ns
+
+
+T = TypeVar("T")
+
+
+def once(work: Callable[[Events], T]) -> Callable[[Events], T]:
+    """Cache the result of a function with the trace that it is of."""
+
+    @wraps(work)
+    def cached(events: Events) -> T:
+        if work.__qualname__ not in events.known:
+            events.known[work.__qualname__] = work(events)
+        result: T = events.known[work.__qualname__]
+        return result
+
+    return cached

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING, Category, Events
+from benchorch.trace.lookup import first_after
 
 _OUTSIDE_FIRST = (
     Category.SESSION,
@@ -22,7 +23,6 @@ NESTING_RANK = np.full(len(Category), len(_OUTSIDE_FIRST))
 NESTING_RANK[list(_OUTSIDE_FIRST)] = np.arange(len(_OUTSIDE_FIRST))
 
 _MOST_ROUNDS = 8
-_WIDEST = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +65,8 @@ def nest(spans: Spans | Events) -> Nesting:
     order = _order(spans)
     lane, start_ns, end_ns = spans.lane[order], spans.start_ns[order], spans.end_ns[order]
     clipped_ns = end_ns
-    axis = _Axis.of(lane, start_ns, end_ns)
     for _ in range(_MOST_ROUNDS):
-        parent, depth = _forest(axis.first_after(clipped_ns))
+        parent, depth = _forest(first_after(lane, start_ns, clipped_ns))
         last_ns = clipped_ns
         inside = (parent >= 0) & (last_ns[parent] > start_ns)
         clipped_ns = np.where(inside, np.minimum(last_ns, last_ns[parent]), last_ns)
@@ -80,7 +79,7 @@ def nest(spans: Spans | Events) -> Nesting:
     expected_ns = np.where(inside, np.minimum(end_ns, clipped_ns[parent]), end_ns)
     if not ((~inside | holds).all() and np.array_equal(expected_ns, clipped_ns)):
         clipped_ns = _clipped_by_stack(lane, start_ns, end_ns)
-        parent, depth = _forest(axis.first_after(clipped_ns))
+        parent, depth = _forest(first_after(lane, start_ns, clipped_ns))
     n = len(order)
     result = Nesting(
         parent=np.empty(n, dtype=np.int32),
@@ -124,38 +123,7 @@ def by_start(lane: NDArray[np.int32], start_ns: NDArray[np.int64]) -> NDArray[np
     return order[np.argsort(lane[order].astype(narrow), kind="stable")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Axis:
-    """Sorted spans on one axis: lane after lane, so that one search serves all of them."""
-
-    start: NDArray[np.int64]
-    base: NDArray[np.int64]
-    times: NDArray[np.int64] | None
-
-    @classmethod
-    def of(
-        cls, lane: NDArray[np.int32], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
-    ) -> _Axis:
-        """The axis of all spans; times become ranks where they would not fit."""
-        if not len(lane):
-            return cls(start=start_ns, base=start_ns, times=None)
-        origin, lanes = int(start_ns.min()), int(lane.max()) + 1
-        width = int(end_ns.max()) - origin + 1
-        if width * lanes < _WIDEST:
-            base = lane * np.int64(width) - origin
-            return cls(start=base + start_ns, base=base, times=None)
-        times = np.unique(np.concatenate([start_ns, end_ns]))
-        base = lane * np.int64(len(times))
-        return cls(start=base + np.searchsorted(times, start_ns), base=base, times=times)
-
-    def first_after(self, end_ns: NDArray[np.int64]) -> NDArray[np.intp]:
-        """For each span the first later one that starts at its end or later, or on another lane."""
-        end = end_ns if self.times is None else np.searchsorted(self.times, end_ns)
-        found = np.searchsorted(self.start, self.base + end)
-        return np.maximum(found, np.arange(1, len(found) + 1))
-
-
-def _forest(after: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+def _forest(after: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """Parent and depth of sorted spans, of which each holds all up to `after` it."""
     n = len(after)
     opened = np.ones(n + 1, dtype=np.int64)

@@ -18,8 +18,8 @@ from benchorch.trace.events import (
     Events,
     Lane,
     among,
+    once,
 )
-from benchorch.trace.memo import once
 
 _OFFSET = 1 << 40
 """Between the ranks' correlations and other ids, which each rank counts for itself."""

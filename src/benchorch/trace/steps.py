@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
-from benchorch.trace.graph.lookup import joined_by
+from benchorch.trace.lookup import joined_by
 from benchorch.trace.nesting import Spans, nest
 from benchorch.units import format_seconds, ns_to_s
 

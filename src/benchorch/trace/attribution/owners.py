@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
-from benchorch.trace.graph.lookup import joined_by
-from benchorch.trace.memo import once
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, once
+from benchorch.trace.lookup import joined_by
 from benchorch.trace.nesting import nest
 
 MODULE = "mod:"

@@ -12,6 +12,7 @@ from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found
 from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.lookup import latest_so_far
 from benchorch.trace.ranks import meetings
 
 _MOST_RANKS = 16
@@ -92,7 +93,8 @@ def fitted(scope: Scope, delayed: NDArray[np.int64]) -> Fitted:
     Work that events of other streams delayed (`delayed`, its indices) does not count.
     """
     work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
-    before = latest_so_far(scope.lane[work], scope.end_ns[work], work, strictly=True)
+    before = latest_so_far(scope.lane[work], scope.end_ns[work], strictly=True)
+    before = np.where(before != NOTHING, work[before], NOTHING) if len(work) else work
     follows = before != NOTHING
     call = scope.launch[work]
     launched = call != NOTHING
@@ -202,28 +204,6 @@ def _carried(scope: Scope, fit: Fitted) -> Edges:
         Class.CARRY_IN,
         weight_ns=np.where(first, scope.start_ns[work] - scope.window.start_ns, 0),
     )
-
-
-def latest_so_far(
-    lane: NDArray[np.int32],
-    end_ns: NDArray[np.int64],
-    work: NDArray[np.int64],
-    *,
-    strictly: bool = False,
-) -> NDArray[np.int64]:
-    """Of work that comes by lane, the one that ends last up to each, or before each."""
-    if not len(work):
-        return work
-    begins = np.diff(lane, prepend=-1) != 0
-    first_ns = end_ns.min()
-    key = np.cumsum(begins) * (end_ns.max() - first_ns + 1) + end_ns - first_ns
-    reached = np.maximum.accumulate(key)
-    at = np.maximum.accumulate(np.where(key == reached, np.arange(len(work)), 0))
-    latest = work[at]
-    if not strictly:
-        return latest
-    before = np.insert(latest[:-1], 0, NOTHING)
-    return np.where(begins, NOTHING, before)
 
 
 def _first_of_launch(scope: Scope, work: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.edge_list import Found, edges, found
-from benchorch.trace.graph.lookup import EventIndex, event_index
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.thread_timelines import BusyIntervals, ThreadTimelines
 from benchorch.trace.graph.time_classes import waiting
+from benchorch.trace.lookup import EventIndex, event_index
 
 # The k-th item taken from a queue is the k-th that was put there. Where those waits of a thread
 # that did wait show what they waited for, and that is something another thread does as often and in

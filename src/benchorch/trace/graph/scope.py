@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from benchorch.trace.dag import Window
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
-from benchorch.trace.graph.lookup import by_lane, joined_by
 from benchorch.trace.graph.scope_values import Scope, Thresholds
+from benchorch.trace.lookup import first_after, joined_by, latest_so_far
 from benchorch.trace.nesting import NESTING_RANK, Spans, by_start, nest, outside_first
 
 
@@ -30,7 +30,8 @@ def with_overhead(scope: Scope) -> Scope:
     first_ns, last_ns = _extents(scope)
     start_ns = np.maximum(scope.start_ns[these], first_ns[lane])
     end_ns = np.minimum(scope.end_ns[these], last_ns[lane])
-    start_ns = np.maximum(start_ns, _latest_before(lane, end_ns))
+    before = latest_so_far(lane, end_ns, strictly=True)
+    start_ns = np.where(before != NOTHING, np.maximum(start_ns, end_ns[before]), start_ns)
     kept = (lane != NOTHING) & (start_ns < end_ns)
     these = these[kept]
     lanes, starts, ends = scope.lane.copy(), scope.start_ns.copy(), scope.end_ns.copy()
@@ -62,16 +63,6 @@ def _extents(scope: Scope) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     np.minimum.at(first, lane, start_ns)
     np.maximum.at(last, lane, end_ns)
     return first, last
-
-
-def _latest_before(lane: NDArray[np.int64], end_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For intervals by lane and start, when the last one before each on its lane ends."""
-    least = np.iinfo(np.int64).min
-    latest = np.full(len(lane), least)
-    for one in np.unique(lane):
-        on = np.flatnonzero(lane == one)
-        latest[on[1:]] = np.maximum.accumulate(end_ns[on])[:-1]
-    return latest
 
 
 _HOST = (
@@ -158,7 +149,7 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         overhead=np.zeros(0, dtype=np.int64),
         parent=tree.parent,
         depth=tree.depth,
-        after=_after(lane[:hosts], start_ns[:hosts], tree.end_ns),
+        after=first_after(lane[:hosts], start_ns[:hosts], tree.end_ns).astype(np.int32),
         main_lane=_main_lane(events, taking_part, window.lane),
         thresholds=thresholds,
         facts={"daemon_lanes": float(idle.sum()), "clock_skew_ns": float(shift_ns.max(initial=0))},
@@ -282,15 +273,6 @@ def _by_depth(
     end_ns = np.minimum(events.end_ns[host], last_ns)
     ties = (events.name[host], NESTING_RANK[events.category[host]])
     return host[outside_first(events.lane[host], start_ns, end_ns, ties)]
-
-
-def _after(
-    lane: NDArray[np.int32], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
-) -> NDArray[np.int32]:
-    """For each host event the first one of its lane from its end on, itself excepted."""
-    after: NDArray[np.int32] = by_lane(lane, start_ns, lane, end_ns).astype(np.int32)
-    np.maximum(after, np.arange(1, len(lane) + 1, dtype=np.int32), out=after)
-    return after
 
 
 def _daemons(

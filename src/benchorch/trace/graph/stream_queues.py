@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING
-from benchorch.trace.graph.device_edges import latest_so_far
-from benchorch.trace.graph.lookup import by_lane
 from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.lookup import by_lane, latest_so_far
 
 _MOST_WAITS = 8  # since a stream's last work: more only repeat each other
 _MOST_STREAMS = 8  # that wait for each other without any work in between
@@ -101,7 +100,7 @@ def stream_queues(scope: Scope) -> Queues:
         work=work,
         lane=lane,
         launched_ns=launched_ns,
-        latest=latest_so_far(lane, scope.end_ns[work], work),
+        latest=work[latest_so_far(lane, scope.end_ns[work])],
         lanes=np.unique(lane),
     )
 

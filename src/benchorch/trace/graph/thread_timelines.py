@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from benchorch.trace.dag import NOBODY
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.lookup import by_lane
 from benchorch.trace.graph.scope_values import Scope, Thresholds
 from benchorch.trace.graph.time_classes import waiting
+from benchorch.trace.lookup import by_lane
 
 _ELSEWHERE = -2  # owner of the step from one thread's last point to the next one's first
 
@@ -111,15 +111,10 @@ def _with_overhead(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The same with the profiler's own time taken out of whatever it falls into."""
     these = scope.overhead
-    first_ns, last_ns = int(scope.start_ns.min()), int(scope.end_ns.max())
-    rank = np.zeros(len(scope.events.lanes), dtype=np.int64)
-    rank[scope.lane[walk >> 1]] = np.cumsum(np.insert(owner[:-1] == _ELSEWHERE, 0, 0))
-    lane_ns = rank * (last_ns - first_ns + 1) - first_ns
+    lane = scope.lane[walk >> 1]
     times_ns = np.where(walk & 1, scope.end_ns[walk >> 1], scope.start_ns[walk >> 1])
-    times_ns += lane_ns[scope.lane[walk >> 1]]
-    shift_ns = lane_ns[scope.lane[these]]
-    begins = np.searchsorted(times_ns, scope.start_ns[these] + shift_ns, side="right")
-    finishes = np.searchsorted(times_ns, scope.end_ns[these] + shift_ns, side="left")
+    begins = by_lane(lane, times_ns, scope.lane[these], scope.start_ns[these], "right")
+    finishes = by_lane(lane, times_ns, scope.lane[these], scope.end_ns[these])
     at = np.stack([begins, finishes], axis=1).ravel()
     walk = np.insert(walk, at, np.stack([2 * these, 2 * these + 1], axis=1).ravel())
     owner = np.insert(owner, at, owner[at - 1])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, Lane, among
-from benchorch.trace.graph.lookup import joined_by
+from benchorch.trace.lookup import joined_by
 from benchorch.trace.readers.columns import ON_STREAMS, Gathered
 from benchorch.trace.readers.records import Record
 from benchorch.trace.readers.values import integer, nanoseconds, word

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING
 
+_WIDEST = 2**62
+
 
 def by_lane(
     lane: NDArray[np.integer],
@@ -22,11 +24,39 @@ def by_lane(
     if not len(lane) or not len(at_lane):
         return np.zeros(len(at_lane), dtype=np.int64)
     first_ns = min(time_ns.min(), at_ns.min())
-    span_ns = max(time_ns.max(), at_ns.max()) - first_ns + 1
+    span_ns = int(max(time_ns.max(), at_ns.max())) - int(first_ns) + 1
+    if span_ns * (int(max(lane.max(), at_lane.max())) + 1) >= _WIDEST:  # ranks of times fit
+        ranks = np.unique(np.concatenate([time_ns, at_ns]))
+        time_ns, at_ns = np.searchsorted(ranks, time_ns), np.searchsorted(ranks, at_ns)
+        first_ns, span_ns = np.int64(0), len(ranks)
     key = lane * np.int64(span_ns) + (time_ns - first_ns)
     wanted = at_lane * np.int64(span_ns) + (at_ns - first_ns)
     places: NDArray[np.int64] = np.searchsorted(key, wanted, side=side)
     return places
+
+
+def first_after(
+    lane: NDArray[np.integer], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Of each span the first later one that starts at its end or later, or is on another lane."""
+    return np.maximum(by_lane(lane, start_ns, lane, end_ns), np.arange(1, len(lane) + 1))
+
+
+def latest_so_far(
+    lane: NDArray[np.integer], end_ns: NDArray[np.int64], *, strictly: bool = False
+) -> NDArray[np.int64]:
+    """Of spans that come by lane, the place of the one that ends last up to each, or before it.
+
+    NOTHING where there is none before.
+    """
+    if not len(lane):
+        return np.zeros(0, dtype=np.int64)
+    begins = np.diff(lane, prepend=-1) != 0
+    first_ns = end_ns.min()
+    key = np.cumsum(begins) * (end_ns.max() - first_ns + 1) + end_ns - first_ns
+    reached = np.maximum.accumulate(key)
+    at = np.maximum.accumulate(np.where(key == reached, np.arange(len(lane)), 0))
+    return np.where(begins, NOTHING, np.insert(at[:-1], 0, NOTHING)) if strictly else at
 
 
 def joined_by(
