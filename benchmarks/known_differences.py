@@ -252,10 +252,11 @@ def _states(records: Sequence[Record]) -> Mapping[tuple[str, float], list[str]]:
     for one in records:
         if one["kind"].startswith("duel"):
             found.setdefault(("duel", one["share"]), []).append(one["state"])
-        for share, judged in one.get("judged", {}).items():
-            for name, state in judged.items():
-                if name != "run":
-                    found.setdefault((name, float(share)), []).append(state["state"])
+        elif one["kind"] == "sessions":
+            for share, judged in one["judged"].items():
+                for name in judged.keys() - {"run"}:
+                    state = judged[name]["state"]
+                    found.setdefault((name, float(share)), []).append(state)
     return found
 
 
