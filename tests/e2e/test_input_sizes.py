@@ -50,6 +50,7 @@ def test_every_size_that_the_workload_names_is_compared(place):
     assert observed.items_per_call == (4 + 7 * 2) / 8  # seven of eight inputs have two rows
 
 
+@pytest.mark.slow
 def test_an_open_size_is_compared_at_others_than_the_timed_one(place):
     found = run(place, 6, "conversion=[eager,torchscript]", "workload.dynamic=[seq_len]")
     assert found["eager"].parity.passed

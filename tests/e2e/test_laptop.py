@@ -40,7 +40,7 @@ def laptop(place):
                 "CUDA_VISIBLE_DEVICES": "",
             }
 
-    return Laptop(path=place.path, store=place.store)
+    return Laptop(**vars(place))
 
 
 def printed(done):

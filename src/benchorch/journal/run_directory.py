@@ -29,8 +29,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import cast
 
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.measurement import Observations, Paired, ProcessRecord, TransferBreakdown
@@ -86,7 +87,14 @@ def check_id(name: str) -> None:
 
 def write_plan(directory: Path, plan: Plan) -> None:
     """Store the plan; replaces an older one atomically."""
-    write_json(directory / PLAN, encode(plan))
+    write_json(directory / PLAN, plan_content(plan))
+
+
+def plan_content(plan: Plan) -> dict[str, Json]:
+    """A plan as it is stored; trials share the nodes that they share in the plan."""
+    trials = [{each.name: getattr(one, each.name) for each in fields(one)} for one in plan.trials]
+    settings = cast("dict[str, Json]", encode(replace(plan, trials=())))
+    return {**settings, "trials": trials}
 
 
 def read_plan(directory: Path) -> Plan:

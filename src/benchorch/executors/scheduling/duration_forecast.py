@@ -16,6 +16,7 @@ from typing import final
 
 from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import Json
+from benchorch.domain.node_memo import NodeMemo
 from benchorch.domain.result import Outcome
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.executors.scheduling.queue import Forecast
@@ -159,7 +160,8 @@ def forecasts(trials: Sequence[Trial], past: PastDurations) -> dict[str, Forecas
 
     Artifacts of a trial that was measured before count as built.
     """
-    needs = {trial.trial_id: _needs(trial, past) for trial in trials}
+    memo = NodeMemo()
+    needs = {trial.trial_id: _needs(trial, past, memo) for trial in trials}
     seconds: dict[str, float] = {}
     for builds in needs.values():
         for name, taken_s in builds.items():
@@ -175,19 +177,19 @@ def forecasts(trials: Sequence[Trial], past: PastDurations) -> dict[str, Forecas
     }
 
 
-def _needs(trial: Trial, past: PastDurations) -> dict[str, float]:
+def _needs(trial: Trial, past: PastDurations, memo: NodeMemo) -> dict[str, float]:
     """The artifacts of a trial and its baseline, each with the seconds its build takes.
 
     A name is a digest of what the artifact is built from, as far as the plan shows: conversions
     that begin with the same steps share their first artifacts, and all of a model its reference.
     """
-    spec = trial.spec
-    workload = _node(spec, "workload")
-    found = {f"reference {_digest(spec.get('model'), workload, spec.get('parity'))}": REFERENCE_S}
+    nodes = [trial.spec.get("model"), _node(trial.spec, "workload"), trial.spec.get("parity")]
+    reference = memo.of("reference", nodes, lambda: f"reference {_digest(*nodes)}")
+    found = {reference: REFERENCE_S}
     own, *baseline = conversions_of(trial)
-    names = build_names(trial, own)
+    names = build_names(trial, own, memo=memo)
     found.update(dict.fromkeys(names, past.build_s(trial) / max(1, len(names))))
-    others = (name for conversion in baseline for name in build_names(trial, conversion))
+    others = (name for conversion in baseline for name in build_names(trial, conversion, memo=memo))
     found.update({name: BUILD_STEP_S for name in others if name not in found})
     return found
 
@@ -200,10 +202,25 @@ def conversions_of(trial: Trial) -> list[ConfigNode]:
     return found
 
 
-def build_names(trial: Trial, conversion: ConfigNode, n_steps: int | None = None) -> list[str]:
-    """A name for each artifact of a conversion: a digest of its source and every step so far."""
+def build_names(
+    trial: Trial,
+    conversion: ConfigNode,
+    n_steps: int | None = None,
+    *,
+    memo: NodeMemo | None = None,
+) -> list[str]:
+    """A name for each artifact of a conversion: a digest of its source and every step so far.
+
+    Args:
+        memo: of the digests of sources, where several trials have the same.
+    """
     names = []
-    name = _digest(built_from(trial.spec), _node(trial.spec, "hardware").get("threads"))
+    spec, hardware = trial.spec, _node(trial.spec, "hardware")
+    name = (memo or NodeMemo()).of(
+        "source",
+        [spec.get("model"), spec.get("workload"), hardware],
+        lambda: _digest(built_from(spec), hardware.get("threads")),
+    )
     for step in islice(_node(conversion, "steps").items(), n_steps):
         name = _digest(name, *step)
         names.append(name)
