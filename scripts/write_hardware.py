@@ -152,13 +152,6 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "m8i": _cpu("Intel Granite Rapids with AMX, 4 GiB a virtual CPU", _AMX, 691.2e9, _XEON6),
     "r8i": _cpu("Intel Granite Rapids with AMX, 8 GiB a virtual CPU", _AMX, 691.2e9, _XEON6),
-    "c7a": _cpu(
-        "AMD Genoa, 2 GiB a virtual CPU",
-        {"float32": 32, "float64": 16, "bfloat16": 64, "int8": 128},
-        460.8e9,
-        "two 256-bit FMA units a core; 12 channels of DDR5-4800 a socket",
-        size="xlarge",
-    ),
     "m7a": _cpu(
         "AMD Genoa, 4 GiB a virtual CPU",
         {"float32": 32, "float64": 16, "bfloat16": 64, "int8": 128},
@@ -218,13 +211,6 @@ FAMILIES: Mapping[str, Family] = {
         "NVIDIA's H100 SXM data sheet, its figures with sparsity halved",
         size="4xlarge",
     ),
-    "p5e": _gpu(
-        "NVIDIA H200 (141 GB), AMD host",
-        _HOPPER,
-        4800e9,
-        "NVIDIA's H200 SXM data sheet, its figures with sparsity halved",
-        size="48xlarge",
-    ),
     "p5en": _gpu(
         "NVIDIA H200 (141 GB), Intel host",
         _HOPPER,
@@ -246,19 +232,6 @@ FAMILIES: Mapping[str, Family] = {
         "NVIDIA's RTX PRO 6000 Blackwell Server Edition data sheet, figures with sparsity halved",
         size="2xlarge",
     ),
-    "gr6": _gpu(
-        "NVIDIA L4, 8 GiB a virtual CPU",
-        {
-            "float32": 30.3e12,
-            "bfloat16": 121e12,
-            "float16": 121e12,
-            "float8": 242.5e12,
-            "int8": 242.5e12,
-        },
-        300e9,
-        "NVIDIA's L4 data sheet, its figures with sparsity halved",
-        size="4xlarge",
-    ),
     "inf2": Family(
         title="AWS Inferentia2; no conversion compiles for it yet, so its trials are skips",
         size="xlarge",
@@ -272,13 +245,6 @@ FAMILIES: Mapping[str, Family] = {
         flops={"float32": 47.5e12, "bfloat16": 190e12, "float16": 190e12, "int8": 380e12},
         bytes_per_s=820e9,
         source="AWS's description of Trainium, one chip",
-    ),
-    "trn2": Family(
-        title="AWS Trainium2; no conversion compiles for it yet, so its trials are skips",
-        size="48xlarge",
-        flops={"float32": 181e12, "bfloat16": 667e12, "float16": 667e12, "float8": 1299e12},
-        bytes_per_s=2900e9,
-        source="AWS's description of Trainium2, one chip",
     ),
 }
 

@@ -104,7 +104,7 @@ class Invocation:
     _findings: SweepFindings | None = None
     _end: ExpectedEnd | None = None
     _expected_usd: list[float | None] = field(default_factory=list)
-    _spent_before_usd: float = 0.0
+    _spent_before_usd: float | None = None
     _simulated: bool = False
     _status: StatusFile = field(init=False)
     _page: LivePage = field(init=False)
@@ -165,7 +165,7 @@ class Invocation:
             remember_plan(self.plan_id, self.directory)
         self._drop_simulated(executor)
         self._status.begin()
-        if not self._expected_usd:
+        if self._spent_before_usd is None:
             self._spent_before_usd = self._status.spent_usd
         todo = [t for t in plan.trials if t.trial_id not in self.results]
         check_budget(plan, todo, self._status.spent_usd)
@@ -201,14 +201,14 @@ class Invocation:
     def _end_cost(self) -> None:
         """Keep and report what the launched machines have cost, beside what was expected."""
         spending = self._status.spending
-        if spending is None or not self._expected_usd:
+        if spending is None:
             return
         known = [usd for usd in self._expected_usd if usd is not None]
         with contextlib.suppress(OSError):  # only later estimates read it
             cost = write_cost(
                 self.directory,
                 expected_usd=sum(known) if known else None,
-                spent_usd=spending.usd - self._spent_before_usd,
+                spent_usd=spending.usd - (self._spent_before_usd or 0.0),
                 launch_s=spending.launch_s,
                 simulated=self._simulated,
             )

@@ -205,7 +205,7 @@ def test_the_release_that_the_locks_provider_needs_is_recorded():
     assert packages["onnxruntime-gpu"] in LINKED_WITH
 
 
-@pytest.mark.parametrize("family", ["inf2", "trn1", "trn2"])
+@pytest.mark.parametrize("family", ["inf2", "trn1"])
 def test_an_accelerator_without_a_conversion_is_a_skip_and_not_a_trial_on_its_cpu(composer, family):
     found, _ = planned(composer, ["model=mlp", f"hardware={family}"])
     assert found.trials == ()

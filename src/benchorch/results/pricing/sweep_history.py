@@ -62,7 +62,8 @@ class SweepCost:
             f"; {kind} took {format_seconds(seconds)} from launch to first trial"
             for kind, seconds in sorted(self.launch_s.items())
         )
-        return f"The machines cost {self.spent_usd:.2f} USD{expected}{boots}."
+        machines = "The simulated machines" if self.simulated else "The machines"
+        return f"{machines} cost {self.spent_usd:.2f} USD{expected}{boots}."
 
 
 @final
