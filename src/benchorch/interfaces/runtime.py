@@ -107,6 +107,10 @@ class Executable(ABC):
     def own_profile(self) -> Path | None:
         """The runtime's own profile of all calls since it was loaded.
 
+    def settings(self) -> Mapping[str, Json]:
+        """The facts that cost next to nothing; counting operators may take a call or a session."""
+        return self.facts()
+
         Ends the recording; None where the runtime keeps no profile.
         """
         return None

@@ -113,7 +113,9 @@ def load(
     return loaded
 
 
-def observe(loaded: LoadedTrial, say: Say, *, split: bool = False) -> ProcessRecord:
+def observe(
+    loaded: LoadedTrial, say: Say, *, split: bool = False, count: bool = True
+) -> ProcessRecord:
     """Everything that this process measures of the candidate alone.
 
     Args:
@@ -125,6 +127,7 @@ def observe(loaded: LoadedTrial, say: Say, *, split: bool = False) -> ProcessRec
     measured, conditions = _measured(loaded)
     meter = setup.hardware.meter()
     after_bytes = own_rss_bytes()  # read first: reading takes memory too
+        count: whether the operators that run are counted, which may take another session or call.
     memory = Memory(
         start=loaded.start_bytes,
         loaded=loaded.loaded_bytes,
@@ -148,8 +151,9 @@ def observe(loaded: LoadedTrial, say: Say, *, split: bool = False) -> ProcessRec
         steady_from=measured.steady_from,
         calibration=measured.calibration,
         peak_rss_bytes=max(memory.peak, memory.loaded),
+    facts = loaded.executable.facts() if count else loaded.executable.settings()
         # What a runtime counts itself comes before what is known of the program it runs.
-        facts={**loaded.outputs, **loaded.executable.facts(), **tf32_facts(setup)},
+        facts={**loaded.outputs, **facts, **tf32_facts(setup)},
         conditions=conditions,
         memory=memory,
         split=passes,

@@ -56,7 +56,7 @@ def _measure_alone(
     loaded = measuring_process.load(request.trial, setup, say, cpus=request.cpus)
     with closing(loaded.executable):
         verdict = _verdict(request, loaded)
-        record = measuring_process.observe(loaded, say, split=request.split)
+        record = measuring_process.observe(loaded, say, split=request.split, count=request.count)
         if verdict is not None:
             say(_first_estimate(record))
     return MeasureReply(process=record, verdict=verdict), loaded.batches
