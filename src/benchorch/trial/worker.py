@@ -53,7 +53,10 @@ def _measure_alone(
     """What the candidate does alone, and its inputs; nothing of it stays loaded."""
     say = report.send_message
     setup = open_trial(request.trial.spec)
-    loaded = measuring_process.load(request.trial, setup, say, cpus=request.cpus)
+    paired = request.baseline is not None
+    loaded = measuring_process.load(
+        request.trial, setup, say, cpus=request.cpus, comes_again=paired
+    )
     with closing(loaded.executable):
         verdict = _verdict(request, loaded)
         record = measuring_process.observe(loaded, say, split=request.split, count=request.count)
