@@ -217,6 +217,7 @@ class Repetitions:
             trial=self._trial,
             verify=self.parity is None,
             split=not any(record.split for record in self.valid),
+            count=not self.valid,
             baseline=self._baseline if interleaved else None,
             candidate_first=candidate_first,
             seed=self._order.getrandbits(32) if interleaved else 0,

@@ -300,7 +300,7 @@ class TrialRun:
 
     def _end(self, profile: bool) -> None:
         setup, built = self.setup, self._built_trial(self._stages.threads)
-        self._execution = execution_of(setup, self.repetitions.records[-1].facts)
+        self._execution = execution_of(setup, self.repetitions.valid[0].facts)
         if setup.protocol.energy_windows:
             self._energy = self._measure_energy(built)
         if profile and self._session.profiler:

@@ -194,10 +194,11 @@ def designs(found: Repetitions) -> list[str | None]:
     return [each.paired.design if each.paired else None for each in found.records]
 
 
-def test_outputs_are_checked_in_the_first_process_only() -> None:
+def test_outputs_are_checked_and_operators_counted_in_the_first_process_only() -> None:
     children = Children(lambda request: reply(record()))
     found = run(children, baseline=None)
     assert [request.verify for request in children.requests] == [True] + [False] * 5
+    assert [request.count for request in children.requests] == [True] + [False] * 5
     assert found.parity == PASSED
     assert found.pairing == ""
 
