@@ -34,6 +34,7 @@ SESSION_KEYS = (
     *(*_SHARED_NODES, "rebuild", "baseline", "control", "objective", "name", "keep_at"),
     "profile",
 )
+_CAN_BE_NONE = ("profiler", "recorder")
 NODES = (*SPEC_KEYS, *_SHARED_NODES)
 _FARTHEST = (Way.NONE, Way.STACK, Way.RAY, Way.LOCAL)
 REBUILD = ("if_needed", "always", "never")
@@ -189,7 +190,8 @@ def _shape_problems(cell: MatrixCell, known: Collection[str]) -> Iterator[str]:
             yield f"{key}: unknown key.{suggest(key, known)}"
     for key in NODES:
         if not isinstance(cell.config.get(key), Mapping):
-            yield f"{key}: expected a mapping, got {cell.config.get(key)!r}."
+            off = f" To switch it off: {key}=none." if key in _CAN_BE_NONE else ""
+            yield f"{key}: expected a mapping, got {cell.config.get(key)!r}.{off}"
     for path, value in _leaves(cell.config):
         if isinstance(value, float) and not math.isfinite(value):
             yield f"{path}: expected a finite number, got {value}."
