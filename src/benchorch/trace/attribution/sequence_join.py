@@ -10,9 +10,8 @@ from __future__ import annotations
 from difflib import SequenceMatcher
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchorch.trace.attribution.owners import Owners
+from benchorch.trace.attribution.owners import Owners, inherited
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.operator_kinds import operator_kind
@@ -75,29 +74,17 @@ def by_sequence(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int
 def _outermost(events: Events, owned: Owners, kinds: set[str]) -> tuple[list[int], list[str]]:
     """Operators of some kinds that are in no other of them, in order, on the busiest thread."""
     kind_of = [_kind(name) for name in events.names]
-    wanted = np.array([kind in kinds for kind in kind_of] or [False], dtype=np.bool_)
-    chosen = (events.category == Category.OPERATOR) & wanted[events.name] & ~owned.backward
+    wanted = events.called(lambda name: _kind(name) in kinds)
+    chosen = (events.category == Category.OPERATOR) & wanted & ~owned.backward
     if not chosen.any():
         return [], []
     lane = np.bincount(events.lane[chosen]).argmax()
     chosen &= events.lane == lane
-    inner = _inside(owned.parent, chosen)
+    around = inherited(owned.parent, np.where(chosen, np.arange(len(events)), NOTHING))
+    inner = (owned.parent != NOTHING) & (around[owned.parent] != NOTHING)
     these = np.flatnonzero(chosen & ~inner)
     these = these[np.argsort(events.start_ns[these], kind="stable")][:_MOST_OPERATORS]
     return these.tolist(), [kind_of[code] for code in events.name[these].tolist()]
-
-
-def _inside(parent: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which events have a chosen one around them, (n,)."""
-    inside = np.zeros(len(chosen) + 1, dtype=np.bool_)
-    known = np.append(chosen, False)
-    above = np.where(parent == NOTHING, len(chosen), parent)
-    for _ in range(64):
-        reached = known[above] | inside[above]
-        if np.array_equal(reached, inside[:-1]):
-            break
-        inside[:-1] = reached
-    return inside[:-1]
 
 
 def _kind(op: str) -> str:

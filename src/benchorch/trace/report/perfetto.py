@@ -178,7 +178,7 @@ def _arrows(
                 continue
             number += 1
             for phase, event in (("s", tail), ("f", head)):
-                at = _us(int(events.start_ns[event]) - origin_ns)
+                at = f"{(int(events.start_ns[event]) - origin_ns) / NS_PER_US:.3f}"
                 yield (
                     f'{{"ph":"{phase}","bp":"e","id":{number},"cat":"{kind}","name":"{kind}",'
                     f'"pid":{processes[events.lane[event]]},"tid":{track[event]},"ts":{at}}}'
@@ -186,14 +186,6 @@ def _arrows(
 
 
 def _spans(start_ns: NDArray[np.int64], length_ns: NDArray[np.int64]) -> list[str]:
-    """Start and duration of each as JSON, formatted as `_us` does."""
-    begun_us, begun_ns = np.divmod(start_ns, NS_PER_US)
-    took_us, took_ns = np.divmod(np.maximum(length_ns, 0), NS_PER_US)
-    rows = zip(*(one.tolist() for one in (begun_us, begun_ns, took_us, took_ns)), strict=True)
-    return [f'"ts":{us}.{ns:03d},"dur":{long_us}.{long:03d}' for us, ns, long_us, long in rows]
-
-
-def _us(at_ns: int) -> str:
-    """Microseconds with three decimals, digit by digit: no rounding on the way."""
-    sign, size = ("-", -at_ns) if at_ns < 0 else ("", at_ns)
-    return f"{sign}{size // NS_PER_US}.{size % NS_PER_US:03d}"
+    """Start and duration of each as JSON."""
+    rows = zip(start_ns.tolist(), np.maximum(length_ns, 0).tolist(), strict=True)
+    return [f'"ts":{start / NS_PER_US:.3f},"dur":{long / NS_PER_US:.3f}' for start, long in rows]

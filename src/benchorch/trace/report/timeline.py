@@ -129,7 +129,7 @@ def _path(analysis: Analysis, interval: tuple[int, int], scale: float) -> Iterat
     long = path.duration_ns[inside] * scale > 1.0
     joined = (np.diff(cause, prepend=-1) == 0) & ~long & ~np.append(False, long[:-1])
     first = np.flatnonzero(~joined)
-    last = np.append(first[1:], len(inside)) - 1
+    last = np.append(first[1:], len(inside))[: len(first)] - 1
     for a, b in list(zip(first.tolist(), last.tolist(), strict=True))[:MOST_SLICES]:
         one = CAUSES[int(cause[a])]
         owner = int(path.owner[inside[a]])

@@ -19,7 +19,7 @@ from benchorch.trace.report.perfetto import perfetto
 from benchorch.trace.report.summary import summary
 from benchorch.trace.report.table import comma_separated, markdown
 from benchorch.trace.report.text import SCHEMA_VERSION, json_text
-from benchorch.trace.whatif.prediction import Prediction
+from benchorch.trace.whatif.predict import Prediction
 
 
 def write(
