@@ -9,7 +9,7 @@ import pytest
 
 from benchorch.cli.arguments import parse
 from benchorch.cli.commands import plan
-from benchorch.cli.main import main
+from benchorch.cli.main import run
 from benchorch.errors import ConfigError
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
@@ -70,7 +70,7 @@ def test_recipes_are_checked_together_and_each_mistake_is_told(tmp_path: Path) -
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_it_runs_on_a_small_model(name: str) -> None:
     words = ["run", str(RECIPES / f"{name}.yaml"), *SHORT, *SMALL[name], "hydra.run.dir=run"]
-    assert main(words) == 0
+    assert run(words) == 0
     lines = Path("run/results.jsonl").read_text().splitlines()
     assert lines
     assert {json.loads(line)["outcome"] for line in lines} == {"ok"}
