@@ -274,7 +274,8 @@ def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:
     analysis = basis.analysis
     if path.edge.max(initial=-1) >= analysis.dag.edges:
         return {}
-    why = reasons(analysis.events, analysis.dag, path)
+    observed = path is analysis.path
+    why = analysis.reasons if observed else reasons(analysis.events, analysis.dag, path)
     return {one.value: share for one, share in why.shares(path).items()}
 
 
