@@ -13,6 +13,7 @@ from benchorch.cli.recipes import placed_mistakes
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
+from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,25 +83,29 @@ def check(words: Sequence[str]) -> None:
 
 
 def _data(found: Planned) -> Json:
-    from benchorch.domain.codec import encode
+    from benchorch.journal.run_directory import plan_content
     from benchorch.results.pricing.sweep_cost import expected, machines, total_usd
 
     forecast = expected(found.plan)
-    content = cast(dict[str, object], encode(found.plan))
-    kinds = {trial.trial_id: trial.hardware_kind for trial in found.plan.trials}
-    for trial in cast(list[dict[str, object]], content["trials"]):
-        one = forecast[str(trial["trial_id"])]
-        trial |= {
-            "expected_s": one.seconds,
-            "minutes": one.seconds / 60,
-            "cost_usd": one.usd,
-            "how": found.executor.way(kinds[str(trial["trial_id"])]),
+    content = plan_content(found.plan)
+    stored = cast("list[ConfigNode]", content["trials"])
+    ways = {kind: found.executor.way(kind) for kind in found.kinds}
+    trials = [
+        {
+            **planned,
+            "expected_s": forecast[trial.trial_id].seconds,
+            "minutes": forecast[trial.trial_id].seconds / 60,
+            "cost_usd": forecast[trial.trial_id].usd,
+            "how": ways[trial.hardware_kind],
         }
+        for trial, planned in zip(found.plan.trials, stored, strict=True)
+    ]
     whole = machines(found.plan, forecast, found.launched)
     return cast(
         Json,
         {
             **content,
+            "trials": trials,
             "how": found.way(),
             "machines": [
                 {"kind": one.kind, "minutes": one.seconds / 60, "cost_usd": one.usd}

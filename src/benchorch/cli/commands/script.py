@@ -6,7 +6,7 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, final
 
@@ -27,7 +27,7 @@ from benchorch.frontends.scripts.model_configs import words_for, write_configs
 from benchorch.host import sandbox
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
-from benchorch.models.script_run import MODEL_SUFFIXES
+from benchorch.models.script_files import MODEL_SUFFIXES
 from benchorch.models.trust import grant, is_users_own
 
 _SEPARATOR = "::"
@@ -148,7 +148,7 @@ def run(terminal: Terminal, words: Sequence[str], **options: Any) -> Reply | int
     prepared = prepare(words, behind, Options(**options), terminal)
     if not prepared.words:
         return prepared.reply
-    code = terminal.reply(prepared.reply)
+    code = replace(terminal, output=None).reply(prepared.reply)  # the file is the run's
     code = max(code, benchmark(parse_run(prepared.words), terminal))
     report = prepared.corpus()
     if report:
