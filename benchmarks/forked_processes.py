@@ -93,7 +93,8 @@ def _graph() -> bytes:
     ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [8, 512]) for n in ("x", before)]
     graph = helper.make_graph(nodes, "layers", ends[:1], ends[1:], weights)
     opset = helper.make_opsetid("", 20)
-    return helper.make_model(graph, opset_imports=[opset], ir_version=10).SerializeToString()
+    model = helper.make_model(graph, opset_imports=[opset], ir_version=10)
+    return bytes(model.SerializeToString())
 
 
 def template() -> None:
@@ -142,7 +143,9 @@ def fresh(call_s: float) -> Times:
 
 def rounds(count: int, call_s: float, forks: int) -> tuple[list[Times], list[list[Times]]]:
     """Times of the fresh processes, and of the forks by template."""
-    order, alone, forked = random.SystemRandom(), [], []
+    order = random.SystemRandom()
+    alone: list[Times] = []
+    forked: list[list[Times]] = []
     for _ in range(0, count, forks):
         one = Template()
         forked.append([])
