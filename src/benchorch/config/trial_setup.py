@@ -124,7 +124,16 @@ class TrialSetup:
         device = type(self.hardware).device
         reasons = [step.unavailable(device) for _, step in self.steps]
         return next(
-            filter(None, (self._unfit(device), *reasons, self.runtime.unavailable(device))), None
+            filter(
+                None,
+                (
+                    self.hardware.unusable(),
+                    self._unfit(device),
+                    *reasons,
+                    self.runtime.unavailable(device),
+                ),
+            ),
+            None,
         )
 
     def _unfit(self, device: str) -> str | None:

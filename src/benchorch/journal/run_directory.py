@@ -6,6 +6,7 @@
     results.jsonl          one `TrialResult` a line as soon as it ends, without the raw series
     table.md               the printed table
     winner.json            the fastest trial with its figures, once all trials have ended
+    cost.json              what launched machines cost, and what was expected
     report.html            the page, written anew while the run goes on
     driver.json            the coordinator's status: its process and the trials it runs
     driver.log             the coordinator's output, where `benchorch submit` started it
@@ -44,6 +45,7 @@ PLAN = "plan.json"
 RESULTS = "results.jsonl"
 TABLE = "table.md"
 WINNER = "winner.json"
+COST = "cost.json"
 OBSERVATIONS = "observations.jsonl"
 ROUNDS = "rounds.jsonl"
 _ID = re.compile(r"[A-Za-z0-9_][\w.-]{0,127}", re.ASCII)

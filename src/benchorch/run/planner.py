@@ -25,7 +25,12 @@ from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.stack import Readiness
 from benchorch.interfaces.store import Store
 from benchorch.recorders import location
-from benchorch.results.pricing.sweep_cost import budget_of, pricing_of, snapshot
+from benchorch.results.pricing.sweep_cost import (
+    DEFAULT_REGION,
+    budget_of,
+    pricing_of,
+    snapshot,
+)
 from benchorch.run.expand import AUTO, SPEC_KEYS
 from benchorch.run.expand import plan as make_plan
 
@@ -34,6 +39,7 @@ SESSION_KEYS = (
     *(*_SHARED_NODES, "rebuild", "baseline", "control", "objective", "name", "keep_at"),
     "profile",
 )
+_CAN_BE_NONE = ("profiler", "recorder")
 NODES = (*SPEC_KEYS, *_SHARED_NODES)
 _FARTHEST = (Way.NONE, Way.STACK, Way.RAY, Way.LOCAL)
 REBUILD = ("if_needed", "always", "never")
@@ -109,6 +115,9 @@ def _plan_jobs(
     lacking = tuple(_lacking(session, executor))
     elsewhere = executor is not None and {executor.way(kind) for kind in kinds} - {Way.LOCAL}
     problems.add(() if elsewhere and not to_run else lacking)
+    if executor is not None:
+        own = executor.region() if elsewhere else None
+        session["pricing"] = _priced_in(node_of(session, "pricing"), own or DEFAULT_REGION)
     planned = problems.attempt(
         lambda: make_plan(
             cells,
@@ -135,6 +144,11 @@ def _plan_jobs(
         requested=requested,
         unreachable={k: why for k in sorted(kinds) if (why := executor.unreachable(k))},
     )
+
+
+def _priced_in(pricing: ConfigNode, region: str) -> ConfigNode:
+    """The `pricing` node with that region, unless it names one."""
+    return pricing if pricing.get("region") else {**pricing, "region": region}
 
 
 def _lacking(session: ConfigNode, executor: Executor | None) -> Iterator[str]:
@@ -198,7 +212,8 @@ def _shape_problems(cells: Iterable[MatrixCell], known: Collection[str]) -> Iter
         if key not in known:
             yield f"{key}: unknown key.{suggest(key, known)}"
         if key in NODES and not isinstance(node, Mapping):
-            yield f"{key}: expected a mapping, got {node!r}."
+            off = f" To switch it off: {key}=none." if key in _CAN_BE_NONE else ""
+            yield f"{key}: expected a mapping, got {node!r}.{off}"
         yield from _value_problems(key, node)
 
 

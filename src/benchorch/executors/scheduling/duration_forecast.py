@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias, final
+from typing import final
 
 from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import Json
@@ -43,7 +43,6 @@ MOST_LINES = 5000
 """How many earlier runs, and results in them, are read, the newest first."""
 
 _PROFILING = ("profile", "peaks", "explain")
-_Labels: TypeAlias = tuple[str, ...]
 
 
 @final
@@ -52,10 +51,13 @@ class PastTrial:
     """What one trial took.
 
     Attributes:
+        labels: its model, conversion and kind of hardware.
         measured_s, built_s, profiled_s: seconds of its stages; 0 where one did not run.
         processes: how many it measured in.
     """
 
+    trial_id: str
+    labels: tuple[str, ...]
     measured_s: float
     built_s: float
     profiled_s: float = 0.0
@@ -79,7 +81,7 @@ class PastDurations:
     """
 
     by_trial: dict[str, float] = field(default_factory=dict)
-    by_labels: dict[_Labels, list[PastTrial]] = field(default_factory=dict)
+    by_labels: dict[tuple[str, ...], list[PastTrial]] = field(default_factory=dict)
 
     def measure_s(self, trial: Trial) -> float:
         """Of the same trial, else of similar ones, else what its stopping rule plans."""
@@ -102,15 +104,23 @@ class PastDurations:
             return statistics.median(one.built_s for one in similar)
         return BUILD_STEP_S * len(_node(_node(trial.spec, "conversion"), "steps"))
 
+    def add(self, trials: Iterable[PastTrial]) -> None:
+        """Add trials, the newest first; those that are there already are newer."""
+        for one in trials:
+            self.by_trial.setdefault(one.trial_id, one.measured_s)
+            self.by_labels.setdefault(one.labels, []).append(one)
+
     def _similar(self, trial: Trial) -> Sequence[PastTrial]:
         return self.by_labels.get(_labels(trial.labels), ())
 
 
-def past_durations() -> PastDurations:
-    """Durations of the runs on this machine; empty if there were none."""
+def past_durations(elsewhere: Iterable[PastTrial] = ()) -> PastDurations:
+    """Durations of the runs on this machine, then of trials elsewhere; empty without any."""
+    past = PastDurations()
     with contextlib.suppress(OSError, ValueError, KeyError):
-        return read_durations(newest_invocations(MOST_RUNS))
-    return PastDurations()
+        past = read_durations(newest_invocations(MOST_RUNS))
+    past.add(one for one in elsewhere if one.trial_id not in past.by_trial)
+    return past
 
 
 def read_durations(directories: Iterable[Path]) -> PastDurations:
@@ -120,24 +130,29 @@ def read_durations(directories: Iterable[Path]) -> PastDurations:
         directories: of runs, the newest first; missing and unreadable ones are skipped.
     """
     past = PastDurations()
-    lines = (line for directory in directories for line in _lines(directory))
-    for line in islice(lines, MOST_LINES):
+    lines = (line for directory in directories for line in journal_lines(directory))
+    past.add(past_trials(islice(lines, MOST_LINES)))
+    return past
+
+
+def past_trials(lines: Iterable[ConfigNode]) -> Iterator[PastTrial]:
+    """The trials among a journal's lines that were measured."""
+    for line in lines:
         stages = _node(line, "stages_s")
         measured_s = _seconds(stages.get("measure"))
         build = _node(line, "build")
         if line.get("outcome") != Outcome.OK or measured_s is None:
             continue
-        past.by_trial.setdefault(str(line.get("trial_id")), measured_s)
         labels = {str(key): str(value) for key, value in _node(line, "labels").items()}
         processes = line.get("processes")
-        one = PastTrial(
+        yield PastTrial(
+            trial_id=str(line.get("trial_id")),
+            labels=_labels(labels),
             measured_s=measured_s,
             built_s=_seconds(build.get("original_build_s")) or 0.0,
             profiled_s=sum(_seconds(stages.get(name)) or 0.0 for name in _PROFILING),
             processes=len(processes) if isinstance(processes, list) else 0,
         )
-        past.by_labels.setdefault(_labels(labels), []).append(one)
-    return past
 
 
 def forecasts(trials: Sequence[Trial], past: PastDurations) -> dict[str, Forecast]:
@@ -250,11 +265,12 @@ def _limit_s(spec: ConfigNode, planned: int | None) -> float:
     return planned * (PROCESS_S + (_seconds(window_s) or 0.0))
 
 
-def _labels(labels: Mapping[str, str]) -> _Labels:
+def _labels(labels: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(labels.get(name, "") for name in ("model", "conversion", "hardware_kind"))
 
 
-def _lines(directory: Path) -> Iterator[ConfigNode]:
+def journal_lines(directory: Path) -> Iterator[ConfigNode]:
+    """The lines of a run's results; none where they cannot be read."""
     with contextlib.suppress(OSError, ValueError):  # a damaged file must not cost the sweep
         for line in run_directory.read_lines(directory / run_directory.RESULTS):
             if isinstance(line, Mapping):
