@@ -356,8 +356,10 @@ def _on_launches(plan: Plan, kinds: Collection[str]) -> Iterator[str]:
 
 def _price_lines(plan: Plan) -> Iterator[str]:
     """An hour of each rented kind of machine, on demand and as a spot machine."""
+    if plan.prices is None:
+        return
     kinds = {t.hardware_kind: None for t in plan.trials if t.hardware.get("size") is not None}
-    for kind in kinds if plan.prices else ():
+    for kind in kinds:
         on_demand, spot = (plan.prices.of(kind, market) for market in Market)
         if on_demand is not None and on_demand.source == OWN:
             yield f"price  {kind}  {on_demand.usd_per_hour:g} USD an hour (pricing.usd_per_hour)"
