@@ -39,6 +39,7 @@ SESSION_KEYS = (
     *(*_SHARED_NODES, "rebuild", "baseline", "control", "objective", "name", "keep_at"),
     "profile",
 )
+_CAN_BE_NONE = ("profiler", "recorder")
 NODES = (*SPEC_KEYS, *_SHARED_NODES)
 _FARTHEST = (Way.NONE, Way.STACK, Way.RAY, Way.LOCAL)
 REBUILD = ("if_needed", "always", "never")
@@ -211,7 +212,8 @@ def _shape_problems(cells: Iterable[MatrixCell], known: Collection[str]) -> Iter
         if key not in known:
             yield f"{key}: unknown key.{suggest(key, known)}"
         if key in NODES and not isinstance(node, Mapping):
-            yield f"{key}: expected a mapping, got {node!r}."
+            off = f" To switch it off: {key}=none." if key in _CAN_BE_NONE else ""
+            yield f"{key}: expected a mapping, got {node!r}.{off}"
         yield from _value_problems(key, node)
 
 
