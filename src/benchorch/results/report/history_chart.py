@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from benchorch.domain.estimate import Estimate
 from benchorch.formatting import interval_text
@@ -69,7 +69,7 @@ def history_chart(series: Series) -> Chart:
 _LABEL: Spec = {"type": "text", "align": "right", "baseline": "top", "dx": -4, "fontWeight": 600}
 
 
-def _with(values: list[Spec], drawn: Spec) -> Spec:
+def _with(values: Sequence[Mapping[str, object]], drawn: Spec) -> Spec:
     return {"data": {"values": values}, **drawn}
 
 
