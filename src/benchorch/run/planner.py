@@ -97,6 +97,27 @@ def plan_jobs(
         raise ConfigError(problems, next=error.next) from error
 
 
+def session_for(composer: Composer, overrides: Sequence[str]) -> ConfigNode:
+    """The session of a plan whose trials are not composed here; ConfigError with every problem.
+
+    Args:
+        overrides: of executor, store, recorder, profiler and the like.
+    """
+    allowed = (*_SHARED_NODES, "rebuild", "name", "keep_at")
+    problems = Problems()
+    problems.add(
+        f"{word!r} is none of {', '.join(allowed)}: all else is the trials' own."
+        for word in overrides
+        if word.partition("=")[0].partition(".")[0].lstrip("+~") not in allowed
+    )
+    problems.stop()
+    config = composer.session(overrides)
+    session = {key: config.get(key) for key in SESSION_KEYS}
+    problems.add(_session_problems(session, ()))
+    problems.stop()
+    return _stored(session)
+
+
 def _plan_jobs(
     composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str, *, to_run: bool
 ) -> Planned:

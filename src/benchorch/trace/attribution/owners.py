@@ -17,6 +17,9 @@ MODULE = "mod:"
 FRAME = "nn.Module: "
 """How the name of a Python frame of a module's forward pass begins."""
 
+ENGINE = "autograd::engine"
+"""How the names begin of the ranges in which PyTorch's backward pass works."""
+
 ROOT = "(model)"
 """The name of the module without one: the model that was profiled."""
 
@@ -50,12 +53,13 @@ def owners(events: Events) -> Owners:
     is_module &= events.called(lambda name: name.startswith((MODULE, FRAME)))
     module = inherited(parent, np.where(is_module, own, NOTHING))
     forward = _forward_operators(events)
+    engine = events.called(lambda name: name.startswith(ENGINE))  # gradients have no forward part
     recalled = inherited(parent, np.where(forward >= 0, module[forward], NOTHING))
     return Owners(
         parent=parent,
         operator=inherited(parent, np.where(is_operator, own, NOTHING)),
         module=np.where(module == NOTHING, recalled, module),
-        backward=inherited(parent, np.where(forward >= 0, own, NOTHING)) != NOTHING,
+        backward=inherited(parent, np.where((forward >= 0) | engine, own, NOTHING)) != NOTHING,
     )
 
 
@@ -103,7 +107,7 @@ def _forward_operators(events: Events) -> NDArray[np.int64]:
     """
     found = np.full(len(events), NOTHING, dtype=np.int64)
     known = (events.category == Category.OPERATOR) & (events.sequence >= 0)
-    named = events.called(lambda name: name.startswith("autograd::engine") or "Backward" in name)
+    named = events.called(lambda name: name.startswith(ENGINE) or "Backward" in name)
     backward = known & (named | (events.forward_lane != NOTHING))
     forward = np.flatnonzero(known & ~backward)
     later = np.flatnonzero(backward)

@@ -48,8 +48,11 @@ class Ledger:
     def __init__(self, events: Events, periods: Periods, times: OwnerTimes, count: int) -> None:
         self.events, self.periods, self.times, self.count = events, periods, times, max(count, 1)
 
-    def table(self, entities: Entities) -> tuple[EntityRow, ...]:
-        """One row an entity, the most time on the path first, and last the time of none."""
+    def table(self, entities: Entities, replayed: int = REPLAYED) -> tuple[EntityRow, ...]:
+        """One row an entity, the most time on the path first, and last the time of none.
+
+        The gain of so many rows is replayed.
+        """
         if not entities.names:
             return ()
         total, on_path = (
@@ -60,8 +63,8 @@ class Ledger:
             (row for row in range(len(entities.names)) if total[row] or on_path[row]),
             key=lambda row: (-on_path[row], -total[row], entities.names[row]),
         )
-        most = min(REPLAYED, REPLAYED_EDGES // max(self.periods.dag.edges, 1) + 1)
-        replayed = [row for row in order[:most] if on_path[row]]
+        most = min(replayed, REPLAYED_EDGES // max(self.periods.dag.edges, 1) + 1)
+        gaining = [row for row in order[:most] if on_path[row]]
         of_row: dict[int, list[int]] = {}
         for part, event in zip(
             entities.part[occurrences].tolist(), occurrences.tolist(), strict=True
@@ -78,7 +81,7 @@ class Ledger:
                     count=len(events) / self.count,
                     total_ns=round(total[row] / self.count),
                     on_path_ns=round(on_path[row] / self.count),
-                    gain_ns=self._gain_ns(entities, row) if row in replayed else None,
+                    gain_ns=self._gain_ns(entities, row) if row in gaining else None,
                     events=tuple(longest.tolist()),
                 )
             )

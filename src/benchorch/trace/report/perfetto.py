@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 
 import numpy as np
@@ -80,11 +81,11 @@ def _tracks(events: Events, kept: NDArray[np.int64]) -> NDArray[np.int64]:
     order = on_stream[np.lexsort((events.start_ns[kept[on_stream]], events.lane[kept[on_stream]]))]
     free: list[int] = []
     lane = -1
-    for place in order.tolist():
-        event = kept[place]
-        if events.lane[event] != lane:
-            lane, free = int(events.lane[event]), []
-        start, end = int(events.start_ns[event]), int(events.end_ns[event])
+    columns = (order, events.lane[kept[order]], events.start_ns[kept[order]])
+    ends_ns = events.end_ns[kept[order]].tolist()
+    for place, on, start, end in zip(*(one.tolist() for one in columns), ends_ns, strict=True):
+        if on != lane:
+            lane, free = on, []
         row = next((at for at, until in enumerate(free) if until <= start), len(free))
         free[row : row + 1] = [end]
         track[place] += min(row, _SUB_TRACKS - 1)
@@ -145,15 +146,19 @@ def _path(analysis: Analysis, origin_ns: int) -> Iterator[str]:
     """The path's segments, which tile the interval that is shown."""
     path, events, why = analysis.path, analysis.events, analysis.reasons
     spans = _spans(path.start_ns - origin_ns, path.duration_ns)
-    columns = (path.owner, path.label, why.cause, why.certainty)
+    name = np.where(path.owner == NOBODY, NOBODY, events.name[path.owner])
+    columns = (name, path.label, why.cause, why.certainty)
+    said, quoted = cache(_said), cache(json_text)
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    for span, (owner, label, cause, known) in zip(spans, rows, strict=True):
-        name = CLASSES[label].value if owner == NOBODY else events.names[events.name[owner]]
-        args = {"class": CLASSES[label].value, "cause": CAUSES[cause], "known": Known(known).name}
-        yield (
-            f'{{"ph":"X","name":{json_text(name)},"pid":0,"tid":1,{span},'
-            f'"cname":"{_COLORS[cause % len(_COLORS)]}","args":{json_text(args)}}}'
-        )
+    for span, (code, *kinds) in zip(spans, rows, strict=True):
+        named = CLASSES[kinds[0]].value if code == NOBODY else events.names[code]
+        yield f'{{"ph":"X","name":{quoted(named)},"pid":0,"tid":1,{span},{said(*kinds)}}}'
+
+
+def _said(label: int, cause: int, known: int) -> str:
+    """Color and arguments of a segment."""
+    args = {"class": CLASSES[label].value, "cause": CAUSES[cause], "known": Known(known).name}
+    return f'"cname":"{_COLORS[cause % len(_COLORS)]}","args":{json_text(args)}'
 
 
 def _arrows(

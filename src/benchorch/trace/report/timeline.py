@@ -89,8 +89,8 @@ def _slices(
 ) -> Iterator[str]:
     order = these[np.lexsort((-events.duration_ns[these], events.start_ns[these]))]
     ends: list[int] = []
-    for event in order.tolist():
-        start, end = int(events.start_ns[event]), int(events.end_ns[event])
+    columns = (order, events.start_ns[order], events.end_ns[order])
+    for event, start, end in zip(*(column.tolist() for column in columns), strict=True):
         while ends and ends[-1] <= start:
             ends.pop()
         depth = len(ends)

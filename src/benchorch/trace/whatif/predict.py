@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import final
 
 import numpy as np
@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.analysis import Analysis
+from benchorch.trace.attribution.entities import measured
+from benchorch.trace.attribution.tables import Ledger
 from benchorch.trace.causes import reasons
 from benchorch.trace.critical_path.path import path_along
 from benchorch.trace.critical_path.periods import Periods
 from benchorch.trace.critical_path.replay import contract, steps
-from benchorch.trace.dag import CriticalPath, Tier
+from benchorch.trace.dag import CriticalPath, Dag, Tier
+from benchorch.trace.findings import EntityRow
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.hypothesis import Hypothesis, unchanged
 from benchorch.trace.whatif.transforms import Transform
@@ -52,6 +55,7 @@ class Prediction:
         causes, predicted_causes: shares of the critical path by cause, before and after.
         reasons: what the interval is made of, in ns.
         moved: what has more or less of the path than before, the largest difference first.
+        nodes: of the model, those with a time in the changed run; empty without a model.
         notes: remarks of the changes.
         not_modelled: what the prediction takes to stay as it was.
     """
@@ -66,6 +70,7 @@ class Prediction:
     predicted_causes: Mapping[str, float]
     reasons: Mapping[str, int]
     moved: tuple[Moved, ...] = ()
+    nodes: tuple[EntityRow, ...] = ()
     notes: tuple[str, ...] = ()
     not_modelled: tuple[str, ...] = field(default=NOT_MODELLED)
 
@@ -145,6 +150,7 @@ def predict(
         predicted_causes=_shares(basis, replay.path),
         reasons={reason: round(max(below, above)) for reason, (below, above) in parts.items()},
         moved=_moved(basis, replay),
+        nodes=_nodes(basis, replay),
         notes=hypothesis.notes,
     )
 
@@ -160,6 +166,7 @@ def hypothesis_of(basis: Basis, changes: Sequence[Transform]) -> Hypothesis:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Replay:
+    dag: Dag
     period_ns: float
     path: CriticalPath
 
@@ -182,7 +189,8 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     period_ns = periods.period_ns(periods.of(elapsed_ns, graph))
     if dag is basis.dag:
         period_ns = max(period_ns, periods.least_ns(weight_ns))
-    return _Replay(period_ns=period_ns, path=path.since(begin_ns))
+    changed_dag = replace(dag, weight_ns=held_ns)
+    return _Replay(dag=changed_dag, period_ns=period_ns, path=path.since(begin_ns))
 
 
 Error = tuple[float, float]
@@ -266,7 +274,8 @@ def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:
     analysis = basis.analysis
     if path.edge.max(initial=-1) >= analysis.dag.edges:
         return {}
-    why = reasons(analysis.events, analysis.dag, path)
+    observed = path is analysis.path
+    why = analysis.reasons if observed else reasons(analysis.events, analysis.dag, path)
     return {one.value: share for one, share in why.shares(path).items()}
 
 
@@ -276,6 +285,18 @@ def _named(basis: Basis, path: CriticalPath) -> NDArray[np.float64]:
     column = np.where(path.owner >= 0, basis.events.name[path.owner], unowned)
     first, last = basis.analysis.steps.shown
     return np.bincount(column, path.duration_ns, unowned + 1) / (last - first + 1)
+
+
+def _nodes(basis: Basis, replay: _Replay) -> tuple[EntityRow, ...]:
+    """The model's nodes with their times in the changed run."""
+    analysis = basis.analysis
+    if not analysis.findings.matched_ratio:
+        return ()
+    interval_ns = analysis.periods.interval_ns
+    times = measured(replay.dag, replay.path, interval_ns, len(basis.events))
+    first, last = analysis.steps.shown
+    ledger = Ledger(basis.events, analysis.periods, times, last - first + 1)
+    return ledger.table(basis.nodes, replayed=0)[:-1]
 
 
 def _moved(basis: Basis, replay: _Replay) -> tuple[Moved, ...]:
