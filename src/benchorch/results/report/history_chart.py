@@ -16,7 +16,7 @@ _CHANGES_TOLD = 6
 _TEXT_PX = 14
 _RULE: Spec = {"type": "rule", "strokeWidth": 1.5}
 _TEXT: Spec = {"type": "text", "baseline": "top", "fontWeight": 600}
-_FROM_TOP_TO_BOTTOM = {"y": {"value": 0}, "y2": {"value": _HEIGHT_PX}}
+_TOP, _BOTTOM = {"value": 0}, {"value": _HEIGHT_PX}
 _WORSE, _BETTER, _NEITHER = COLORS["slower"], COLORS["faster"], COLORS["equivalent"]
 
 
@@ -60,7 +60,7 @@ def _breaks(series: Series, x: Spec) -> Iterator[Spec]:
     """A dotted line where what is measured was defined anew."""
     values = [{"x": i - 0.5} for i, one in enumerate(series.points) if one.redefined]
     mark = {**_RULE, "strokeDash": [2, 3], "opacity": 0.5}
-    yield _with(values, layer(mark, x=x, **_FROM_TOP_TO_BOTTOM))
+    yield _with(values, layer(mark, x=x, y=_TOP, y2=_BOTTOM))
 
 
 def _shifts(series: Series, x: Spec) -> Iterator[Spec]:
@@ -75,7 +75,7 @@ def _shifts(series: Series, x: Spec) -> Iterator[Spec]:
             {**_TEXT, "align": "left", "dx": 4} if early else {**_TEXT, "align": "right", "dx": -4}
         )
         y = {"value": 2 + _TEXT_PX * (number % 2)}
-        rule = layer({**_RULE, "strokeDash": [5, 3]}, x=x, color=color, **_FROM_TOP_TO_BOTTOM)
+        rule = layer({**_RULE, "strokeDash": [5, 3]}, x=x, color=color, y=_TOP, y2=_BOTTOM)
         name = layer(text, x=x, y=y, text={"field": "text"}, color=color)
         yield {"data": {"values": [value]}, "layer": [rule, name]}
 
