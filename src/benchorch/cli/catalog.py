@@ -28,6 +28,7 @@ SECTIONS: Mapping[str, Mapping[str, Entry]] = {
         "submit": Entry("submit", "a run that outlives the terminal, here or on a head"),
         "resume": Entry("run:resume", "go on where a run was ended"),
         "rerun": Entry("run:rerun", "failed or named trials of a run once more"),
+        "reproduce": Entry("reproduce", "a run, or a bundle of one, measured again and judged"),
         "duel": Entry("duel", "two versions or environments, in processes back to back"),
     },
     "Results": {

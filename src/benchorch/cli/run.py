@@ -29,6 +29,7 @@ from benchorch.errors import ConfigError, ExecutorError, NoMachine
 if TYPE_CHECKING:
     from benchorch.config.composer import Composer
     from benchorch.domain.codec import Json
+    from benchorch.domain.trial import Plan
     from benchorch.results.report.console import ConsoleReport
     from benchorch.run.invocation import Invocation, Terms
 
@@ -243,9 +244,6 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
 
 
 def _resume(directory: Path, composer: Composer, terms: Terms, terminal: Terminal) -> int:
-    from benchorch.config.components import make
-    from benchorch.domain.trial import node_of
-    from benchorch.interfaces.executor import Executor
     from benchorch.run.foreign_plan import refuse_foreign
     from benchorch.run.invocation import Invocation
 
@@ -260,11 +258,33 @@ def _resume(directory: Path, composer: Composer, terms: Terms, terminal: Termina
     assert plan is not None  # find_invocation has found it
     refuse_foreign(plan, directory, f"benchorch resume {directory}")
     _change_directory(Path(str(plan.session.get("cwd", "."))))
+    return _delivered(_run_plan(invocation, plan), invocation, terminal)
+
+
+def run_stored(plan: Plan, directory: Path, terminal: Terminal) -> int:
+    """Run a plan that was made elsewhere in a new directory; the exit code."""
+    from benchorch.config.composer import Composer, config_loader
+    from benchorch.run.invocation import Invocation
+
+    invocation = Invocation(
+        composer=Composer(config_loader()),
+        directory=directory.resolve(),
+        report=_report(terminal),
+        plan_id=plan.plan_id,
+    )
+    invocation.open()
+    return _run_plan(invocation, plan)
+
+
+def _run_plan(invocation: Invocation, plan: Plan) -> int:
+    from benchorch.config.components import make
+    from benchorch.domain.trial import node_of
+    from benchorch.interfaces.executor import Executor
+
     executor = make(node_of(plan.session, "executor"), Executor, "executor")
     if executor.problems():
         raise ConfigError(executor.problems())
-    code = _to_its_end(lambda: invocation.run_plan(plan, executor), lambda: invocation)
-    return _delivered(code, invocation, terminal)
+    return _to_its_end(lambda: invocation.run_plan(plan, executor), lambda: invocation)
 
 
 def _change_directory(place: Path) -> None:
@@ -290,6 +310,9 @@ def _hydra_problems(
         return list(error.problems)
     if not isinstance(error, composition_errors()):
         raise error
+    if isinstance(error, OSError) and error.filename and not isinstance(error, HydraException):
+        where = "hydra.run.dir=DIR is another folder for the run"
+        return [f"{error.filename}: {error.strerror}. {where}."]
     if isinstance(error, OSError | RecursionError) and not isinstance(error, HydraException):
         return [first_line(error)]
     return composer.problems(overrides, sweep=sweep) or [first_line(error)]

@@ -245,6 +245,22 @@ def references_of(plan: Plan) -> list[str]:
     return [text for text in texts if text.endswith(".py") or _is_reference(text)]
 
 
+def own_files(plan: Plan) -> Mapping[str, Path]:
+    """The files of the user that a plan's trials name or refer to, by that text."""
+    nodes = (trial.spec.get(key) for trial in plan.trials for key in _CODE)
+    texts = dict.fromkeys(text for node in nodes for text in _texts(node) if "\0" not in text)
+    places = {
+        text: _place(text) if _is_reference(text) else Path(text)
+        for text in texts
+        if _is_reference(text) or "/" in text or Path(text).suffix
+    }
+    return {
+        text: place
+        for text, place in places.items()
+        if place is not None and os.path.isfile(place) and not is_installed(place.resolve())  # noqa: PTH113 - Path.is_file raises for long names
+    }
+
+
 def _is_reference(text: str) -> bool:
     return bool(REFERENCE.fullmatch(text) or IN_FILE.fullmatch(text))
 

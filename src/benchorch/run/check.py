@@ -129,7 +129,7 @@ def _figures(run: _Run) -> Iterator[str]:
         found = [plain_metrics(finding(result, one).alone()) for one in (baseline, None)]
         for name, value in stored.items():
             again = [figures[name] for figures in found if name in figures]
-            if again and not any(_same(value, one) for one in again):
+            if again and not any(same_figure(value, one) for one in again):
                 yield f"trial {trial_id}: {name} is stored as {value}, its series give {again[0]}."
 
 
@@ -198,7 +198,8 @@ _QUESTIONS: Mapping[str, Callable[[_Run], Iterator[str]]] = {
 }
 
 
-def _same(stored: Json, again: Json) -> bool:
+def same_figure(stored: Json, again: Json) -> bool:
+    """Whether two figures are the same up to the order in which sums were taken."""
     if isinstance(stored, int | float) and isinstance(again, int | float):
         equal = math.isclose(stored, again, rel_tol=_SAME)
         return equal or (math.isnan(stored) and math.isnan(again))

@@ -24,7 +24,7 @@ from benchorch.interfaces.executor import Emit, Executor
 from benchorch.journal import run_directory
 from benchorch.journal.lock import LOCK, StatusFile, acquire_lock
 from benchorch.journal.reader import salvage
-from benchorch.journal.registry import remember, remember_plan
+from benchorch.journal.registry import others_running, remember, remember_plan
 from benchorch.models.trust import session_of
 from benchorch.results.pricing.sweep_cost import (
     check_budget,
@@ -177,6 +177,11 @@ class Invocation:
             self._archiver = archiving(self.directory, plan)
         if not todo:
             return
+        for other in others_running(self.directory):
+            self.report.text(
+                f"{other} is going on, too: where both measure on this machine, they disturb each "
+                "other. See benchorch status."
+            )
         spending = spending_rules(plan, self._status.spent_usd)
         session = replace(session_of(plan, self.directory), spending=spending)
         work = _TrialWork(session=session)

@@ -39,6 +39,7 @@ SESSION_KEYS = (
     *(*_SHARED_NODES, "rebuild", "baseline", "control", "objective", "name", "keep_at"),
     "profile",
 )
+_CAN_BE_NONE = ("profiler", "recorder")
 NODES = (*SPEC_KEYS, *_SHARED_NODES)
 _FARTHEST = (Way.NONE, Way.STACK, Way.RAY, Way.LOCAL)
 REBUILD = ("if_needed", "always", "never")
@@ -94,6 +95,27 @@ def plan_jobs(
     except ConfigError as error:
         problems = [composer.masked(text) for text in error.problems]
         raise ConfigError(problems, next=error.next) from error
+
+
+def session_for(composer: Composer, overrides: Sequence[str]) -> ConfigNode:
+    """The session of a plan whose trials are not composed here; ConfigError with every problem.
+
+    Args:
+        overrides: of executor, store, recorder, profiler and the like.
+    """
+    allowed = (*_SHARED_NODES, "rebuild", "name", "keep_at")
+    problems = Problems()
+    problems.add(
+        f"{word!r} is none of {', '.join(allowed)}: all else is the trials' own."
+        for word in overrides
+        if word.partition("=")[0].partition(".")[0].lstrip("+~") not in allowed
+    )
+    problems.stop()
+    config = composer.session(overrides)
+    session = {key: config.get(key) for key in SESSION_KEYS}
+    problems.add(_session_problems(session, ()))
+    problems.stop()
+    return _stored(session)
 
 
 def _plan_jobs(
@@ -211,7 +233,8 @@ def _shape_problems(cells: Iterable[MatrixCell], known: Collection[str]) -> Iter
         if key not in known:
             yield f"{key}: unknown key.{suggest(key, known)}"
         if key in NODES and not isinstance(node, Mapping):
-            yield f"{key}: expected a mapping, got {node!r}."
+            off = f" To switch it off: {key}=none." if key in _CAN_BE_NONE else ""
+            yield f"{key}: expected a mapping, got {node!r}.{off}"
         yield from _value_problems(key, node)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from benchorch.config.components import suggest
 from benchorch.domain.trial import Plan, Trial
@@ -25,6 +26,12 @@ def narrowed(plan: Plan, patterns: Sequence[str]) -> Plan:
 def narrowed_to(planned: Planned, patterns: Sequence[str]) -> Planned:
     """The same of what was planned."""
     return replace(planned, plan=narrowed(planned.plan, patterns))
+
+
+def split_trial(reference: str) -> tuple[str, str]:
+    """The run and the trial of ``RUN:TRIAL``; no trial where all of it names a run."""
+    name, _, trial = reference.rpartition(":")
+    return (reference, "") if not name or Path(reference).exists() else (name, trial)
 
 
 def chosen(trials: Sequence[Trial], patterns: Sequence[str]) -> list[Trial]:

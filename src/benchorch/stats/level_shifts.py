@@ -104,7 +104,7 @@ def _own_spread(estimate: Estimate) -> float:
 def _usual_step(points: NDArray[float64]) -> float:
     """The spread of one value about its level, from the median step between neighbours."""
     steps = [abs(after - before) for before, after in itertools.pairwise(points.tolist())]
-    return 1.4826 * statistics.median(steps) / math.sqrt(2.0)
+    return float(1.4826 * statistics.median(steps) / math.sqrt(2.0))
 
 
 def _shifts(

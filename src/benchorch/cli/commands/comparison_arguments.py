@@ -89,6 +89,12 @@ def open_side(reference: str, say: Say = silent) -> Side:
 
 def factors(texts: Iterable[str], a: Side, b: Side) -> frozenset[str]:
     """The factors that may differ: those named, and the conversion where two are selected."""
+    named = named_factors(texts)
+    return excused_by([*named, "conversion"]) if a.conversion and b.conversion else named
+
+
+def named_factors(texts: Iterable[str]) -> frozenset[str]:
+    """The factors that may differ, and those that differ with them; ConfigError for others."""
     named = [name for text in texts for name in text.split(",") if name]
     unknown = [
         f"--across {name}: there is no such factor.{suggest(name, FACTORS)} Factors: {_FACTORS}."
@@ -97,7 +103,7 @@ def factors(texts: Iterable[str], a: Side, b: Side) -> frozenset[str]:
     ]
     if unknown:
         raise ConfigError(unknown)
-    return excused_by([*named, *(["conversion"] if a.conversion and b.conversion else [])])
+    return excused_by(named)
 
 
 def metric_names(texts: Sequence[str]) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ def run(
         page = write_site(site, found, series)
     except OSError as error:
         raise ConfigError([f"--output: {site} cannot be written: {error.strerror}."]) from error
-    lines = [f"{one.when}  {one.name}  {one.text}" for one in changes_of(series)]
+    lines = [f"{one.when}  {one.name}  {one.text}  on {one.machine}" for one in changes_of(series)]
     text = "\n".join([f"{page} holds {plural(len(found), 'run')}. {sentence_of(series)}", *lines])
     data: Json = {"page": str(page), "runs": len(found), "series": [_data(one) for one in series]}
     return Reply(text=text, data=data)

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from benchorch.cli.arguments import Request, parse
+from benchorch.cli.arguments import Request, is_recipe, parse
 from benchorch.cli.command import Words, command, words_argument
 from benchorch.cli.recipes import placed_mistakes
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Problems
+from benchorch.formatting import plural
 
 if TYPE_CHECKING:
     from benchorch.interfaces.stack import Readiness
@@ -33,10 +34,15 @@ if TYPE_CHECKING:
 )
 @words_argument()
 @click.option("--cheapest", is_flag=True, help="kinds of machines in the order of their dollars")
-def run(terminal: Terminal, words: Sequence[str], cheapest: bool) -> Reply:
+@click.option(
+    "--check", "only_check", is_flag=True, help="only whether these recipes can be planned"
+)
+def run(terminal: Terminal, words: Sequence[str], cheapest: bool, only_check: bool) -> Reply:
     """Lines for people or, with ``--json``, the whole plan for programs."""
     from benchorch.run.ways_on import priced, ways_on
 
+    if only_check:
+        return _checked(words)
     request = parse(words, "plan")
     foreign = request.foreign_flags + ([f"resume={request.resume}"] if request.resume else [])
     if foreign:
@@ -48,6 +54,19 @@ def run(terminal: Terminal, words: Sequence[str], cheapest: bool) -> Reply:
     lines += [_readiness_line(one) for one in found.preflight()]
     ways = list(ways_on(found))
     return Reply(text="\n".join([*lines, *(["", *ways] if ways else [])]), data=None)
+
+
+def _checked(words: Sequence[str]) -> Reply:
+    """Each recipe planned by itself; ConfigError with the problems of all."""
+    problems = Problems()
+    recipes = list(filter(is_recipe, words))
+    others = [word for word in words if word not in recipes]
+    for recipe in recipes or [""]:
+        problems.attempt(lambda one=recipe: planned(parse([*filter(None, [one]), *others], "plan")))
+    problems.stop()
+    return Reply(
+        text=f"{plural(len(recipes), 'recipe')} can be planned.", data={"recipes": recipes}
+    )
 
 
 def _readiness_line(one: Readiness) -> str:

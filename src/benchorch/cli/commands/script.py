@@ -12,6 +12,7 @@ from typing import Any, cast, final
 
 import click
 
+from benchorch.cli.arguments import is_recipe
 from benchorch.cli.arguments import parse as parse_run
 from benchorch.cli.command import Words, command
 from benchorch.cli.commands import script_report
@@ -108,7 +109,7 @@ class Prepared:
 )
 @click.argument(
     "words",
-    metavar="SCRIPT.py[::HASH,...] ... [key=value ...] [:: ARGUMENTS]",
+    metavar="SCRIPT.py[::HASH,...] ... [RECIPE.yaml] [key=value ...] [:: ARGUMENTS]",
     nargs=-1,
     type=click.UNPROCESSED,
 )
@@ -265,6 +266,8 @@ def parse(
         for text in overrides
         if text.lstrip("+").startswith(("model=", "model.inputs"))
     ]
+    if options.build_only and any(map(is_recipe, overrides)):
+        problems.append("--build-only: builds what a script has for every conversion, no recipe.")
     if not names:
         problems.append("script: no script is named; for example: benchorch script my_script.py")
     problems += [
@@ -286,7 +289,8 @@ def parse(
 
 
 def _is_override(word: str) -> bool:
-    return "=" in word and not Path(word.partition(_SEPARATOR)[0]).exists()
+    """Whether a word is the run's: an override or a recipe, which is no script."""
+    return is_recipe(word) or ("=" in word and not Path(word.partition(_SEPARATOR)[0]).exists())
 
 
 def _scripts(names: Sequence[str], given: tuple[str, ...], options: Options) -> list[Script]:

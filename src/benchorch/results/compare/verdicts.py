@@ -255,17 +255,20 @@ class _Case:
         sides = {"A": self.match.a, "B": self.match.b}
         if samples.design != SEQUENTIAL:
             return next(filter(None, map(_own_warning, sides.values())), ""), ""
-        unsteady = " and ".join(name for name, side in sides.items() if not _is_steady(side))
-        if unsteady:
-            return f"no steady state in {unsteady}", _LONGER
-        noisy = " and ".join(name for name, s in sides.items() if _grade(s) == _WORST_GRADE)
-        if noisy:
-            uneven = f"the machine of {noisy} is too noisy (grade C) to compare what ran apart"
-            return (
-                uneven,
-                "another machine; what is wrong with this one: python -m benchorch doctor",
-            )
-        return "", ""
+        return unsettled(self.match)
+
+
+def unsettled(match: Match) -> tuple[str, str]:
+    """Why what ran apart is no evidence of a difference, and a remedy; or two empty strings."""
+    sides = {"A": match.a, "B": match.b}
+    unsteady = " and ".join(name for name, side in sides.items() if not _is_steady(side))
+    if unsteady:
+        return f"no steady state in {unsteady}", _LONGER
+    noisy = " and ".join(name for name, side in sides.items() if _grade(side) == _WORST_GRADE)
+    if noisy:
+        uneven = f"the machine of {noisy} is too noisy (grade C) to compare what ran apart"
+        return uneven, "another machine; what is wrong with this one: python -m benchorch doctor"
+    return "", ""
 
 
 def _unusable(match: Match) -> str:

@@ -16,6 +16,7 @@ from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 from benchorch.stats.level_shifts import LevelShift, level_shifts
 
 _LABELS = ("model", "workload", "scenario", "hardware", "conversion", "axes")
+_COMMIT_CHARACTERS = 10
 _SAME_CODE = frozenset({"packages", "system", "host", "hardware"})
 """What may change within a history: it is told, and does not begin a new one."""
 
@@ -26,7 +27,7 @@ class Point:
 
     Attributes:
         started_at: in ISO 8601.
-        commit: of the user's code; empty outside git.
+        commit: of the user's code, its first characters; empty outside git.
         estimate: None where the trial failed, disagreed, or has no such metric.
         problem: why there is no estimate; empty where there is one.
         changed: what differs from the session before: packages, settings, the commit.
@@ -141,6 +142,7 @@ def _primary(group: Sequence[StoredTrial]) -> tuple[str, ...]:
 
 
 def _series(name: str, machine: str, metric: str, group: Sequence[StoredTrial]) -> Series:
+    group = sorted(group, key=_started_at)
     before: list[StoredTrial | None] = [None, *group[:-1]]
     points = tuple(_point(one, last, metric) for one, last in zip(group, before, strict=True))
     return Series(
@@ -153,6 +155,10 @@ def _series(name: str, machine: str, metric: str, group: Sequence[StoredTrial]) 
     )
 
 
+def _started_at(stored: StoredTrial) -> str:
+    return "" if stored.result is None else stored.result.started_at
+
+
 def _point(stored: StoredTrial, before: StoredTrial | None, metric: str) -> Point:
     result = stored.result
     assert result is not None  # others have no place in time
@@ -162,18 +168,24 @@ def _point(stored: StoredTrial, before: StoredTrial | None, metric: str) -> Poin
         () if before is None or stored.failure or before.failure else differences(before, stored)
     )
     decisive = [one for one in found if one.factor]
-    changed = [*decisive, *(one for one in found if one.field == "environment.git_commit")]
+    commits = [one for one in found if one.field == "environment.git_commit"]
+    told = [f"commit {_short(one.a)} → {_short(one.b)}" for one in commits]
+    told += [f"{one.field.removeprefix('environment.')}: {one.a} → {one.b}" for one in decisive]
     return Point(
         plan_id=stored.plan_id,
         started_at=result.started_at,
-        commit=_text(result.environment.get("git_commit")),
+        commit=_short(result.environment.get("git_commit")),
         estimate=estimate,
         problem=problem or ("" if estimate else f"has no {metric}"),
-        changed=tuple(
-            f"{one.field.removeprefix('environment.')}: {one.a} → {one.b}" for one in changed
-        ),
+        changed=tuple(told),
         redefined=any(one.factor not in _SAME_CODE for one in decisive),
     )
+
+
+def _short(commit: Json) -> str:
+    """A commit's first characters, and whether files differed from it."""
+    name, _, state = _text(commit).partition("-")
+    return "-".join(filter(None, (name[:_COMMIT_CHARACTERS], state)))
 
 
 def _estimate(stored: StoredTrial, metric: str) -> Estimate | None:

@@ -11,7 +11,6 @@ from benchorch.results.history.series import Level, Point, Series
 from benchorch.results.report.bars import COLORS
 from benchorch.results.report.chart import Chart, at, axis, interval, layer, tip
 
-COMMIT_CHARACTERS = 9
 _HEIGHT_PX = 190
 _CHANGES_TOLD = 6
 _WORSE, _BETTER, _NEITHER = COLORS["slower"], COLORS["faster"], COLORS["equivalent"]
@@ -62,7 +61,7 @@ def history_chart(series: Series) -> Chart:
     ]
     return Chart(
         title=series.name,
-        sentence=f"{series.metric} on {series.machine}. Whiskers are 95 % intervals.",
+        sentence=f"{series.metric} on {series.machine}.",
         spec={"height": _HEIGHT_PX, "layer": layers},
     )
 
@@ -109,7 +108,7 @@ def _points(series: Series) -> Iterator[Spec]:
 
 
 def _tip(point: Point, estimate: Estimate) -> str:
-    commit = f"commit {short(point.commit)}" if point.commit else ""
+    commit = f"commit {point.commit}" if point.commit else ""
     more = len(point.changed) - _CHANGES_TOLD
     return tip(
         f"{point.started_at[:16].replace('T', ' ')} {commit}",
@@ -118,12 +117,6 @@ def _tip(point: Point, estimate: Estimate) -> str:
         *point.changed[:_CHANGES_TOLD],
         f"and {more} more" if more > 0 else "",
     )
-
-
-def short(commit: str) -> str:
-    """A commit's first characters, and whether files differed from it."""
-    name, _, state = commit.partition("-")
-    return "-".join(filter(None, (name[:COMMIT_CHARACTERS], state)))
 
 
 def _level(level: Level) -> Spec:

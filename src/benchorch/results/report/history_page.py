@@ -14,7 +14,7 @@ from benchorch.results.compare import export
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.history.collect import started_at
 from benchorch.results.history.series import Level, Series
-from benchorch.results.report.history_chart import history_chart, percent, short
+from benchorch.results.report.history_chart import history_chart, percent
 
 RUNS = "runs"
 """The folder of a site with each run as `report --json` writes it."""
@@ -124,7 +124,7 @@ def changes_of(series: Sequence[Series]) -> list[Change]:
 def _change(series: Series, level: Level) -> Change:
     assert level.shift is not None
     point = series.points[level.first]
-    commit = f" {short(point.commit)}" if point.commit else ""
+    commit = f" {point.commit}" if point.commit else ""
     ratio = level.shift.ratio
     return Change(
         name=f"{series.name} {series.metric}",

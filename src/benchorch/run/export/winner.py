@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 from benchorch.config.components import suggest
@@ -12,6 +11,7 @@ from benchorch.errors import ConfigError
 from benchorch.progress import Say
 from benchorch.results.compare.load_run import Derived, derive, locate
 from benchorch.results.report.tables import conclusions, names_of
+from benchorch.run.selection import split_trial
 
 
 class Chosen(NamedTuple):
@@ -29,9 +29,7 @@ def choose(reference: str, say: Say) -> Chosen:
         reference: the trial by its id, the beginning of it, or its name in the table.
         say: receives progress, where it takes longer than a moment.
     """
-    name, _, wanted = reference.rpartition(":")
-    if not name or Path(reference).exists():
-        name, wanted = reference, ""
+    name, wanted = split_trial(reference)
     directory = locate(name)
     if directory.is_file():
         raise ConfigError([f"{name} is an exported file of figures; export needs the run itself."])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchorch.cli.commands import compare, duel, gate, gate_report, report
+from benchorch.cli.commands import compare, duel, gate, gate_report, report, reproduce
 from benchorch.results.compare.compatibility import FACTORS
 
 PAGE = (Path(__file__).resolve().parents[4] / "docs" / "guides" / "compare-and-gate.md").read_text()
@@ -18,6 +18,7 @@ COMMANDS_OF_IT = {
     "compare": compare.run,
     "gate": gate.run,
     "duel": duel.run,
+    "reproduce": reproduce.run,
 }
 
 

@@ -31,7 +31,7 @@ def _own_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def session(folder: Path, day: int, call_ns: float = 1e6, of=EAGER, **fields: Any) -> Path:
     """The run of one day, whose commit is named after it."""
     noise = float(np.random.default_rng(day).normal(1, 0.004))
-    environment = {"git_commit": f"{day:040x}", **fields.pop("environment", {})}
+    environment = {"git_commit": f"{day:x}{0:039x}", **fields.pop("environment", {})}
     found = result(
         of, call_ns * noise, seed=day, processes=5, environment=environment,
         **{"started_at": f"2026-03-{day:02d}T00:00:00.000+00:00", **fields},
@@ -61,7 +61,7 @@ def test_a_shift_is_told_with_its_day_and_with_what_changed(shifted: Path) -> No
     assert "1 of 1 history has shifted: 1 for the worse." in reply.text
     page = Path("history/index.html").read_text()
     assert "packages.torch: 2.13.0 → 2.14.0" in page
-    assert f"git_commit: {7:040x} → {8:040x}"[:60] in page
+    assert "commit 7000000000 → 8000000000" in page
     assert "http" not in page.partition("<main>")[2].partition("<script")[0]
 
 

@@ -1,0 +1,242 @@
+"""A bundle: what another machine needs to repeat a measurement, in one zip file.
+
+::
+
+    bundle.json         a `Manifest`: what it is, what a repetition must give, a digest of each file
+    README.md           the one command
+    requirements.txt    the packages
+    run/                the run's directory: plan (the resolved recipe), results, raw series
+
+It holds no code. Digests find damage and edits, not forgery: a bundle is as foreign as a recipe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import final
+
+from benchorch.domain.codec import Json, encode
+from benchorch.domain.estimate import Estimate
+from benchorch.domain.result import Outcome
+from benchorch.domain.trial import Plan, node_of
+from benchorch.errors import ConfigError
+from benchorch.files import write_bytes, write_json, write_text
+from benchorch.host.environment import package_versions
+from benchorch.journal import run_directory
+from benchorch.journal.reader import read_journal
+from benchorch.models import trust
+from benchorch.progress import Say, silent
+from benchorch.results.compare.load_run import derive, refuse_running, stored
+from benchorch.results.compare.reproduction import expectations
+from benchorch.results.compare.stored_run import StoredTrial
+from benchorch.run.selection import narrowed
+
+FORMAT, SCHEMA_VERSION = "benchorch bundle", 1
+MANIFEST, RUN = "bundle.json", "run"
+_REQUIREMENTS, _README = "requirements.txt", "README.md"
+_SESSION: Mapping[str, Json] = {"cwd": "", "rebuild": "if_needed"}
+"""A machine's own folders, store and recorder mean nothing elsewhere."""
+
+_TEXT = """\
+# {plan_id}
+
+    benchorch reproduce THIS_FILE.zip
+
+measures {trials} again on this machine, and ends with *reproduced* (exit code 0), *differs, and by
+what* (1) or *not comparable, and why* (3). It was measured with Python {python}, benchorch
+{version} and the packages of `requirements.txt`:
+
+    pip install --requirement requirements.txt
+
+`bundle.json` has the figures with the intervals within which they must fall.
+"""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What a repetition of a trial must give.
+
+    Attributes:
+        seed: of weights and inputs.
+        model_digest: SHA-256 over the weights; empty where nothing was built.
+        figures: by metric, with the interval within which a repetition with as many processes
+            must fall.
+    """
+
+    labels: Mapping[str, str]
+    seed: int | None
+    model_digest: str
+    figures: Mapping[str, Estimate]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a bundle says of itself.
+
+    Attributes:
+        version: benchorch's.
+        trials: by their ids.
+        files: SHA-256 of the user's files that the trials name, which the bundle does not hold, by
+            the name in the trial.
+        commit: of the user's own code; empty outside of git.
+        digests: SHA-256 of the bundle's other members.
+    """
+
+    format: str
+    schema_version: int
+    version: str
+    plan_id: str
+    trials: Mapping[str, Expected]
+    files: Mapping[str, str] = field(default_factory=dict)
+    commit: str = ""
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_bundle(
+    directory: Path, patterns: Sequence[str], path: Path, say: Say = silent
+) -> Manifest:
+    """Write the bundle of a run, or of some of its trials with their baselines.
+
+    Raises:
+        ConfigError: there is no such trial, one of them has no sound result, or the file exists.
+    """
+    if path.exists():
+        raise ConfigError([f"--bundle: {path} exists already; name a new file."])
+    whole = run_directory.read_plan(directory)
+    refuse_running(directory, whole)
+    plan = narrowed(whole, patterns)
+    with TemporaryDirectory(prefix="benchorch-bundle-") as scratch:
+        folder = Path(scratch) / "bundle"
+        folder.mkdir()
+        _copy_run(directory, plan, folder / RUN)
+        trials = stored(derive(folder / RUN, str(directory), say), str(directory), say).trials
+        manifest = _manifest(plan, trials)
+        _write_notes(folder, manifest, trials)
+        manifest = replace(manifest, digests=_digests(folder))
+        write_json(folder / MANIFEST, encode(manifest))
+        try:
+            write_bytes(path, _packed(folder, Path(scratch) / "bundle.zip"))
+        except OSError as error:
+            raise ConfigError([f"--bundle: {path} cannot be written: {error.strerror}."]) from error
+    return manifest
+
+
+def named_files(plan: Plan) -> Mapping[str, str]:
+    """SHA-256 of the user's files that a plan's trials name: code, checkpoints, inputs."""
+    return {name: _digest(place) for name, place in trust.own_files(plan).items()}
+
+
+def _copy_run(directory: Path, plan: Plan, out: Path) -> None:
+    """The run's plan and results without what is this machine's own."""
+    problems = []
+    entries = read_journal(directory).entries
+    out.mkdir()
+    run_directory.write_plan(out, replace(plan, session=_SESSION, skips=(), notes=()))
+    for trial in plan.trials:
+        entry = entries.get(trial.trial_id)
+        result = None if entry is None else entry.whole(directory)
+        if entry is None or result is None or result.outcome is not Outcome.OK or not result.valid:
+            problems.append(f"{trial.labels['conversion']} ({trial.trial_id}) was not measured.")
+            continue
+        if result.unfinished or (result.parity is not None and not result.parity.passed):
+            problems.append(
+                f"{trial.labels['conversion']} ({trial.trial_id}) is interrupted, or is no longer "
+                "the same model."
+            )
+            continue
+        run_directory.append_result(out, result, {"metrics": node_of(entry.content, "metrics")})
+        folder = run_directory.trial_directory(out, trial.trial_id)
+        write_json(folder / "environment.json", encode(dict(result.environment)))
+        write_json(folder / "parity.json", encode(result.parity))
+    if problems:
+        problems.append("Name the trials that are to be reproduced: benchorch reproduce RUN:TRIAL.")
+        raise ConfigError(problems)
+
+
+def _manifest(plan: Plan, trials: Sequence[StoredTrial]) -> Manifest:
+    awaited = expectations(trials)
+    results = {one.trial.trial_id: one.result for one in trials if one.result is not None}
+    builds = {name: result.build for name, result in results.items()}
+    commits = {str(one.environment.get("git_commit") or "") for one in results.values()}
+    expected = {
+        one.trial_id: Expected(
+            labels=one.labels,
+            seed=_seed(one.spec),
+            model_digest=build.model_digest if (build := builds[one.trial_id]) else "",
+            figures=awaited[one.trial_id],
+        )
+        for one in plan.trials
+    }
+    return Manifest(
+        format=FORMAT,
+        schema_version=SCHEMA_VERSION,
+        version=importlib.metadata.version("benchorch"),
+        plan_id=plan.plan_id,
+        trials=expected,
+        files=named_files(plan),
+        commit=", ".join(sorted(commits - {""})),
+    )
+
+
+def _seed(spec: Mapping[str, Json]) -> int | None:
+    seed = node_of(spec, "workload").get("seed")
+    return seed if isinstance(seed, int) else None
+
+
+def _write_notes(folder: Path, manifest: Manifest, trials: Sequence[StoredTrial]) -> None:
+    pythons = {str(one.result.environment.get("python")) for one in trials if one.result}
+    text = _TEXT.format(
+        plan_id=manifest.plan_id,
+        trials=", ".join(one.labels["conversion"] for one in manifest.trials.values()),
+        python=" and ".join(sorted(pythons)),
+        version=manifest.version,
+    )
+    write_text(folder / _README, text)
+    write_text(folder / _REQUIREMENTS, "".join(f"{line}\n" for line in _requirements(trials)))
+
+
+def _requirements(trials: Sequence[StoredTrial]) -> Iterator[str]:
+    """The lock: all packages where they still are as measured, else those that were noted."""
+    nodes = [node_of(one.result.environment, "packages") for one in trials if one.result]
+    measured = {name: str(version) for node in nodes for name, version in node.items()}
+    if package_versions(measured) != measured:
+        yield "# Packages have changed since it was measured; these are the ones that were noted."
+        yield from (f"{name}=={version}" for name, version in sorted(measured.items()))
+        return
+    every = {
+        str(one.metadata["Name"]).lower(): one.version for one in importlib.metadata.distributions()
+    }
+    yield from (f"{name}=={version}" for name, version in sorted(every.items()))
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {name: _digest(path) for name, path in _members(folder)}
+
+
+def _members(folder: Path) -> list[tuple[str, Path]]:
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    return sorted((path.relative_to(folder).as_posix(), path) for path in found)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _packed(folder: Path, path: Path) -> bytes:
+    """The folder as a zip file; the same content always gives the same bytes."""
+    members = _members(folder)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, place in members:
+            archive.writestr(
+                zipfile.ZipInfo(name), place.read_bytes(), compress_type=zipfile.ZIP_DEFLATED
+            )
+    return path.read_bytes()

@@ -1,0 +1,90 @@
+"""A measurement once more on this machine: what stands in its way, and the plan of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from benchorch.config.components import make
+from benchorch.config.parity_setup import parity_setup
+from benchorch.config.trial_setup import open_trial
+from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
+from benchorch.errors import ConfigError, Problems
+from benchorch.host.environment import describe_host, package_versions
+from benchorch.interfaces.executor import Executor, Way
+from benchorch.models import trust
+from benchorch.results.compare.compatibility import differences, excused_by
+from benchorch.results.compare.stored_run import StoredTrial
+from benchorch.run.planner import new_plan_id
+from benchorch.run.reproduce.bundle import named_files
+
+
+def refuse_untrusted(plan: Plan, path: Path) -> None:
+    """ConfigError where a plan of others names code; it runs where the user has named its file."""
+    if trust.trusts(path):
+        trust.grant(*trust.references_of(plan))
+    refused = {reference: trust.refusal(reference) for reference in trust.references_of(plan)}
+    problems = [f"{reference}: {why}." for reference, why in refused.items() if why]
+    if problems:
+        raise ConfigError(problems)
+
+
+def refuse_unknown(trials: Sequence[Trial]) -> None:
+    """ConfigError with every component that this version of benchorch cannot make."""
+    problems = Problems()
+    for trial in trials:
+        problems.attempt(lambda spec=trial.spec: (open_trial(spec), parity_setup(spec)))  # type: ignore[misc]
+    problems.stop()
+
+
+def repetition(plan: Plan, session: ConfigNode) -> Plan:
+    """The plan of the same trials with this machine's own store, executor and recorder."""
+    return replace(plan, plan_id=new_plan_id(), session=session, skips=(), notes=(), prices=None)
+
+
+def obstacles(
+    trials: Sequence[StoredTrial],
+    plan: Plan,
+    files: Mapping[str, str],
+    across: Collection[str],
+) -> list[str]:
+    """Why what is measured here and now could not be compared, a sentence each.
+
+    Args:
+        plan: of the repetition.
+        files: SHA-256 of the user's files when it was measured first, by the name in the trial.
+        across: factors that may differ.
+    """
+    executor = make(node_of(plan.session, "executor"), Executor, "executor")
+    found = list(_other_files(files, named_files(plan)))
+    for kind in dict.fromkeys(trial.hardware_kind for trial in plan.trials):
+        why = executor.unreachable(kind)
+        found += [f"hardware={kind}: {why}"] if why else []
+    here = [one for one in trials if executor.way(one.trial.hardware_kind) is Way.LOCAL]
+    return [*found, *_other_surroundings(here, across)]
+
+
+def _other_files(first: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for name, digest in first.items():
+        if name not in now:
+            yield f"{name} is not here; it was measured with SHA-256 {digest[:16]}"
+        elif now[name] != digest:
+            yield f"{name} has SHA-256 {now[name][:16]}; it was measured with {digest[:16]}"
+
+
+def _other_surroundings(trials: Sequence[StoredTrial], across: Collection[str]) -> Iterator[str]:
+    """Fields of this machine and its packages that are not as they were, each once."""
+    host, excused = describe_host(), excused_by({"host", *across})
+    told: set[str] = set()
+    for one in trials:
+        if one.result is None:
+            continue
+        names = node_of(one.result.environment, "packages")
+        now = {**host, "packages": package_versions(names)}
+        here = replace(one, result=replace(one.result, environment=now))
+        for found in differences(one, here):
+            text = f"{found.field}: {found.a!r} then, {found.b!r} now"
+            if found.factor and found.factor not in excused and text not in told:
+                told.add(text)
+                yield f"{text} (--across {found.factor})"
