@@ -1,13 +1,16 @@
 """How long does a person wait for the answer, what does it cost, and where does the time go?
 
-    python benchmarks/time_to_answer.py [mlp] [bert] [plan]      without a name: mlp and plan
+    python benchmarks/time_to_answer.py [mlp] [bert] [hello] [process] [plan]
 
-`mlp` and `bert` run one command twice with a store of their own, first with nothing cached, and
-print a row of the goals for each moment that a person notices, then where wall and CPU time went.
-`plan` plans 10,000 trials. Wall times need a machine with nothing else to do; CPU seconds bear
-company better. Two further goals have scripts of their own: `trial_overhead.py` (a trial's process
-over the bare one) and `ray_dispatch.py` (trials a second); `first_estimate.py` has the useful
-fraction.
+Without a name: all but `bert`. `mlp` and `bert` run one command twice with a store of their own,
+first with nothing cached, and print a row of the goals for each moment that a person notices, then
+where wall and CPU time went; `bert` also the share of wall time inside calls that the estimates
+use. `hello` benchmarks a script of ten lines through four conversions. `process` is
+`trial_overhead.py`: a trial's process over the bare one. `plan` plans 10,000 trials. Wall times
+need a machine with nothing else to do; CPU seconds bear company better.
+
+Goals against a peer have scripts of their own: `cli_start.py` (a minimal Hydra application) and
+`ray_dispatch.py` (raw actor calls).
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import trial_overhead
 from _harness import ROOT, python
+from first_estimate import USEFUL_RATIO, useful_s
 
 MLP = ("model=mlp", "conversion=[eager,onnxruntime]")
 BERT = (str(ROOT / "recipes" / "bert.yaml"),)
@@ -36,6 +41,21 @@ PLANNED = (
     "workload.batch_size=1,2,4,8,16,32,64,128",
     f"workload.seed={','.join(map(str, range(50)))}",
 )
+HELLO = """
+import torch
+
+class SmallModel(torch.nn.Module):
+    def __init__(self, input_size, output_size):
+        super().__init__()
+        self.fc = torch.nn.Linear(input_size, output_size)
+
+    def forward(self, x):
+        return self.fc(x)
+
+torch.manual_seed(0)
+print(SmallModel(10, 5)(torch.rand(10)))
+"""
+FOUR = "conversion=[eager,inductor,aot_inductor,onnxruntime]"
 FIRST, DECIDED = "first figures:", "decided after"  # what a run prints at these moments
 
 
@@ -102,6 +122,8 @@ def answered(name: str, words: Sequence[str], goals: Sequence[float | None]) -> 
         for state, one in (("nothing cached", cold), ("cached", warm)):
             yield f"| {name}: CPU, {state} | {one.cpu_s:.0f} s | |"
         yield from _beyond_calls(name, warm.directory)
+        share, goal = useful_s(warm.directory)[0] / warm.end_s, f"{USEFUL_RATIO:.0%}"
+        yield f"| {name}: inside calls that count, cached | {share:.0%} | {goal} |"
         for state, one in (("nothing cached", cold), ("cached", warm)):
             yield from _stages(f"{name}, {state}", one)
 
@@ -143,6 +165,21 @@ def _trials(directory: Path) -> list[dict[str, Any]]:
     return [line for line in lines if not line.get("unfinished")]
 
 
+def greeted() -> Iterator[str]:
+    """The cost of a script of ten lines through four conversions, nothing cached."""
+    with tempfile.TemporaryDirectory() as at:
+        Path(at, "hello_world.py").write_text(HELLO)
+        found = run(Path(at), "run", ("script", "hello_world.py", FOUR, "--trust", at))
+    yield f"| hello_world.py, four conversions: CPU | {found.cpu_s:.0f} s | 45 s |"
+    yield _row("hello_world.py: whole command", found.end_s, None)
+
+
+def single_process() -> Iterator[str]:
+    """A trial's process over the bare one."""
+    for name, ratio, _ in trial_overhead.ratios(rounds=5):
+        yield f"| {name}: a trial's process over the bare one | {ratio} | 1.3 |"
+
+
 def planned() -> Iterator[str]:
     """CPU seconds and peak memory of a plan of 10,000 trials."""
     command = python("-m", "benchorch", "plan", "--json", "-m", *PLANNED)
@@ -158,12 +195,14 @@ def planned() -> Iterator[str]:
 SCENARIOS: dict[str, Callable[[], Iterator[str]]] = {
     "mlp": lambda: answered("mlp", MLP, (None, 20, 20)),
     "bert": lambda: answered("bert", BERT, (90, 240, 90)),
+    "hello": greeted,
+    "process": single_process,
     "plan": planned,
 }
 
 
 def main() -> None:
-    chosen = sys.argv[1:] or ["mlp", "plan"]
+    chosen = sys.argv[1:] or [name for name in SCENARIOS if name != "bert"]
     unknown = sorted(set(chosen) - SCENARIOS.keys())
     if unknown:
         raise SystemExit(f"unknown: {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")

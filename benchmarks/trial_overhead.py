@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from _harness import ROOT, python, run_process
@@ -32,7 +33,8 @@ session.run(None, inputs)
 """
 
 
-def main(rounds: int) -> None:
+def ratios(rounds: int) -> Iterator[tuple[str, str, float]]:
+    """Each artifact, the median ratio to its floor (min to max), and seconds beyond the calls."""
     with tempfile.TemporaryDirectory() as scratch:
         store = f"store.root={scratch}/store"
         trial_overheads(scratch, store, 0, ["eager", "onnxruntime"])  # fills the store
@@ -41,19 +43,23 @@ def main(rounds: int) -> None:
             "eager": python("-c", EAGER_FLOOR),
             "onnxruntime": python("-c", ONNX_FLOOR, str(onnx)),
         }
-        ratios: dict[str, list[float]] = {name: [] for name in floors}
+        found: dict[str, list[float]] = {name: [] for name in floors}
         seconds: dict[str, list[float]] = {name: [] for name in floors}
         for number in range(1, rounds + 1):
             for name, overhead_s in trial_overheads(scratch, store, number, list(floors)).items():
                 floor_s, _ = run_process(floors[name])
-                ratios[name].append(overhead_s / floor_s)
+                found[name].append(overhead_s / floor_s)
                 seconds[name].append(overhead_s)
+    for name, values in found.items():
+        spread = f"{min(values):.2f} to {max(values):.2f}"
+        yield name, f"{statistics.median(values):.2f} ({spread})", statistics.median(seconds[name])
+
+
+def main(rounds: int) -> None:
     print("| artifact | overhead of a process | ratio to its floor (min to max) | goal |")
     print("|---|---|---|---|")
-    for name, values in ratios.items():
-        middle, typical = statistics.median(values), statistics.median(seconds[name])
-        spread = f"{min(values):.2f} to {max(values):.2f}"
-        print(f"| {name} | {typical:.2f} s | {middle:.2f} ({spread}) | 1.3 |")
+    for name, ratio, beyond_s in ratios(rounds):
+        print(f"| {name} | {beyond_s:.2f} s | {ratio} | 1.3 |")
 
 
 def trial_overheads(scratch: str, store: str, number: int, names: list[str]) -> dict[str, float]:

@@ -20,6 +20,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import provision_check
@@ -107,7 +109,7 @@ def _apply(options: argparse.Namespace, home: Home, settings: Settings | None) -
             return code
     _make_service_roles()
     home = stack_home.make_home(home, wanted.region)
-    home.remember(options.name, wanted)
+    home.remember(options.name, replace(wanted, destroying_since=""))
     print(f"{options.name}: in {wanted.region}; its state is in s3://{home.bucket}/{options.name}/")
     print(f"{options.name}: {stack_bill.bill(wanted.variables)}")
     code = _initialised(options, home, wanted)
@@ -202,6 +204,9 @@ def _destroy(options: argparse.Namespace, home: Home, settings: Settings | None)
     ):
         print("Nothing was changed.")
         return 1
+    if settings is not None:  # or a sweep that is sent now would start another head
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        home.remember(options.name, replace(settings, destroying_since=now))
     for region in sorted({one.region for one in found}):
         stack_leftovers.end(options.name, region, print)
     code = 0 if settings is None else _removed(options, home, _wanted(options, settings))

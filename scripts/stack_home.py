@@ -25,11 +25,13 @@ class Settings:
         region: where it is.
         regions: where it ever was, which is where destroy looks first.
         variables: of Terraform, as they were given: ``ttl_minutes`` to ``60``.
+        destroying_since: when `destroy` began, ISO 8601; empty while the stack is to stay.
     """
 
     region: str = DEFAULT_REGION
     regions: Sequence[str] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    destroying_since: str = ""
 
     def updated(self, given: Mapping[str, str]) -> Settings:
         """With the variables given now; those given before are kept."""
@@ -72,6 +74,7 @@ class Home:
             "region": settings.region,
             "regions": list(settings.regions),
             "variables": dict(settings.variables),
+            "destroying_since": settings.destroying_since,
         }
         body = json.dumps(told, indent=2).encode()
         self._s3().put_object(**self._at(f"{name}/{SETTINGS}"), Body=body)

@@ -66,6 +66,23 @@ _AVX512 = {"float32": 64, "float64": 32}
 _AMX = {**_AVX512, "bfloat16": 2048, "int8": 4096}
 _NEOVERSE_N1 = {"float32": 16, "float64": 8, "float16": 32, "int8": 64}
 _NEOVERSE_V1 = {"float32": 32, "float64": 16, "float16": 64, "bfloat16": 128, "int8": 256}
+_GRAVITON4 = "four 128-bit SVE2 units a core; 12 channels of DDR5-5600"
+_XEON6 = "two 512-bit FMA units and AMX tiles a core; 12 channels of DDR5-7200 a socket"
+_A100 = {"float32": 19.5e12, "bfloat16": 312e12, "float16": 312e12, "int8": 624e12}
+_HOPPER = {
+    "float32": 67e12,
+    "bfloat16": 989e12,
+    "float16": 989e12,
+    "float8": 1979e12,
+    "int8": 1979e12,
+}
+_BLACKWELL = {
+    "float32": 80e12,
+    "bfloat16": 2250e12,
+    "float16": 2250e12,
+    "float8": 4500e12,
+    "int8": 4500e12,
+}
 FAMILIES: Mapping[str, Family] = {
     "r6i": _cpu(
         "Intel Ice Lake, 8 GiB a virtual CPU",
@@ -96,8 +113,20 @@ FAMILIES: Mapping[str, Family] = {
         "AWS Graviton4 (ARM), 2 GiB a virtual CPU",
         _NEOVERSE_V1,
         537.6e9,
-        "four 128-bit SVE2 units a core; 12 channels of DDR5-5600",
+        _GRAVITON4,
         size="xlarge",
+    ),
+    "m8g": _cpu(
+        "AWS Graviton4 (ARM), 4 GiB a virtual CPU",
+        _NEOVERSE_V1,
+        537.6e9,
+        _GRAVITON4,
+    ),
+    "r8g": _cpu(
+        "AWS Graviton4 (ARM), 8 GiB a virtual CPU",
+        _NEOVERSE_V1,
+        537.6e9,
+        _GRAVITON4,
     ),
     "c7i": _cpu(
         "Intel Sapphire Rapids with AMX, 2 GiB a virtual CPU",
@@ -112,6 +141,17 @@ FAMILIES: Mapping[str, Family] = {
         307.2e9,
         "two 512-bit FMA units and AMX tiles a core; 8 channels of DDR5-4800 a socket",
     ),
+    "r7i": _cpu(
+        "Intel Sapphire Rapids with AMX, 8 GiB a virtual CPU",
+        _AMX,
+        307.2e9,
+        "two 512-bit FMA units and AMX tiles a core; 8 channels of DDR5-4800 a socket",
+    ),
+    "c8i": _cpu(
+        "Intel Granite Rapids with AMX, 2 GiB a virtual CPU", _AMX, 691.2e9, _XEON6, size="xlarge"
+    ),
+    "m8i": _cpu("Intel Granite Rapids with AMX, 4 GiB a virtual CPU", _AMX, 691.2e9, _XEON6),
+    "r8i": _cpu("Intel Granite Rapids with AMX, 8 GiB a virtual CPU", _AMX, 691.2e9, _XEON6),
     "m7a": _cpu(
         "AMD Genoa, 4 GiB a virtual CPU",
         {"float32": 32, "float64": 16, "bfloat16": 64, "int8": 128},
@@ -156,33 +196,51 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "p4d": _gpu(
         "NVIDIA A100 (40 GB)",
-        {"float32": 19.5e12, "bfloat16": 312e12, "float16": 312e12, "int8": 624e12},
+        _A100,
         1555e9,
         "NVIDIA's A100 data sheet",
         size="24xlarge",
     ),
+    "p4de": _gpu(
+        "NVIDIA A100 (80 GB)", _A100, 2039e9, "NVIDIA's A100 80GB SXM data sheet", size="24xlarge"
+    ),
     "p5": _gpu(
         "NVIDIA H100 (80 GB)",
-        {
-            "float32": 67e12,
-            "bfloat16": 989e12,
-            "float16": 989e12,
-            "float8": 1979e12,
-            "int8": 1979e12,
-        },
+        _HOPPER,
         3350e9,
         "NVIDIA's H100 SXM data sheet, its figures with sparsity halved",
         size="4xlarge",
     ),
+    "p5en": _gpu(
+        "NVIDIA H200 (141 GB), Intel host",
+        _HOPPER,
+        4800e9,
+        "NVIDIA's H200 SXM data sheet, its figures with sparsity halved",
+        size="48xlarge",
+    ),
+    "p6-b200": _gpu(
+        "NVIDIA B200",
+        _BLACKWELL,
+        8000e9,
+        "NVIDIA's Blackwell architecture brief, HGX B200 at 1000 W, without sparsity",
+        size="48xlarge",
+    ),
+    "g7e": _gpu(
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+        {"float32": 120e12, "bfloat16": 500e12, "float16": 500e12, "float8": 1000e12},
+        1597e9,
+        "NVIDIA's RTX PRO 6000 Blackwell Server Edition data sheet, figures with sparsity halved",
+        size="2xlarge",
+    ),
     "inf2": Family(
-        title="AWS Inferentia2; no conversion compiles for it yet, so models run on its CPU",
+        title="AWS Inferentia2; no conversion compiles for it yet, so its trials are skips",
         size="xlarge",
         flops={"float32": 47.5e12, "bfloat16": 190e12, "float16": 190e12, "int8": 380e12},
         bytes_per_s=820e9,
         source="AWS's description of Inferentia2, one chip",
     ),
     "trn1": Family(
-        title="AWS Trainium; no conversion compiles for it yet, so models run on its CPU",
+        title="AWS Trainium; no conversion compiles for it yet, so its trials are skips",
         size="2xlarge",
         flops={"float32": 47.5e12, "bfloat16": 190e12, "float16": 190e12, "int8": 380e12},
         bytes_per_s=820e9,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+from support.command_lines import Commands, started
+from support.ray_machines import KINDS, Machines, ray_settings
 
 # Set here rather than in a fixture: children are spawned with this environment, and the packages
 # read it while they are imported.
@@ -25,6 +31,44 @@ os.environ.setdefault(
 # A suite that was started in the background ignores interrupts, and so would all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+UNFREEZE = gc.unfreeze
+
 # A busy machine is no failure, and a failure must come back.
 settings.register_profile("benchorch", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("benchorch")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_heap() -> Iterator[None]:
+    """Collections in a file's tests look at what they made, not at every package of the worker.
+
+    A measurement collects before it begins, which takes half a second with torch imported.
+    """
+    gc.collect()
+    gc.freeze()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "unfreeze", lambda: None)
+        yield
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The garbage collector as it is elsewhere."""
+    monkeypatch.setattr(gc, "unfreeze", UNFREEZE)
+    gc.unfreeze()
+
+
+@pytest.fixture(scope="session")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """The command line in forks of a process that has imported torch."""
+    with started(tmp_path_factory.mktemp("commands"), "torch") as commands:
+        yield commands
+
+
+@pytest.fixture(scope="session")
+def machines() -> Iterator[Machines]:
+    """One Ray cluster for all tests that leave its head alive and replace nodes that they kill."""
+    with ray_settings():
+        machines = Machines(*KINDS)
+    yield machines
+    machines.close()

@@ -4,7 +4,8 @@
 
     BenchorchError
     ├── ConfigError(problems)     the request is wrong; nothing has run
-    │   └── NoMachine             nothing here reaches the hardware; has the priced plan
+    │   ├── NoMachine             nothing here reaches the hardware; has the priced plan
+    │   └── NoBaseline            a history has no session to compare with
     ├── TrialError                this trial failed; the others continue
     │   ├── BuildError            a step or a runtime refused the model
     │   └── MeasureError          a clock, a device or the model's own call failed
@@ -54,6 +55,10 @@ class NoMachine(ConfigError):
         super().__init__(problems)
         self.plan = plan
         self.ways = ways
+
+
+class NoBaseline(ConfigError):
+    """No session of a history can be a baseline: as for the first session of a machine."""
 
 
 class Problems:

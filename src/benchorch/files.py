@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from pathlib import Path
 
 from benchorch.domain.codec import Json
+from benchorch.domain.json_text import indented
 
 
 def write_json(path: Path, value: Json) -> None:
     """Store one JSON file, whole or not at all."""
-    write_text(path, json.dumps(value, indent=2) + "\n")
+    write_text(path, "".join(indented(value)) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

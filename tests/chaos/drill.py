@@ -53,61 +53,8 @@ def lasting(takes_s: float, *numbers: int) -> list[dict[str, Any]]:
     return [{**one, "takes_s": takes_s} if one["asks"] in numbers else one for one in SWEEP]
 
 
-KINDS = ("a", "a", "b")
 SWEEP = [trial(number) for number in range(9)]
 EXPECTED: Outcomes = {trial_id(n): ("ok", "", str(2 * n)) for n in range(9)}
-
-
-class Machines:
-    """A cluster of this machine's: a head without slots, and nodes that announce a kind."""
-
-    def __init__(self, *kinds: str) -> None:
-        from ray._raylet import Config  # noqa: TID251  (drills are of Ray's room)
-        from ray.cluster_utils import Cluster  # noqa: TID251
-
-        Config.initialize("")  # some other test may have imported Ray with other variables
-        head = {"num_cpus": 0, "include_dashboard": False}
-        self.cluster: Any = Cluster(initialize_head=True, head_node_args=head)
-        self.nodes: dict[str, tuple[str, Any]] = {}
-        self.added = 0
-        for kind in kinds:
-            self.add(kind)
-
-    @property
-    def address(self) -> str:
-        return str(self.cluster.address)
-
-    def add(self, kind: str) -> None:
-        self.added += 1
-        node = self.cluster.add_node(
-            num_cpus=1,
-            resources={f"benchorch:{kind}": 1},
-            node_ip_address=f"127.0.0.{1 + self.added}",  # so that no coordinator attaches to it
-        )
-        self.nodes[node.node_id] = (kind, node)
-
-    def kill(self, node_id: str) -> str:
-        """Every process of a node; its kind."""
-        kind, node = self.nodes.pop(node_id)
-        self.cluster.remove_node(node, allow_graceful=False)
-        return kind
-
-    def pids(self, node_id: str) -> list[int]:
-        """Its raylet, and all that runs below."""
-        import psutil
-
-        _, node = self.nodes[node_id]
-        raylets = [info.process.pid for info in node.all_processes["raylet"]]
-        below = [child.pid for pid in raylets for child in psutil.Process(pid).children(True)]
-        return [*raylets, *below]
-
-    def kill_head(self) -> None:
-        """The head's process that knows everything, without which nothing is found again."""
-        for info in self.cluster.head_node.all_processes["gcs_server"]:
-            info.process.kill()
-
-    def close(self) -> None:
-        self.cluster.shutdown()
 
 
 @dataclass

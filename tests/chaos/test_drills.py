@@ -7,7 +7,6 @@ What happens when, and to whom, is drawn from a seed. The default suite runs a p
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import subprocess
 import sys
@@ -22,11 +21,9 @@ import pytest
 from benchorch.journal.lock import read_coordinator
 from chaos.drill import (
     EXPECTED,
-    KINDS,
     SWEEP,
     Begin,
     Drill,
-    Machines,
     Outcomes,
     drilling,
     lasting,
@@ -34,6 +31,7 @@ from chaos.drill import (
     trial,
     trial_id,
 )
+from support.ray_machines import KINDS, Machines, ray_settings
 from support.waiting import until
 
 pytestmark = pytest.mark.ray_cluster
@@ -41,24 +39,8 @@ pytestmark = pytest.mark.ray_cluster
 
 @pytest.fixture(scope="module", autouse=True)
 def _ray_settings() -> Iterator[None]:
-    # Ray reads the token once in a process, so it stays; everything else is put back.
-    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_health_check_period_ms", "1000")
-        patch.setenv("RAY_health_check_timeout_ms", "2000")
-        patch.setenv("RAY_health_check_failure_threshold", "3")
-        patch.setenv("RAY_health_check_initial_delay_ms", "2000")
-        patch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "5")
+    with ray_settings():
         yield
-
-
-@pytest.fixture(scope="module")
-def machines(_ray_settings: None) -> Iterator[Machines]:
-    started = Machines(*KINDS)
-    yield started
-    started.close()
 
 
 @pytest.fixture
@@ -94,6 +76,7 @@ def test_a_killed_coordinator_is_taken_up_where_it_was(begin: Begin) -> None:
     drill.check(EXPECTED)
 
 
+@pytest.mark.slow  # one trial's is in e2e/test_ray_cluster.py
 def test_a_killed_agent_costs_an_attempt(begin: Begin) -> None:
     drill = begin()
     drill.start()

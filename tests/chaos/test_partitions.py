@@ -20,7 +20,6 @@ from benchorch.domain.artifact import BuildKey
 from benchorch.stores.s3 import S3Store
 from chaos.drill import (
     EXPECTED,
-    KINDS,
     Begin,
     Drill,
     drilling,
@@ -31,6 +30,7 @@ from chaos.drill import (
 )
 from chaos.wired import IMPATIENT, WiredMachines
 from support.machines import namespaces
+from support.ray_machines import KINDS
 from support.waiting import until
 
 pytestmark = [pytest.mark.ray_cluster, pytest.mark.slow, pytest.mark.timeout(400)]

@@ -23,8 +23,10 @@ def test_the_files_are_what_the_script_writes(capsys):
 
 
 def test_every_family_that_was_promised_is_there():
-    gpus, neurons = {"g4dn", "g5", "g6", "g6e", "p4d", "p5"}, {"inf2", "trn1"}
+    gpus = {"g4dn", "g5", "g6", "g6e", "g7e", "p4d", "p4de", "p5", "p5en", "p6-b200"}
+    neurons = {"inf2", "trn1"}
     cpus = {"r6i", "r6g", "r7g", "c7i", "c7g", "c8g", "m7a", "m7i"}
+    cpus |= {"m8g", "r8g", "r7i", "c8i", "m8i", "r8i"}
     assert gpus | neurons | cpus <= set(FAMILIES)
 
 

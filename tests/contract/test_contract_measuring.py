@@ -21,6 +21,7 @@ from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
 from benchorch.trial.measure import measure
 from support.clocks import Costs, VirtualClock
+from support.fakes import Blocks
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -87,25 +88,6 @@ def test_hardware_that_this_machine_is_tells_its_facts_and_its_time(path: Path) 
     assert clock.time_block(lambda: None, 1000).wall > 0
 
 
-class Blocks(Stopping):
-    """Enough after sixty blocks."""
-
-    def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
-        return len(durations_ns) >= 60
-
-    def enough_processes(
-        self,
-        medians_ns: Sequence[float],
-        elapsed_s: float,
-        log_ratios: Sequence[float] = (),
-        delta_ratio: float = 0.01,
-    ) -> str | None:
-        return "fixed"
-
-    def alpha(self, reason: str) -> float:
-        return 0.05
-
-
 def observe(
     scenario: Scenario, clock: VirtualClock, calls: Sequence[Callable[[], object]]
 ) -> Observations:
@@ -113,7 +95,7 @@ def observe(
         calls,
         clock=clock,
         calibration=clock.calibrate(),
-        stopping=Blocks(),
+        stopping=Blocks(60),
         items_per_call=4,
     )
 

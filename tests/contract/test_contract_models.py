@@ -53,6 +53,8 @@ SMALLER: Mapping[str, Mapping[str, object]] = {
     "bert": {"config": {"num_hidden_layers": 1, "hidden_size": 24, "intermediate_size": 32}},
     "distilbert": {"config": {"n_layers": 1, "dim": 24, "hidden_dim": 32}},
     "gpt2": {"config": {"n_layer": 1, "n_embd": 24}},
+    "llama_small": {"config": {"num_hidden_layers": 1, "hidden_size": 36, "intermediate_size": 32}},
+    "qwen_small": {"config": {"num_hidden_layers": 1, "hidden_size": 28, "intermediate_size": 32}},
     "vit": {"config": {"num_hidden_layers": 1, "hidden_size": 24, "intermediate_size": 32}},
     "mlp": {"widths": [256, 8, 4]},
     "resnet50": {"depth": 18, "classes": 10},

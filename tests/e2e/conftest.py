@@ -1,14 +1,19 @@
 """Real runs of the command line, each in a directory of its own."""
 
+import contextlib
+import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from support.command_lines import Commands, started
 
 SUPPORT = Path(__file__).resolve().parents[1] / "support"
 TIMEOUT_S = 540
@@ -20,6 +25,8 @@ class Place:
 
     path: Path
     store: Path
+    commands: Commands
+    variables: Mapping[str, str]
 
     @property
     def environment(self):
@@ -28,22 +35,16 @@ class Place:
             "BENCHORCH_CACHE_DIR": str(self.store),
             "XDG_STATE_HOME": str(self.path / "state"),
             "COLUMNS": "200",
+            **self.variables,
         }
 
     def command(self, *words):
         return [sys.executable, "-m", "benchorch", *words]
 
     def run(self, *words, code=0):
-        """The finished process; its exit code is checked, its output kept."""
-        done = subprocess.run(
-            self.command(*words),
-            cwd=self.path,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-        )
-        assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+        """The end of a command; its exit code is checked, its output kept."""
+        done = self.commands.run(self.path, words, TIMEOUT_S, environment=self.environment)
+        assert done.code == code, f"{done.code}\n{done.stdout}\n{done.stderr}"
         assert "Traceback" not in done.stderr
         return done
 
@@ -58,15 +59,49 @@ def shared_store(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def make_place():
-    def make(path, store):
+def commands_of(tmp_path_factory):
+    """The warm process whose packages include those of a site."""
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def commands(site):
+            home = tmp_path_factory.mktemp("commands")
+            packages = ("scipy.special", "rich.console")  # which reading a run takes
+            return stack.enter_context(started(home, *packages, variables=path_of(site)))
+
+        yield commands
+
+
+def path_of(site):
+    known = os.environ.get("PYTHONPATH")
+    places = [str(place) for place in (site, known) if place]
+    return {"PYTHONPATH": os.pathsep.join(places)} if places else {}
+
+
+@pytest.fixture(scope="session")
+def make_place(commands_of, shared_store):
+    def make(path, store=shared_store, site=None):
         subprocess.run(["git", "init", "-q", path], check=True)  # recipes in it may name its code
         shutil.copy(SUPPORT / "user_models.py", path / "my_zoo.py")
-        return Place(path=path, store=store)
+        return Place(path, store, commands_of(site), path_of(site))
 
     return make
 
 
 @pytest.fixture
-def place(tmp_path, shared_store, make_place):
-    return make_place(tmp_path, shared_store)
+def place(tmp_path, make_place):
+    return make_place(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def install(tmp_path_factory):
+    """Installs the package in a folder as a wheel; the site where it is then."""
+
+    def install(source):
+        site = tmp_path_factory.mktemp("site")
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
+        command += ["--no-build-isolation", "--target", site, source]
+        subprocess.run(command, check=True, timeout=300)
+        return site
+
+    return install

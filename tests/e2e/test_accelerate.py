@@ -139,6 +139,7 @@ with benchorch.remote_profile(backends="local/eager", directory="out", recorder=
 """
 
 
+@pytest.mark.slow  # e2e/test_faults.py interrupts a run of the command line
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 def test_an_interrupt_ends_every_process_and_keeps_the_segments(place):
     running = subprocess.Popen(

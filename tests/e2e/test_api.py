@@ -21,6 +21,7 @@ FAST = {
     **{"stopping.window_s": 0.05, "protocol.canary_tolerance_ratio": None},
     **{"protocol.pair_window_s": 0.05, "profiler": "none", "recorder": "none"},
 }
+ONCE = {**FAST, "stopping.processes": 1, "protocol.pairing": "none"}
 SLOW = """
 import benchorch, torch
 class Slow(torch.nn.Module):
@@ -99,7 +100,7 @@ def test_a_factory_in_a_file_runs_as_its_own_code(here):
         "def make():\n    return Branching()\n"
     )
     results = benchorch.benchmark(
-        "parts/json.py:make", {"x": torch.ones(2, 3)}, "eager", quiet=True, **FAST
+        "parts/json.py:make", {"x": torch.ones(2, 3)}, "eager", quiet=True, **ONCE
     )
     assert [row.failure for row in results] == [None]
     assert "exported" not in results.table()

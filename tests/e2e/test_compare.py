@@ -12,9 +12,9 @@ PLAIN = ("recorder=none", "protocol.split_passes=0", "protocol.pair_window_s=0.1
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, shared_store, make_place):
+def place(tmp_path_factory, make_place):
     """Two runs: before with two conversions, after with one of them."""
-    made = make_place(tmp_path_factory.mktemp("compare"), shared_store)
+    made = make_place(tmp_path_factory.mktemp("compare"))
     both = "conversion=[eager,onnxruntime]"
     made.run("model=mlp", both, *SHORT, *PLAIN, "hydra.run.dir=before")
     made.run("model=mlp", "conversion=eager", *SHORT, *PLAIN, "hydra.run.dir=after")
@@ -109,29 +109,26 @@ def test_wrong_arguments_have_a_message(place, words, told):
 
 
 PROBE = """
-import contextlib, io, sys
+import contextlib, io, json, sys
 from benchorch.cli.main import run
-with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
-    run(sys.argv[2:])
-print([name for name in sys.argv[1].split(",") if name in sys.modules])
+def absent(*packages): return not {*packages} & {*sys.modules}
+with contextlib.redirect_stdout(io.StringIO()):
+    for words in (["compare", "--help"], ["gate", "--help"]):
+        with contextlib.suppress(SystemExit):
+            run(words)
+        assert absent("torch", "mlflow", "ray", "onnxruntime", "numpy", "scipy", "rich"), words
+    run(["compare", "before", "after"])
+    assert absent("torch", "mlflow", "ray", "onnxruntime")
 """
 
 
-@pytest.mark.parametrize(
-    ("words", "absent"),
-    [
-        (("compare", "--help"), "torch,mlflow,ray,onnxruntime,numpy,scipy,rich"),
-        (("gate", "--help"), "torch,mlflow,ray,onnxruntime,numpy,scipy,rich"),
-        (("compare", "before", "after"), "torch,mlflow,ray,onnxruntime"),
-    ],
-)
-def test_reading_a_run_imports_no_heavy_package(place, words, absent):
+def test_reading_a_run_imports_no_heavy_package(place):
     done = subprocess.run(
-        [sys.executable, "-c", PROBE, absent, *words],
+        [sys.executable, "-c", PROBE],
         cwd=place.path,
         env=place.environment,
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
-    assert done.stdout.strip() == "[]"
+    assert done.returncode == 0, done.stderr

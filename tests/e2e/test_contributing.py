@@ -1,16 +1,19 @@
 """CONTRIBUTING.md can be pasted: its files into the repository, its command into a shell."""
 
-import os
 import re
 import shlex
 import shutil
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 
 
-def test_the_example_works_as_it_is_pasted(place, monkeypatch, tmp_path):
+@pytest.fixture
+def pasted(make_place, tmp_path):
+    """A copy of the repository with the page's files, and the words of its command."""
     for folder in ("src", "conf", "recipes"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     files = re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
@@ -18,12 +21,18 @@ def test_the_example_works_as_it_is_pasted(place, monkeypatch, tmp_path):
     for name, content in files:
         assert not (tmp_path / name).exists()
         (tmp_path / name).write_text(content)
-    known = os.environ.get("PYTHONPATH", "")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path / "src"), known])))
     (command,) = re.findall(r"^```console\n(.*?)\n```$", PAGE, re.MULTILINE | re.DOTALL)
-    words = shlex.split(command)[3:]
-    planned = place.run(*words)
-    assert " 0 skips" in planned.stdout
+    return make_place(tmp_path, site=tmp_path / "src"), shlex.split(command)[3:]
+
+
+def test_the_example_is_planned_as_it_is_pasted(pasted):
+    place, words = pasted
+    assert " 0 skips" in place.run(*words).stdout
+
+
+@pytest.mark.slow
+def test_the_example_runs(pasted):
+    place, words = pasted
     quick = ["stopping=fixed", "stopping.processes=1", "stopping.calls=2", "stopping.window_s=0.05"]
     quick += ["protocol.pairing=none", "profiler=none", "protocol.canary_tolerance_ratio=null"]
     place.run(*words[1:], *quick, "hydra.run.dir=out")

@@ -28,7 +28,7 @@ def eventually(true: Callable[[], Any]) -> Any:
         answer = true()
         if answer:
             return answer
-        time.sleep(0.2)
+        time.sleep(1)  # a question is a command
     raise AssertionError("it never came true")
 
 

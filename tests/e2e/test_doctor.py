@@ -8,9 +8,9 @@ pytestmark = pytest.mark.slow  # a whole examination; tests/unit/commands has it
 
 
 @pytest.fixture(scope="module")
-def examined(tmp_path_factory, shared_store, make_place):
+def examined(tmp_path_factory, make_place):
     """One quick examination: what it answered to a program, and what it said meanwhile."""
-    place = make_place(tmp_path_factory.mktemp("doctor"), shared_store)
+    place = make_place(tmp_path_factory.mktemp("doctor"))
     done = place.run("doctor", "--quick", "--json")
     return place, json.loads(done.stdout), done.stderr
 

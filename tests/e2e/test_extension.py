@@ -1,9 +1,6 @@
 """A package outside the repository adds a format, a step, a runtime and a YAML."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,26 +9,20 @@ HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    """A folder into which the example is installed as a wheel."""
-    directory = tmp_path_factory.mktemp("extension")
-    shutil.copytree(HERE / "extension", directory / "source")
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
-    command += ["--no-build-isolation", "--target", directory / "site", directory / "source"]
-    subprocess.run(command, check=True, timeout=300)
-    return directory / "site"
+def site(tmp_path_factory, install):
+    """A folder into which the example is installed."""
+    source = tmp_path_factory.mktemp("extension") / "source"
+    return install(shutil.copytree(HERE / "extension", source))
 
 
 @pytest.fixture
-def extended(place, site, monkeypatch):
-    known = os.environ.get("PYTHONPATH", "")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(site), known])))
-    return place
+def extended(tmp_path, site, make_place):
+    return make_place(tmp_path, site=site)
 
 
 SMALL = ["model=mlp", "model.widths=[256,16,8]", "workload.batch_size=2"]
 FAST = ["stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"]
-FAST += ["profiler=none"]
+FAST += ["profiler=none", "protocol.canary_tolerance_ratio=null"]
 
 
 def test_its_conversion_is_measured_and_proven(extended):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -88,24 +89,36 @@ def start(
     )
 
 
-def test_two_kinds_come_from_nothing_and_go_when_they_are_idle(tmp_path: Path, mark: str) -> None:
-    sweep = start(tmp_path, mark, {"r6i.large": [0, 0], "c7i.large": [20]})
+def swept(directory: Path, mark: str, seconds: dict[str, list[float]]) -> list[list[Any]]:
+    """What is told of each trial, in the order in which they ended; no process is left."""
+    sweep = start(directory, mark, seconds)
     out, err = sweep.communicate(timeout=400)
     assert sweep.returncode == 0, err
     told = [json.loads(line) for line in out.splitlines()]
-    by_id = {line[0]: line for line in told}
-    assert by_id.keys() == {"r6i.large-0", "r6i.large-1", "c7i.large-0"}
+    assert {line[0] for line in told} == {
+        f"{kind}-{number}" for kind, each in seconds.items() for number in range(len(each))
+    }
     for name, outcome, labels, environment, _ in told:
         assert outcome == "ok"
         assert labels["kind"] == name.rpartition("-")[0]
         assert (environment["market"], environment["rehearsed"]) == ("spot", True)
         assert set(labels["listens"].split()) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
-    nodes = {name.partition("-")[0]: line[2]["node"] for name, line in by_id.items()}
+    assert until(lambda: not marked(mark), 30), marked(mark)
+    return told
+
+
+def test_a_machine_comes_from_nothing_and_is_gone_at_the_end(tmp_path: Path, mark: str) -> None:
+    swept(tmp_path, mark, {"r6i.large": [0]})
+
+
+@pytest.mark.slow
+def test_two_kinds_come_from_nothing_and_go_when_they_are_idle(tmp_path: Path, mark: str) -> None:
+    told = swept(tmp_path, mark, {"r6i.large": [0, 0], "c7i.large": [20]})
+    nodes = {name.partition("-")[0]: labels["node"] for name, _, labels, _, _ in told}
     assert len(set(nodes.values())) == 2
     # r6i had nothing to do for long before c7i was done, so its machine is gone by then.
     assert told[-1][0] == "c7i.large-0"
     assert told[-1][4] == ["benchorch:c7i.large"]
-    assert until(lambda: not marked(mark), 30), marked(mark)
 
 
 BUDGET = """

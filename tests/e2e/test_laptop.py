@@ -40,7 +40,7 @@ def laptop(place):
                 "CUDA_VISIBLE_DEVICES": "",
             }
 
-    return Laptop(path=place.path, store=place.store)
+    return Laptop(**vars(place))
 
 
 def printed(done):
@@ -94,6 +94,11 @@ def test_a_plan_needs_no_executor_store_or_token(laptop, words):
 def test_what_can_run_here_runs_where_the_rest_may_be_skipped(laptop):
     words = ("model=mlp", "hardware=[local,g5]", "conversion=eager", "recorder=none")
     fast = ("stopping=fixed", "stopping.processes=1", "stopping.calls=5", "profiler=none")
+    fast += (
+        "stopping.window_s=0.05",
+        "protocol.pairing=none",
+        "protocol.canary_tolerance_ratio=null",
+    )
     assert laptop.run(*words, *fast, code=2).stdout
     said = laptop.run(*words, *fast, "--allow-skips").stdout
     assert "skip mlp / eager / g5" in said

@@ -26,6 +26,7 @@ FAST = {
     "profiler": "none", "recorder": "none",
 }
 """
+pytestmark = pytest.mark.slow  # a kernel that imports torch; unit/frontends/api has the parts
 RUN = "results = benchorch.benchmark(Net(), X, 'eager', quiet=True, directory='{}', **FAST)"
 
 
@@ -37,7 +38,6 @@ def executed(place, *cells):
     return [[dict(one["data"]) for one in cell.outputs if "data" in one] for cell in book.cells]
 
 
-@pytest.mark.slow
 def test_results_show_themselves_and_two_runs_of_one_module_are_compared(place):
     outputs = executed(
         place, NET, RUN.format("a"), "results", "results.plot()", RUN.format("b"), "results.rows[0]"

@@ -4,7 +4,7 @@ import pytest
 
 SMALL = ["model=mlp", "model.widths=[256,16,8]", "workload.batch_size=2", "recorder=none"]
 FAST = ["stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"]
-FAST += ["profiler=none"]
+FAST += ["profiler=none", "protocol.canary_tolerance_ratio=null"]
 STRICT = ["conversion=bf16", "conversion.tolerance_ratio=1e-6", "protocol.pairing=none"]
 METRIC = """
 import numpy as np
@@ -37,6 +37,7 @@ def test_the_first_module_beyond_the_tolerance_is_named(place):
     assert found["first_divergence"] in " ".join(said.split())
 
 
+@pytest.mark.slow  # unit/trial/test_verify.py has the verdict
 def test_a_users_metric_decides(metrics):
     gate = ["parity.metric=my_metrics:agreement", "parity.least_score=0.5"]
     metrics.run(*STRICT, *SMALL, *FAST, *gate, "hydra.run.dir=out")
@@ -70,10 +71,6 @@ def trained():
 def accuracy(outputs, references, inputs):
     right = [y["0"].argmax(-1) == one["labels"] for y, one in zip(outputs, inputs)]
     return np.mean(right)
-
-def held_out():
-    x, labels = points(100, seed=2)
-    yield from ({"input": x[i : i + 50], "labels": labels[i : i + 50]} for i in (0, 50))
 """
 
 
@@ -108,14 +105,6 @@ OF_RINGS = [
     ),
     *("conversion=dynamic_int8", "parity.metric=rings:accuracy", "hydra.run.dir=out"),
 ]
-
-
-@pytest.mark.parametrize("data", ["rings.npz", "rings:held_out"])
-def test_int8_is_judged_by_its_accuracy_on_the_users_data(rings, data):
-    rings.run(*OF_RINGS, *FAST, f"parity.data={data}", "parity.least_score=0.85")
-    found = verdict(rings, "dynamic_int8")
-    assert (found["passed"], found["kind"]) == (True, "agrees")
-    assert 0.85 <= found["score"] < 1
 
 
 def test_an_accuracy_below_the_least_one_disqualifies(rings):
@@ -168,6 +157,7 @@ def train():
 """
 
 
+@pytest.mark.slow
 def test_int8_is_judged_by_its_accuracy_on_real_handwritten_digits(place, monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.chdir(place.path)

@@ -77,15 +77,6 @@ def test_mlflow_has_the_trace_the_analysis_and_its_numbers(profiled):
         assert run.data.tags["bottleneck.limit"]
 
 
-def test_without_a_profiler_nothing_of_it_is_left(place):
-    words = ("model=mlp", "conversion=eager", *FAST, "profiler=none", "recorder=none")
-    done = place.run(*words, "hydra.run.dir=out")
-    folder, line = folders(place)["eager"]
-    assert line["profile"] is None
-    assert not (folder / "profile").exists()
-    assert "limited by" not in done.stdout
-
-
 def test_a_profiler_that_cannot_work_here_costs_the_profile_alone(place):
     words = ("model=mlp", "conversion=eager", *FAST, "profiler=nsys", "recorder=none")
     done = place.run(*words, "hydra.run.dir=out")

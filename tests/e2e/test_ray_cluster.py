@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import secrets
 import subprocess
 import sys
 import threading
@@ -23,57 +22,16 @@ from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
 from benchorch.executors.ray import RayExecutor
 from benchorch.interfaces.executor import TrialRunner
+from support.ray_machines import Machines, ray_settings
 from support.waiting import until
 
 pytestmark = pytest.mark.ray_cluster
 
 
-class Machines:
-    """A head without slots and nodes that announce a hardware kind."""
-
-    def __init__(self) -> None:
-        from ray._raylet import Config  # noqa: TID251  (the test is of Ray's room)
-        from ray.cluster_utils import Cluster  # noqa: TID251
-
-        Config.initialize("")  # some other test may have imported Ray with other variables
-        head = {"num_cpus": 0, "include_dashboard": False}
-        self.cluster: Any = Cluster(initialize_head=True, head_node_args=head)
-        self.by_id: dict[str, Any] = {}
-        self.added = 0
-
-    @property
-    def address(self) -> str:
-        return str(self.cluster.address)
-
-    def add(self, *kinds: str, **more: object) -> Any:
-        self.added += 1
-        node = self.cluster.add_node(
-            num_cpus=1,
-            resources={f"benchorch:{kind}": 1 for kind in kinds},
-            node_ip_address=f"127.0.0.{1 + self.added}",  # so that no coordinator attaches to it
-            **more,
-        )
-        self.by_id[node.node_id] = node
-        return node
-
-    def remove(self, node_id: str) -> None:
-        self.cluster.remove_node(self.by_id.pop(node_id), allow_graceful=False)
-
-
-@pytest.fixture(scope="module")
-def machines() -> Iterator[Machines]:
-    # Ray reads the token once in a process, so it stays; everything else is put back.
-    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_health_check_period_ms", "1000")
-        patch.setenv("RAY_health_check_timeout_ms", "3000")
-        started = Machines()
-        for kind in ("cpu-a", "cpu-a", "cpu-b"):
-            started.add(kind)
-        yield started
-        started.cluster.shutdown()
+@pytest.fixture(scope="module", autouse=True)
+def _ray_settings() -> Iterator[None]:
+    with ray_settings():
+        yield
 
 
 @pytest.fixture
@@ -179,14 +137,14 @@ def running(pid: int) -> bool:
 def test_trials_run_on_nodes_of_their_kind_and_never_two_at_once_on_one(
     machines: Machines, history: Path
 ) -> None:
-    trials = [trial(f"a{i}", "cpu-a", s=0.2) for i in range(8)]
-    trials += [trial(f"b{i}", "cpu-b", s=0.2) for i in range(3)]
+    trials = [trial(f"a{i}", "a", s=0.2) for i in range(8)]
+    trials += [trial(f"b{i}", "b", s=0.2) for i in range(3)]
     results, _ = run(executor(machines), trials, history)
     assert {result.outcome for result in results.values()} == {Outcome.OK}
 
     for entry in entries(history, "begin"):
-        resources = machines.by_id[entry["node"]]._ray_params.resources
-        assert f"benchorch:{results[entry['trial']].labels['hardware_kind']}" in resources
+        kind = results[entry["trial"]].labels["hardware_kind"]
+        assert f"benchorch:{kind}" in machines.kinds(entry["node"])
     assert len(spans(history)) == 3
     assert not any(map(overlap, spans(history).values()))
 
@@ -197,10 +155,10 @@ def test_a_node_of_two_kinds_measures_one_trial_at_a_time(
     node = machines.add("cpu-d", "cpu-e")
     trials = [trial(f"t{i}", kind, s=0.2) for i, kind in enumerate(["cpu-d", "cpu-e"] * 3)]
     results, _ = run(executor(machines), trials, history)
-    machines.remove(node.node_id)
+    machines.kill(node)
     assert {result.outcome for result in results.values()} == {Outcome.OK}
-    assert spans(history).keys() == {node.node_id}
-    assert not overlap(spans(history)[node.node_id])
+    assert spans(history).keys() == {node}
+    assert not overlap(spans(history)[node])
 
 
 def test_what_a_trial_says_arrives_while_it_runs(machines: Machines, history: Path) -> None:
@@ -210,20 +168,20 @@ def test_what_a_trial_says_arrives_while_it_runs(machines: Machines, history: Pa
         if event.stage != "wait":  # for an agent, where the machine is busy
             heard.append((event.message, len(entries(history, "end"))))
 
-    list(executor(machines).run([trial("talks", "cpu-b", s=3)], working(history), hear))
+    list(executor(machines).run([trial("talks", "b", s=3)], working(history), hear))
     assert heard == [("begun", 0)]
 
 
 def test_a_kind_the_cluster_lacks_is_reported_with_what_it_has_and_what_to_start(
     machines: Machines, history: Path
 ) -> None:
-    trials = [trial("lacks", "gpu-x", s=0), trial("fine", "cpu-b", s=0)]
+    trials = [trial("lacks", "gpu-x", s=0), trial("fine", "b", s=0)]
     results, _ = run(executor(machines, wait_s=2), trials, history)
     assert results["fine"].outcome is Outcome.OK
     failure = results["lacks"].failure
     assert failure is not None
     assert (failure.stage, failure.kind) == ("schedule", "no_node")
-    assert "it has: cpu-a, cpu-b" in failure.message
+    assert "it has: a, b" in failure.message
     assert '"benchorch:gpu-x": 1' in failure.remedy
 
 
@@ -233,9 +191,9 @@ def test_a_slot_that_another_sweep_holds_is_not_shared(machines: Machines, histo
     ray.init(address=machines.address, log_to_driver=False)
     try:
         other = ray.remote(type("Other", (), {"here": lambda self: True}))
-        held = other.options(num_cpus=0, resources={"benchorch:cpu-b": 1}).remote()
+        held = other.options(num_cpus=0, resources={"benchorch:b": 1}).remote()
         ray.get(held.here.remote())
-        results, _ = run(executor(machines, start_s=3), [trial("t", "cpu-b", s=0)], history)
+        results, _ = run(executor(machines, start_s=3), [trial("t", "b", s=0)], history)
     finally:
         ray.shutdown()
     failure = results["t"].failure
@@ -246,9 +204,7 @@ def test_a_slot_that_another_sweep_holds_is_not_shared(machines: Machines, histo
 
 
 def test_a_trial_whose_agent_is_killed_is_begun_again(machines: Machines, history: Path) -> None:
-    results, events = run(
-        executor(machines), [trial("t", "cpu-b", s=0.2, dies_in_attempt=1)], history
-    )
+    results, events = run(executor(machines), [trial("t", "b", s=0.2, dies_in_attempt=1)], history)
     assert (results["t"].outcome, results["t"].attempt) == (Outcome.OK, 2)
     assert [event.stage for event in events if event.stage == "retry"] == ["retry"]
 
@@ -256,7 +212,7 @@ def test_a_trial_whose_agent_is_killed_is_begun_again(machines: Machines, histor
 def test_work_that_raises_is_reported_and_the_agent_goes_on(
     machines: Machines, history: Path
 ) -> None:
-    trials = [trial("bad", "cpu-b", s=0, raises="a bug of ours"), trial("good", "cpu-b", s=0)]
+    trials = [trial("bad", "b", s=0, raises="a bug of ours"), trial("good", "b", s=0)]
     results, _ = run(executor(machines), trials, history)
     failure = results["bad"].failure
     assert failure is not None
@@ -266,7 +222,7 @@ def test_work_that_raises_is_reported_and_the_agent_goes_on(
 
 
 def test_closing_early_ends_what_was_started(machines: Machines, history: Path) -> None:
-    trials = [trial("quick", "cpu-b", s=0), trial("slow", "cpu-b", s=600)]
+    trials = [trial("quick", "b", s=0), trial("slow", "b", s=600)]
     results = executor(machines).run(trials, working(history), lambda event: None)
     assert next(results).trial_id == "quick"
     assert until(lambda: len(entries(history, "begin")) == 2, 30)
@@ -276,19 +232,19 @@ def test_closing_early_ends_what_was_started(machines: Machines, history: Path) 
 
 
 def test_a_node_that_joins_late_is_used(machines: Machines, history: Path) -> None:
-    late: list[Any] = []
+    late: list[str] = []
 
     def hear(event: Event) -> None:
         if not late:
             late.append(machines.add("cpu-c"))
 
-    trials = [trial("early", "cpu-b", s=0), trial("late", "cpu-c", s=0)]
+    trials = [trial("early", "b", s=0), trial("late", "cpu-c", s=0)]
     results = list(executor(machines).run(trials, working(history), hear))
     assert [(r.trial_id, r.outcome) for r in results] == [
         ("early", Outcome.OK),
         ("late", Outcome.OK),
     ]
-    machines.remove(late[0].node_id)
+    machines.kill(late[0])
 
 
 def test_a_child_sees_the_gpu_and_none_of_rays_limits(machines: Machines, history: Path) -> None:
@@ -301,17 +257,17 @@ def test_a_child_sees_the_gpu_and_none_of_rays_limits(machines: Machines, histor
     }
     if os.geteuid() == 0:  # others may not raise a priority again
         assert entry["nice"] == os.getpriority(os.PRIO_PROCESS, 0)
-    machines.remove(node.node_id)
+    machines.kill(node)
 
 
 def test_a_node_that_dies_in_mid_trial_loses_the_trial_to_another(
     machines: Machines, history: Path
 ) -> None:
     def kill_the_first() -> None:
-        machines.remove(entries(history, "begin")[0]["node"])
+        machines.kill(entries(history, "begin")[0]["node"])
 
     killer = meanwhile(lambda: entries(history, "begin"), kill_the_first)
-    results, events = run(executor(machines), [trial("t", "cpu-a", s=4)], history)
+    results, events = run(executor(machines), [trial("t", "a", s=4)], history)
     killer.join()
     first, second = entries(history, "begin")
     assert first["node"] != second["node"]
@@ -325,8 +281,8 @@ def test_when_every_node_of_a_kind_is_gone_the_sweep_says_so_and_ends(
     def where_t1_runs() -> list[str]:
         return [entry["node"] for entry in entries(history, "begin") if entry["trial"] == "t1"]
 
-    killer = meanwhile(where_t1_runs, lambda: machines.remove(where_t1_runs()[0]))
-    trials = [trial("t1", "cpu-b", s=60), trial("t2", "cpu-b", s=0), trial("t3", "cpu-a", s=0)]
+    killer = meanwhile(where_t1_runs, lambda: machines.kill(where_t1_runs()[0]))
+    trials = [trial("t1", "b", s=60), trial("t2", "b", s=0), trial("t3", "a", s=0)]
     results, _ = run(executor(machines, wait_s=3), trials, history)
     killer.join()
     kinds = {name: r.failure.kind for name, r in results.items() if r.failure is not None}

@@ -15,7 +15,7 @@ TOP = str(SCRIPTS / "good" / "top_level.py")
 FAST = (
     *("stopping=fixed", "profiler=none", "stopping.processes=1", "stopping.calls=5"),
     *("stopping.window_s=0.01", "recorder=none", "protocol.pair_window_s=0.01"),
-    "protocol.pin=false",
+    *("protocol.pin=false", "protocol.canary_tolerance_ratio=null"),
 )
 
 

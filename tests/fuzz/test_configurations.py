@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from security.bypass.doors import Doors, started
+from support.command_lines import Commands
 
 CASES = int(os.environ.get("FUZZ", "25"))
 LIMIT_CPU_S = 10
@@ -76,18 +75,12 @@ def speakable(words: list[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
-    with started(tmp_path_factory.mktemp("state")) as doors:
-        yield doors
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fuzz")
 
 
-def judge(doors: Doors, folder: Path, words: list[str]) -> None:
-    done = doors.run(folder, words, LIMIT_CPU_S)
+def judge(commands: Commands, folder: Path, words: list[str]) -> None:
+    done = commands.run(folder, words, LIMIT_CPU_S)
     assert "Traceback (most recent call last)" not in done.output, done.output[-3000:]
     assert done.code >= 0, f"signal {-done.code} after {done.cpu_s:.1f} CPU s: {words}"
     assert done.cpu_s < LIMIT_CPU_S
@@ -105,22 +98,28 @@ fuzzed = settings(
 @pytest.mark.timeout(36000)
 @fuzzed
 @given(words=st.lists(word, max_size=4))
-def test_a_command_line_is_planned_or_refused(doors: Doors, folder: Path, words: list[str]) -> None:
-    judge(doors, folder, ["plan", "model=mlp", "conversion=eager", *speakable(words)])
+def test_a_command_line_is_planned_or_refused(
+    commands: Commands, folder: Path, words: list[str]
+) -> None:
+    judge(commands, folder, ["plan", "model=mlp", "conversion=eager", *speakable(words)])
 
 
 @pytest.mark.timeout(36000)
 @fuzzed
 @given(tree=st.dictionaries(st.one_of(key, st.integers()), node, max_size=4))
-def test_a_recipe_is_planned_or_refused(doors: Doors, folder: Path, tree: dict[Any, Any]) -> None:
+def test_a_recipe_is_planned_or_refused(
+    commands: Commands, folder: Path, tree: dict[Any, Any]
+) -> None:
     defaults = ["config", {"override model": "mlp"}, {"override conversion": "eager"}, "_self_"]
     (folder / "fuzzed.yaml").write_text(yaml.safe_dump({"defaults": defaults, **tree}))
-    judge(doors, folder, ["plan", "fuzzed.yaml"])
+    judge(commands, folder, ["plan", "fuzzed.yaml"])
 
 
 @pytest.mark.timeout(36000)
 @fuzzed
 @given(content=st.one_of(st.binary(max_size=60), st.text(max_size=60).map(str.encode)))
-def test_a_file_that_is_no_recipe_is_refused(doors: Doors, folder: Path, content: bytes) -> None:
+def test_a_file_that_is_no_recipe_is_refused(
+    commands: Commands, folder: Path, content: bytes
+) -> None:
     (folder / "bytes.yaml").write_bytes(content)
-    judge(doors, folder, ["plan", "bytes.yaml", "model=mlp", "conversion=eager"])
+    judge(commands, folder, ["plan", "bytes.yaml", "model=mlp", "conversion=eager"])

@@ -287,6 +287,7 @@ class SimulatedRay:
                 "Alive": machine.alive,
                 "NodeID": machine.node_id,
                 "NodeManagerHostname": machine.node_id,
+                "NodeManagerAddress": machine.node_id,
                 "Resources": {"CPU": 4.0, **machine.resources},
             }
             for machine in self.machines

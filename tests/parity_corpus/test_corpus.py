@@ -15,6 +15,7 @@ from parity_corpus.unseen import architectures as unseen_architectures
 from parity_corpus.unseen import models as unseen_models
 from parity_corpus.unseen import pairs as unseen_pairs
 from support.parity_lab import judge_arrays, judge_model
+from support.slices import one_in
 
 PAIRS = {"seen": pairs, "unseen": unseen_pairs}
 MODELS = {
@@ -26,14 +27,6 @@ MODELS = {
 OF_A_PROCESS = ("ProcessNumber", "HashOfString")
 
 
-def sliced(names: list[tuple[str, str]], every: int) -> list[object]:
-    """One case in so many for the default suite; all of them for the slow one."""
-    return [
-        pytest.param(*name, marks=() if number % every == 0 else pytest.mark.slow)
-        for number, name in enumerate(names)
-    ]
-
-
 def built(corpus: ModuleType, name: str) -> pairs.Case:
     case: pairs.Case = corpus.BUILDERS[name]()
     return case
@@ -41,7 +34,7 @@ def built(corpus: ModuleType, name: str) -> pairs.Case:
 
 @pytest.mark.parametrize(
     ("part", "name"),
-    sliced([(part, name) for part, corpus in PAIRS.items() for name in corpus.BUILDERS], 4),
+    one_in(4, [(part, name) for part, corpus in PAIRS.items() for name in corpus.BUILDERS]),
 )
 def test_arrays_get_the_verdict_that_they_deserve(part: str, name: str) -> None:
     case = built(PAIRS[part], name)
@@ -60,14 +53,14 @@ def test_arrays_get_the_verdict_that_they_deserve(part: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("part", "name"),
-    sliced(
+    one_in(
+        9,
         [
             (part, name)
             for part, corpus in MODELS.items()
             for name in corpus
             if name not in OF_A_PROCESS
         ],
-        9,
     ),
 )
 def test_models_get_the_verdict_that_they_deserve(part: str, name: str) -> None:

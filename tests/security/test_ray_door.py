@@ -117,7 +117,14 @@ def test_the_head_answers_the_token_and_nothing_else(cluster: Cluster) -> None:
     assert ask(cluster, RAY_AUTH_MODE="disabled") == "AuthenticationError"
 
 
-@pytest.mark.parametrize("path", ["/api/jobs/", "/api/version", "/api/job_agent/jobs/", "/nodes"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/jobs/",
+        *(pytest.param(path, marks=pytest.mark.slow) for path in ("/api/version", "/nodes")),
+        pytest.param("/api/job_agent/jobs/", marks=pytest.mark.slow),
+    ],
+)
 def test_no_web_server_of_it_serves_strangers(cluster: Cluster, path: str) -> None:
     ports = [port for _, port in listeners(cluster)]
     assert any(web(port, "GET", path, None)[0] == 401 for port in ports)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -78,6 +78,9 @@ class QuietAutoscaler:
 
     def drain(self, node: str, reason: str) -> None:
         del node, reason
+
+    def end_booting(self, kinds: Collection[str], joined: Collection[str]) -> None:
+        del kinds, joined
 
     def launches(self) -> LaunchStatus:
         return LaunchStatus()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +33,7 @@ from benchorch.stats.position_effect import effect_of_order
 from benchorch.stats.sequential_testing import USUAL_LOOKS
 from benchorch.stats.steady_state import stability
 from benchorch.trial.repetitions import next_side
+from benchorch.trial.rounds import _Rounds
 from statistics_corpus.adapter import (
     Array,
     Flags,
@@ -128,6 +131,19 @@ class Estimators:
         verdicts = [VERDICTS[one.verdict] for one in final.standings]
         return Table(verdicts, used, frozenset(map(int, final.best)))
 
+    def schedule(self, trials: int, processes: int) -> np.ndarray:
+        """The order in which rounds run trials that all need as many processes."""
+        ran: list[int] = []
+        runs: Any = [Undecided(place, ran) for place in range(trials)]
+        race: Any = SimpleNamespace(
+            needing=lambda left: list(left) if len(ran) < trials * processes else [],
+            named=lambda names: set(),
+        )
+        rounds = _Rounds(runs=runs, race=race, to_profile=("winner",), emit=lambda event: None)
+        for _ in rounds.results():
+            pass
+        return np.array(ran)
+
     def interferes(self, alone: Array, paired: Array) -> bool:
         changes = np.log(paired / alone).tolist()
         return any(is_changed(changes[:look], 0.01) for look in INTERFERENCE_LOOKS)
@@ -169,6 +185,27 @@ class Estimators:
         low, high = found.low, math.inf if found.at_least else found.high
         known = math.nan if low is None else low
         return scaled(Interval(found.value, known, math.nan if high is None else high), NS_PER_MS)
+
+
+class Undecided:
+    """A trial that only notes when it is measured."""
+
+    failure = None
+    stop_reason = ""
+
+    def __init__(self, place: int, ran: list[int]) -> None:
+        self.trial = SimpleNamespace(trial_id=str(place), baseline_id="baseline")
+        self.repetitions: Any = SimpleNamespace(valid=[], of_baseline=[])
+        self.repeat = lambda: ran.append(place)
+
+    def start(self) -> None: ...
+
+    def end(self, *, profile: bool) -> None: ...
+
+    def is_affordable(self) -> bool:
+        return True
+
+    def result(self, *, unfinished: bool = False) -> None: ...
 
 
 def candidate(place: int, pairs: Array) -> family.Candidate:

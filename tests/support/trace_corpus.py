@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchorch.errors import TraceError
-from benchorch.trace.analysis import analyze_files
+from benchorch.trace.analysis import analyze
 from benchorch.trace.whatif.basis import prepare
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.reading import parse
@@ -36,7 +36,7 @@ def analyse(
     """The verdict's class, the period, and the predictions of one program."""
     marks = info.get("marks")
     name = None if marks in (None, "step") else str(marks)
-    analysis = analyze_files([Path(one) for one in traces], range_name=name)
+    analysis = analyze([Path(one) for one in traces], range_name=name)
     basis = prepare(analysis)
     predictions = {}
     for one in whatifs:

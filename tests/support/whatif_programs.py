@@ -7,8 +7,7 @@ from pathlib import Path
 
 from benchorch.trace.analysis import analyze
 from benchorch.trace.whatif.basis import Basis, prepare
-from benchorch.trace.whatif.predict import predict
-from benchorch.trace.whatif.prediction import Prediction
+from benchorch.trace.whatif.predict import Prediction, predict
 from benchorch.trace.whatif.reading import parse
 from support.trace_lab.kineto import write
 from support.trace_lab.program import Kind, Launch, Program, Range, Step, Sync, Thread, Work

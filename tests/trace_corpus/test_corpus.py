@@ -14,6 +14,7 @@ import pytest
 
 from benchorch.errors import TraceError
 from benchorch.trace.analysis import analyze
+from benchorch.trace.report.write import write
 from support.trace_corpus import analyse
 from trace_corpus import gpu_cases, mutate, score
 
@@ -58,7 +59,7 @@ def test_a_mutated_trace_is_analysed_or_refused_in_a_sentence(seeds: range, tmp_
         path = tmp_path / f"mutated_{seed}{ending}"
         path.write_bytes(changed)
         try:
-            analyze(path)
+            write(analyze(path), tmp_path / "out")
         except TraceError as refused:
             refusals.append(str(refused))
     assert not [one for one in refusals if "internal error" in one]

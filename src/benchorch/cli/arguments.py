@@ -10,6 +10,7 @@ from pathlib import Path
 from benchorch.cli.mistakes import FLAGS_WITH_VALUE, refuse_mistakes
 from benchorch.errors import ConfigError
 from benchorch.models import trust
+from benchorch.models.script_files import SCRIPT_SUFFIXES
 
 ALLOW_SKIPS = "--allow-skips"
 EXIT_FIRST = ("-x", "--exitfirst")
@@ -62,7 +63,7 @@ def is_recipe(word: str) -> bool:
 
 def is_script(word: str) -> bool:
     """Whether an argument names a script, a notebook or a model's file, as ``script`` takes."""
-    return Path(word.partition("::")[0]).suffix in (".py", ".ipynb", ".onnx", ".pt2")
+    return Path(word.partition("::")[0]).suffix in SCRIPT_SUFFIXES
 
 
 def parse(arguments: Sequence[str], command: str = "run") -> Request:

@@ -37,6 +37,7 @@ SECTIONS: Mapping[str, Mapping[str, Entry]] = {
         "export": Entry("export", "a measured model, to serve without benchorch"),
         "compare": Entry("compare", "what became faster or slower between two runs"),
         "gate": Entry("gate", "the same for CI: fails on a regression"),
+        "history": Entry("history", "figures over time and commits, as a site of plain files"),
         "check": Entry("check", "does a stored run hold? recomputed from its raw series"),
         "analyze": Entry("analyze", "why a profile is as slow as it is, and what would help"),
         "ui": Entry("ui", "MLflow over the local results"),
@@ -63,7 +64,6 @@ COMMANDS: Mapping[str, Entry] = {
 
 _HEAD = """\
 benchorch: which conversion of a model is fastest, and is it still the same?
-
   benchorch run model=mlp conversion=[eager,onnxruntime]  a list is a matrix
   benchorch run recipes/bert.yaml workload.seq_len=256    a recipe, overridden"""
 _FOOT = """\

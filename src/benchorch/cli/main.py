@@ -6,6 +6,7 @@ the words of each command; `arguments` those of a run.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -38,6 +39,12 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:  # the reader left, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = FAILED
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"Nothing more can be written: {error.strerror}.", file=sys.stderr)  # noqa: T201
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = FAILED
     sys.exit(code)

@@ -310,6 +310,9 @@ def _hydra_problems(
         return list(error.problems)
     if not isinstance(error, composition_errors()):
         raise error
+    if isinstance(error, OSError) and error.filename and not isinstance(error, HydraException):
+        where = "hydra.run.dir=DIR is another folder for the run"
+        return [f"{error.filename}: {error.strerror}. {where}."]
     if isinstance(error, OSError | RecursionError) and not isinstance(error, HydraException):
         return [first_line(error)]
     return composer.problems(overrides, sweep=sweep) or [first_line(error)]

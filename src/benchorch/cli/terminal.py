@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchorch.domain.codec import Json
+from benchorch.domain.json_text import indented
 from benchorch.domain.reply import Reply
 from benchorch.errors import BenchorchError, ConfigError, NoMachine, RecordError, StoreError
 from benchorch.files import write_text
@@ -93,13 +94,14 @@ class Terminal:
         if self.output is not None:
             self._write(reply, self.output)
         elif self.as_json:
-            print(json.dumps(reply.data, indent=2))
+            sys.stdout.writelines(indented(reply.data))
+            print()
         elif reply.text:
             print(printable_with_colours(reply.text))
         return reply.exit_code
 
     def _write(self, reply: Reply, path: Path) -> None:
-        text = json.dumps(reply.data, indent=2) if self.wants_json else printable(reply.text)
+        text = "".join(indented(reply.data)) if self.wants_json else printable(reply.text)
         try:
             write_text(path, f"{text}\n")
         except OSError as error:

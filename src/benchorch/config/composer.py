@@ -11,7 +11,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -77,11 +77,17 @@ class MatrixCell:
 
 @dataclass(frozen=True, slots=True)
 class _Composed:
-    """A composition; ``literal`` names the nodes in which no value refers to another one."""
+    """A composition.
+
+    Attributes:
+        literal: names of the nodes in which no value refers to another one.
+        open: of those nodes that still hold a reference once it is composed.
+    """
 
     config: ConfigNode
     choices: Mapping[str, str | None]
     literal: frozenset[str]
+    open: frozenset[str]
 
 
 def config_loader(extra_directories: Sequence[Path] = ()) -> ConfigLoader:
@@ -122,6 +128,8 @@ class Composer:
         self._first: tuple[tuple[str, ...], _Composed] | None = None
         self._composed: dict[tuple[str, ...], _Composed] = {}
         self._siblings: dict[tuple[str, ...], _Composed] = {}
+        self._reaching: dict[tuple[str, ...], bool] = {}
+        self._touching: dict[str, str | None] = {}
         self._groups = group_names(loader)
         self._errors = OverrideErrors(loader, config_name, self._groups)
         self._from_environment: set[str] = set()
@@ -252,7 +260,7 @@ class Composer:
     def _assemble(self, job: list[str], axes: Mapping[str, str]) -> MatrixCell:
         composed = self._together(job)
         config = composed.config
-        if "${" in json.dumps(config):
+        if composed.open:
             config = self._compose_anew(tuple(job), resolve=True).config
         choices = {group: composed.choices.get(group) or "" for group in sorted(self._groups)}
         mixed = [group for group, name in choices.items() if not isinstance(name, str)]
@@ -264,25 +272,39 @@ class Composer:
         """The composition of a job, put together from sections where they do not overlap."""
         if self._first and self._first[0] == tuple(job):
             return self._first[1]
-        reaching = [group for group in self._groups if self._reaches_out(group, job)]
+        touched = set(map(self._touched_by, job)) - {None}
+        reaching = [group for group in touched if group and self._reaches_out(group, job)]
         rest = self._compose(self._section(job, None, *reaching))
         config, choices = dict(rest.config), dict(rest.choices)
+        unresolved = rest.open - self._groups
+        beside = self._compose(self._section(job, *reaching))
         for group in self._groups:
-            composed = self._compose(self._section(job, group, *reaching))
+            own = self._section(job, group, *reaching) if group in touched else None
+            composed = beside if own is None else self._compose(own)
             config[group] = composed.config.get(group)
             choices[group] = composed.choices.get(group)
-        return replace(rest, config=config, choices=choices)
+            unresolved |= composed.open & {group}
+        return replace(rest, config=config, choices=choices, open=unresolved)
 
     def _reaches_out(self, group: str, job: list[str]) -> bool:
         """Whether a choice changes other nodes than its own: it then has a say in every section."""
         choice = tuple(o for o in self._section(job, group) if "." not in key_of(o))
         if not choice:
             return False
-        return reaches_out(group, self._compose(()).config, self._compose(choice).config)
+        if choice not in self._reaching:
+            base, chosen = self._compose(()).config, self._compose(choice).config
+            self._reaching[choice] = reaches_out(group, base, chosen)
+        return self._reaching[choice]
 
     def _section(self, job: list[str], *groups: str | None) -> tuple[str, ...]:
         """The overrides that touch any of these groups; None is for those that touch no group."""
-        return tuple(o for o in job if self._group_of(key_of(o)) in groups)
+        return tuple(o for o in job if self._touched_by(o) in groups)
+
+    def _touched_by(self, override: str) -> str | None:
+        """The group of an override's key; the jobs of a sweep share most of their overrides."""
+        if override not in self._touching:
+            self._touching[override] = self._group_of(key_of(override))
+        return self._touching[override]
 
     def _group_of(self, key: str) -> str | None:
         first = re.split(r"[./@]", key, maxsplit=1)[0]
@@ -321,11 +343,13 @@ class Composer:
             self._from_environment.update(_ENVIRONMENT.findall(json.dumps(plain)))
             literal = frozenset(key for key, node in plain.items() if "${" not in json.dumps(node))
             if not resolve:
-                plain = _resolve_own(config, plain)
+                plain = _resolve_own(config, plain, plain.keys() - literal)
+            unresolved = () if resolve else plain.keys() - literal
+            still = frozenset(key for key in unresolved if "${" in json.dumps(plain[key]))
         except composition_errors() as error:
             found = self._errors.of_job(overrides) or [first_line(error)]
             raise ConfigError(found) from error
-        return _Composed(plain, choices, literal=literal)
+        return _Composed(plain, choices, literal=literal, open=still)
 
 
 def _check_said_once(cell: MatrixCell) -> None:
@@ -363,22 +387,26 @@ def _expand_workload(cell: MatrixCell) -> Iterator[MatrixCell]:
         yield cell
         return
     lists = {k: v for k, v in workload.items() if isinstance(v, list) and k not in NOT_SYMBOLS}
+    if not lists:
+        yield cell
+        return
     for key, values in lists.items():
         if not values:
             raise ConfigError([f"{WORKLOAD}.{key}: is empty, so there is nothing to run."])
     for combination in itertools.product(*lists.values()):
         chosen = dict(zip(lists, combination, strict=True))
-        config = {**cell.config, WORKLOAD: {**workload, **chosen}} if chosen else cell.config
-        yield replace(cell, config=config)
+        yield replace(cell, config={**cell.config, WORKLOAD: {**workload, **chosen}})
 
 
-def _resolve_own(config: DictConfig, plain: dict[str, Json]) -> dict[str, Json]:
-    """Resolve each top-level node whose interpolations surely stay inside it."""
+def _resolve_own(
+    config: DictConfig, plain: dict[str, Json], unresolved: Iterable[str]
+) -> dict[str, Json]:
+    """Resolve each of the top-level nodes whose interpolations surely stay inside it."""
     from omegaconf import OmegaConf
 
-    for key, node in plain.items():
-        text = json.dumps(node)
-        if "${" in text and text.count("${") == len(re.findall(_OWN.format(key=key), text)):
+    for key in unresolved:
+        text = json.dumps(plain[key])
+        if text.count("${") == len(re.findall(_OWN.format(key=key), text)):
             selected = OmegaConf.select(config, key)
             nested = OmegaConf.is_config(selected)
             found = OmegaConf.to_container(selected, resolve=True) if nested else selected

@@ -5,8 +5,9 @@ Nothing here imports torch; the objects do, when they load or build.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -15,10 +16,11 @@ from benchorch.config.decoder import Decoder
 from benchorch.config.parity_setup import parity_problems
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.codec import Json, encode
+from benchorch.domain.node_memo import NodeMemo
 from benchorch.domain.protocol import Protocol
 from benchorch.domain.tensors import NOT_SYMBOLS, Example, Workload
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Problems
 from benchorch.interfaces.conversion import TF32_RATIO, FileStep, Step
 from benchorch.interfaces.generation import NEW, PROMPT, TokenScenario
 from benchorch.interfaces.hardware import Hardware
@@ -122,7 +124,16 @@ class TrialSetup:
         device = type(self.hardware).device
         reasons = [step.unavailable(device) for _, step in self.steps]
         return next(
-            filter(None, (self._unfit(device), *reasons, self.runtime.unavailable(device))), None
+            filter(
+                None,
+                (
+                    self.hardware.unusable(),
+                    self._unfit(device),
+                    *reasons,
+                    self.runtime.unavailable(device),
+                ),
+            ),
+            None,
         )
 
     def _unfit(self, device: str) -> str | None:
@@ -217,16 +228,21 @@ def _step_fields(name: str, link: Step, nodes: ConfigNode) -> Json:
     return {**node, **options, "version": type(link).version}
 
 
-def open_trial(spec: ConfigNode) -> TrialSetup:
-    """The components of a trial's spec; ConfigError with every problem of every node."""
-    problems: list[str] = []
+def open_trial(spec: ConfigNode, memo: NodeMemo | None = None) -> TrialSetup:
+    """The components of a trial's spec; ConfigError with every problem of every node.
+
+    Args:
+        memo: of the trials of a sweep, which share the components of the nodes that they share.
+    """
+    found, once = Problems(), memo or NodeMemo()
 
     def attempt(node: Json, interface: type[T], where: str) -> T | None:
-        try:
-            return make(cast(ConfigNode, node), interface, where)
-        except ConfigError as error:
-            problems.extend(error.problems)
-            return None
+        made = partial(make, cast(ConfigNode, node), interface, where)
+        return found.attempt(lambda: once.of((interface, where), [node], made))
+
+    def once_of(key: str, work: Callable[[ConfigNode], T]) -> T:
+        node = cast(ConfigNode, spec[key])
+        return once.of(key, [node], partial(work, node))
 
     conversion = cast(ConfigNode, spec["conversion"])
     steps = conversion.get("steps") or {}
@@ -241,19 +257,20 @@ def open_trial(spec: ConfigNode) -> TrialSetup:
         "hardware": attempt(spec["hardware"], Hardware, "hardware"),
         "scenario": attempt(spec["scenario"], Scenario, "scenario"),
         "stopping": attempt(spec["stopping"], Stopping, "stopping"),
-        "protocol": _attempt_protocol(cast(ConfigNode, spec["protocol"]), problems),
+        "protocol": found.attempt(lambda: once_of("protocol", _protocol)),
     }
-    workload = _attempt_workload(cast(ConfigNode, spec["workload"]), problems)
-    tolerance = _attempt_tolerance(conversion, problems)
-    problems.extend(_limit_problems(cast(ConfigNode, spec["limits"])))
-    problems.extend(parity_problems(cast(ConfigNode, spec["parity"])))
-    if isinstance(parts["scenario"], TokenScenario) and isinstance(parts["model"], Model):
-        parts["model"] = _decoder(parts["model"], problems)
-    if not problems:
+    workload = found.attempt(lambda: once_of("workload", parse_workload))
+    tolerance = found.attempt(lambda: _tolerance_of(conversion))
+    found.add(once_of("limits", _limit_problems))
+    found.add(once_of("parity", parity_problems))
+    model = parts["model"]
+    if isinstance(parts["scenario"], TokenScenario) and isinstance(model, Model):
+        parts["model"] = found.attempt(lambda: _decoder(model))
+    if not found.found:
         runtime = cast(Runtime, parts["runtime"])
-        problems.extend(chain_problems(cast(Sequence[tuple[str, Step]], links), runtime))
-    if problems or workload is None:
-        raise ConfigError(problems)
+        found.add(chain_problems(cast(Sequence[tuple[str, Step]], links), runtime))
+    found.stop()
+    assert workload is not None
     return TrialSetup(
         workload=workload,
         steps=tuple(cast("list[tuple[str, Step]]", links)),
@@ -263,16 +280,17 @@ def open_trial(spec: ConfigNode) -> TrialSetup:
     )
 
 
-def _decoder(model: Model, problems: list[str]) -> Model | None:
+def _decoder(model: Model) -> Model:
     """The model as its scenario calls it: token by token."""
     length = model.prompt_symbol
-    if length is not None:
-        return Decoder(source=model, length=length)
-    problems.append(
-        "scenario: generate needs a language model of transformers with input_ids and a cache "
-        "of keys and values, such as model=gpt2; this model has none."
-    )
-    return None
+    if length is None:
+        raise ConfigError(
+            [
+                "scenario: generate needs a language model of transformers with input_ids and a "
+                "cache of keys and values, such as model=gpt2; this model has none."
+            ]
+        )
+    return Decoder(source=model, length=length)
 
 
 def chain_problems(links: Sequence[tuple[str, Step]], runtime: Runtime) -> list[str]:
@@ -360,32 +378,21 @@ def _size_problems(name: str, sizes: Json, symbols: Mapping[str, Json]) -> Itera
         )
 
 
-def _attempt_workload(node: ConfigNode, problems: list[str]) -> Workload | None:
-    try:
-        return parse_workload(node)
-    except ConfigError as error:
-        problems.extend(error.problems)
-        return None
+def _protocol(node: ConfigNode) -> Protocol:
+    return construct(Protocol, node, "protocol")
 
 
-def _attempt_protocol(node: ConfigNode, problems: list[str]) -> Protocol | None:
-    try:
-        return construct(Protocol, node, "protocol")
-    except ConfigError as error:
-        problems.extend(error.problems)
-        return None
-
-
-def _attempt_tolerance(conversion: ConfigNode, problems: list[str]) -> float | None:
+def _tolerance_of(conversion: ConfigNode) -> float | None:
     value = conversion.get("tolerance_ratio")
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        problems.append(
-            "conversion.tolerance_ratio: expected null (what the steps themselves allow) or a "
-            f"number of at least 0, got {value!r}."
+        raise ConfigError(
+            [
+                "conversion.tolerance_ratio: expected null (what the steps themselves allow) or a "
+                f"number of at least 0, got {value!r}."
+            ]
         )
-        return None
     return float(value)
 
 

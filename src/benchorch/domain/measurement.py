@@ -241,7 +241,8 @@ class ProcessRecord:
         observations: the blocks, or None where the process failed before any.
         steady_from: index of the first steady block, or None where no steady state was found.
         peak_rss_bytes: highest resident memory of the process before the baseline came in.
-        facts: what really ran: dtype, threads, provider, device.
+        facts: what really ran: dtype, threads, provider, device; in a trial's first process that
+            counts also its operators.
         elapsed_s: the whole process, from its start to its last message.
         paired: what it observed of the baseline, or None where it was not compared.
         disturbance: why this repetition is rejected (the machine changed under it); empty for one

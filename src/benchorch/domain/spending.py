@@ -17,12 +17,14 @@ class SpendingRules:
         spent_usd: by the same sweep before it was resumed.
         market: by whose prices trials to come are judged.
         head_usd_per_hour: of the machine that launches the others.
+        launch_s: by kind, from launch to first trial where that was observed before.
     """
 
     max_usd: float | None = None
     spent_usd: float = 0.0
     market: Market = Market.ON_DEMAND
     head_usd_per_hour: float = 0.0
+    launch_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +33,13 @@ class Spending:
 
     Attributes:
         machines: that are booting or there, by kind.
+        launch_s: by kind, from its first machine to its first trial, where both were observed.
     """
 
     usd: float
     max_usd: float | None = None
     machines: Mapping[str, int] = field(default_factory=dict)
+    launch_s: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def text(self) -> str:

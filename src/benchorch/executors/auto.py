@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -96,7 +96,7 @@ class Auto(Executor):
         """What neither this machine nor a cluster has."""
         return self.way(hardware_kind) in (Way.STACK, Way.NONE)
 
-    def packages(self, hardware_kind: str) -> Collection[str] | None:
+    def packages(self, hardware_kind: str) -> Mapping[str, str] | None:
         """Those of a stack's node, also where there is no stack yet; else this machine's."""
         if self.launches(hardware_kind):
             return self._remote().packages(hardware_kind)
@@ -106,6 +106,14 @@ class Auto(Executor):
         """Of those that a stack launches."""
         launched = [kind for kind in hardware_kinds if self.way(kind) is Way.STACK]
         return self._remote().preflight(launched) if launched else ()
+
+    def archive_url(self) -> str | None:
+        """The stack's, where no cluster comes before it."""
+        return None if self.cluster is not None else self._remote().archive_url()
+
+    def region(self) -> str | None:
+        """The stack's, where no cluster comes before it."""
+        return None if self.cluster is not None else self._remote().region()
 
     def is_remote(self) -> bool:
         """If there is a cluster."""

@@ -7,6 +7,7 @@ can run follows from them, not from what is installed where a sweep is planned.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 
 from benchorch.config.directories import builtin_directory
@@ -30,14 +31,14 @@ def lock_name(hardware_kind: str) -> str | None:
 
 
 @cache
-def bundled_packages(hardware_kind: str) -> frozenset[str] | None:
-    """The distributions that this version's own lock installs; None where it has none."""
+def bundled_packages(hardware_kind: str) -> Mapping[str, str] | None:
+    """Versions of the distributions of this version's own lock; None where it has none."""
     name = lock_name(hardware_kind)
     path = builtin_directory("infra") / "locks" / f"{name}.txt"
     return distributions(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def distributions(lock: str) -> frozenset[str]:
-    """The distributions that a lock's text names."""
+def distributions(lock: str) -> Mapping[str, str]:
+    """The distributions that a lock's text names, with their versions."""
     lines = (line for line in lock.splitlines() if line and line[0].isalnum())
-    return frozenset(re.split(r"[ =<>@\[;]", line, maxsplit=1)[0] for line in lines)
+    return dict(re.match(r"([\w.-]+)[^=]*(?:==([^ ;\\]+))?", line).groups("") for line in lines)

@@ -10,7 +10,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -27,6 +27,7 @@ from benchorch.executors.scheduling.assignments import hardware_kind
 from benchorch.executors.scheduling.capacity import CapacityRules, MarketPolicy
 from benchorch.executors.scheduling.cluster_file import (
     NodeType,
+    aws_cluster,
     locked_packages,
     read_cluster_file,
 )
@@ -36,7 +37,8 @@ from benchorch.executors.scheduling.file_transfer import ShippedFiles, collect_f
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
 from benchorch.executors.scheduling.spending import SpendingMeter
 from benchorch.executors.simulated_fleet import simulated_node_types
-from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
+from benchorch.interfaces.executor import ARCHIVE_VARIABLE, Emit, Executor, TrialRunner, Way
+from benchorch.interfaces.launched_machines import LaunchedMachines
 from benchorch.interfaces.node_starts import NodeStarts
 from benchorch.interfaces.store import Store
 
@@ -141,7 +143,7 @@ class RayExecutor(Executor):
         """If there is a cluster file, by which Ray launches nodes."""
         return self.cluster_file is not None
 
-    def packages(self, hardware_kind: str) -> Collection[str] | None:
+    def packages(self, hardware_kind: str) -> Mapping[str, str] | None:
         """By the lock of the cluster file's node type; this machine's own where there is none."""
         # Without a readable file the kind is unreachable, which `unreachable` explains.
         if self.cluster_file is None or self.unreachable(hardware_kind):
@@ -149,6 +151,14 @@ class RayExecutor(Executor):
         path = Path(self.cluster_file)
         found = self._rules(read_cluster_file(path)).of(hardware_kind)
         return locked_packages(path, found[0]) if found else None
+
+    def archive_url(self) -> str | None:
+        """As this machine's environment has it, where there is a cluster file."""
+        return os.environ.get(ARCHIVE_VARIABLE) if self.cluster_file is not None else None
+
+    def region(self) -> str | None:
+        """The cluster file's, where that is AWS's."""
+        return (self._aws() or {}).get("region")
 
     def is_simulated(self) -> bool:
         """If `rehearse` is set."""
@@ -172,7 +182,12 @@ class RayExecutor(Executor):
             fleet = RayFleet(
                 ray,
                 work,
-                RayAutoscaler(ray, launches=rules is not None, starts=self._starts()),
+                RayAutoscaler(
+                    ray,
+                    launches=rules is not None,
+                    starts=self._starts(),
+                    machines=self._machines(),
+                ),
                 setup=AgentSetup(node=_node_id, shipped=shipped, metadata=self.metadata),
                 rules=rules,
                 facts={"rehearsed": True} if self.rehearse else {},
@@ -190,6 +205,15 @@ class RayExecutor(Executor):
     def _starts(self) -> NodeStarts | None:
         node = {"_target_": "benchorch.hardware.aws_starts.AwsStarts", "url": self.starts}
         return make(node, NodeStarts, "executor.starts") if self.starts else None
+
+    def _machines(self) -> LaunchedMachines | None:
+        """The cloud's machines of the cluster file, where that is AWS's."""
+        found = self._aws()
+        node = {"_target_": "benchorch.hardware.aws_machines.AwsMachines", **(found or {})}
+        return make(node, LaunchedMachines, "executor.cluster_file") if found else None
+
+    def _aws(self) -> Mapping[str, str] | None:
+        return aws_cluster(Path(self.cluster_file)) if self.cluster_file else None
 
     def _shared_builds(
         self, trials: Sequence[Trial], expected: Mapping[str, Forecast], session: Session | None

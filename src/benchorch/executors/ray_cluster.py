@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
@@ -26,6 +26,7 @@ from benchorch.executors.scheduling.cluster_file import RESOURCE_PREFIX, NodeTyp
 from benchorch.executors.scheduling.cluster_status import LaunchStatus
 from benchorch.executors.scheduling.launch_log import LaunchLog, launch_log
 from benchorch.executors.simulated_fleet import LOOPBACK, SimulatedCluster, start_simulated_cluster
+from benchorch.interfaces.launched_machines import LaunchedMachines
 from benchorch.interfaces.node_starts import NodeStarts
 
 logger = logging.getLogger(__name__)
@@ -59,8 +60,16 @@ LOCAL_OBJECT_STORE_BYTES = 100 * 2**20
 class RayAutoscaler:
     """What a Ray cluster reports of nodes that come and go."""
 
-    def __init__(self, ray: Any, *, launches: bool, starts: NodeStarts | None = None) -> None:
+    def __init__(
+        self,
+        ray: Any,
+        *,
+        launches: bool,
+        starts: NodeStarts | None = None,
+        machines: LaunchedMachines | None = None,
+    ) -> None:
         self._ray = ray
+        self._machines = machines
         self._starts = starts
         self._has_launches = launches
         self._requested_s = float("-inf")
@@ -93,6 +102,12 @@ class RayAutoscaler:
             client.drain_node(node, preempted, reason, 0)  # 0: whenever it is idle
         except self._ray.exceptions.RayError as error:
             logger.warning("drain=failed node=%s reason=%r", node[:8], last_line(str(error)))
+
+    def end_booting(self, kinds: Collection[str], joined: Collection[str]) -> None:
+        """By the machines' cloud, where it is known: Ray ends what has joined only."""
+        ended = self._machines.end_booting(kinds, joined) if self._machines else 0
+        if ended:
+            logger.info("booting=ended machines=%d", ended)
 
     def _is_client(self) -> bool:
         return bool(self._ray.util.client.ray.is_connected())

@@ -174,7 +174,8 @@ class RayFleet(Fleet):
     def terminate(self) -> None:
         """Kill every agent and drain its node, which the autoscaler terminates as it is idle.
 
-        A node that boots meanwhile is terminated once it has been idle for long enough.
+        Machines that boot are ended by their cloud, where the cluster file names it; a simulated
+        one once it has been idle for long enough.
         """
         for agent in list(self._agents.values()):
             self._kill(agent)
@@ -182,6 +183,8 @@ class RayFleet(Fleet):
             placement = placement_of(node)
             if placement is not None and placement.kind in self._kinds:
                 self._autoscaler.drain(node["NodeID"], "the sweep's budget is spent")
+        joined = {node["NodeManagerAddress"] for node in self._nodes}
+        self._autoscaler.end_booting(self._kinds, joined)
 
     def slots(self, kind: str) -> int:
         """How many of this kind living nodes announced at the last poll."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -82,7 +82,7 @@ def found_stack(name: str | None) -> Stack | StackError | None:
 
 
 @cache
-def _stack_packages(stack: str | None, lock: str | None) -> frozenset[str] | None:
+def _stack_packages(stack: str | None, lock: str | None) -> Mapping[str, str] | None:
     """The distributions of a lock that the stack has published; None where it cannot be read."""
     found = found_stack(stack)
     if not isinstance(found, Stack) or lock is None:
@@ -164,7 +164,7 @@ class StackExecutor(Executor):
         del hardware_kind
         return True
 
-    def packages(self, hardware_kind: str) -> Collection[str] | None:
+    def packages(self, hardware_kind: str) -> Mapping[str, str] | None:
         """By the stack's lock for such nodes, else by the one of this version."""
         return _stack_packages(self.stack, lock_name(hardware_kind)) or bundled_packages(
             hardware_kind
@@ -177,6 +177,16 @@ class StackExecutor(Executor):
         if not isinstance(found, Stack) or not kinds:
             return ()
         return found.preflight(sorted(kinds), MarketPolicy(self.market).markets)
+
+    def archive_url(self) -> str | None:
+        """The stack's."""
+        found = found_stack(self.stack)
+        return found.facts.results_url if isinstance(found, Stack) else None
+
+    def region(self) -> str | None:
+        """The stack's."""
+        found = found_stack(self.stack)
+        return found.facts.region if isinstance(found, Stack) else None
 
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, as the stack's bucket has it."""

@@ -14,11 +14,13 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+
+from benchorch.host.environment import packages_of_node
 
 _PROVIDER = "capi/libonnxruntime_providers_tensorrt.so"
 _LIBRARIES = ("libnvinfer", "libnvinfer_plugin", "libnvonnxparser")
@@ -26,6 +28,9 @@ _LOADERS_OWN = (
     *("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"),
     *("/usr/local/lib", "/usr/local/cuda/lib64", "/usr/local/tensorrt/lib"),
 )
+
+LINKED_WITH: Mapping[str, str] = {"1.31.1": "10"}
+"""TensorRT's major version by onnxruntime-gpu's release, for nodes whose files are not here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +57,31 @@ def needed_release() -> Release | None:
 
 
 def missing_libraries() -> str | None:
-    """Reason why ONNX Runtime's TensorRT provider will not load here, or None."""
+    """Reason why ONNX Runtime's TensorRT provider will not load, or None.
+
+    Of the node that is spoken of, by its lock; else of this machine, by its files.
+    """
+    packages = packages_of_node()
+    if packages is not None:
+        return _missing_on_node(packages)
     needed = needed_release()
     if needed is None or _directory_of(needed):
         return None
     return (
         f"libnvinfer.so.{needed.tensorrt} is not found, which this onnxruntime-gpu needs: "
         f"pip install 'tensorrt-cu{needed.cuda}=={needed.tensorrt}.*'"
+    )
+
+
+def _missing_on_node(packages: Mapping[str, str]) -> str | None:
+    provider = packages.get("onnxruntime-gpu", "")
+    needed = LINKED_WITH.get(provider)
+    locked = sorted({v for name, v in packages.items() if name.startswith("tensorrt") and v})
+    if needed is None or any(version.split(".")[0] == needed for version in locked):
+        return None
+    return (
+        f"onnxruntime-gpu {provider} loads TensorRT {needed}; the lock of these nodes has "
+        f"{', '.join(locked) or 'none'}. conversion=tensorrt uses the lock's own."
     )
 
 

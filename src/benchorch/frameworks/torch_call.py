@@ -235,6 +235,10 @@ class TorchExecutable(Executable):
         return None if is_flat(raw) else returned(raw)
 
     def facts(self) -> Mapping[str, Json]:
+        """The settings and what was counted."""
+        return {**self.settings(), **self.counts()}
+
+    def settings(self) -> Mapping[str, Json]:
         """The weights' dtype and the threads read back from torch."""
         import torch
 
@@ -245,7 +249,6 @@ class TorchExecutable(Executable):
             "threads": torch.get_num_threads(),
             "provider": self.provider,
             "device": self.device,
-            **self.counts(),
         }
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, final
 
@@ -38,6 +39,9 @@ _ABSENT = {"404", "NoSuchKey"}
 _GONE = {"NoSuchBucket"}
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 _WRONG = {"InvalidClientTokenId", "UnrecognizedClientException", "InvalidAccessKeyId"}
+_NOT_THERE = {"AuthFailure", "OptInRequired", *_WRONG}
+"""Of a region that the account has not enabled, where another one knows the credentials."""
+
 _DENIED = {"403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
 _PASSING = {"Throttling", "ThrottlingException", "RequestLimitExceeded", "SlowDown", "503", "500"}
 _QUICK = {
@@ -95,6 +99,11 @@ def _facts(name: str, home: str, account: str) -> StackFacts:
     with _told(f"s3:GetObject on {home}"):
         body = _client("s3", DEFAULT_REGION).get_object(Bucket=home, Key=f"{name}/{SETTINGS}")
         settings = json.load(body["Body"])
+    if settings.get("destroying_since"):
+        raise StackError(
+            f"Stack {name} is being destroyed since {settings['destroying_since']}, or was not to "
+            f"its end: make destroy STACK={name} again, or make provision STACK={name}."
+        )
     bucket = f"{name}-{account}"
     return StackFacts(
         name=name,
@@ -197,28 +206,28 @@ class AwsStack(Stack):
             {"Name": "tag:ray-node-type", "Values": ["head"]},
             {"Name": "instance-state-name", "Values": ["pending", "running"]},
         ]
-        with _told("ec2:DescribeInstances"):
+        with _told("ec2:DescribeInstances", self.facts.region):
             told = _client("ec2", self.facts.region).describe_instances(Filters=filters)
         ids = [one["InstanceId"] for group in told["Reservations"] for one in group["Instances"]]
         return Head(ids[0], self._takes_commands(ids[0])) if ids else None
 
     def _takes_commands(self, machine: str) -> bool:
         filters = [{"Key": "InstanceIds", "Values": [machine]}]
-        with _told("ssm:DescribeInstanceInformation"):
+        with _told("ssm:DescribeInstanceInformation", self.facts.region):
             told = self._ssm().describe_instance_information(Filters=filters)
         return any(one.get("PingStatus") == "Online" for one in told["InstanceInformationList"])
 
     def start_head(self) -> None:
         """Have the head's group hold one machine."""
         group = f"{self.facts.name}-head"
-        with _told(f"autoscaling:SetDesiredCapacity on {group}"):
+        with _told(f"autoscaling:SetDesiredCapacity on {group}", self.facts.region):
             _client("autoscaling", self.facts.region).set_desired_capacity(
                 AutoScalingGroupName=group, DesiredCapacity=1
             )
 
     def send(self, machine: str, command: str) -> str:
         """By Run Command."""
-        with _told(f"ssm:SendCommand on {machine} and {DOCUMENT}"):
+        with _told(f"ssm:SendCommand on {machine} and {DOCUMENT}", self.facts.region):
             sent = self._ssm().send_command(
                 InstanceIds=[machine], DocumentName=DOCUMENT, Parameters={"commands": [command]}
             )
@@ -227,7 +236,7 @@ class AwsStack(Stack):
     def end_of(self, machine: str, command_id: str) -> CommandEnd | None:
         """As Systems Manager has it: the first 24,000 characters of its output."""
         client = self._ssm()
-        with _told("ssm:GetCommandInvocation"):
+        with _told("ssm:GetCommandInvocation", self.facts.region):
             try:
                 found = client.get_command_invocation(InstanceId=machine, CommandId=command_id)
             except client.exceptions.InvocationDoesNotExist:  # it was sent a moment ago
@@ -260,21 +269,31 @@ def _client(service: str, region: str) -> Any:
 
 
 @contextmanager
-def _told(action: str) -> Iterator[None]:
-    """Raise what AWS answers as StackError."""
+def _told(action: str, region: str | None = None) -> Iterator[None]:
+    """Raise what AWS answers as StackError.
+
+    Args:
+        region: of the service, where it is the stack's: other regions know these credentials.
+    """
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
     except (BotoCoreError, ClientError) as error:
-        raise _as_told(error, action) from error
+        raise _as_told(error, action, region) from error
 
 
-def _as_told(error: Exception, action: str) -> StackError:
+def _as_told(error: Exception, action: str, region: str | None = None) -> StackError:
     """One sentence, with what to do."""
     from botocore.exceptions import ClientError, NoCredentialsError, TokenRetrievalError
 
     code = _code(error) if isinstance(error, ClientError) else ""
+    if region is not None and (code in _NOT_THERE or _has_no_endpoint(error, region)):
+        return StackError(
+            f"AWS refuses {action} in region {region}, which the stack's record names: there is no "
+            "such region, this account has not enabled it (aws account get-region-opt-status "
+            f"--region-name {region}), or the credentials have become invalid."
+        )
     if code in _EXPIRED or isinstance(error, TokenRetrievalError):
         return StackError("The AWS credentials have expired: renew them, such as by aws sso login.")
     if code in _WRONG or isinstance(error, NoCredentialsError):
@@ -285,6 +304,21 @@ def _as_told(error: Exception, action: str) -> StackError:
         return StackError(f"{action}: the bucket is gone; the stack is destroyed, or being so.")
     may_pass = not isinstance(error, ClientError) or code in _PASSING
     return StackError(f"AWS did not do {action}: {error}", may_pass=may_pass)
+
+
+def _has_no_endpoint(error: Exception, region: str) -> bool:
+    """Whether a service did not answer because there is no such region, as far as botocore knows.
+
+    A laptop without a network gets the same error in every region, and that passes.
+    """
+    import boto3
+    from botocore.exceptions import EndpointConnectionError, InvalidRegionError
+
+    if isinstance(error, InvalidRegionError):
+        return True
+    known = boto3.Session()
+    regions = (known.get_available_regions("ec2", one) for one in known.get_available_partitions())
+    return isinstance(error, EndpointConnectionError) and region not in chain(*regions)
 
 
 def _code(error: Any) -> str:

@@ -20,9 +20,18 @@ from benchorch.interfaces.hardware import Clock, Counts, Meter, TimedBlock, Timi
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuHardware(DeclaredHardware):
-    """A machine without an accelerator, or one whose accelerator is left alone."""
+    """A machine without an accelerator, or one whose accelerator no conversion compiles for."""
 
     device = "cpu"
+
+    def unusable(self) -> str | None:
+        """Whose accelerator would idle while its CPU is measured at the accelerator's price."""
+        if self.accelerator is None:
+            return None
+        return (
+            f"no conversion compiles for {self.accelerator} (AWS Neuron); models would run on the "
+            f"CPU of {self.kind} at the accelerator's price."
+        )
 
     def mismatch(self) -> str | None:
         """Reason why this machine is not of this kind, or None."""

@@ -10,7 +10,7 @@ import contextlib
 import os
 import platform
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -98,11 +98,11 @@ def _launched_as() -> dict[str, Json]:
     return {**{name: value for name, value in told.items() if value}, **rehearsed}
 
 
-_packages_of_node: ContextVar[Collection[str] | None] = ContextVar("packages", default=None)
+_packages_of_node: ContextVar[Mapping[str, str] | None] = ContextVar("packages", default=None)
 
 
 @contextlib.contextmanager
-def on_node_with(packages: Collection[str] | None) -> Iterator[None]:
+def on_node_with(packages: Mapping[str, str] | None) -> Iterator[None]:
     """Within it `is_installed` speaks of a node with these distributions; of this machine for None.
 
     Which conversions a sweep may try is decided where it is planned, and there other packages are
@@ -113,6 +113,11 @@ def on_node_with(packages: Collection[str] | None) -> Iterator[None]:
         yield
     finally:
         _packages_of_node.reset(before)
+
+
+def packages_of_node() -> Mapping[str, str] | None:
+    """Versions of the distributions on the node spoken of; None where that is this machine."""
+    return _packages_of_node.get()
 
 
 def alternatives(distribution: str) -> tuple[str, ...]:

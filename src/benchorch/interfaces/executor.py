@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -13,6 +13,9 @@ from benchorch.domain.trial import Trial
 from benchorch.interfaces.stack import Readiness
 
 Emit = Callable[[Event], None]
+
+ARCHIVE_VARIABLE = "BENCHORCH_RESULTS_URL"
+"""Holds the default bucket of runs; a head's environment has it."""
 
 
 class Way(StrEnum):
@@ -71,8 +74,8 @@ class Executor(ABC):
         del hardware_kind
         return False
 
-    def packages(self, hardware_kind: str) -> Collection[str] | None:
-        """Distributions on nodes of this hardware; None for those of this machine.
+    def packages(self, hardware_kind: str) -> Mapping[str, str] | None:
+        """Versions of the distributions on nodes of this hardware; None for those of this machine.
 
         Called while planning, as `unreachable` is.
         """
@@ -85,6 +88,20 @@ class Executor(ABC):
         """
         del hardware_kinds
         return ()
+
+    def archive_url(self) -> str | None:
+        """Where runs of its launched machines are archived, ``s3://bucket/prefix``; None: nowhere.
+
+        Called while planning.
+        """
+        return None
+
+    def region(self) -> str | None:
+        """The AWS region of the machines that it launches; None where there is none.
+
+        Called while planning.
+        """
+        return None
 
     def is_simulated(self) -> bool:
         """Whether nodes are simulated on this machine, so that they lack what it lacks."""

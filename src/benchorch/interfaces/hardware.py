@@ -184,6 +184,10 @@ class Hardware(ABC):
     def mismatch(self) -> str | None:
         """Reason why this machine is not of this kind, or None."""
 
+    def unusable(self) -> str | None:
+        """Why no conversion can use what this machine is for, or None."""
+        return None
+
     def cannot_simulate(self) -> str | None:
         """Reason why this machine cannot simulate one of this kind, or None."""
         return None

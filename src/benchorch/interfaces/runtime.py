@@ -38,6 +38,8 @@ class LoadRequest:
         profile_dir: None but where calls will be profiled: then the runtime keeps a profile of
             its own if it can, and writes here what helps to read one.
         tf32: ``protocol.tf32``, for libraries with a setting of their own; torch has it already.
+        comes_again: whether the same artifact is loaded once more in this process after this
+            executable was closed, so that code compiled for it may stay.
     """
 
     module: Callable[[], torch.nn.Module]
@@ -49,6 +51,7 @@ class LoadRequest:
     scratch_dir: Path
     profile_dir: Path | None = None
     tf32: bool = False
+    comes_again: bool = False
 
 
 class Executable(ABC):
@@ -103,6 +106,10 @@ class Executable(ABC):
         apart), ``casts``, ``quantized_share``, ``autotuned_kernels``, ``packed_layers``,
         ``delegated_subgraphs`` and ``delegate``: `Execution` is read from these.
         """
+
+    def settings(self) -> Mapping[str, Json]:
+        """The facts that cost next to nothing; counting operators may take a call or a session."""
+        return self.facts()
 
     def own_profile(self) -> Path | None:
         """The runtime's own profile of all calls since it was loaded.

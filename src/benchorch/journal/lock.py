@@ -178,10 +178,14 @@ class StatusFile:
             self._write()
 
     @property
+    def spending(self) -> Spending | None:
+        """On launched machines so far, by earlier coordinators too; None without any."""
+        return self._coordinator.spending if self._coordinator else None
+
+    @property
     def spent_usd(self) -> float:
-        """On launched machines so far, by earlier coordinators too."""
-        spending = self._coordinator.spending if self._coordinator else None
-        return spending.usd if spending else 0.0
+        """The dollars of `spending`."""
+        return self.spending.usd if self.spending else 0.0
 
     def event(self, event: Event) -> None:
         """Note what a trial does; written at most once a second, as trials are being measured."""

@@ -15,6 +15,9 @@ from benchorch.errors import ConfigError
 from benchorch.files import write_text
 from benchorch.journal import run_directory
 from benchorch.journal.chain import UNREADABLE
+from benchorch.journal.lock import is_running
+
+_LOOKED_AT = 20
 
 
 def state_directory() -> Path:
@@ -71,6 +74,12 @@ def newest_invocations(count: int) -> list[Path]:
     """The directories of the last invocations on this machine, the newest first."""
     directories = [directory for _, directory in _known()]
     return list(dict.fromkeys(reversed(directories)))[:count]
+
+
+def others_running(directory: Path) -> list[Path]:
+    """Of this machine's newest runs those that are going on, without that of a directory."""
+    own = directory.resolve()
+    return [one for one in newest_invocations(_LOOKED_AT) if one != own and is_running(one)]
 
 
 def newest_plans(count: int) -> list[str]:

@@ -6,6 +6,7 @@
     results.jsonl          one `TrialResult` a line as soon as it ends, without the raw series
     table.md               the printed table
     winner.json            the fastest trial with its figures, once all trials have ended
+    cost.json              what launched machines cost, and what was expected
     report.html            the page, written anew while the run goes on
     driver.json            the coordinator's status: its process and the trials it runs
     driver.log             the coordinator's output, where `benchorch submit` started it
@@ -28,8 +29,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import cast
 
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.measurement import Observations, Paired, ProcessRecord, TransferBreakdown
@@ -43,6 +45,7 @@ PLAN = "plan.json"
 RESULTS = "results.jsonl"
 TABLE = "table.md"
 WINNER = "winner.json"
+COST = "cost.json"
 OBSERVATIONS = "observations.jsonl"
 ROUNDS = "rounds.jsonl"
 _ID = re.compile(r"[A-Za-z0-9_][\w.-]{0,127}", re.ASCII)
@@ -84,7 +87,14 @@ def check_id(name: str) -> None:
 
 def write_plan(directory: Path, plan: Plan) -> None:
     """Store the plan; replaces an older one atomically."""
-    write_json(directory / PLAN, encode(plan))
+    write_json(directory / PLAN, plan_content(plan))
+
+
+def plan_content(plan: Plan) -> dict[str, Json]:
+    """A plan as it is stored; trials share the nodes that they share in the plan."""
+    trials = [{each.name: getattr(one, each.name) for each in fields(one)} for one in plan.trials]
+    settings = cast("dict[str, Json]", encode(replace(plan, trials=())))
+    return {**settings, "trials": trials}
 
 
 def read_plan(directory: Path) -> Plan:

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-NOTEBOOK_SUFFIX = ".ipynb"
 _MAGIC = ("%", "!", "?")
 _ABOUT_THE_CELL = ("%%time", "%%timeit", "%%capture", "%%prun")
 """Magics whose cell is Python all the same."""

@@ -17,7 +17,7 @@ from benchorch.frameworks.identity.code import file_syntax_digest
 from benchorch.models import trust
 from benchorch.models.callables import UserCode
 from benchorch.models.declared_model import DeclaredModel
-from benchorch.models.script_run import GRAPH_SUFFIX, MODEL_SUFFIXES
+from benchorch.models.script_files import GRAPH_SUFFIX, MODEL_SUFFIXES
 from benchorch.models.seeding import frozen
 from benchorch.models.weights import load_checkpoint
 

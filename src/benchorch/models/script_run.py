@@ -12,20 +12,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchorch.frameworks.program_archive import read_program
-from benchorch.models.notebook import NOTEBOOK_SUFFIX, run_notebook
+from benchorch.models.notebook import run_notebook
+from benchorch.models.script_files import GRAPH_SUFFIX, NOTEBOOK_SUFFIX, PROGRAM_SUFFIX
 from benchorch.models.script_watch import Watch
 from benchorch.models.seeding import seeded
-
-PROGRAM_SUFFIX = ".pt2"
-"""Of files that torch.export.save wrote."""
-
-GRAPH_SUFFIX = ".onnx"
-
-MODEL_SUFFIXES = (PROGRAM_SUFFIX, GRAPH_SUFFIX)
-"""Of files that are models and no scripts; each stands for a script that loads and calls it."""
-
-SCRIPT_SUFFIXES = (".py", NOTEBOOK_SUFFIX, *MODEL_SUFFIXES)
-"""Of all files that `run_script` takes; one without a suffix is a script too."""
 
 _SIZE = re.compile(r"([^=\s]+)=(\d+)")
 

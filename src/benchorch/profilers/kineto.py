@@ -86,7 +86,7 @@ def capture(
 
 
 def _blind(executable: Executable, remedy: str = "") -> MeasureError:
-    provider = executable.facts().get("provider")
+    provider = executable.settings().get("provider")
     return MeasureError(
         f"{provider} does not run through torch, so torch's profiler sees nothing of it.",
         kind="no_profiler",

@@ -21,7 +21,7 @@ def capture(schedule: Scheduled, request: CaptureRequest, loaded: Loaded) -> Cap
     """Calls of an executable that records itself, then of another one as it is measured."""
     profiled_ns = _profiled(schedule, request, loaded)
     written = loaded.executable.own_profile()
-    provider = str(loaded.executable.facts().get("provider", "this runtime"))
+    provider = str(loaded.executable.settings().get("provider", "this runtime"))
     loaded.executable.close()
     if written is None:
         raise MeasureError(

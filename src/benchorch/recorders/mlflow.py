@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -184,6 +184,20 @@ class Mlflow(Recorder):
             source = f"{run.artifact_uri.rstrip('/')}/export"
             return str(client.create_model_version(name, source, run_id).version)
 
+    def fetch(self, into: Path) -> list[Path]:
+        """The experiment's runs as directories, as far as deriving their figures needs them.
+
+        Runs without a plan among their artifacts, which did not end, are left out.
+        """
+        with _mlflow(self):
+            client = _connect(self.uri)
+            experiment = client.get_experiment_by_name(self.experiment)
+            if experiment is None:
+                raise RecordError(f"{self.address['uri']} has no experiment {self.experiment!r}")
+            found = _search(client, experiment.experiment_id, "tags.role = 'plan'")
+            places = [_fetched(client, run, into, self.uri) for run in found]
+            return [place for place in places if place is not None]
+
     def _session(self) -> _Session:
         if self._state.session is None:
             raise RecordError(f"{self!r} is not open: its parent run was never made")
@@ -302,6 +316,33 @@ def _search(client: MlflowClient, experiment_id: str, condition: str) -> Iterato
         token = page.token
         if not token:
             return
+
+
+def _fetched(client: MlflowClient, parent: Run, into: Path, uri: str) -> Path | None:
+    """A run's directory with its plan, its results and their series; None without a plan."""
+    plan_id = str(parent.data.tags.get("plan_id", ""))
+    run_directory.check_id(plan_id)
+    place = into / plan_id
+    if not _download(_run(parent), uri, (run_directory.PLAN, run_directory.RESULTS), place):
+        return None
+    own = f"tags.plan_id = '{plan_id}' and tags.role = 'trial'"
+    for child in _search(client, parent.info.experiment_id, own):
+        folder = run_directory.trial_directory(place, str(child.data.tags.get("trial_id", "")))
+        _download(_run(child), uri, (run_directory.OBSERVATIONS,), folder)
+    return place
+
+
+def _download(run: _Run, uri: str, names: Collection[str], into: Path) -> bool:
+    """Whether a run has all these artifacts, which are then in a folder."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    repository = get_artifact_repository(run.artifact_uri, tracking_uri=uri)
+    if not {*names} <= {file.path for file in repository.list_artifacts()}:
+        return False
+    into.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        repository.download_artifacts(name, str(into))
+    return True
 
 
 def _first(runs: Iterable[Run]) -> _Run | None:

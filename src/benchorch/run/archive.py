@@ -21,9 +21,6 @@ from benchorch.run.sidecar import Wait, follow
 from benchorch.stores.objects import Objects
 from benchorch.trial.build_keys import NOTES
 
-PLACE_VARIABLE = "BENCHORCH_RESULTS_URL"
-"""Holds the default bucket of runs; a head's environment has it."""
-
 POLL_S = 5.0
 LONGEST_WAIT_S = 60.0
 _LOCAL_FILES = frozenset({lock.LOCK, lease.HOLDER, NOTES, "rebuilt"})

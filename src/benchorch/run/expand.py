@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from benchorch.config.components import MOVED, TARGET
 from benchorch.config.composer import MatrixCell
@@ -15,7 +16,8 @@ from benchorch.config.parity_setup import parity_setup
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.artifact import canonical_json
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import NOT_SYMBOLS
+from benchorch.domain.node_memo import NodeMemo
+from benchorch.domain.tensors import NOT_SYMBOLS, Workload
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial, node_of
 from benchorch.errors import ConfigError
 from benchorch.host.environment import alternatives, is_installed, on_node_with
@@ -68,14 +70,14 @@ def plan(
     requested, baselines = [], set()
     for cell in cells:
         if baseline:
-            baselines.add(drafts.add(_baseline_of(cell, *baseline), implied=True))
+            baselines.add(drafts.add_baseline(cell, *baseline))
         requested.append(drafts.add(cell))
     if drafts.problems:
         raise ConfigError(list(drafts.problems))
     planned = Plan(
         plan_id=plan_id,
         name=name,
-        trials=_with_baselines(drafts.trials.values(), baselines, control),
+        trials=_with_baselines(drafts.trials.values(), baselines, control, drafts.memo),
         skips=tuple(drafts.skips),
         session=session,
     )
@@ -83,7 +85,7 @@ def plan(
 
 
 class _Drafts:
-    """Trials and skips so far; equal nodes are serialised and checked once."""
+    """Trials and skips so far; what follows from nodes that cells share is computed once."""
 
     def __init__(self, executor: Executor, *, keep_unreachable: bool) -> None:
         self.trials: dict[str, Trial] = {}
@@ -92,8 +94,8 @@ class _Drafts:
         self._executor = executor
         self._keep_unreachable = keep_unreachable
         self._implied: set[str] = set()
-        self._setups: dict[str, TrialSetup | ConfigError] = {}
-        self._json_of: dict[int, tuple[Json, str]] = {}
+        self._setups: dict[tuple[str, ...], TrialSetup | ConfigError] = {}
+        self.memo = NodeMemo()
 
     def add(self, cell: MatrixCell, *, implied: bool = False) -> str:
         """Add one cell; an implied one (a baseline) may repeat a requested one.
@@ -105,22 +107,35 @@ class _Drafts:
         if isinstance(setup, ConfigError):
             self.problems.update(dict.fromkeys(setup.problems))
             return ""
-        spec = _only_used_symbols(spec, setup)
+        model = [spec["model"], spec["scenario"]]
+        symbols = self.memo.of("symbols", model, lambda: setup.model.symbols)
+        used = partial(_only_used, spec["workload"], setup.workload, symbols)
+        spec["workload"] = self.memo.of("used", [*model, spec["workload"]], used)
         trial = Trial(
-            trial_id=self._identity(spec, setup), labels=_labels_of(cell, setup), spec=spec
+            trial_id=self._identity(spec, setup),
+            labels=_labels_of(cell, setup, symbols),
+            spec=spec,
         )
         self._place(trial, setup, implied, requested=cell.is_named)
         return trial.trial_id if trial.trial_id in self.trials else ""
 
+    def add_baseline(self, cell: MatrixCell, name: str, node: ConfigNode) -> str:
+        """Add the baseline of a cell; cells of one baseline differ in their conversions only."""
+        others = [cell.config[key] for key in SPEC_KEYS if key != "conversion"]
+        return self.memo.of(
+            "baseline", others, lambda: self.add(_baseline_of(cell, name, node), implied=True)
+        )
+
     def _place(self, trial: Trial, setup: TrialSetup, implied: bool, *, requested: bool) -> None:
         twin = self.trials.get(trial.trial_id)
         if twin is None:
-            reason = self._skip(trial, setup)
-            if reason is None:
+            chain = [trial.spec[key] for key in ("model", "conversion", "hardware", "scenario")]
+            skip = self.memo.of("skip", chain, lambda: self._skip(setup))
+            if skip is None:
                 self.trials[trial.trial_id] = trial
                 self._implied.update({trial.trial_id} if implied else ())
             elif not implied:
-                self.skips.append(replace(reason, requested=requested))
+                self.skips.append(replace(skip, labels=trial.labels, requested=requested))
         elif not implied and trial.trial_id in self._implied:
             self._implied.discard(trial.trial_id)
             self.trials[trial.trial_id] = trial
@@ -128,22 +143,23 @@ class _Drafts:
             same = f"the same content as trial {twin.trial_id} ({describe(twin.labels)})."
             self.skips.append(Skip(labels=trial.labels, reason=same))
 
-    def _skip(self, trial: Trial, setup: TrialSetup) -> Skip | None:
+    def _skip(self, setup: TrialSetup) -> Skip | None:
+        """Why a chain cannot run on its machine, without the labels of a trial; or None."""
         unreachable = self._executor.unreachable(setup.hardware.kind)
         if unreachable and not self._keep_unreachable:
-            return Skip(labels=trial.labels, reason=unreachable)
+            return Skip(labels={}, reason=unreachable)
         obstacle = setup.hardware.cannot_simulate() if self._executor.is_simulated() else None
         if obstacle:
             return Skip(
-                labels=trial.labels,
+                labels={},
                 reason=f"{setup.hardware.kind} cannot be simulated on this machine: {obstacle}",
                 remedy="executor=ec2 or executor=ray reaches a real one",
             )
         packages = self._executor.packages(setup.hardware.kind)
         with on_node_with(packages):
-            return self._lacking(trial, setup, is_here=packages is None)
+            return self._lacking(setup, is_here=packages is None)
 
-    def _lacking(self, trial: Trial, setup: TrialSetup, *, is_here: bool) -> Skip | None:
+    def _lacking(self, setup: TrialSetup, *, is_here: bool) -> Skip | None:
         """Why the packages of its node do not suffice, or None.
 
         Args:
@@ -153,52 +169,48 @@ class _Drafts:
         missing = [name for name in required if not any(map(is_installed, alternatives(name)))]
         if missing and not is_here:
             return Skip(
-                labels=trial.labels,
+                labels={},
                 reason=f"needs {', '.join(missing)}; nodes of {setup.hardware.kind} lack it.",
                 remedy="docs/cloud/aws.md lists what nodes have",
             )
         if missing:
             return Skip(
-                labels=trial.labels,
+                labels={},
                 reason=f"needs {', '.join(missing)}, which is not installed.",
                 remedy=f"pip install {' '.join(missing)}",
             )
         unavailable = setup.unavailable
-        return Skip(labels=trial.labels, reason=unavailable) if unavailable else None
+        return Skip(labels={}, reason=unavailable) if unavailable else None
 
     def _open(self, spec: ConfigNode) -> TrialSetup | ConfigError:
-        key = "\n".join(self._serialised(spec[name]) for name in SPEC_KEYS)
+        key = tuple(_json_of(spec[name], self.memo) for name in SPEC_KEYS)
         if key not in self._setups:
-            self._setups[key] = _open_checked(spec)
+            self._setups[key] = _open_checked(spec, self.memo)
         return self._setups[key]
 
     def _identity(self, spec: ConfigNode, setup: TrialSetup) -> str:
-        protocol = spec["protocol"]
-        content = {
-            **spec,
-            "protocol": protocol if setup.on_gpu else _without(protocol, "tf32"),
-            "hardware": _machine(spec),
-            "conversion": _without(spec["conversion"], "description"),
-            "scenario": _as_digested(spec["scenario"]),
-        }
-        text = "\n".join(self._serialised(content[name]) for name in SPEC_KEYS)
-        return hashlib.sha256(text.encode()).hexdigest()[:TRIAL_ID_DIGITS]
+        parts = [self._digested(name, spec[name], setup.on_gpu) for name in SPEC_KEYS]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:TRIAL_ID_DIGITS]
 
-    def _serialised(self, node: Json) -> str:
-        """The canonical JSON of a node; cells share nodes, so most are made once."""
-        known = self._json_of.get(id(node))
-        if known is None or known[0] is not node:
-            known = (node, canonical_json(node))
-            self._json_of[id(node)] = known
-        return known[1]
+    def _digested(self, name: str, node: Json, on_gpu: bool) -> str:
+        what = partial(_as_digested, name, node, on_gpu)
+        return self.memo.of((name, on_gpu), [node], lambda: canonical_json(what()))
 
 
-def _open_checked(spec: ConfigNode) -> TrialSetup | ConfigError:
+def _json_of(node: Json, memo: NodeMemo) -> str:
+    return memo.of("json", [node], lambda: canonical_json(node))
+
+
+def _open_checked(spec: ConfigNode, memo: NodeMemo) -> TrialSetup | ConfigError:
     try:
-        setup = open_trial(spec)
+        setup = open_trial(spec, memo)
     except ConfigError as error:
         return error
-    problems = [*setup.model.problems(setup.workload), *_parity_problems(spec)]
+    called = [spec["model"], spec["scenario"], spec["workload"]]
+    problems = [
+        *memo.of("model problems", called, lambda: setup.model.problems(setup.workload)),
+        *memo.of("parity problems", [spec["parity"]], lambda: _parity_problems(spec)),
+    ]
     return ConfigError(problems) if problems else setup
 
 
@@ -224,23 +236,28 @@ def _baseline_of(cell: MatrixCell, name: str, node: ConfigNode) -> MatrixCell:
     )
 
 
-def _only_used_symbols(spec: ConfigNode, setup: TrialSetup) -> dict[str, Json]:
-    """The spec without symbols that no input uses, whose sweep would repeat the same trial."""
-    used = set(setup.model.symbols)
-    workload = node_of(spec, "workload")
-    kept = {k: v for k, v in workload.items() if k in used or k in NOT_SYMBOLS}
-    sizes = setup.workload.sizes
-    left = [symbol for symbol in setup.workload.dynamic if symbol in used]
+def _only_used(node: Json, workload: Workload, symbols: Sequence[str]) -> Json:
+    """The workload without symbols that no input uses, whose sweep would repeat the same trial."""
+    assert isinstance(node, Mapping)  # open_trial has checked it
+    kept = {k: v for k, v in node.items() if k in symbols or k in NOT_SYMBOLS}
+    sizes = workload.sizes
+    left = [symbol for symbol in workload.dynamic if symbol in symbols]
     dynamic: Json = {symbol: list(sizes[symbol]) for symbol in left} if sizes else list(left)
-    return {**spec, "workload": {**kept, "dynamic": dynamic}}
+    return {**kept, "dynamic": dynamic}
 
 
-def _machine(spec: ConfigNode) -> Json:
-    """The hardware without its default conversions."""
-    return _without(spec["hardware"], "conversions")
+def _as_digested(name: str, node: Json, on_gpu: bool) -> Json:
+    """What of a node of the spec determines the measurement."""
+    if name == "protocol":
+        return node if on_gpu else _without(node, "tf32")
+    if name == "hardware":
+        return _without(node, "conversions")  # those are defaults
+    if name == "conversion":
+        return _without(node, "description")
+    return _as_first_named(node) if name == "scenario" else node
 
 
-def _as_digested(node: Json) -> Json:
+def _as_first_named(node: Json) -> Json:
     """A scenario under the dotted name it had first: a class that moves keeps its trials' ids."""
     assert isinstance(node, Mapping)  # open_trial has checked it
     first = {present: former for former, present in MOVED.items()}.get(str(node[TARGET]))
@@ -253,10 +270,10 @@ def _without(node: Json, key: str) -> Json:
     return {name: value for name, value in node.items() if name != key}
 
 
-def _labels_of(cell: MatrixCell, setup: TrialSetup) -> dict[str, str]:
-    symbols = setup.workload.symbols
-    shapes = [f"{name}={symbols[name]}" for name in setup.model.symbols if name in symbols]
-    shown = {f"workload.{name}" for name in symbols}
+def _labels_of(cell: MatrixCell, setup: TrialSetup, symbols: Sequence[str]) -> dict[str, str]:
+    sizes = setup.workload.symbols
+    shapes = [f"{name}={sizes[name]}" for name in symbols if name in sizes]
+    shown = {f"workload.{name}" for name in sizes}
     axes = [f"{k}={v}" for k, v in cell.axes.items() if k not in shown]
     labels = {name: cell.choices[name] for name in ("model", "conversion", "hardware", "scenario")}
     described = setup.model.labels  # a script's or a live module's has its own name there
@@ -286,33 +303,34 @@ def _machine_label(name: str, setup: TrialSetup) -> str:
 
 
 def _with_baselines(
-    trials: Iterable[Trial], baselines: Collection[str], control: bool | str
+    trials: Collection[Trial], baselines: Collection[str], control: bool | str, memo: NodeMemo
 ) -> tuple[Trial, ...]:
     """Each trial with the baseline of its own model, workload, hardware and scenario."""
-    trials = list(trials)
-    known = {_comparable(trial): trial for trial in trials if trial.trial_id in baselines}
-    found = [_with_baseline(trial, known.get(_comparable(trial))) for trial in trials]
-    sizes = Counter(trial.baseline_id for trial in found if trial.baseline_id)
+    known = {_comparable(trial, memo): trial for trial in trials if trial.trial_id in baselines}
+    found = {trial.trial_id: known.get(_comparable(trial, memo), trial) for trial in trials}
+    sizes = Counter(one.trial_id for trial_id, one in found.items() if one.trial_id != trial_id)
     least = {AUTO: LEAST_CONTROLLED, True: 1}.get(control, math.inf)
     return tuple(
         replace(
-            one,
-            candidates=sizes.get(one.baseline_id or "", 1),
-            is_control=sizes[one.trial_id] >= least,
+            _with_baseline(trial, baseline),
+            candidates=sizes[baseline.trial_id] if baseline is not trial else 1,
+            is_control=sizes[trial.trial_id] >= least,
         )
-        for one in found
+        for trial, baseline in zip(trials, found.values(), strict=True)
     )
 
 
-def _with_baseline(trial: Trial, baseline: Trial | None) -> Trial:
-    if baseline is None or baseline.trial_id == trial.trial_id:
+def _with_baseline(trial: Trial, baseline: Trial) -> Trial:
+    if baseline is trial:
         return trial
     conversion = node_of(baseline.spec, "conversion")
     return replace(trial, baseline_id=baseline.trial_id, baseline_conversion=conversion)
 
 
-def _comparable(trial: Trial) -> str:
+def _comparable(trial: Trial, memo: NodeMemo) -> tuple[str, ...]:
     same = ("model", "workload", "scenario", "stopping", "protocol")
-    return canonical_json(
-        {**{key: trial.spec[key] for key in same}, "hardware": _machine(trial.spec)}
+    machine = trial.spec["hardware"]
+    return (
+        *(_json_of(trial.spec[key], memo) for key in same),
+        memo.of("machine", [machine], lambda: canonical_json(_without(machine, "conversions"))),
     )

@@ -24,14 +24,17 @@ from benchorch.interfaces.executor import Emit, Executor
 from benchorch.journal import run_directory
 from benchorch.journal.lock import LOCK, StatusFile, acquire_lock
 from benchorch.journal.reader import salvage
-from benchorch.journal.registry import remember, remember_plan
+from benchorch.journal.registry import others_running, remember, remember_plan
 from benchorch.models.trust import session_of
 from benchorch.results.pricing.sweep_cost import (
     check_budget,
     expected,
+    launched_kinds,
+    machines,
     prices_of,
     spending_rules,
 )
+from benchorch.results.pricing.sweep_history import write_cost
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import full_markdown
 from benchorch.results.report.winner import winner_of
@@ -100,6 +103,9 @@ class Invocation:
     _lock: IO[str] | None = None
     _findings: SweepFindings | None = None
     _end: ExpectedEnd | None = None
+    _expected_usd: list[float | None] = field(default_factory=list)
+    _spent_before_usd: float | None = None
+    _simulated: bool = False
     _status: StatusFile = field(init=False)
     _page: LivePage = field(init=False)
 
@@ -159,8 +165,11 @@ class Invocation:
             remember_plan(self.plan_id, self.directory)
         self._drop_simulated(executor)
         self._status.begin()
+        if self._spent_before_usd is None:
+            self._spent_before_usd = self._status.spent_usd
         todo = [t for t in plan.trials if t.trial_id not in self.results]
         check_budget(plan, todo, self._status.spent_usd)
+        self._expect_cost(plan, todo, simulated=executor.is_simulated())
         self.report.plan(plan, done=len(plan.trials) - len(todo))
         if self._recorder is None:
             self._recorder = recording(self.directory, plan)
@@ -168,6 +177,11 @@ class Invocation:
             self._archiver = archiving(self.directory, plan)
         if not todo:
             return
+        for other in others_running(self.directory):
+            self.report.text(
+                f"{other} is going on, too: where both measure on this machine, they disturb each "
+                "other. See benchorch status."
+            )
         spending = spending_rules(plan, self._status.spent_usd)
         session = replace(session_of(plan, self.directory), spending=spending)
         work = _TrialWork(session=session)
@@ -180,6 +194,30 @@ class Invocation:
                 if self.terms.exit_first and not (result.unfinished or _is_sound(result)):
                     self.report.text("The first failure ends the run (--exitfirst).")
                     break
+
+    def _expect_cost(self, plan: Plan, todo: Sequence[Trial], *, simulated: bool) -> None:
+        """Note what the machines that are launched for these trials are expected to cost."""
+        self._simulated = self._simulated or simulated
+        launched = launched_kinds(plan, todo)
+        if launched:
+            found = machines(plan, expected(plan, todo), launched)
+            self._expected_usd.extend(one.usd for one in found)
+
+    def _end_cost(self) -> None:
+        """Keep and report what the launched machines have cost, beside what was expected."""
+        spending = self._status.spending
+        if spending is None:
+            return
+        known = [usd for usd in self._expected_usd if usd is not None]
+        with contextlib.suppress(OSError):  # only later estimates read it
+            cost = write_cost(
+                self.directory,
+                expected_usd=sum(known) if known else None,
+                spent_usd=spending.usd - (self._spent_before_usd or 0.0),
+                launch_s=spending.launch_s,
+                simulated=self._simulated,
+            )
+            self.report.text(cost.text)
 
     def _expect(self, left_s: float) -> None:
         self.report.expect(left_s)
@@ -203,6 +241,7 @@ class Invocation:
             with self._on_disk("The table"):
                 text = full_markdown(self.plan, self.results, summaries)
                 write_text(self.directory / run_directory.TABLE, text)
+                self._end_cost()
                 if self._is_whole():
                     found = winner_of(self.plan, self.results, summaries)
                     write_json(self.directory / run_directory.WINNER, found)

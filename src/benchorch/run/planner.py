@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -25,7 +25,12 @@ from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.stack import Readiness
 from benchorch.interfaces.store import Store
 from benchorch.recorders import location
-from benchorch.results.pricing.sweep_cost import budget_of, pricing_of, snapshot
+from benchorch.results.pricing.sweep_cost import (
+    DEFAULT_REGION,
+    budget_of,
+    pricing_of,
+    snapshot,
+)
 from benchorch.run.expand import AUTO, SPEC_KEYS
 from benchorch.run.expand import plan as make_plan
 
@@ -34,6 +39,7 @@ SESSION_KEYS = (
     *(*_SHARED_NODES, "rebuild", "baseline", "control", "objective", "name", "keep_at"),
     "profile",
 )
+_CAN_BE_NONE = ("profiler", "recorder")
 NODES = (*SPEC_KEYS, *_SHARED_NODES)
 _FARTHEST = (Way.NONE, Way.STACK, Way.RAY, Way.LOCAL)
 REBUILD = ("if_needed", "always", "never")
@@ -54,18 +60,22 @@ class Planned:
     unreachable: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def kinds(self) -> Collection[str]:
+        """The kinds of hardware that its trials are for."""
+        return {trial.hardware_kind for trial in self.plan.trials}
+
+    @property
     def launched(self) -> Collection[str]:
         """The kinds whose machines are launched for the run, or would have to be."""
-        kinds = {trial.hardware_kind for trial in self.plan.trials}
-        return {k for k in kinds if k in self.unreachable or self.executor.launches(k)}
+        return {k for k in self.kinds if k in self.unreachable or self.executor.launches(k)}
 
     def preflight(self) -> Sequence[Readiness]:
         """Whether the machines that would be launched can be had now; asks their account."""
-        return self.executor.preflight(sorted({one.hardware_kind for one in self.plan.trials}))
+        return self.executor.preflight(sorted(self.kinds))
 
     def way(self) -> Way:
         """How the plan as a whole runs: as far as its farthest trial has to go."""
-        ways = {self.executor.way(trial.hardware_kind) for trial in self.plan.trials}
+        ways = {self.executor.way(kind) for kind in self.kinds}
         return next((way for way in _FARTHEST if way in ways), Way.LOCAL)
 
 
@@ -117,7 +127,7 @@ def _plan_jobs(
         raise ConfigError(["The sweep is empty: there is nothing to run."])
     problems = Problems()
     known = {*SESSION_KEYS, *NODES, "matrix", "each", "resume", *composer.groups}
-    problems.add(problem for cell in cells for problem in _shape_problems(cell, known))
+    problems.add(_shape_problems(cells, known))
     problems.stop()
     session = {key: cells[0].config.get(key) for key in SESSION_KEYS}
     problems.add(_session_problems(session, cells))
@@ -126,6 +136,9 @@ def _plan_jobs(
     lacking = tuple(_lacking(session, executor))
     elsewhere = executor is not None and {executor.way(kind) for kind in kinds} - {Way.LOCAL}
     problems.add(() if elsewhere and not to_run else lacking)
+    if executor is not None:
+        own = executor.region() if elsewhere else None
+        session["pricing"] = _priced_in(node_of(session, "pricing"), own or DEFAULT_REGION)
     planned = problems.attempt(
         lambda: make_plan(
             cells,
@@ -152,6 +165,11 @@ def _plan_jobs(
         requested=requested,
         unreachable={k: why for k in sorted(kinds) if (why := executor.unreachable(k))},
     )
+
+
+def _priced_in(pricing: ConfigNode, region: str) -> ConfigNode:
+    """The `pricing` node with that region, unless it names one."""
+    return pricing if pricing.get("region") else {**pricing, "region": region}
 
 
 def _lacking(session: ConfigNode, executor: Executor | None) -> Iterator[str]:
@@ -203,15 +221,25 @@ def _without_common_axes(cells: Sequence[MatrixCell]) -> list[MatrixCell]:
     ]
 
 
-def _shape_problems(cell: MatrixCell, known: Collection[str]) -> Iterator[str]:
+def _shape_problems(cells: Iterable[MatrixCell], known: Collection[str]) -> Iterator[str]:
     """Unknown keys, nodes that are not mappings, and values that are no use."""
-    for key in cell.config:
+    nodes = {  # cells share most of them
+        (key, id(node)): node
+        for cell in cells
+        for key in (*cell.config, *NODES)
+        for node in [cell.config.get(key)]
+    }
+    for (key, _), node in nodes.items():
         if key not in known:
             yield f"{key}: unknown key.{suggest(key, known)}"
-    for key in NODES:
-        if not isinstance(cell.config.get(key), Mapping):
-            yield f"{key}: expected a mapping, got {cell.config.get(key)!r}."
-    for path, value in _leaves(cell.config):
+        if key in NODES and not isinstance(node, Mapping):
+            off = f" To switch it off: {key}=none." if key in _CAN_BE_NONE else ""
+            yield f"{key}: expected a mapping, got {node!r}.{off}"
+        yield from _value_problems(key, node)
+
+
+def _value_problems(key: str, node: Json) -> Iterator[str]:
+    for path, value in _leaves(node, key):
         if isinstance(value, float) and not math.isfinite(value):
             yield f"{path}: expected a finite number, got {value}."
         if isinstance(value, str) and printable(value) != value:
@@ -255,7 +283,8 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
             f"Metrics: {', '.join(METRICS)}."
         )
     for key in SESSION_KEYS:
-        if any(cell.config.get(key) != session[key] for cell in cells):
+        others = {id(node): node for node in (cell.config.get(key) for cell in cells)}
+        if any(node != session[key] for node in others.values()):
             yield f"{key}: is one for the whole command; it cannot be swept."
     if not _is_word_or_words(session["profile"]):
         yield f"profile: expected names of conversions, got {session['profile']!r}."

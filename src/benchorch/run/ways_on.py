@@ -34,21 +34,23 @@ def priced(planned: Planned, *, cheapest_first: bool = False) -> Iterator[str]:
 
 
 def ways_on(planned: Planned) -> Iterator[str]:
-    """The ways to reach hardware that is not reached; nothing where all is."""
-    if not planned.unreachable:
+    """The ways to reach hardware that trials need and nothing reaches; else nothing."""
+    wanted = {trial.hardware_kind for trial in planned.plan.trials}
+    unreachable = {k: why for k, why in planned.unreachable.items() if k in wanted}
+    if not unreachable:
         return
     by_reason: dict[str, list[str]] = {}
-    for kind, reason in planned.unreachable.items():
+    for kind, reason in unreachable.items():
         by_reason.setdefault(reason, []).append(kind)
     for reason, kinds in by_reason.items():
         yield f"{', '.join(kinds)}: {reason}"
     yield ""
     yield "Ways to go on, the least effort first:"
-    here = sorted({t.hardware_kind for t in planned.plan.trials} - set(planned.unreachable))
+    here = sorted(wanted - set(unreachable))
     if here:
         yield "  --allow-skips"
         yield f"      runs the rest: {', '.join(here)}"
-    fleet = ",".join(f'"{kind}"=1' for kind in planned.unreachable)
+    fleet = ",".join(f'"{kind}"=1' for kind in unreachable)
     yield f"  make provision ARGS='--var fleet={{{fleet}}}'"
     yield "      makes a stack in your AWS account (docs/cloud/aws.md); then run the same line"
     yield "  executor=fleet_local"

@@ -25,7 +25,7 @@ _WITH_CUDA_GRAPHS = ("reduce-overhead", "max-autotune")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inductor(Runtime):
-    """Dynamo traces again in every process, so the first call is slow even on a full cache."""
+    """Dynamo traces once in every process, so the first call is slow even on a full cache."""
 
     generates = True
     consumes = (Format.INDUCTOR_CACHE,)
@@ -43,6 +43,8 @@ class Inductor(Runtime):
         torch.set_num_threads(request.threads)
         with ExitStack() as opened:
             options = _open(opened, source, request.scratch_dir)
+            if not (request.comes_again and _fits_any_weights(options)):
+                opened.callback(torch._dynamo.reset)
             if request.profile_dir is not None:
                 opened.enter_context(kept_provenance(request.profile_dir))
             module = module_in(request)
@@ -57,6 +59,16 @@ class Inductor(Runtime):
             counts=compile_facts(request.device, wants_cuda_graphs=wants_cuda_graphs),
             resources=resources,
         )
+
+
+def _fits_any_weights(options: Mapping[str, Mapping[str, Json]]) -> bool:
+    """Whether compiled code takes the weights as inputs, and so serves the next module as well.
+
+    Frozen weights are part of the code, and CUDA graphs remember where weights lie.
+    """
+    return (
+        not options["inductor"]["freezing"] and options["compile"]["mode"] not in _WITH_CUDA_GRAPHS
+    )
 
 
 def _open(resources: ExitStack, source: Path, scratch: Path) -> dict[str, Any]:
@@ -76,7 +88,6 @@ def _prepare_process(
     import torch._dynamo.config
     import torch._inductor.config
 
-    resources.callback(torch._dynamo.reset)
     resources.enter_context(inductor_cache(scratch))
     # One compile thread keeps Inductor from starting processes beside the one that is measured.
     patched = torch._inductor.config.patch({**options["inductor"], "compile_threads": 1})

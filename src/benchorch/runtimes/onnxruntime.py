@@ -147,6 +147,10 @@ class OnnxExecutable(Executable):
         }
 
     def facts(self) -> Mapping[str, Json]:
+        """The settings and what was counted."""
+        return {**self.settings(), **self.counts()}
+
+    def settings(self) -> Mapping[str, Json]:
         """The outputs' dtype and what the session says of itself."""
         types = [node.type for node in self.session.get_outputs()]
         options = self.session.get_session_options()
@@ -158,7 +162,6 @@ class OnnxExecutable(Executable):
             "provider": self.session.get_providers()[0],
             "device": self.place,
             **_fused(self.session),
-            **self.counts(),
         }
 
     def own_profile(self) -> Path | None:

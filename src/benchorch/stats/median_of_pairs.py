@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from benchorch.domain.estimate import Estimate
 from benchorch.stats.between_processes import bounded_exp
 from benchorch.stats.median_interval import median_interval
+from benchorch.stats.position_effect import by_order
 from benchorch.stats.quantiles import LEVEL_RATIO
 
 
@@ -42,7 +43,7 @@ def median_of_pairs(
     the statistical analysis of the two-period change-over design*, 1972.
     """
     pairs = list(zip(log_ratios, first, strict=True))
-    orders = [[ratio for ratio, ahead in pairs if ahead is order] for order in (True, False)]
+    orders = by_order(pairs)
     effect = 0.0
     if all(orders):
         ahead, behind = map(statistics.median, orders)

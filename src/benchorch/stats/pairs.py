@@ -10,13 +10,14 @@ from typing import NamedTuple
 from benchorch.domain.measurement import Observations, Paired, ProcessRecord
 from benchorch.stats.between_processes import median_query_ns, primary_ns
 from benchorch.stats.mean_of_processes import mean
+from benchorch.stats.sequential_testing import USUAL_LOOKS
 from benchorch.stats.steady_state import stability
 
 ALTERNATED, ADJACENT, SEQUENTIAL = "alternated", "adjacent", "sequential"
 
 PARTS = 10
 
-INTERFERENCE_LOOKS = (5, 8, 12, 18, 27, 40)
+INTERFERENCE_LOOKS = USUAL_LOOKS
 """Counts of pairs at which a trial asks whether interleaving interferes."""
 
 # Of a finding against a comparison that is looked for once: that the ratio moves.

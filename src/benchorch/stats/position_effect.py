@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
@@ -32,13 +32,36 @@ def position_effect(processes: Sequence[ProcessRecord]) -> Estimate | None:
     ------
     Jones & Kenward, *Design and Analysis of Cross-Over Trials*, 2014, section 2.
     """
-    orders: dict[bool, list[float]] = {True: [], False: []}
-    for process in compared(processes):
-        found = log_ratio(process)
-        first = process.paired.candidate_first if process.paired else None
-        if found is not None and first is not None:
-            orders[first].append(found)
-    return effect_of_order(orders[True], orders[False])
+    paired = [
+        (found, process.paired.candidate_first)
+        for process in compared(processes)
+        if process.paired and (found := log_ratio(process)) is not None
+    ]
+    known = [(found, first) for found, first in paired if first is not None]
+    return effect_of_order(*by_order(known))
+
+
+def by_order(pairs: Iterable[tuple[float, bool]]) -> tuple[list[float], list[float]]:
+    """Values of the pairs in which the candidate came first, and of those in which it did not."""
+    orders: tuple[list[float], list[float]] = ([], [])
+    for value, first in pairs:
+        orders[not first].append(value)
+    return orders
+
+
+def error_over_orders(ahead: Sequence[float], behind: Sequence[float]) -> float:
+    """Standard error of the mean of both orders' means, and of half their difference.
+
+    Of a variance that is pooled, with n - 2 degrees of freedom; neither order is empty, and n > 2.
+    """
+    means = [math.fsum(values) / len(values) for values in (ahead, behind)]
+    squares = math.fsum(
+        (value - mean) ** 2
+        for values, mean in zip((ahead, behind), means, strict=True)
+        for value in values
+    )
+    freedom = len(ahead) + len(behind) - 2
+    return math.sqrt(squares / freedom * (1 / len(ahead) + 1 / len(behind))) / 2
 
 
 def effect_of_order(ahead: Sequence[float], behind: Sequence[float]) -> Estimate | None:
@@ -47,9 +70,7 @@ def effect_of_order(ahead: Sequence[float], behind: Sequence[float]) -> Estimate
         return None
     n = len(ahead) + len(behind)
     effect = (statistics.fmean(behind) - statistics.fmean(ahead)) / 2
-    squares = sum(statistics.variance(values) * (len(values) - 1) for values in (ahead, behind))
-    error = math.sqrt(squares / (n - 2) * (1 / len(ahead) + 1 / len(behind))) / 2
-    reach = student_t(ALPHA, n - 2) * error
+    reach = student_t(ALPHA, n - 2) * error_over_orders(ahead, behind)
     return Estimate(
         value=math.exp(effect),
         low=math.exp(effect - reach),

@@ -10,6 +10,7 @@ from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.stats.between_processes import bounded_exp
 from benchorch.stats.family import UNDECIDED, Standing
 from benchorch.stats.pairs import SEQUENTIAL, Pair
+from benchorch.stats.position_effect import by_order, error_over_orders
 from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO
 from benchorch.stats.sequential_testing import LEAST_PAIRS
 from benchorch.stats.significance import cliffs_delta, sign_flip_p, student_p
@@ -233,19 +234,13 @@ def _paired(ratios: Sequence[float]) -> _Difference:
 
 def _crossed(ratios: Sequence[float], first: Sequence[bool]) -> _Difference:
     """As `_paired`, without the effect of the order."""
-    pairs = list(zip(ratios, first, strict=True))
-    orders = [[ratio for ratio, ahead in pairs if ahead is order] for order in (True, False)]
+    orders = by_order(zip(ratios, first, strict=True))
     freedom = len(ratios) - 2
     if freedom < 1 or not all(orders):
         return _paired(ratios)
-    means = [math.fsum(values) / len(values) for values in orders]
-    squares = math.fsum(
-        (value - mean) ** 2 for values, mean in zip(orders, means, strict=True) for value in values
-    )
-    reciprocal = math.fsum(1 / len(values) for values in orders)
     return _Difference(
-        centre=math.fsum(means) / 2,
-        spread=math.sqrt(squares / freedom * reciprocal) / 2,
+        centre=math.fsum(math.fsum(values) / len(values) for values in orders) / 2,
+        spread=error_over_orders(*orders),
         degrees_of_freedom=freedom,
         n=len(ratios),
     )

@@ -96,7 +96,7 @@ def stability(
     group = group_size(durations.size)
     points = _medians(durations, group)
     sigma = _noise(points)
-    calm = _clipped(points, sigma)
+    calm = clipped(points, sigma)
     ends = [0, *shifts(calm / sigma, 4.5 * math.log(points.size)), points.size]
     # What counts as the same level is said of medians of few blocks, however many make a point.
     few = sigma if group <= GROUP else _noise(_medians(durations, GROUP))
@@ -158,7 +158,7 @@ def _noise(points: NDArray[float64]) -> float:
     return max(spread, _CLOCK_NOISE_RATIO * abs(float(median(points))), np.finfo(float).tiny)
 
 
-def _clipped(points: NDArray[float64], sigma: float) -> NDArray[float64]:
+def clipped(points: NDArray[float64], sigma: float) -> NDArray[float64]:
     """Points no further from their neighbours' median than noise explains: spikes are no shift."""
     import numpy as np
 

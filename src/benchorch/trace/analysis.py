@@ -11,7 +11,7 @@ import numpy as np
 
 from benchorch.errors import TraceError
 from benchorch.trace.attribution import entities
-from benchorch.trace.attribution.measured import OwnerTimes, measured
+from benchorch.trace.attribution.entities import OwnerTimes, measured
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import owners
 from benchorch.trace.attribution.sequence_join import NO_WORK
@@ -66,7 +66,7 @@ class Analysis:
 
 
 def analyze(
-    trace: Path,
+    traces: Path | Sequence[Path],
     *,
     range_name: str | None = None,
     iteration: int | None = None,
@@ -74,10 +74,10 @@ def analyze(
     dilation_ratio: float | None = None,
     provenance: Sequence[Provenance] = (),
 ) -> Analysis:
-    """Analyse the steady steps of a trace.
+    """Analyse the steady steps of a trace, or of the traces of one program's ranks, in order.
 
     Args:
-        trace: a profile of PyTorch, ONNX Runtime or Nsight Systems.
+        traces: profiles of PyTorch, ONNX Runtime or Nsight Systems.
         range_name: the ranges that mark steps; None for those that profilers usually write.
         iteration: the one step to analyse, from 0; None for all that are steady.
         graph: of the model, whose nodes the trace's events belong to.
@@ -88,27 +88,8 @@ def analyze(
         TraceError: the file is no trace, has no such range or step, or the analysis of it
             contradicts itself, which is an error of benchorch's.
     """
-    return analyze_files(
-        [trace],
-        range_name=range_name,
-        iteration=iteration,
-        graph=graph,
-        dilation_ratio=dilation_ratio,
-        provenance=provenance,
-    )
-
-
-def analyze_files(
-    traces: Sequence[Path],
-    *,
-    range_name: str | None = None,
-    iteration: int | None = None,
-    graph: OperatorGraph | None = None,
-    dilation_ratio: float | None = None,
-    provenance: Sequence[Provenance] = (),
-) -> Analysis:
-    """The same of the traces of one program's ranks, in order."""
-    events = merged([read_events(trace) for trace in traces])
+    files = [traces] if isinstance(traces, Path) else traces
+    events = merged([read_events(file) for file in files])
     try:
         return analyze_events(
             events,
@@ -119,7 +100,7 @@ def analyze_files(
             provenance=provenance,
         )
     except TraceError as error:
-        raise TraceError(f"{traces[0]}: {error}") from None
+        raise TraceError(f"{files[0]}: {error}") from None
 
 
 def analyze_events(
@@ -133,14 +114,12 @@ def analyze_events(
 ) -> Analysis:
     """The same of events that were read already."""
     steps = find_steps(events, range_name, iteration)
-    dag = build_dag(events, window_of(events, steps), graph)
-    periods = periods_of(events, dag, steps)
+    periods = periods_of(events, build_dag(events, window_of(events, steps), graph), steps)
     if steps.lane >= 0 and periods.interval_ns[0] >= periods.interval_ns[1]:
         steps = whole(events, f"The clocks of the trace contradict the order of {steps.name!r}.")
-        dag = build_dag(events, window_of(events, steps), graph)
-        periods = periods_of(events, dag, steps)
-    interval_ns = periods.interval_ns
-    path = critical_path(dag, periods.end_point, interval_ns[0])
+        periods = periods_of(events, build_dag(events, window_of(events, steps), graph), steps)
+    dag, interval_ns = periods.dag, periods.interval_ns
+    path = critical_path(dag, int(periods.end[np.argmax(dag.time_ns[periods.end])]), interval_ns[0])
     met = meetings(events)
     if len(met.event):
         path = path.cut_at(np.concatenate([met.usual_ns, met.last_ns]))

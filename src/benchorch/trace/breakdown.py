@@ -47,9 +47,9 @@ def breakdown(events: Events, steps: Steps) -> tuple[DeviceShare, ...]:
     """The shares of each device in each of the steps to analyse, of the first `MOST_STEPS`."""
     device = events.devices[events.lane]
     works = np.flatnonzero(among(events.category, DEVICE_WORK) & (device >= 0))
-    named = np.array([COLLECTIVE.search(name) is not None for name in events.names] or [False])
     memory = among(events.category, (Category.COPY, Category.FILL))
-    kind = np.where(named[events.name], _COMMUNICATION, np.where(memory, _MEMORY, _COMPUTE))
+    collective = events.called(COLLECTIVE.search)
+    kind = np.where(collective, _COMMUNICATION, np.where(memory, _MEMORY, _COMPUTE))
     last = min(steps.end, steps.first + MOST_STEPS)
     found = []
     for one in np.unique(device[works]).tolist():

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,7 +110,6 @@ class Dag:
         window: what was analysed.
         facts: fitted floors (launch latency, stream gap), dropped edges, lanes left out, ...
         repairs: what had to be mended, each with how often.
-        known: results cached by whatever computed them; a changed copy begins anew.
     """
 
     time_ns: NDArray[np.int64]
@@ -129,7 +127,6 @@ class Dag:
     window: Window
     facts: Mapping[str, float] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
-    known: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @property
     def points(self) -> int:
@@ -181,20 +178,16 @@ class CriticalPath:
         """Their sum, which is the makespan."""
         return int(self.duration_ns.sum())
 
+    def _at(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> CriticalPath:
+        """Some of the segments, by mask or by index."""
+        return CriticalPath(**{one.name: getattr(self, one.name)[which] for one in fields(self)})
+
     def since(self, begin_ns: int) -> CriticalPath:
         """The part from some time on."""
         end_ns = self.start_ns + self.duration_ns
-        kept = end_ns > begin_ns
-        start_ns = np.maximum(self.start_ns[kept], begin_ns)
-        return CriticalPath(
-            start_ns=start_ns,
-            duration_ns=end_ns[kept] - start_ns,
-            edge=self.edge[kept],
-            residual=self.residual[kept],
-            owner=self.owner[kept],
-            label=self.label[kept],
-            tier=self.tier[kept],
-        )
+        start_ns = np.maximum(self.start_ns, begin_ns)
+        cut = replace(self, start_ns=start_ns, duration_ns=end_ns - start_ns)
+        return cut._at(end_ns > begin_ns)
 
     def cut_at(self, times_ns: NDArray[np.int64]) -> CriticalPath:
         """The same with segments cut in two where a time lies inside of them."""
@@ -210,12 +203,4 @@ class CriticalPath:
         start_ns[inner] = times_ns[(first[piece] + within - 1)[inner]]
         stop_ns = np.append(start_ns[1:], end_ns[-1:])
         stop_ns[begins[1:] - 1] = end_ns[:-1]
-        return CriticalPath(
-            start_ns=start_ns,
-            duration_ns=stop_ns - start_ns,
-            edge=self.edge[piece],
-            residual=self.residual[piece],
-            owner=self.owner[piece],
-            label=self.label[piece],
-            tier=self.tier[piece],
-        )
+        return replace(self._at(piece), start_ns=start_ns, duration_ns=stop_ns - start_ns)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Protocol
+from functools import wraps
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,7 +145,27 @@ class Events:
         """Of every lane its rank; at least one entry."""
         return np.array([lane.rank for lane in self.lanes] or [0], dtype=np.int64)
 
+    def called(self, fits: Callable[[str], object]) -> NDArray[np.bool_]:
+        """Which have a name that fits, (n,); every name is tried once."""
+        return np.array([bool(fits(name)) for name in self.names] or [False])[self.name]
+
     @property
     def end_ns(self) -> NDArray[np.int64]:
         """When each ended."""
         return self.start_ns + self.duration_ns
+
+
+T = TypeVar("T")
+
+
+def once(work: Callable[[Events], T]) -> Callable[[Events], T]:
+    """Cache the result of a function with the trace that it is of."""
+
+    @wraps(work)
+    def cached(events: Events) -> T:
+        if work.__qualname__ not in events.known:
+            events.known[work.__qualname__] = work(events)
+        result: T = events.known[work.__qualname__]
+        return result
+
+    return cached

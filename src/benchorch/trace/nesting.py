@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING, Category, Events
+from benchorch.trace.lookup import first_after
 
 _OUTSIDE_FIRST = (
     Category.SESSION,
@@ -21,7 +23,6 @@ NESTING_RANK = np.full(len(Category), len(_OUTSIDE_FIRST))
 NESTING_RANK[list(_OUTSIDE_FIRST)] = np.arange(len(_OUTSIDE_FIRST))
 
 _MOST_ROUNDS = 8
-_WIDEST = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +65,8 @@ def nest(spans: Spans | Events) -> Nesting:
     order = _order(spans)
     lane, start_ns, end_ns = spans.lane[order], spans.start_ns[order], spans.end_ns[order]
     clipped_ns = end_ns
-    axis = _Axis.of(lane, start_ns, end_ns)
     for _ in range(_MOST_ROUNDS):
-        parent, depth = _forest(axis.first_after(clipped_ns))
+        parent, depth = _forest(first_after(lane, start_ns, clipped_ns))
         last_ns = clipped_ns
         inside = (parent >= 0) & (last_ns[parent] > start_ns)
         clipped_ns = np.where(inside, np.minimum(last_ns, last_ns[parent]), last_ns)
@@ -79,7 +79,7 @@ def nest(spans: Spans | Events) -> Nesting:
     expected_ns = np.where(inside, np.minimum(end_ns, clipped_ns[parent]), end_ns)
     if not ((~inside | holds).all() and np.array_equal(expected_ns, clipped_ns)):
         clipped_ns = _clipped_by_stack(lane, start_ns, end_ns)
-        parent, depth = _forest(axis.first_after(clipped_ns))
+        parent, depth = _forest(first_after(lane, start_ns, clipped_ns))
     n = len(order)
     result = Nesting(
         parent=np.empty(n, dtype=np.int32),
@@ -95,55 +95,35 @@ def nest(spans: Spans | Events) -> Nesting:
 
 def _order(spans: Spans | Events) -> NDArray[np.intp]:
     """By lane, start and end, the longest first; ties by kind and name where those are known."""
-    lane, start_ns, end_ns = spans.lane, spans.start_ns, spans.end_ns
-    order = np.lexsort((-end_ns, start_ns, lane))
-    if isinstance(spans, Spans):
-        return order
-    first, second = order[:-1], order[1:]
-    equal = (
-        (lane[first] == lane[second])
-        & (start_ns[first] == start_ns[second])
-        & (end_ns[first] == end_ns[second])
-    )
-    tied = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
-    among = order[tied]
-    keys = (spans.name, NESTING_RANK[spans.category], -end_ns, start_ns, lane)
-    order[tied] = among[np.lexsort(tuple(key[among] for key in keys))]
+    ties = () if isinstance(spans, Spans) else (spans.name, NESTING_RANK[spans.category])
+    return outside_first(spans.lane, spans.start_ns, spans.end_ns, ties)
+
+
+def outside_first(
+    lane: NDArray[np.int32],
+    start_ns: NDArray[np.int64],
+    end_ns: NDArray[np.int64],
+    ties: Sequence[NDArray[np.integer]] = (),
+) -> NDArray[np.intp]:
+    """By lane, start and end, the longest first; then by more keys, the last one first."""
+    order = by_start(lane, start_ns)
+    one, other = order[:-1], order[1:]
+    same = (lane[one] == lane[other]) & (start_ns[one] == start_ns[other])
+    together = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+    some = order[together]  # few: sorting all by all keys costs several times as much
+    keys = (*ties, -end_ns, start_ns, lane)
+    order[together] = some[np.lexsort([key[some] for key in keys])]
     return order
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Axis:
-    """Sorted spans on one axis: lane after lane, so that one search serves all of them."""
-
-    start: NDArray[np.int64]
-    base: NDArray[np.int64]
-    times: NDArray[np.int64] | None
-
-    @classmethod
-    def of(
-        cls, lane: NDArray[np.int32], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
-    ) -> _Axis:
-        """The axis of all spans; times become ranks where they would not fit."""
-        if not len(lane):
-            return cls(start=start_ns, base=start_ns, times=None)
-        origin, lanes = int(start_ns.min()), int(lane.max()) + 1
-        width = int(end_ns.max()) - origin + 1
-        if width * lanes < _WIDEST:
-            base = lane * np.int64(width) - origin
-            return cls(start=base + start_ns, base=base, times=None)
-        times = np.unique(np.concatenate([start_ns, end_ns]))
-        base = lane * np.int64(len(times))
-        return cls(start=base + np.searchsorted(times, start_ns), base=base, times=times)
-
-    def first_after(self, end_ns: NDArray[np.int64]) -> NDArray[np.intp]:
-        """For each span the first later one that starts at its end or later, or on another lane."""
-        end = end_ns if self.times is None else np.searchsorted(self.times, end_ns)
-        found = np.searchsorted(self.start, self.base + end)
-        return np.maximum(found, np.arange(1, len(found) + 1))
+def by_start(lane: NDArray[np.int32], start_ns: NDArray[np.int64]) -> NDArray[np.intp]:
+    """By lane and start, what begins together by place; files are nearly in that order."""
+    order = np.argsort(start_ns, kind="stable")
+    narrow = np.uint16 if lane.max(initial=0) < 2**16 else np.int64  # sorts much faster
+    return order[np.argsort(lane[order].astype(narrow), kind="stable")]
 
 
-def _forest(after: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+def _forest(after: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """Parent and depth of sorted spans, of which each holds all up to `after` it."""
     n = len(after)
     opened = np.ones(n + 1, dtype=np.int64)

@@ -13,14 +13,13 @@ from benchorch.errors import TraceError
 from benchorch.trace.events import (
     COLLECTIVE,
     DEVICE_WORK,
-    NOTHING,
     Category,
     Details,
     Events,
     Lane,
     among,
+    once,
 )
-from benchorch.trace.memo import once
 
 _OFFSET = 1 << 40
 """Between the ranks' correlations and other ids, which each rank counts for itself."""
@@ -47,10 +46,8 @@ def merged(several: Sequence[Events]) -> Events:
             "start_ns": one.start_ns + shift_ns,
             "name": code[one.name],
             "lane": one.lane + np.int32(len(lanes)),
-            "forward_lane": np.where(
-                one.forward_lane >= 0, one.forward_lane + np.int32(len(lanes)), NOTHING
-            ).astype(np.int32),
-            **{key: _apart(getattr(one, key), rank) for key in _IDS},
+            "forward_lane": _further(one.forward_lane, len(lanes)),
+            **{key: _further(getattr(one, key), rank * _OFFSET) for key in _IDS},
         }
         for entry in _COLUMNS:
             columns.setdefault(entry, []).append(changed.get(entry, getattr(one, entry)))
@@ -142,8 +139,7 @@ def meetings(events: Events) -> Meetings:
 
 def collectives(events: Events, rank: int = 0) -> NDArray[np.int64]:
     """The collectives of one rank: device work or, where there is none, outermost host calls."""
-    named = np.array([COLLECTIVE.search(name) is not None for name in events.names] or [False])
-    own = named[events.name] & (events.ranks == rank)[events.lane]
+    own = events.called(COLLECTIVE.search) & (events.ranks == rank)[events.lane]
     works = np.flatnonzero(among(events.category, DEVICE_WORK) & own)
     if not len(works):
         calls = among(events.category, (Category.OPERATOR, Category.ANNOTATION)) & own
@@ -156,7 +152,8 @@ def _shift_ns(first: Events, other: Events) -> int:
     """By how much the clock of the other is to be put forward."""
     if other is first:
         return 0
-    pairs = _pairs(_by_name(first), _by_name(other))
+    ours, theirs = _by_name(first), _by_name(other)
+    pairs = [(ours[name], theirs[name]) for name in ours if name in theirs]
     if not pairs:
         raise TraceError(
             "The traces share no collective, so their clocks cannot be aligned: give traces of "
@@ -171,12 +168,6 @@ def _shift_ns(first: Events, other: Events) -> int:
     return round(float(np.median(first.end_ns[one[:count]] - other.end_ns[two[:count]])))
 
 
-def _pairs(
-    one: Mapping[str, NDArray[np.int64]], two: Mapping[str, NDArray[np.int64]]
-) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    return [(one[name], two[name]) for name in one if name in two]
-
-
 def _by_name(events: Events, rank: int = 0) -> dict[str, NDArray[np.int64]]:
     """The collectives of one rank by name, each in order of start."""
     found = collectives(events, rank)
@@ -184,8 +175,9 @@ def _by_name(events: Events, rank: int = 0) -> dict[str, NDArray[np.int64]]:
     return {events.names[code]: found[events.name[found] == code] for code in codes}
 
 
-def _apart(column: NDArray[np.int64], rank: int) -> NDArray[np.int64]:
-    return np.where(column >= 0, column + rank * _OFFSET, column)
+def _further(column: NDArray[Any], offset: int) -> NDArray[Any]:
+    """A column of numbers counted on, NOTHING excepted."""
+    return np.where(column >= 0, column + column.dtype.type(offset), column)
 
 
 def _of_rank(lane: Lane, rank: int, devices: int) -> Lane:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
-from benchorch.trace.graph.launches import calls_with
+from benchorch.trace.lookup import joined_by
 from benchorch.trace.nesting import Spans, nest
 from benchorch.units import format_seconds, ns_to_s
 
@@ -245,12 +245,12 @@ def _marked(events: Events, name: str | None) -> Steps | None:
         if not len(marks):
             raise TraceError(_unknown(events, name))
         marks = _on_one_lane(events, marks)
-        return _steps(events, name, marks, events.start_ns[marks], events.end_ns[marks])
+        return _steps(events, name, marks)
     ranges = among(events.category, _RANGES)
     for mark in MARKS:
         marks = _on_one_lane(events, _outermost(events, _named(events, mark) & ranges))
         if len(marks):
-            return _steps(events, mark, marks, events.start_ns[marks], events.end_ns[marks])
+            return _steps(events, mark, marks)
     frames = events.category == Category.PYTHON
     return (
         _boundaries(events, _PROFILER_STEP, frames)
@@ -281,32 +281,31 @@ def _recurring(events: Events, ranges: NDArray[np.bool_]) -> Steps | None:
     if best is None:
         return None
     _, name, marks = best
-    return _steps(events, name, marks, events.start_ns[marks], events.end_ns[marks])
+    return _steps(events, name, marks)
 
 
 def _boundaries(
     events: Events, pattern: re.Pattern[str], chosen: NDArray[np.bool_]
 ) -> Steps | None:
     """From each call of some kind to the next one; at least three steps."""
-    fits = np.array([pattern.search(one) is not None for one in events.names], dtype=bool)
-    marks = _on_one_lane(events, _outermost(events, fits[events.name] & chosen))
+    marks = _on_one_lane(events, _outermost(events, events.called(pattern.search) & chosen))
     if len(marks) < 4:
         return None
-    starts = events.start_ns[marks]
     name = f"between {events.names[events.name[marks[0]]]}"
-    found = _steps(events, name, marks[:-1], starts[:-1], starts[1:])
+    found = _steps(events, name, marks[:-1], events.start_ns[marks[1:]])
     return replace(found, marks=())
 
 
 def _steps(
-    events: Events,
-    name: str,
-    marks: NDArray[np.intp],
-    start_ns: NDArray[np.int64],
-    end_ns: NDArray[np.int64],
+    events: Events, name: str, marks: NDArray[np.intp], end_ns: NDArray[np.int64] | None = None
 ) -> Steps:
+    """The steps of these ranges, which end with the ranges or at some times."""
+    start_ns, end_ns = events.start_ns[marks], events.end_ns[marks] if end_ns is None else end_ns
     rank = events.lanes[events.lane[marks[0]]].rank
-    done_ns = np.maximum.accumulate(_done(events, start_ns, end_ns, rank))
+    work, step = _work_of_ranges(events, start_ns, end_ns, rank)
+    done_ns = end_ns.copy()  # when it has ended and the device work that belongs to it is done
+    np.maximum.at(done_ns, step, events.end_ns[work])
+    done_ns = np.maximum.accumulate(done_ns)
     late = done_ns - end_ns > LATE_RATIO * (end_ns - start_ns)
     span_ns = int(end_ns[-1] - start_ns[0])
     pauses_ns = int(np.maximum(start_ns[1:] - done_ns[:-1], 0).sum())
@@ -337,16 +336,6 @@ def _steps(
     )
 
 
-def _done(
-    events: Events, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], rank: int
-) -> NDArray[np.int64]:
-    """When each range has ended and the device work that belongs to it is done."""
-    work, step = _work_of_ranges(events, start_ns, end_ns, rank)
-    done_ns = end_ns.copy()
-    np.maximum.at(done_ns, step, events.end_ns[work])
-    return done_ns
-
-
 def work_of_steps(events: Events, steps: Steps) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Device work that belongs to the steps, and the number of the step of each."""
     rank = events.lanes[steps.lane].rank if steps.lane >= 0 else 0
@@ -364,7 +353,7 @@ def _work_of_ranges(
     own = (events.ranks == rank)[events.lane]
     works = np.flatnonzero(among(events.category, DEVICE_WORK) & own)
     calls = np.flatnonzero((events.category == Category.RUNTIME) & own)
-    call, _ = calls_with(events.correlation[works], calls, events.correlation, events.start_ns)
+    call = joined_by(events.correlation, calls, events.correlation[works])
     launched = call != NOTHING
     called_ns = events.start_ns[call[launched]]
     step = np.searchsorted(start_ns, called_ns, side="right") - 1
@@ -398,8 +387,8 @@ def _without_warm_up(steps: Steps) -> Steps:
     if first:
         took = format_seconds(ns_to_s(int(periods_ns[:first].sum())))
         notes.append(
-            f"Set aside as initialisation: the first {_counted(first)} of {len(steps)}, which "
-            f"took {took}."
+            f"Set aside as initialisation: the first {'step' if first == 1 else f'{first} steps'} "
+            f"of {len(steps)}, which took {took}."
         )
     asynchronous = steps.back_to_back and bool((steps.done_ns > steps.end_ns).any())
     if not first and asynchronous and end > 2:
@@ -409,16 +398,10 @@ def _without_warm_up(steps: Steps) -> Steps:
     return replace(steps, first=first, end=end, notes=tuple(notes))
 
 
-def _counted(number: int) -> str:
-    return "step" if number == 1 else f"{number} steps"
-
-
 def _named(events: Events, pattern: str) -> NDArray[np.bool_]:
     """Which events are called so exactly or, if none is, fit the pattern."""
-    fits = [each == pattern for each in events.names]
-    if not any(fits):
-        fits = [fnmatchcase(each, pattern) for each in events.names]
-    return np.array(fits, dtype=bool)[events.name]
+    exact = pattern in events.names
+    return events.called(lambda name: name == pattern if exact else fnmatchcase(name, pattern))
 
 
 def _outermost(events: Events, chosen: NDArray[np.bool_]) -> NDArray[np.intp]:

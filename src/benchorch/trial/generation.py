@@ -164,6 +164,14 @@ class GeneratingExecutable(Executable):
 
     def facts(self) -> Mapping[str, Json]:
         """The artifact's, and what its cache takes."""
+        return {**self.loaded.facts(), **self._generated()}
+
+    def settings(self) -> Mapping[str, Json]:
+        """The artifact's, and what its cache takes."""
+        return {**self.loaded.settings(), **self._generated()}
+
+    def _generated(self) -> dict[str, Json]:
+        """What its cache takes, after one step."""
         ids = _zeros(_leading(self.symbols), self.symbols)
         steps = self._steps(ids, 1)
         with self.loaded.calling():
@@ -172,7 +180,6 @@ class GeneratingExecutable(Executable):
         held = sum(self.feeding.size_bytes(value) for value in steps.held())
         per_token = held / (self.symbols.get("batch_size", 1) * tokens[self._grows])
         return {
-            **self.loaded.facts(),
             "cache": "dynamic" if self._grows else "static",
             "kv_cache_bytes_per_token": round(per_token),
             PROMPT: self.symbols[PROMPT],

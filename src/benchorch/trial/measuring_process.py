@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchorch.config.trial_setup import TrialSetup, open_trial
@@ -68,12 +68,18 @@ class LoadedTrial:
 
 
 def load(
-    trial: BuiltTrial, setup: TrialSetup, say: Say, *, cpus: tuple[int, ...] = ()
+    trial: BuiltTrial,
+    setup: TrialSetup,
+    say: Say,
+    *,
+    cpus: tuple[int, ...] = (),
+    comes_again: bool = False,
 ) -> LoadedTrial:
     """Load the artifact and call it once; from here on the peak of memory is the calls' own.
 
     Args:
         cpus: where to run if the trial is pinned; empty to choose.
+        comes_again: as in `LoadRequest`.
     """
     # Before anything starts threads, as numpy does: they keep the processors they were born with.
     cpus = pin(trial.threads, cpus) if trial.pin else ()
@@ -82,7 +88,8 @@ def load(
     start_bytes = own_rss_bytes()
     say("loading")
     before_ns = clock.now_ns()
-    executable = load_executable(setup, setup.runtime, load_request(trial, setup))
+    request = replace(load_request(trial, setup), comes_again=comes_again)
+    executable = load_executable(setup, setup.runtime, request)
     with ExitStack() as failing:
         failing.callback(executable.close)
         batches = inputs_of(setup, trial.built.refused)
@@ -113,11 +120,14 @@ def load(
     return loaded
 
 
-def observe(loaded: LoadedTrial, say: Say, *, split: bool = False) -> ProcessRecord:
+def observe(
+    loaded: LoadedTrial, say: Say, *, split: bool = False, count: bool = True
+) -> ProcessRecord:
     """Everything that this process measures of the candidate alone.
 
     Args:
         split: whether the copying stages are timed apart afterwards.
+        count: whether the operators that run are counted, which may take another session or call.
     """
     setup = loaded.setup
     protocol = setup.protocol
@@ -141,6 +151,7 @@ def observe(loaded: LoadedTrial, say: Say, *, split: bool = False) -> ProcessRec
             device=type(setup.hardware).device,
             passes=protocol.split_passes,
         )
+    facts = loaded.executable.facts() if count else loaded.executable.settings()
     return ProcessRecord(
         load_s=loaded.load_s,
         first_call_s=loaded.first_call_s,
@@ -149,7 +160,7 @@ def observe(loaded: LoadedTrial, say: Say, *, split: bool = False) -> ProcessRec
         calibration=measured.calibration,
         peak_rss_bytes=max(memory.peak, memory.loaded),
         # What a runtime counts itself comes before what is known of the program it runs.
-        facts={**loaded.outputs, **loaded.executable.facts(), **tf32_facts(setup)},
+        facts={**loaded.outputs, **facts, **tf32_facts(setup)},
         conditions=conditions,
         memory=memory,
         split=passes,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.measurement import Paired, ProcessRecord
@@ -46,20 +45,6 @@ def best_design(setup: TrialSetup, baseline: Baseline | None, threads: int) -> s
     return ALTERNATED if possible and requested != ADJACENT else ADJACENT
 
 
-class Turns(Protocol):
-    """Takes the place of the stopping rule where another trial's processes run in between.
-
-    Attributes:
-        cpus: the processors of the next process; empty to choose.
-    """
-
-    cpus: tuple[int, ...]
-
-    def after(self, process: ProcessRecord) -> str | None:
-        """The reason to stop after this process; None, once it is the trial's turn again."""
-        ...
-
-
 def next_side(firsts: Sequence[bool], order: random.Random) -> bool:
     """Whether the candidate comes first in the next pair.
 
@@ -87,7 +72,6 @@ class Repetitions:
         measure: runs one process; raises StageFailed.
         say: called with what happens next.
         earlier: what an interrupted run measured of the same trial, or None.
-        turns: who decides when the next process runs; None for the trial's own stopping rule.
 
     Attributes:
         records: of each process so far, rejected ones included.
@@ -108,7 +92,6 @@ class Repetitions:
         measure: Callable[[MeasureRequest], MeasureReply],
         say: Callable[[str], None],
         earlier: TrialResult | None = None,
-        turns: Turns | None = None,
     ) -> None:
         self.records: list[ProcessRecord] = list(earlier.processes) if earlier else []
         self.parity: Verdict | None = earlier.parity if earlier else None
@@ -121,7 +104,6 @@ class Repetitions:
         self._tolerance_ratio = tolerance_ratio
         self._measure = measure
         self._say = say
-        self._turns = turns
         self._design = best_design(setup, baseline, trial.threads)
         self.pairing = "" if baseline is None else self._design
         # What is drawn is kept with each process; no two runs of a plan may draw the same.
@@ -150,19 +132,22 @@ class Repetitions:
             if reason:
                 return reason
 
-    def add(self) -> None:
-        """Run one more process; raises StageFailed where it measures nothing of the candidate."""
+    def add(self, cpus: tuple[int, ...] = ()) -> None:
+        """Run one more process; raises StageFailed where it measures nothing of the candidate.
+
+        Args:
+            cpus: its processors, unless a process of the baseline before it had others; empty to
+                choose.
+        """
         self._say("")
-        self.records.append(self._judged(self._next()))
+        self.records.append(self._judged(self._next(cpus)))
         if self._design == ALTERNATED and self._setup.protocol.pairing == "auto":
             side = interference_at_look(self.valid, self._setup.protocol.delta_ratio)
             if side:
                 self._fall_back(f"interleaving changed the {side}'s own speed")
 
     def enough(self, elapsed_s: float) -> str | None:
-        """Why no process is added: by the stopping rule, or by whose turn it is; else None."""
-        if self._turns is not None:
-            return self._turns.after(self.records[-1]) if self.records else None
+        """Why the stopping rule adds no process, or None."""
         valid = self.valid
         reason = self._setup.stopping.enough_processes(
             [primary_ns(record) for record in valid],
@@ -193,13 +178,13 @@ class Repetitions:
             return ()
         return self._of_design(valid) or (0.0,)
 
-    def _next(self) -> ProcessRecord:
+    def _next(self, cpus: tuple[int, ...]) -> ProcessRecord:
         """The next process, back to back with one of the baseline's if that is the design."""
         candidate_first = self._candidate_first()
         if self._design != ADJACENT:
-            return self._run_candidate(candidate_first)
+            return self._run_candidate(candidate_first, cpus=cpus)
         before = None if candidate_first else self._run_baseline()
-        record = self._run_candidate(candidate_first, before)
+        record = self._run_candidate(candidate_first, before, cpus)
         other = self._run_baseline(record) if candidate_first else before
         if other is None or self._baseline is None:
             return record
@@ -221,19 +206,22 @@ class Repetitions:
         return next_side([bool(pair.candidate_first) for pair in pairs], self._order)
 
     def _run_candidate(
-        self, candidate_first: bool, beside: ProcessRecord | None = None
+        self,
+        candidate_first: bool,
+        beside: ProcessRecord | None = None,
+        cpus: tuple[int, ...] = (),
     ) -> ProcessRecord:
         """A process of the trial itself, interleaved with the baseline if that is the design."""
         interleaved = self._baseline is not None and self._design == ALTERNATED
-        assigned = self._turns.cpus if self._turns else ()
         request = MeasureRequest(
             trial=self._trial,
             verify=self.parity is None,
             split=not any(record.split for record in self.valid),
+            count=not self.valid,
             baseline=self._baseline if interleaved else None,
             candidate_first=candidate_first,
             seed=self._order.getrandbits(32) if interleaved else 0,
-            cpus=beside.conditions.cpus if beside else assigned,
+            cpus=beside.conditions.cpus if beside else cpus,
         )
         try:
             reply = self._measure(request)

@@ -132,6 +132,7 @@ class MeasureRequest:
     Attributes:
         verify: whether its outputs are compared with the reference's.
         split: whether the copying stages are timed apart afterwards.
+        count: whether the operators that run are counted, too: the same in every process.
         baseline: what it is interleaved with afterwards, or None.
         candidate_first: whether it is then loaded and run alone before the baseline.
         seed: of the order in which the two are interleaved.
@@ -141,6 +142,7 @@ class MeasureRequest:
     trial: BuiltTrial
     verify: bool = False
     split: bool = False
+    count: bool = False
     baseline: Baseline | None = None
     candidate_first: bool = True
     seed: int = 0

@@ -34,7 +34,7 @@ from benchorch.trial import stages
 from benchorch.trial.build import find
 from benchorch.trial.execution import execution_of
 from benchorch.trial.profile_stage import profiled
-from benchorch.trial.repetitions import Repetitions, Turns
+from benchorch.trial.repetitions import Repetitions
 from benchorch.trial.stage_runner import LOG, StageRunner
 from benchorch.trial.stages import (
     Baseline,
@@ -82,14 +82,9 @@ def run_trial(
     attempt: int,
     isolated: bool,
     emit: Emit,
-    turns: Turns | None = None,
 ) -> TrialResult:
-    """The result of a trial; never raises for the trial's own faults.
-
-    Args:
-        turns: who decides when its next process runs; None for its own stopping rule.
-    """
-    run = TrialRun(trial, session, isolated=isolated, emit=emit, turns=turns)
+    """The result of a trial; never raises for the trial's own faults."""
+    run = TrialRun(trial, session, isolated=isolated, emit=emit)
     with run.using_store():
         run.start()
         while run.needs_more():
@@ -107,7 +102,6 @@ class TrialRun:
     Args:
         earlier: what an interrupted run measured of this trial, or None.
         budget: when no more processes are added, or None.
-        turns: who decides when its next process runs; None for its own stopping rule.
 
     Attributes:
         failure: why the trial has no result, or None.
@@ -123,7 +117,6 @@ class TrialRun:
         emit: Emit,
         earlier: TrialResult | None = None,
         budget: TimeBudget | None = None,
-        turns: Turns | None = None,
     ) -> None:
         self.trial = trial
         self.failure: Failure | None = None
@@ -131,7 +124,6 @@ class TrialRun:
         self._session = session
         self._isolated = isolated
         self._emit = emit
-        self._turns = turns
         self._stages = StageRunner(trial, session, isolated=isolated, on_message=self._say)
         self._budget = budget
         self._store = make(session.store, Store, "store")
@@ -193,11 +185,15 @@ class TrialRun:
             self.stop_reason = self._repetitions.enough(self.measured_s) or ""
         return self.failure is None and not self.stop_reason and self._repetitions is not None
 
-    def repeat(self) -> None:
-        """Measure in one more process; OutOfTime where the budget ends it."""
+    def repeat(self, cpus: tuple[int, ...] = ()) -> None:
+        """Measure in one more process; OutOfTime where the budget ends it.
+
+        Args:
+            cpus: its processors; empty to choose.
+        """
         self._stages.deadline_s = self._process_deadline_s()
         with self._failing():
-            self.repetitions.add()
+            self.repetitions.add(cpus)
 
     def end(self, *, profile: bool) -> None:
         """Do what comes after the last process, and what else was requested."""
@@ -295,7 +291,6 @@ class TrialRun:
             measure=self._measure,
             say=lambda message: self._say("measure", message),
             earlier=self._earlier,
-            turns=self._turns,
         )
 
     def _built_trial(self, threads: int) -> BuiltTrial:
@@ -305,7 +300,7 @@ class TrialRun:
 
     def _end(self, profile: bool) -> None:
         setup, built = self.setup, self._built_trial(self._stages.threads)
-        self._execution = execution_of(setup, self.repetitions.records[-1].facts)
+        self._execution = execution_of(setup, self.repetitions.valid[0].facts)
         if setup.protocol.energy_windows:
             self._energy = self._measure_energy(built)
         if profile and self._session.profiler:

@@ -93,7 +93,7 @@ def _end_to_end_ns(
 def _copied_bytes(executable: Executable, batch: Mapping[str, NDArray[generic]]) -> dict[str, int]:
     """What crosses to the device and back: floats in the dtype that the executable tells."""
     outputs = executable.outputs(executable.bind(batch)())
-    dtype = str(executable.facts().get("dtype", ""))
+    dtype = str(executable.settings().get("dtype", ""))
     return {"h2d": _bytes_as(batch, dtype), "d2h": _bytes_as(outputs, dtype)}
 
 

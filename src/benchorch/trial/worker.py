@@ -53,10 +53,13 @@ def _measure_alone(
     """What the candidate does alone, and its inputs; nothing of it stays loaded."""
     say = report.send_message
     setup = open_trial(request.trial.spec)
-    loaded = measuring_process.load(request.trial, setup, say, cpus=request.cpus)
+    paired = request.baseline is not None
+    loaded = measuring_process.load(
+        request.trial, setup, say, cpus=request.cpus, comes_again=paired
+    )
     with closing(loaded.executable):
         verdict = _verdict(request, loaded)
-        record = measuring_process.observe(loaded, say, split=request.split)
+        record = measuring_process.observe(loaded, say, split=request.split, count=request.count)
         if verdict is not None:
             say(_first_estimate(record))
     return MeasureReply(process=record, verdict=verdict), loaded.batches

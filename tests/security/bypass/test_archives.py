@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from security.bypass import archives
-from security.bypass.doors import Doors, started
+from support.command_lines import Commands
+from support.slices import one_in
 
 torch = pytest.importorskip("torch")
 NAMES = {
@@ -46,12 +47,6 @@ MLP = {
 
 
 @pytest.fixture(scope="module")
-def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
-    with started(tmp_path_factory.mktemp("state")) as doors:
-        yield doors
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stranger") / "folder"
     folder.mkdir()
@@ -73,28 +68,20 @@ def marker(folder: Path) -> Iterator[Path]:
         marker.rmdir()
 
 
-def sliced(names: tuple[str, ...], every: int) -> list[object]:
-    """One case in so many for the default suite; all of them for the slow one."""
-    return [
-        pytest.param(name, marks=() if number % every == 0 else pytest.mark.slow)
-        for number, name in enumerate(names)
-    ]
-
-
-@pytest.mark.parametrize("name", sliced(NAMES["programs"], 4))
+@pytest.mark.parametrize("name", one_in(4, NAMES["programs"]))
 def test_a_program_is_looked_at_and_runs_nothing(
-    name: str, doors: Doors, folder: Path, marker: Path
+    name: str, commands: Commands, folder: Path, marker: Path
 ) -> None:
-    done = doors.run(folder, ["script", f"{name}.pt2", "--analyze-only", "--no-sandbox"])
+    done = commands.run(folder, ["script", f"{name}.pt2", "--analyze-only", "--no-sandbox"])
     assert not marker.exists(), done.output[-2000:]
     assert "Traceback (most recent call last)" not in done.output, done.output[-3000:]
 
 
-@pytest.mark.parametrize("name", sliced(NAMES["checkpoints"], 2))
+@pytest.mark.parametrize("name", one_in(2, NAMES["checkpoints"]))
 def test_a_checkpoint_is_loaded_as_weights_or_refused(
-    name: str, doors: Doors, folder: Path, marker: Path
+    name: str, commands: Commands, folder: Path, marker: Path
 ) -> None:
-    done = doors.run(folder, ["evil.yaml"], model={**MLP, "checkpoint": name})
+    done = commands.run(folder, ["evil.yaml"], model={**MLP, "checkpoint": name})
     assert not marker.exists(), done.output[-2000:]
     assert done.code == 1, done.output[-2000:]
     assert done.output.startswith("refused:"), done.output[-2000:]

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from security.bypass import factories
-from security.bypass.doors import Doors, started
 from security.bypass.planted import plant
 from security.bypass.unseen import factories as unseen
+from support.command_lines import Commands
+from support.slices import one_in
 
 FACTORIES = {**factories.FACTORIES, **unseen.FACTORIES}
 
@@ -25,12 +26,6 @@ def filled(value: Any, folder: Path, marker: Path) -> Any:
     if isinstance(value, dict):
         return {name: filled(each, folder, marker) for name, each in value.items()}
     return [filled(each, folder, marker) for each in value] if isinstance(value, list) else value
-
-
-@pytest.fixture(scope="module")
-def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
-    with started(tmp_path_factory.mktemp("state")) as doors:
-        yield doors
 
 
 @pytest.fixture(scope="module")
@@ -49,17 +44,9 @@ def marker(folder: Path) -> Iterator[Path]:
     marker.unlink(missing_ok=True)
 
 
-def sliced(names: list[str], every: int) -> list[object]:
-    """One case in so many for the default suite; all of them for the slow one."""
-    return [
-        pytest.param(name, marks=() if number % every == 0 else pytest.mark.slow)
-        for number, name in enumerate(names)
-    ]
-
-
-@pytest.mark.parametrize("reference", sliced(list(FACTORIES), 4))
+@pytest.mark.parametrize("reference", one_in(4, list(FACTORIES)))
 def test_a_factory_that_the_command_line_does_not_name_is_not_called(
-    reference: str, doors: Doors, folder: Path, marker: Path
+    reference: str, commands: Commands, folder: Path, marker: Path
 ) -> None:
     node = {
         "_target_": "benchorch.models.factory.FactoryModel",
@@ -68,7 +55,7 @@ def test_a_factory_that_the_command_line_does_not_name_is_not_called(
         "inputs": {"x": {"shape": ["batch_size", 4], "generator": "normal"}},
     }
     (folder / "evil.yaml").touch()
-    done = doors.run(folder, ["evil.yaml"], model=filled(node, folder, marker))
+    done = commands.run(folder, ["evil.yaml"], model=filled(node, folder, marker))
     assert not marker.exists(), done.output[-2000:]
     assert done.output.startswith("refused:"), done.output[-2000:]
 
@@ -107,12 +94,12 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("place", sliced(list(PLACES), 4))
+@pytest.mark.parametrize("place", one_in(4, list(PLACES)))
 def test_planning_with_any_other_key_runs_nothing(
-    place: str, doors: Doors, folder: Path, marker: Path
+    place: str, commands: Commands, folder: Path, marker: Path
 ) -> None:
     defaults = "defaults: [config, {override model: mlp}, _self_]"
     (folder / "evil.yaml").write_text(f"{defaults}\n{PLACES[place]}\n")
-    done = doors.run(folder, ["plan", "evil.yaml", "conversion=eager", "recorder=none"])
+    done = commands.run(folder, ["plan", "evil.yaml", "conversion=eager", "recorder=none"])
     assert not marker.exists(), done.output[-2000:]
     assert "Traceback (most recent call last)" not in done.output, done.output[-3000:]

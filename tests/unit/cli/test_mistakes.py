@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from benchorch.cli import main
+from benchorch.cli.commands import plan
 from benchorch.errors import ConfigError
 
 START = "defaults: [config, override model: mlp, _self_]\n"
@@ -166,3 +168,19 @@ def test_an_own_model_is_called_by_its_name(
         assert main.run([*words, *named]) == 0
         (trial,) = json.loads(capsys.readouterr().out)["trials"]
         assert trial["labels"]["model"] == label
+
+
+@pytest.mark.parametrize("group", ["recorder", "profiler"])
+def test_a_group_that_is_taken_away_is_told_how_it_is_switched_off(group: str) -> None:
+    with pytest.raises(ConfigError, match=f"To switch it off: {group}=none"):
+        plan.run.reply(["model=mlp", "conversion=eager", f"~{group}"])
+
+
+def test_an_answer_that_cannot_be_written_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchorch", "--help"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "Nothing more can be written: No space left on device.\n"

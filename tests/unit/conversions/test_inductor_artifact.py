@@ -49,7 +49,7 @@ def built(step: InductorCompile, module: torch.nn.Module, directory: Path) -> No
     )
 
 
-def loaded(module: torch.nn.Module, directory: Path) -> Executable:
+def loaded(module: torch.nn.Module, directory: Path, *, comes_again: bool = False) -> Executable:
     return Inductor().load(
         LoadRequest(
             module=lambda: module.eval(),
@@ -59,6 +59,7 @@ def loaded(module: torch.nn.Module, directory: Path) -> Executable:
             device="cpu",
             threads=1,
             scratch_dir=SCRATCH,
+            comes_again=comes_again,
         )
     )
 
@@ -117,6 +118,38 @@ def test_another_size_is_a_recompilation_that_is_told(tmp_path: Path) -> None:
 
     assert facts["recompiles"] == 1
     assert "size mismatch" in str(facts["recompile_reasons"])
+
+
+class Weighs(torch.nn.Module):
+    def __init__(self, weight: float) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((4,), weight), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight
+
+
+@pytest.mark.parametrize(("freezing", "graphs"), [(False, 0), (True, 1)])
+def test_a_model_that_comes_again_is_traced_again_only_where_weights_are_in_the_code(
+    tmp_path: Path, *, freezing: bool, graphs: int
+) -> None:
+    built(InductorCompile(freezing=freezing), Weighs(2.0), tmp_path)
+    first = loaded(Weighs(2.0), tmp_path, comes_again=True)
+    first.bind(example().arrays)()
+    first.close()
+
+    again = loaded(Weighs(5.0), tmp_path)
+    outputs = again.outputs(again.bind(example().arrays)())
+    facts = again.facts()
+    again.close()
+
+    assert facts["compiled_graphs"] == graphs
+    np.testing.assert_array_equal(outputs["0"], example().arrays["x"] * 5)
+
+    last = loaded(Weighs(5.0), tmp_path)
+    last.bind(example().arrays)()
+    assert last.facts()["compiled_graphs"] == 1  # closing has undone everything
+    last.close()
 
 
 class Triples(torch.nn.Module):

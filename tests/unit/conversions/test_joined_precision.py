@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support import conversions as lab
+from support.slices import only
 
 JOINED = [
     ("bf16+export", "Transformer"),
@@ -39,10 +40,7 @@ COMPILED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [*JOINED, *(pytest.param(*each, marks=pytest.mark.slow) for each in COMPILED)],
-)
+@pytest.mark.parametrize(("name", "model"), only(JOINED[::3], [*JOINED, *COMPILED]))
 def test_it_computes_the_same_model(name: str, model: str, tmp_path: Path) -> None:
     chain = lab.chain_of(name, model)
     made = lab.built(chain, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,15 +33,22 @@ def assert_parity(name: str, model: str, directory: Path, **settings: int) -> No
     lab.assert_same(found, lab.reference_of(made), chain.tolerance_ratio)
 
 
+@pytest.fixture(scope="module")
+def fresh() -> Iterator[lab.FreshProcess]:
+    process = lab.FreshProcess()
+    yield process
+    process.close()
+
+
 @pytest.mark.parametrize("name", ["onnxruntime", *QUANTIZED, "onnxruntime_fp16"])
 def test_weights_that_are_too_large_for_one_file_lie_beside_the_graph(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh: lab.FreshProcess
 ) -> None:
     monkeypatch.setattr(onnx_files, "LARGEST_SINGLE_FILE_BYTES", 1000)
     chain = lab.chain_of(name)
     made = lab.built(chain, tmp_path)
 
-    outputs, _, modules = lab.in_fresh_process(name, "Mlp", made, tmp_path)
+    outputs, _, modules = fresh.load(name, "Mlp", made, tmp_path)
 
     assert made.source is not None
     files = [path.name for path in made.source.iterdir() if path.name.startswith("model.onnx")]

@@ -34,12 +34,12 @@ from support import conversions as lab
 
 CASES = [
     ("dynamic_int8", "Transformer"),
-    ("fx_int8", "Convolution"),
     ("torchao_int8_weight_only", "Transformer"),
-    ("quanto_int8_activations", "Transformer"),
     ("pt2e_int8", "Convolution"),
 ]
 MORE = [
+    ("fx_int8", "Convolution"),
+    ("quanto_int8_activations", "Transformer"),
     ("dynamic_fp16", "Masked"),
     ("fx_fake_int8", "Transformer"),
     ("torchao_int8_dynamic", "Masked"),

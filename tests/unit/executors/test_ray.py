@@ -182,6 +182,6 @@ def test_what_a_node_has_installed_is_asked_of_its_lock_and_not_of_this_machine(
     text = "\n".join(lock)
     (tmp_path / "locks" / "cuda-x86_64-1.txt").write_text(text)
     executor = RayExecutor(address="auto", cluster_file=str(path))
-    assert executor.packages("g5.xlarge") == {"tensorrt", "torch"}
+    assert executor.packages("g5.xlarge") == {"tensorrt": "11.0", "torch": ""}
     assert executor.packages("r6i.large") is None  # nobody says
     assert RayExecutor().packages("local") is None

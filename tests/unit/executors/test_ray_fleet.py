@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -109,6 +109,14 @@ class Actor:
             answer.set_result(make())
 
 
+@dataclass(eq=False)
+class Boot:
+    """A machine from its launch until it joins or is ended."""
+
+    launched_s: float
+    ended_s: float | None = None
+
+
 class LaunchingRay:
     """What the fleet sees of Ray; nodes come for pending agents unless their market is dry."""
 
@@ -128,6 +136,8 @@ class LaunchingRay:
         self.most_pending = 0
         self.coming = 0
         self.booting: Counter[str] = Counter()
+        self.boot_s: float = BOOT_S
+        self.boots: list[Boot] = []
         self._timers: list[tuple[float, Callable[[], None]]] = []
         self._inbox: deque[Any] = deque()
 
@@ -149,9 +159,14 @@ class LaunchingRay:
                 self.coming += 1
                 self.booting[market.replace("-", "_")] += 1
                 self.launched.append((self.clock_s, market))
-                self.after(BOOT_S, partial(self.join, dict(actor.selector), self.clock_s))
+                self.boots.append(Boot(self.clock_s))
+                self.after(self.boot_s, partial(self.join, dict(actor.selector), self.boots[-1]))
 
-    def join(self, labels: dict[str, str], launched_s: float) -> None:
+    def join(self, labels: dict[str, str], boot: Boot) -> None:
+        if boot.ended_s is not None:
+            return
+        self.boots.remove(boot)
+        launched_s = boot.launched_s
         self.coming -= 1
         self.booting[labels[MARKET_LABEL].replace("-", "_")] -= 1
         node = Node(f"{len(self.machines):056x}", labels, launched_s=launched_s)
@@ -184,6 +199,7 @@ class LaunchingRay:
                 "Alive": node.alive,
                 "NodeID": node.node_id,
                 "NodeManagerHostname": "host",
+                "NodeManagerAddress": node.node_id,
                 "Resources": {f"benchorch:{node.kind}": 1},
                 "Labels": node.labels,
             }
@@ -222,11 +238,23 @@ class LaunchingRay:
             if one.node_id == node and one.ended_s is None:
                 one.ended_s = self.clock_s + END_S
 
+    def end_booting(self, kinds: Collection[str], joined: Collection[str]) -> None:
+        assert KIND in kinds
+        assert joined == {node.node_id for node in self.machines if node.alive}
+        for boot in self.boots:
+            boot.ended_s = self.clock_s + END_S
+
     def bill(self, idle_s: float) -> float:
-        """Machine hours: each until it was drained, or idle for so long after the end."""
+        """Machine hours: each until it was ended, or idle for so long after the end."""
         ends = [self.clock_s + idle_s if n.ended_s is None else n.ended_s for n in self.machines]
         lives = zip(self.machines, ends, strict=True)
-        return sum(end_s - node.launched_s for node, end_s in lives) / 3600
+        joined = sum(end_s - node.launched_s for node, end_s in lives)
+        return (joined + sum(self._boot_ends(idle_s))) / 3600
+
+    def _boot_ends(self, idle_s: float) -> Iterator[float]:
+        for boot in self.boots:
+            idle_from_s = max(self.clock_s, boot.launched_s + self.boot_s)
+            yield (boot.ended_s or idle_from_s + idle_s) - boot.launched_s
 
     def launches(self) -> LaunchStatus:
         return LaunchStatus(
@@ -449,7 +477,7 @@ def test_files_that_lead_out_of_the_folder_are_rejected_with_their_result(
     assert not (tmp_path / "evil").exists()
 
 
-def paid(max_usd: float | None, **rules: float) -> SpendingMeter:
+def paid(max_usd: float | None, **rules: Any) -> SpendingMeter:
     """A meter of machines at a dollar an hour in both markets."""
 
     def priced(market: Market) -> dict[str, Price]:
@@ -518,6 +546,40 @@ def test_a_budget_ends_what_runs_and_keeps_what_is_finished() -> None:
     assert "Raise budget.max_usd" in failure.remedy
     assert ray.gone == {node.node_id for node in ray.machines}
     assert 1500 < ray.clock_s < 1800
+
+
+def test_a_machine_that_still_boots_when_the_budget_is_reached_is_ended() -> None:
+    ray = LaunchingRay()
+    ray.boot_s = 1e5  # the start script hangs
+    results, _ = sweep(ray, [trial("t")], max_nodes=1, spending=paid(0.2))
+    assert outcomes(results) == {"budget_reached": 1}
+    assert [boot.ended_s is not None for boot in ray.boots] == [True]
+    assert ray.bill(idle_s=IDLE_S) * USD_PER_HOUR <= 0.2
+
+
+def test_the_time_from_launch_to_first_trial_is_observed_and_expected_next_time() -> None:
+    ray, meter = LaunchingRay(), paid(None)
+    ray.boot_s = 90
+    sweep(ray, [trial("1"), trial("2")], max_nodes=1, spending=meter)
+    last = meter.last_report()
+    assert last is not None
+    assert last.launch_s == {KIND: pytest.approx(90, abs=3)}
+    again = LaunchingRay()
+    results, _ = sweep(again, [trial("t")], spending=paid(0.06, launch_s=last.launch_s))
+    assert (outcomes(results), len(again.launched)) == ({"ok": 1}, 1)
+
+
+def test_a_machine_that_was_there_before_the_sweep_says_nothing_of_launches() -> None:
+    meter, place = paid(None), Placement(kind=KIND, market=Market.SPOT)
+    meter.observe(0.0, {place: 1})
+    meter.begin("t", KIND, 10.0)
+    assert meter.report() is not None
+    assert meter.last_report().launch_s == {}  # type: ignore[union-attr]  # just reported
+    meter.observe(10.0, {})
+    meter.observe(20.0, {place: 1})
+    meter.observe(80.0, {place: 1})
+    meter.begin("u", KIND, 10.0)
+    assert meter.last_report().launch_s == {KIND: 60.0}  # type: ignore[union-attr]
 
 
 def test_no_trial_begins_that_is_expected_to_pass_the_budget() -> None:

@@ -337,7 +337,7 @@ def test_conversions_are_those_of_the_nodes_lock_not_of_this_machine(account: Ac
     assert StackExecutor().packages("mine") is None
     account.objects["packages/cuda-x86_64"] = b"# made\ntorch==2.13.0 \\\n    --hash=x\nray[a]==2\n"
     stack._stack_packages.cache_clear()
-    assert StackExecutor().packages("g5.xlarge") == {"torch", "ray"}
+    assert StackExecutor().packages("g5.xlarge") == {"torch": "2.13.0", "ray": "2"}
     stack._stack_packages.cache_clear()
 
 

@@ -132,6 +132,64 @@ def test_each_refusal_has_its_sentence(
         AwsStacks().find(None)
 
 
+@pytest.mark.parametrize("region", ["eu-wst-9", "no region"])
+def test_a_region_that_does_not_exist_is_named_and_does_not_pass(
+    monkeypatch: pytest.MonkeyPatch, aws: Any, region: str
+) -> None:
+    make(aws, "mine", region)
+    stack = only()
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    monkeypatch.setattr("benchorch.hardware.aws_stack._QUICK", {"connect_timeout": 2})
+    with pytest.raises(StackError, match=f"ec2:DescribeInstances in region {region}") as caught:
+        stack.head()
+    assert not caught.value.may_pass
+
+
+@pytest.mark.parametrize(
+    ("code", "may_pass"), [("AuthFailure", False), ("RequestLimitExceeded", True)]
+)
+def test_a_region_that_is_not_enabled_is_told_from_a_request_that_may_pass(
+    monkeypatch: pytest.MonkeyPatch, aws: Any, code: str, may_pass: bool
+) -> None:
+    from botocore.exceptions import ClientError
+
+    from benchorch.hardware import aws_stack
+
+    class Refusing:
+        def describe_instances(self, **_: object) -> None:
+            raise ClientError({"Error": {"Code": code}}, "DescribeInstances")
+
+    make(aws, "mine", "ap-east-1")
+    stack = only()
+    monkeypatch.setattr(aws_stack, "_client", lambda service, region: Refusing())
+    with pytest.raises(StackError) as caught:
+        stack.head()
+    assert caught.value.may_pass is may_pass
+    assert ("has not enabled it" in str(caught.value)) is not may_pass
+
+
+def test_a_laptop_without_a_network_is_not_told_that_its_region_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, aws: Any
+) -> None:
+    make(aws, "mine", "eu-west-1")
+    stack = only()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("benchorch.hardware.aws_stack._QUICK", {"connect_timeout": 2})
+    with pytest.raises(StackError) as caught:
+        stack.head()
+    assert caught.value.may_pass
+
+
+def test_a_stack_that_is_being_destroyed_takes_no_sweep(aws: Any) -> None:
+    make(aws, "mine", "us-east-1")
+    assert only().facts.name == "mine"
+    settings = {"region": "us-east-1", "destroying_since": "2026-11-23T18:00:00+00:00"}
+    body = json.dumps(settings).encode()
+    aws.put_object(Bucket=HOME, Key="mine/settings.json", Body=body)
+    with pytest.raises(StackError, match=r"mine is being destroyed since 2026.*make provision"):
+        only()
+
+
 def ran(machine: str, script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
 

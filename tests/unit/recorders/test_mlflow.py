@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchorch.cli.commands import history
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.errors import RecordError
 from benchorch.journal import run_directory
 from benchorch.recorders.mlflow import Mlflow, create_store
+from benchorch.results.metrics.summary import summarise_all
 from support.recorded_trials import PLAN, SUMMARY, TRIAL
+from support.synthetic_runs import result, trial, write_run
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -317,3 +320,28 @@ def test_several_processes_may_be_the_first_at_once(tmp_path: Path) -> None:
     said = [writer.communicate(timeout=120)[1] for writer in writers]
     assert [writer.returncode for writer in writers] == [0] * 4
     assert said == [b""] * 4
+
+
+def test_the_runs_of_an_experiment_come_back_as_a_history(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = trial()
+    for day in (1, 2):
+        found = result(one, 1e6 * day, started_at=f"2026-03-0{day}T00:00:00.000+00:00")
+        place = write_run(tmp_path / f"day-{day}", (one, found))
+        recorder = Mlflow(uri=uri)
+        recorder.open(run_directory.read_plan(place), place)
+        summary = summarise_all({one.trial_id: found})[one.trial_id]
+        folder = run_directory.trial_directory(place, one.trial_id)
+        recorder.record(one, found, summary, folder)
+        recorder.close(place, complete=True)
+        shutil.rmtree(place)
+    Mlflow(uri=uri).open(PLAN, tmp_path)  # a run that goes on has no plan there yet
+    words = ["--experiment", "benchorch", "--uri", uri]
+    data = history.run.reply(words).data
+    (series,) = data["series"]  # type: ignore[index,call-overload]
+    values = [point["value"] for point in series["points"]]
+    assert values == pytest.approx([1, 2], rel=0.01)
+    with pytest.raises(RecordError, match="no experiment 'nothing'"):
+        history.run.reply(["--experiment", "nothing", "--uri", uri])

@@ -1,8 +1,12 @@
+from collections.abc import Mapping
+
 import pytest
 
 from benchorch.config.composer import Composer, config_loader
 from benchorch.config.trial_setup import open_trial
 from benchorch.errors import ConfigError
+from benchorch.executors.node_packages import bundled_packages
+from benchorch.frameworks.tensorrt_libraries import LINKED_WITH
 from benchorch.interfaces.executor import Executor
 from benchorch.run.expand import plan
 
@@ -148,11 +152,12 @@ def test_a_missing_package_is_a_skip_that_says_what_to_install(composer, monkeyp
 class NodesWith(Everywhere):
     """Whose nodes have these packages, whatever this machine has."""
 
-    def __init__(self, *packages: str) -> None:
+    def __init__(self, *packages: str, **versions: str) -> None:
         super().__init__()
-        self.installed = packages
+        named = {name.replace("_", "-"): version for name, version in versions.items()}
+        self.installed = dict.fromkeys(packages, "") | named
 
-    def packages(self, hardware_kind: str) -> tuple[str, ...]:
+    def packages(self, hardware_kind: str) -> Mapping[str, str]:
         return self.installed
 
 
@@ -173,6 +178,39 @@ def test_a_gpu_nodes_onnxruntime_is_the_one_for_gpus(composer):
     assert (conversions(found.trials), found.skips) == (["eager", "onnxruntime"], ())
     found, _ = planned(composer, words, executor=NodesWith("torch", "onnx", "onnxscript"))
     assert "needs onnxruntime" in found.skips[0].reason
+
+
+@pytest.mark.parametrize(
+    ("release", "reason"),
+    [
+        (
+            "11.0.0.114",
+            "onnxruntime-gpu 1.31.1 loads TensorRT 10; the lock of these nodes has 11",
+        ),
+        ("10.13.0", None),
+    ],
+)
+def test_a_provider_is_planned_only_with_the_release_it_was_linked_with(composer, release, reason):
+    words = ["model=mlp", "hardware=g5", "conversion=onnxruntime_tensorrt"]
+    has = ("torch", "transformers", "onnx", "onnxscript")
+    nodes = NodesWith(*has, onnxruntime_gpu="1.31.1", tensorrt_cu13_libs=release)
+    found, _ = planned(composer, words, executor=nodes)
+    assert ("onnxruntime_tensorrt" in conversions(found.trials)) is (reason is None)
+    assert [skip.reason.startswith(reason) for skip in found.skips] == [True] * bool(reason)
+
+
+def test_the_release_that_the_locks_provider_needs_is_recorded():
+    packages = bundled_packages("g5.xlarge")
+    assert packages is not None
+    assert packages["onnxruntime-gpu"] in LINKED_WITH
+
+
+@pytest.mark.parametrize("family", ["inf2", "trn1"])
+def test_an_accelerator_without_a_conversion_is_a_skip_and_not_a_trial_on_its_cpu(composer, family):
+    found, _ = planned(composer, ["model=mlp", f"hardware={family}"])
+    assert found.trials == ()
+    assert all("AWS Neuron" in skip.reason for skip in found.skips)
+    assert found.skips
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.domain.trial import Plan
+from benchorch.domain.trial import Plan, node_of
 from benchorch.errors import ConfigError
+from benchorch.executors.stack import StackExecutor
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import plan_text
 from benchorch.run.planner import plan_jobs
@@ -49,6 +50,21 @@ def test_that_machines_share_nothing_they_build_is_said_where_it_is_so(
     for told in (plan_text(plan), heard.getvalue()):
         assert (ALONE in told) == alone
         assert ("store=s3" in told) == alone
+
+
+def test_prices_are_those_of_the_stacks_region_unless_one_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(StackExecutor, "region", lambda self: "eu-west-1")
+
+    def region(*words: str) -> object:
+        jobs = [[*JOB, "pricing.source=bundled", *words]]
+        found = plan_jobs(Composer(config_loader()), jobs, "p", to_run=False)
+        return node_of(found.plan.session, "pricing")["region"]
+
+    assert region("hardware=g5") == "eu-west-1"
+    assert region("hardware=g5", "pricing.region=us-east-2") == "us-east-2"
+    assert region("hardware=local") == "us-east-1"
 
 
 @pytest.mark.parametrize("url", [None, ""])

@@ -65,7 +65,7 @@ def test_a_block_in_which_the_thread_was_switched_out_is_marked() -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_garbage_is_collected_before_and_not_during_the_run(enabled: bool) -> None:
+def test_garbage_is_collected_before_and_not_during_the_run(enabled: bool, collector: None) -> None:
     was_enabled, states = gc.isenabled(), []
     clock = VirtualClock()
 

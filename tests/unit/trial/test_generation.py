@@ -45,7 +45,7 @@ def module_of(model: str) -> Any:
     return setup_of("eager", model=model).model.load(0)
 
 
-@pytest.fixture(params=["gpt2_tiny", "llama_tiny"])
+@pytest.fixture(params=["gpt2_tiny", "llama_tiny"], scope="module")
 def model(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -86,11 +86,12 @@ def executable(setup: TrialSetup, module: Any, folder: Path) -> Any:
     return load_executable(setup, setup.runtime, request)
 
 
-@pytest.fixture(params=["eager", "eager_static_cache", "onnxruntime"])
-def loaded(request: pytest.FixtureRequest, model: str, tmp_path: Path) -> Iterator[Any]:
-    with closing(
-        executable(setup_of(request.param, model=model), module_of(model), tmp_path)
-    ) as it:
+@pytest.fixture(params=["eager", "eager_static_cache", "onnxruntime"], scope="module")
+def loaded(
+    request: pytest.FixtureRequest, model: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    setup, folder = setup_of(request.param, model=model), tmp_path_factory.mktemp("loaded")
+    with closing(executable(setup, module_of(model), folder)) as it:
         yield it
 
 

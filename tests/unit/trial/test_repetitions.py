@@ -26,7 +26,7 @@ from benchorch.stopping.decide import Decide
 from benchorch.stopping.fixed import Fixed
 from benchorch.stopping.precision import Precision
 from benchorch.trial import repetitions
-from benchorch.trial.repetitions import Repetitions, Turns
+from benchorch.trial.repetitions import Repetitions
 from benchorch.trial.stages import (
     Baseline,
     Built,
@@ -151,7 +151,23 @@ def run(
     baseline: Baseline | None = BASELINE,
     tolerance_ratio: float | None = None,
     runtime: object = None,
-    turns: Turns | None = None,
+    control: bool = False,
+    stopping: Stopping | None = None,
+    **protocol: Any,
+) -> Repetitions:
+    found = repetitions_of(
+        children, count, baseline, tolerance_ratio, runtime, control, stopping, **protocol
+    )
+    assert found.run(lambda: 0.0) == ("converged" if stopping else "fixed")
+    return found
+
+
+def repetitions_of(
+    children: Children,
+    count: int = 6,
+    baseline: Baseline | None = BASELINE,
+    tolerance_ratio: float | None = None,
+    runtime: object = None,
     control: bool = False,
     stopping: Stopping | None = None,
     **protocol: Any,
@@ -163,7 +179,7 @@ def run(
         hardware=Hardware(),
         runtime=runtime or Runtime(),
     )
-    found = Repetitions(
+    return Repetitions(
         setup,
         trial_of("onnxruntime"),
         baseline,
@@ -171,21 +187,18 @@ def run(
         tolerance_ratio=lambda: tolerance_ratio,
         measure=children,
         say=lambda message: None,
-        turns=turns,
     )
-    usual = "converged" if stopping else "fixed"
-    assert found.run(lambda: 0.0) == ("their turn is over" if turns else usual)
-    return found
 
 
 def designs(found: Repetitions) -> list[str | None]:
     return [each.paired.design if each.paired else None for each in found.records]
 
 
-def test_outputs_are_checked_in_the_first_process_only() -> None:
+def test_outputs_are_checked_and_operators_counted_in_the_first_process_only() -> None:
     children = Children(lambda request: reply(record()))
     found = run(children, baseline=None)
     assert [request.verify for request in children.requests] == [True] + [False] * 5
+    assert [request.count for request in children.requests] == [True] + [False] * 5
     assert found.parity == PASSED
     assert found.pairing == ""
 
@@ -407,24 +420,12 @@ def test_where_the_canary_is_unknown_the_process_counts() -> None:
     assert len(found.valid) == 6
 
 
-class TwoTurns:
-    """Another trial's processes run in between, on the processors of the first."""
-
-    def __init__(self) -> None:
-        self.cpus: tuple[int, ...] = ()
-        self.heard: list[ProcessRecord] = []
-
-    def after(self, process: ProcessRecord) -> str | None:
-        self.heard.append(process)
-        self.cpus = (3,)
-        return "their turn is over" if len(self.heard) == 2 else None
-
-
-def test_turns_decide_in_place_of_the_stopping_rule_and_where_the_next_process_runs() -> None:
-    children, turns = Children(lambda request: reply(record())), TwoTurns()
-    found = run(children, baseline=None, turns=turns)
+def test_a_process_runs_on_the_processors_that_it_is_given() -> None:
+    children = Children(lambda request: reply(record()))
+    found = repetitions_of(children, baseline=None)
+    found.add()
+    found.add((3,))
     assert [request.cpus for request in children.requests] == [(), (3,)]
-    assert turns.heard == found.records
 
 
 def test_a_control_meets_itself_and_asks_for_no_further_process() -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from benchorch.trace.analysis import Analysis
     from benchorch.trace.comparison.diff import PeriodDifference
     from benchorch.trace.operators.graph import OperatorGraph
-    from benchorch.trace.whatif.prediction import Prediction
+    from benchorch.trace.whatif.predict import Prediction
 
 Say = Callable[[str], None]
 
@@ -180,12 +180,12 @@ def _one(traces: Sequence[Path], out: Path, given: _Options, say: Say) -> Reply:
 def _analysis(
     traces: Sequence[Path], given: _Options, graph: OperatorGraph | None, say: Say
 ) -> Analysis:
-    from benchorch.trace.analysis import analyze_files
+    from benchorch.trace.analysis import analyze
     from benchorch.trace.operators.provenance import beside
 
     for trace in traces:
         say(f"reading {trace} ({format_bytes(trace.stat().st_size)})")
-    return analyze_files(
+    return analyze(
         traces,
         range_name=given.range,
         iteration=given.call,

@@ -15,9 +15,9 @@ from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, StoreError
 from benchorch.formatting import plural
+from benchorch.interfaces.executor import ARCHIVE_VARIABLE
 from benchorch.journal.registry import find_invocation, remember
 from benchorch.run.archive import (
-    PLACE_VARIABLE,
     Archived,
     again,
     archive_run,
@@ -29,7 +29,7 @@ from benchorch.run.sidecar import ignore_interrupts
 from benchorch.stores.objects import Objects
 from benchorch.stores.s3 import bucket_at
 
-_AT = click.option("--at", metavar="URL", help=f"s3://bucket/prefix; else {PLACE_VARIABLE}")
+_AT = click.option("--at", metavar="URL", help=f"s3://bucket/prefix; else {ARCHIVE_VARIABLE}")
 
 
 @command("keep", help="Copy a run's directory to a bucket.")
@@ -80,10 +80,10 @@ def run_fetch(
 
 def _place(url: str | None) -> Objects:
     """The named bucket; ConfigError without one."""
-    named = url or os.environ.get(PLACE_VARIABLE)
+    named = url or os.environ.get(ARCHIVE_VARIABLE)
     if not named:
         raise ConfigError(
-            [f"No bucket is named: use --at s3://bucket/prefix or set {PLACE_VARIABLE}."]
+            [f"No bucket is named: use --at s3://bucket/prefix or set {ARCHIVE_VARIABLE}."]
         )
     try:
         return bucket_at(named)

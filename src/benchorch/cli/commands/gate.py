@@ -31,12 +31,17 @@ from benchorch.cli.terminal import Terminal
 from benchorch.domain.certificate import Certificate
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
+from benchorch.formatting import plural
 from benchorch.journal import certificates, run_directory
 from benchorch.journal.registry import newest_invocations
+from benchorch.progress import Say
 from benchorch.results.compare.gate import gate
 from benchorch.results.compare.metric_kinds import higher_is_better
+from benchorch.results.history.baseline import sessions_before
+from benchorch.results.history.collect import collect, is_folder_of_runs
 
 _REMEMBERED = 100
+_SESSIONS = 10
 _RUNS = completed("run_names")
 DUEL = frozenset({"--against", "--env"})
 """What makes a gate a duel."""
@@ -65,7 +70,9 @@ class _GateOrDuel(Command):
     cls=_GateOrDuel,
     help=f"""Fails where the candidate is worse than its baseline by more than a limit.
 
-    RUN is {REFERENCE}. --output FILE.md writes a summary for reviewers. With --against REV or
+    RUN is {REFERENCE}. A folder of runs, such as a site of benchorch history, is a baseline,
+    too: the newest session before the candidate on its machine, and those before it show how much
+    sessions differ. --output FILE.md writes a summary for reviewers. With --against REV or
     --env A B it measures both versions itself, interleaved: the same as benchorch duel.
 
     \b
@@ -81,7 +88,7 @@ class _GateOrDuel(Command):
     required=True,
     metavar="RUN",
     shell_complete=_RUNS,
-    help="what it is compared with",
+    help="what it is compared with; or a folder of runs",
 )
 @click.option(
     "--candidate",
@@ -93,27 +100,41 @@ class _GateOrDuel(Command):
 @METRIC
 @ACROSS
 @SESSION
+@click.option(
+    "--last",
+    type=click.IntRange(min=1),
+    default=_SESSIONS,
+    show_default=True,
+    metavar="N",
+    help="sessions of a folder of runs that are looked at",
+)
 @click.option("--strict", is_flag=True, help="unclear evidence fails, too")
 def run(
     terminal: Terminal,
     baseline: str,
     candidate: str | None,
     max_regression: float,
+    last: int,
     strict: bool,
     **options: Sequence[str],
 ) -> Reply:
     """The verdict over all trials, as text, Markdown and JSON."""
     names = metric_names(options["metric"])
     _refuse_directionless(names)
-    old = open_side(baseline, terminal.say)
-    new = open_side(candidate or _newest_but(old), terminal.say)
+    if is_folder_of_runs(baseline):
+        new = open_side(candidate or _newest_but(None), terminal.say)
+        old, *earlier = _history(baseline, new, last, options["across"], terminal.say)
+    else:
+        old, earlier = open_side(baseline, terminal.say), []
+        new = open_side(candidate or _newest_but(old), terminal.say)
+    earlier += [open_side(name, terminal.say) for name in options["session"]]
     found = gate(
         old.trials,
         new.trials,
         limit_ratio=max_regression,
         metrics=names,
         across=factors(options["across"], old, new),
-        sessions=[open_side(name, terminal.say).trials for name in options["session"]],
+        sessions=[side.trials for side in earlier],
     )
     report = gate_report.GateReport(found, old.run.reference, new.run.reference, _certificate(new))
     code = gate_report.exit_code(found.state, strict)
@@ -122,6 +143,16 @@ def run(
             terminal, gate_report.markdown(report), gate_report.data(report, code)
         )
     return Reply(text=gate_report.text(report), data=gate_report.data(report, code), exit_code=code)
+
+
+def _history(
+    folder: str, candidate: Side, last: int, across: Sequence[str], say: Say
+) -> list[Side]:
+    """The newest session of a folder before the candidate, and those of its level before it."""
+    pooled = factors(across, candidate, candidate)
+    found = sessions_before(candidate.run, collect([folder], say), last=last, across=pooled)
+    say(f"baseline: {found[0].reference}, and {plural(len(found) - 1, 'session')} before it")
+    return [Side(run=one, conversion="", trials=one.trials) for one in found]
 
 
 def _certificate(side: Side) -> Certificate | None:
@@ -143,11 +174,12 @@ def _refuse_directionless(names: Sequence[str]) -> None:
         raise ConfigError(problems)
 
 
-def _newest_but(baseline: Side) -> str:
+def _newest_but(baseline: Side | None) -> str:
     """The newest run on this machine; ConfigError where that is the baseline, or there is none."""
     for directory in newest_invocations(_REMEMBERED):
         if (directory / run_directory.PLAN).exists():
-            if run_directory.read_plan(directory).plan_id != baseline.run.plan_id:
+            newest = run_directory.read_plan(directory).plan_id
+            if baseline is None or newest != baseline.run.plan_id:
                 return str(directory)
             break
     problem = (

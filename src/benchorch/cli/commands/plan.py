@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from benchorch.cli.arguments import Request, parse
+from benchorch.cli.arguments import Request, is_recipe, parse
 from benchorch.cli.command import Words, command, words_argument
 from benchorch.cli.recipes import placed_mistakes
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
-from benchorch.errors import ConfigError
+from benchorch.domain.trial import ConfigNode
+from benchorch.errors import ConfigError, Problems
+from benchorch.formatting import plural
 
 if TYPE_CHECKING:
     from benchorch.interfaces.stack import Readiness
@@ -32,10 +34,15 @@ if TYPE_CHECKING:
 )
 @words_argument()
 @click.option("--cheapest", is_flag=True, help="kinds of machines in the order of their dollars")
-def run(terminal: Terminal, words: Sequence[str], cheapest: bool) -> Reply:
+@click.option(
+    "--check", "only_check", is_flag=True, help="only whether these recipes can be planned"
+)
+def run(terminal: Terminal, words: Sequence[str], cheapest: bool, only_check: bool) -> Reply:
     """Lines for people or, with ``--json``, the whole plan for programs."""
     from benchorch.run.ways_on import priced, ways_on
 
+    if only_check:
+        return _checked(words)
     request = parse(words, "plan")
     foreign = request.foreign_flags + ([f"resume={request.resume}"] if request.resume else [])
     if foreign:
@@ -47,6 +54,19 @@ def run(terminal: Terminal, words: Sequence[str], cheapest: bool) -> Reply:
     lines += [_readiness_line(one) for one in found.preflight()]
     ways = list(ways_on(found))
     return Reply(text="\n".join([*lines, *(["", *ways] if ways else [])]), data=None)
+
+
+def _checked(words: Sequence[str]) -> Reply:
+    """Each recipe planned by itself; ConfigError with the problems of all."""
+    problems = Problems()
+    recipes = list(filter(is_recipe, words))
+    others = [word for word in words if word not in recipes]
+    for recipe in recipes or [""]:
+        problems.attempt(lambda one=recipe: planned(parse([*filter(None, [one]), *others], "plan")))
+    problems.stop()
+    return Reply(
+        text=f"{plural(len(recipes), 'recipe')} can be planned.", data={"recipes": recipes}
+    )
 
 
 def _readiness_line(one: Readiness) -> str:
@@ -82,25 +102,29 @@ def check(words: Sequence[str]) -> None:
 
 
 def _data(found: Planned) -> Json:
-    from benchorch.domain.codec import encode
+    from benchorch.journal.run_directory import plan_content
     from benchorch.results.pricing.sweep_cost import expected, machines, total_usd
 
     forecast = expected(found.plan)
-    content = cast(dict[str, object], encode(found.plan))
-    kinds = {trial.trial_id: trial.hardware_kind for trial in found.plan.trials}
-    for trial in cast(list[dict[str, object]], content["trials"]):
-        one = forecast[str(trial["trial_id"])]
-        trial |= {
-            "expected_s": one.seconds,
-            "minutes": one.seconds / 60,
-            "cost_usd": one.usd,
-            "how": found.executor.way(kinds[str(trial["trial_id"])]),
+    content = plan_content(found.plan)
+    stored = cast("list[ConfigNode]", content["trials"])
+    ways = {kind: found.executor.way(kind) for kind in found.kinds}
+    trials = [
+        {
+            **planned,
+            "expected_s": forecast[trial.trial_id].seconds,
+            "minutes": forecast[trial.trial_id].seconds / 60,
+            "cost_usd": forecast[trial.trial_id].usd,
+            "how": ways[trial.hardware_kind],
         }
+        for trial, planned in zip(found.plan.trials, stored, strict=True)
+    ]
     whole = machines(found.plan, forecast, found.launched)
     return cast(
         Json,
         {
             **content,
+            "trials": trials,
             "how": found.way(),
             "machines": [
                 {"kind": one.kind, "minutes": one.seconds / 60, "cost_usd": one.usd}

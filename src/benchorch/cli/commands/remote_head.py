@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import click
 
@@ -92,18 +92,11 @@ def named(arguments: Sequence[str]) -> tuple[str | None, list[str]]:
 class HeadCommand(Command):
     """A command that a cluster's head carries out where one is named."""
 
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        """The parsed words, and in `meta` the head."""
-        url, words = named(args)
-        ctx = super().make_context(info_name, words, parent=parent, **extra)
-        ctx.meta["head"], ctx.meta["words"] = url, words
-        return ctx
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The words without the head's; that, and the words, noted in `meta`."""
+        ctx.meta["head"], words = named(args)
+        ctx.meta["words"] = tuple(words)
+        return super().parse_args(ctx, words)
 
     def invoke(self, ctx: click.Context) -> int:
         """Carry it out here, or there."""

@@ -6,12 +6,13 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, final
 
 import click
 
+from benchorch.cli.arguments import is_recipe
 from benchorch.cli.arguments import parse as parse_run
 from benchorch.cli.command import Words, command
 from benchorch.cli.commands import script_report
@@ -27,7 +28,7 @@ from benchorch.frontends.scripts.model_configs import words_for, write_configs
 from benchorch.host import sandbox
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
-from benchorch.models.script_run import MODEL_SUFFIXES
+from benchorch.models.script_files import MODEL_SUFFIXES
 from benchorch.models.trust import grant, is_users_own
 
 _SEPARATOR = "::"
@@ -108,7 +109,7 @@ class Prepared:
 )
 @click.argument(
     "words",
-    metavar="SCRIPT.py[::HASH,...] ... [key=value ...] [:: ARGUMENTS]",
+    metavar="SCRIPT.py[::HASH,...] ... [RECIPE.yaml] [key=value ...] [:: ARGUMENTS]",
     nargs=-1,
     type=click.UNPROCESSED,
 )
@@ -148,7 +149,7 @@ def run(terminal: Terminal, words: Sequence[str], **options: Any) -> Reply | int
     prepared = prepare(words, behind, Options(**options), terminal)
     if not prepared.words:
         return prepared.reply
-    code = terminal.reply(prepared.reply)
+    code = replace(terminal, output=None).reply(prepared.reply)  # the file is the run's
     code = max(code, benchmark(parse_run(prepared.words), terminal))
     report = prepared.corpus()
     if report:
@@ -265,6 +266,8 @@ def parse(
         for text in overrides
         if text.lstrip("+").startswith(("model=", "model.inputs"))
     ]
+    if options.build_only and any(map(is_recipe, overrides)):
+        problems.append("--build-only: builds what a script has for every conversion, no recipe.")
     if not names:
         problems.append("script: no script is named; for example: benchorch script my_script.py")
     problems += [
@@ -286,7 +289,8 @@ def parse(
 
 
 def _is_override(word: str) -> bool:
-    return "=" in word and not Path(word.partition(_SEPARATOR)[0]).exists()
+    """Whether a word is the run's: an override or a recipe, which is no script."""
+    return is_recipe(word) or ("=" in word and not Path(word.partition(_SEPARATOR)[0]).exists())
 
 
 def _scripts(names: Sequence[str], given: tuple[str, ...], options: Options) -> list[Script]:

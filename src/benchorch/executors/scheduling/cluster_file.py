@@ -61,8 +61,8 @@ class NodeType:
     packages: str = ""
 
 
-def locked_packages(path: Path, node_type: NodeType) -> frozenset[str] | None:
-    """The distributions of a node type, by the lock beside its cluster file; None without one."""
+def locked_packages(path: Path, node_type: NodeType) -> Mapping[str, str] | None:
+    """Versions of a node type's distributions, by the lock beside its cluster file, or None."""
     try:
         return distributions((path.parent / LOCKS / f"{node_type.packages}.txt").read_text())
     except OSError:
@@ -91,6 +91,18 @@ def read_cluster_file(path: Path) -> tuple[NodeType, ...]:
             ]
         )
     return node_types
+
+
+def aws_cluster(path: Path) -> Mapping[str, str] | None:
+    """The ``cluster`` and ``region`` of a cluster file for AWS; None for any other file."""
+    try:
+        content = _mapping(yaml.safe_load(path.read_text()))
+    except (OSError, yaml.YAMLError):  # which `read_cluster_file` reports
+        return None
+    provider = _mapping(content.get("provider"))
+    if provider.get("type") != "aws":
+        return None
+    return {"cluster": str(content["cluster_name"]), "region": str(provider["region"])}
 
 
 def cluster_file(

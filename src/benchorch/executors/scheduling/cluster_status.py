@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, final
 
@@ -57,6 +57,10 @@ class AutoscalerStatus(Protocol):
 
     def drain(self, node: str, reason: str) -> None:
         """Start nothing more on a node; what runs there may end."""
+        ...
+
+    def end_booting(self, kinds: Collection[str], joined: Collection[str]) -> None:
+        """End launched machines of these kinds whose addresses are not among the joined ones."""
         ...
 
     def launches(self) -> LaunchStatus:

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias, final
+from typing import final
 
 from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import Json
+from benchorch.domain.node_memo import NodeMemo
 from benchorch.domain.result import Outcome
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.executors.scheduling.queue import Forecast
@@ -42,7 +43,6 @@ MOST_LINES = 5000
 """How many earlier runs, and results in them, are read, the newest first."""
 
 _PROFILING = ("profile", "peaks", "explain")
-_Labels: TypeAlias = tuple[str, ...]
 
 
 @final
@@ -51,10 +51,13 @@ class PastTrial:
     """What one trial took.
 
     Attributes:
+        labels: its model, conversion and kind of hardware.
         measured_s, built_s, profiled_s: seconds of its stages; 0 where one did not run.
         processes: how many it measured in.
     """
 
+    trial_id: str
+    labels: tuple[str, ...]
     measured_s: float
     built_s: float
     profiled_s: float = 0.0
@@ -78,7 +81,7 @@ class PastDurations:
     """
 
     by_trial: dict[str, float] = field(default_factory=dict)
-    by_labels: dict[_Labels, list[PastTrial]] = field(default_factory=dict)
+    by_labels: dict[tuple[str, ...], list[PastTrial]] = field(default_factory=dict)
 
     def measure_s(self, trial: Trial) -> float:
         """Of the same trial, else of similar ones, else what its stopping rule plans."""
@@ -101,15 +104,23 @@ class PastDurations:
             return statistics.median(one.built_s for one in similar)
         return BUILD_STEP_S * len(_node(_node(trial.spec, "conversion"), "steps"))
 
+    def add(self, trials: Iterable[PastTrial]) -> None:
+        """Add trials, the newest first; those that are there already are newer."""
+        for one in trials:
+            self.by_trial.setdefault(one.trial_id, one.measured_s)
+            self.by_labels.setdefault(one.labels, []).append(one)
+
     def _similar(self, trial: Trial) -> Sequence[PastTrial]:
         return self.by_labels.get(_labels(trial.labels), ())
 
 
-def past_durations() -> PastDurations:
-    """Durations of the runs on this machine; empty if there were none."""
+def past_durations(elsewhere: Iterable[PastTrial] = ()) -> PastDurations:
+    """Durations of the runs on this machine, then of trials elsewhere; empty without any."""
+    past = PastDurations()
     with contextlib.suppress(OSError, ValueError, KeyError):
-        return read_durations(newest_invocations(MOST_RUNS))
-    return PastDurations()
+        past = read_durations(newest_invocations(MOST_RUNS))
+    past.add(one for one in elsewhere if one.trial_id not in past.by_trial)
+    return past
 
 
 def read_durations(directories: Iterable[Path]) -> PastDurations:
@@ -119,24 +130,29 @@ def read_durations(directories: Iterable[Path]) -> PastDurations:
         directories: of runs, the newest first; missing and unreadable ones are skipped.
     """
     past = PastDurations()
-    lines = (line for directory in directories for line in _lines(directory))
-    for line in islice(lines, MOST_LINES):
+    lines = (line for directory in directories for line in journal_lines(directory))
+    past.add(past_trials(islice(lines, MOST_LINES)))
+    return past
+
+
+def past_trials(lines: Iterable[ConfigNode]) -> Iterator[PastTrial]:
+    """The trials among a journal's lines that were measured."""
+    for line in lines:
         stages = _node(line, "stages_s")
         measured_s = _seconds(stages.get("measure"))
         build = _node(line, "build")
         if line.get("outcome") != Outcome.OK or measured_s is None:
             continue
-        past.by_trial.setdefault(str(line.get("trial_id")), measured_s)
         labels = {str(key): str(value) for key, value in _node(line, "labels").items()}
         processes = line.get("processes")
-        one = PastTrial(
+        yield PastTrial(
+            trial_id=str(line.get("trial_id")),
+            labels=_labels(labels),
             measured_s=measured_s,
             built_s=_seconds(build.get("original_build_s")) or 0.0,
             profiled_s=sum(_seconds(stages.get(name)) or 0.0 for name in _PROFILING),
             processes=len(processes) if isinstance(processes, list) else 0,
         )
-        past.by_labels.setdefault(_labels(labels), []).append(one)
-    return past
 
 
 def forecasts(trials: Sequence[Trial], past: PastDurations) -> dict[str, Forecast]:
@@ -144,7 +160,8 @@ def forecasts(trials: Sequence[Trial], past: PastDurations) -> dict[str, Forecas
 
     Artifacts of a trial that was measured before count as built.
     """
-    needs = {trial.trial_id: _needs(trial, past) for trial in trials}
+    memo = NodeMemo()
+    needs = {trial.trial_id: _needs(trial, past, memo) for trial in trials}
     seconds: dict[str, float] = {}
     for builds in needs.values():
         for name, taken_s in builds.items():
@@ -160,19 +177,19 @@ def forecasts(trials: Sequence[Trial], past: PastDurations) -> dict[str, Forecas
     }
 
 
-def _needs(trial: Trial, past: PastDurations) -> dict[str, float]:
+def _needs(trial: Trial, past: PastDurations, memo: NodeMemo) -> dict[str, float]:
     """The artifacts of a trial and its baseline, each with the seconds its build takes.
 
     A name is a digest of what the artifact is built from, as far as the plan shows: conversions
     that begin with the same steps share their first artifacts, and all of a model its reference.
     """
-    spec = trial.spec
-    workload = _node(spec, "workload")
-    found = {f"reference {_digest(spec.get('model'), workload, spec.get('parity'))}": REFERENCE_S}
+    nodes = [trial.spec.get("model"), _node(trial.spec, "workload"), trial.spec.get("parity")]
+    reference = memo.of("reference", nodes, lambda: f"reference {_digest(*nodes)}")
+    found = {reference: REFERENCE_S}
     own, *baseline = conversions_of(trial)
-    names = build_names(trial, own)
+    names = build_names(trial, own, memo=memo)
     found.update(dict.fromkeys(names, past.build_s(trial) / max(1, len(names))))
-    others = (name for conversion in baseline for name in build_names(trial, conversion))
+    others = (name for conversion in baseline for name in build_names(trial, conversion, memo=memo))
     found.update({name: BUILD_STEP_S for name in others if name not in found})
     return found
 
@@ -185,10 +202,25 @@ def conversions_of(trial: Trial) -> list[ConfigNode]:
     return found
 
 
-def build_names(trial: Trial, conversion: ConfigNode, n_steps: int | None = None) -> list[str]:
-    """A name for each artifact of a conversion: a digest of its source and every step so far."""
+def build_names(
+    trial: Trial,
+    conversion: ConfigNode,
+    n_steps: int | None = None,
+    *,
+    memo: NodeMemo | None = None,
+) -> list[str]:
+    """A name for each artifact of a conversion: a digest of its source and every step so far.
+
+    Args:
+        memo: of the digests of sources, where several trials have the same.
+    """
     names = []
-    name = _digest(built_from(trial.spec), _node(trial.spec, "hardware").get("threads"))
+    spec, hardware = trial.spec, _node(trial.spec, "hardware")
+    name = (memo or NodeMemo()).of(
+        "source",
+        [spec.get("model"), spec.get("workload"), hardware],
+        lambda: _digest(built_from(spec), hardware.get("threads")),
+    )
     for step in islice(_node(conversion, "steps").items(), n_steps):
         name = _digest(name, *step)
         names.append(name)
@@ -233,11 +265,12 @@ def _limit_s(spec: ConfigNode, planned: int | None) -> float:
     return planned * (PROCESS_S + (_seconds(window_s) or 0.0))
 
 
-def _labels(labels: Mapping[str, str]) -> _Labels:
+def _labels(labels: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(labels.get(name, "") for name in ("model", "conversion", "hardware_kind"))
 
 
-def _lines(directory: Path) -> Iterator[ConfigNode]:
+def journal_lines(directory: Path) -> Iterator[ConfigNode]:
+    """The lines of a run's results; none where they cannot be read."""
     with contextlib.suppress(OSError, ValueError):  # a damaged file must not cost the sweep
         for line in run_directory.read_lines(directory / run_directory.RESULTS):
             if isinstance(line, Mapping):

@@ -8,6 +8,7 @@ Pure bookkeeping: no clock, no network.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from benchorch.domain.spending import Spending, SpendingRules
 from benchorch.executors.scheduling.cluster_file import Placement
 
 LAUNCH_S = 300.0
-"""Assumed from the request for a machine to its first trial: boot, packages, joining."""
+"""Assumed from the launch of a machine to its first trial, where none was observed before."""
 
 IDLE_S = 300.0
 """A stack's machine is terminated so long after its last trial (`idle_minutes`)."""
@@ -53,6 +54,8 @@ class SpendingMeter:
     _machines: Mapping[Placement, int] = field(default_factory=dict)
     _observed_s: float | None = None
     _ends_s: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _launched_s: dict[str, float] = field(default_factory=dict)
+    _launch_s: dict[str, float] = field(default_factory=dict)
     _reported: Spending | None = None
     _reported_s: float = float("-inf")
 
@@ -68,11 +71,17 @@ class SpendingMeter:
         """
         if self._observed_s is not None:
             self.usd += self._usd(now_s - self._observed_s, self._usd_per_hour())
+        kinds = {placement.kind for placement, count in machines.items() if count}
+        begin_s = now_s if self._observed_s is not None else -math.inf  # it may be there for hours
+        self._launched_s = {kind: self._launched_s.get(kind, begin_s) for kind in kinds}
         self._observed_s, self._machines = now_s, machines
 
     def begin(self, trial_id: str, kind: str, expected_s: float) -> None:
         """Note that a trial runs until its result, expected to take so long."""
         self._ends_s[trial_id] = (kind, self._now_s + expected_s)
+        took_s = self._now_s - self._launched_s.get(kind, -math.inf)
+        if took_s < math.inf:
+            self._launch_s.setdefault(kind, took_s)
 
     def end(self, trial_id: str) -> None:
         """Note that a trial no longer runs."""
@@ -102,7 +111,7 @@ class SpendingMeter:
 
     def no_launch(self, kind: str) -> Failure | None:
         """Why the first machine of a kind may not be launched, or None."""
-        usd = self._usd(LAUNCH_S, self._price(kind, self.rules.market))
+        usd = self._usd(self._boot_s(kind), self._price(kind, self.rules.market))
         if not self.is_limited or self._count(kind) or usd <= self._uncommitted_usd():
             return None
         return self._failure(f"launching a {kind} is expected to cost {usd:.2f}")
@@ -124,11 +133,11 @@ class SpendingMeter:
         free = {kind: max(0, self._count(kind) - agents.get(kind, 0)) for kind in queued}
         left_usd = self._uncommitted_usd()
         for kind in queued:  # what queued trials and machines that are there still take
-            boot_s, idle_s = LAUNCH_S * free[kind], IDLE_S * self._count(kind)
+            boot_s, idle_s = self._boot_s(kind) * free[kind], IDLE_S * self._count(kind)
             left_usd -= self._usd(queued_s[kind] + boot_s + idle_s, price[kind])
         found = {}
         for kind, count in queued.items():
-            each_usd = self._usd(LAUNCH_S + IDLE_S, price[kind])
+            each_usd = self._usd(self._boot_s(kind) + IDLE_S, price[kind])
             more = int(max(0.0, left_usd) // each_usd) if each_usd else count
             least = 0 if self._count(kind) else 1
             found[kind] = min(count, free[kind] + max(more, least))
@@ -153,7 +162,12 @@ class SpendingMeter:
         kinds: Counter[str] = Counter()
         for placement, count in self._machines.items():
             kinds[placement.kind] += count
-        return Spending(usd=self.usd, max_usd=self.rules.max_usd, machines=dict(+kinds))
+        return Spending(
+            usd=self.usd,
+            max_usd=self.rules.max_usd,
+            machines=dict(+kinds),
+            launch_s=dict(self._launch_s),
+        )
 
     @property
     def _now_s(self) -> float:
@@ -188,6 +202,9 @@ class SpendingMeter:
             return 0.0
         found = self.prices.of(kind, market) or self.prices.of(kind, Market.ON_DEMAND)
         return found.usd_per_hour + BESIDES_USD_PER_HOUR if found else 0.0
+
+    def _boot_s(self, kind: str) -> float:
+        return self.rules.launch_s.get(kind, LAUNCH_S)
 
     def _count(self, kind: str) -> int:
         return sum(count for placement, count in self._machines.items() if placement.kind == kind)

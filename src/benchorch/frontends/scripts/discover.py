@@ -27,10 +27,11 @@ from benchorch.frontends.scripts.discovery_process import (
 from benchorch.host.processes.run_child import Limits, run_child
 from benchorch.host.sandbox import enclosure
 from benchorch.journal.registry import state_directory
-from benchorch.models.notebook import NOTEBOOK_SUFFIX, code_cells
-from benchorch.models.script_run import (
+from benchorch.models.notebook import code_cells
+from benchorch.models.script_files import (
     GRAPH_SUFFIX,
     MODEL_SUFFIXES,
+    NOTEBOOK_SUFFIX,
     PROGRAM_SUFFIX,
     SCRIPT_SUFFIXES,
 )

@@ -21,8 +21,9 @@ from benchorch.domain.codec import Json
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.host.processes import child_channel
 from benchorch.models.script import SEED
+from benchorch.models.script_files import GRAPH_SUFFIX, PROGRAM_SUFFIX
 from benchorch.models.script_inputs import arrays_of, digest_of_arrays, dtype_name
-from benchorch.models.script_run import GRAPH_SUFFIX, PROGRAM_SUFFIX, run_script
+from benchorch.models.script_run import run_script
 from benchorch.models.script_watch import CallSignature, FirstCall, FoundModel, Watch
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from benchorch.domain.trial import ConfigNode
 from benchorch.files import write_text
 from benchorch.frontends.scripts.discover import Script
 from benchorch.models.script import script_digest
-from benchorch.models.script_run import MODEL_SUFFIXES
+from benchorch.models.script_files import MODEL_SUFFIXES
 
 RUNS_AGAIN = "script runs each time"
 """What the name of a row has whose module could not be captured."""

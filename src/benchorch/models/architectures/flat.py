@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 
 from torch import Tensor, nn
 
@@ -39,9 +40,15 @@ class Flat(nn.Module):
 
 
 def flat(model: nn.Module, arguments: tuple[str, ...], outputs: tuple[str, ...]) -> Flat:
-    """The model behind a forward whose signature names the arguments.
+    """The model behind a forward whose signature names the arguments."""
+    return _class_with(arguments)(model, arguments, outputs)
 
-    Export and tracing read signatures, so each set of names needs a class of its own.
+
+@cache
+def _class_with(arguments: tuple[str, ...]) -> type[Flat]:
+    """A class for each set of names: export and tracing read signatures.
+
+    Not one for each model: code that was compiled for one serves the next of the same class.
     """
 
     def forward(self: Flat, *args: object, **kwargs: object) -> tuple[Tensor, ...]:
@@ -50,4 +57,4 @@ def flat(model: nn.Module, arguments: tuple[str, ...], outputs: tuple[str, ...])
     names = [inspect.Parameter(name, _KIND) for name in ("self", *arguments)]
     forward.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
     made: type[Flat] = type("Flat", (Flat,), {"forward": forward})
-    return made(model, arguments, outputs)
+    return made

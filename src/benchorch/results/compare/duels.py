@@ -19,12 +19,12 @@ from benchorch.results.compare.verdicts import (
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.median_of_pairs import median_of_pairs
 from benchorch.stats.pairs import ADJACENT, Pair
-from benchorch.stats.position_effect import effect_of_order
+from benchorch.stats.position_effect import by_order, effect_of_order
 from benchorch.stats.ratio_test import compare_pairs
-from benchorch.stats.sequential_testing import look_alpha
+from benchorch.stats.sequential_testing import USUAL_LOOKS, look_alpha
 from benchorch.units import NS_PER_MS
 
-LOOKS = (5, 8, 12, 18, 27, 40)
+LOOKS = USUAL_LOOKS
 """Counts of pairs at which a duel may end."""
 
 _STATISTICS = 2  # the median and the floor, which are read together
@@ -109,15 +109,8 @@ def refused(name: str, reason: str, terms: Terms) -> Gated:
 
 def position(meetings: Sequence[Meeting]) -> Estimate | None:
     """Time of whichever version runs first in a pair over what it takes as the second."""
-    ahead, behind = (
-        [
-            math.log(met.old.median) - math.log(met.new.median)
-            for met in meetings
-            if met.new_first is order
-        ]
-        for order in (True, False)
-    )
-    return effect_of_order(ahead, behind)
+    logs = [(math.log(met.old.median / met.new.median), met.new_first) for met in meetings]
+    return effect_of_order(*by_order(logs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

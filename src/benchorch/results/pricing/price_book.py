@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -88,10 +88,11 @@ class PriceBook:
         warnings: list[str] = []
         on_demand = listed | self._known(Market.ON_DEMAND, kinds, listed, now, warnings)
         spot = self._known(Market.SPOT, kinds, listed, now, warnings)
-        old = [kind for kind, price in on_demand.items() if price is listed.get(kind)]
-        if old:
+        old = {kind: price for kind, price in on_demand.items() if price is listed.get(kind)}
+        for as_of in sorted({price.as_of for price in old.values()}):
+            kinds_then = sorted(kind for kind, price in old.items() if price.as_of == as_of)
             warnings.append(
-                f"{', '.join(sorted(old))}: priced by the list of {self.bundled['as_of']} for "
+                f"{', '.join(kinds_then)}: priced by the list of {as_of} for "
                 f"{self.bundled['region']}; pricing.usd_per_hour sets a newer price."
             )
         distinct = tuple(dict.fromkeys(warnings))
@@ -165,14 +166,16 @@ class PriceBook:
         """The bundled list's price; None in other regions, whose prices differ."""
         if self.region != self.bundled["region"]:
             return None
-        usd = cast(Mapping[str, float], self.bundled["usd_per_hour"]).get(kind)
-        per_vcpu = cast(Mapping[str, float], self.bundled["per_vcpu"]).get(kind.split(".")[0])
-        if usd is None and per_vcpu is not None and vcpus is not None:
-            usd = per_vcpu * vcpus
-        if usd is None:
-            return None
-        as_of, source = str(self.bundled["as_of"]), str(self.bundled["source"])
-        return self._price(kind, Market.ON_DEMAND, usd, as_of, source)
+        also = cast(Sequence[Mapping[str, Json]], self.bundled.get("also", ()))
+        for part in (self.bundled, *also):
+            usd = cast(Mapping[str, float], part.get("usd_per_hour", {})).get(kind)
+            family = cast(Mapping[str, float], part.get("per_vcpu", {})).get(kind.split(".")[0])
+            if usd is None and family is not None and vcpus is not None:
+                usd = family * vcpus
+            if usd is not None:
+                as_of, source = str(part["as_of"]), str(part["source"])
+                return self._price(kind, Market.ON_DEMAND, usd, as_of, source)
+        return None
 
     def _cached(self, market: Market) -> dict[str, Price]:
         """Prices fetched before; none where the file cannot be read."""

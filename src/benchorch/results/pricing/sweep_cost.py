@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
@@ -17,12 +18,18 @@ from benchorch.formatting import plural
 from benchorch.interfaces.executor import Executor
 from benchorch.journal.registry import state_directory
 from benchorch.results.metrics.cost import SECONDS_PER_HOUR, trial_usd
+from benchorch.results.pricing.sweep_history import SweepHistory, sweep_history
 from benchorch.units import format_seconds
 
 if TYPE_CHECKING:
     from benchorch.interfaces.price_source import PriceSource
 
 SOURCES = ("auto", "aws", "bundled")
+
+DEFAULT_REGION = "us-east-1"
+
+OWN = "config"
+"""The source of a price that the user has set."""
 
 HEAD, HEAD_FAMILY, HEAD_VCPUS = "m7i.large", "m7i", 2
 """A stack's head, which is there while anything runs."""
@@ -34,13 +41,13 @@ class Pricing:
     """How prices are found: the `pricing` node.
 
     Args:
-        region: whose prices.
+        region: whose prices; None: that of the machines, else `DEFAULT_REGION`.
         source: ``auto``, ``aws`` or ``bundled``.
         market: ``on_demand`` or ``spot``, for the budget.
         usd_per_hour: the user's own prices, by kind of machine.
     """
 
-    region: str
+    region: str | None
     source: str
     market: str
     usd_per_hour: Mapping[str, float] = field(default_factory=dict)
@@ -120,7 +127,7 @@ def snapshot(trials: Sequence[Trial], pricing: Pricing) -> PriceSnapshot | None:
     from benchorch.results.pricing.price_book import PriceBook, bundled_prices, vcpus_of
 
     book = PriceBook(
-        region=pricing.region,
+        region=pricing.region or DEFAULT_REGION,
         own=pricing.usd_per_hour,
         source=_source(pricing) if rented else None,
         cache=state_directory() / "prices",
@@ -150,7 +157,7 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
 
     chosen = plan.trials if trials is None else trials
     market = Market(str(node_of(plan.session, "pricing")["market"]))
-    past = past_durations()
+    past = past_durations(history_of(plan).trials())
     known = forecasts(chosen, past) if chosen else {}
     profiled = _profiled(plan, chosen)
     there: set[str] = set()
@@ -171,8 +178,7 @@ def _profiled(plan: Plan, trials: Sequence[Trial]) -> Collection[str]:
     """The trials that are expected to be profiled; for a winner stands the first candidate."""
     if str(node_of(plan.session, "profiler").get("_target_", "")).endswith(".NoProfiler"):
         return ()
-    node, words = node_of(plan.session, "executor"), profile_words(plan)
-    executor = make(node, Executor, "executor") if node else None
+    executor, words = _executor(plan), profile_words(plan)
     all_of = {
         kind
         for kind in {trial.hardware_kind for trial in trials}
@@ -201,7 +207,28 @@ def spending_rules(plan: Plan, spent_usd: float) -> SpendingRules:
         spent_usd=spent_usd,
         market=Market(str(pricing.get("market", Market.ON_DEMAND))),
         head_usd_per_hour=_head_usd_per_hour() if plan.prices else 0.0,
+        launch_s=history_of(plan).launch_s(),
     )
+
+
+def launched_kinds(plan: Plan, trials: Sequence[Trial]) -> Collection[str]:
+    """The kinds of hardware whose machines the plan's executor launches for these trials."""
+    executor = _executor(plan)
+    kinds = {trial.hardware_kind for trial in trials}
+    return {kind for kind in kinds if executor and executor.launches(kind)}
+
+
+def history_of(plan: Plan) -> SweepHistory:
+    """Earlier sweeps on such machines as the plan launches; empty where it launches none."""
+    executor = _executor(plan)
+    if executor is None or not launched_kinds(plan, plan.trials):
+        return SweepHistory()
+    return sweep_history(executor.archive_url())
+
+
+def _executor(plan: Plan) -> Executor | None:
+    node = node_of(plan.session, "executor")
+    return make(node, Executor, "executor") if node else None
 
 
 def check_budget(plan: Plan, todo: Sequence[Trial], spent_usd: float = 0.0) -> None:
@@ -230,11 +257,7 @@ def check_budget(plan: Plan, todo: Sequence[Trial], spent_usd: float = 0.0) -> N
     most = budget_of(plan.session).max_usd
     if most is None:
         return
-    node = node_of(plan.session, "executor")
-    executor = make(node, Executor, "executor") if node else None
-    kinds = {trial.hardware_kind for trial in todo}
-    launched = {kind for kind in kinds if executor and executor.launches(kind)}
-    cost = total_usd(plan, expected(plan, todo), launched) or 0.0
+    cost = total_usd(plan, expected(plan, todo), launched_kinds(plan, todo)) or 0.0
     if todo and cost + spent_usd > most:
         before = f"{spent_usd:.2f} USD are spent, and " if spent_usd else ""
         what = "what is left" if spent_usd else "The sweep"
@@ -256,9 +279,11 @@ def machines(
         launched: the kinds whose machines are launched for the run.
     """
     seconds: dict[str, float] = {}
+    launch_s = history_of(plan).launch_s()
     for trial in plan.trials:
         if trial.hardware_kind in launched and trial.trial_id in forecast:
-            so_far = seconds.get(trial.hardware_kind, LAUNCH_S + IDLE_S)
+            launch = launch_s.get(trial.hardware_kind, LAUNCH_S)
+            so_far = seconds.get(trial.hardware_kind, launch + IDLE_S)
             seconds[trial.hardware_kind] = so_far + forecast[trial.trial_id].seconds
     found = [_machine(kind, s, _usd_per_hour(plan, kind)) for kind, s in seconds.items()]
     if found:
@@ -305,14 +330,49 @@ def summary_lines(
         lines.append(f"head  {HEAD}, about {_duration_and_cost(whole['head'])}")
     if len(by_kind) > 1 or whole:
         lines.append(f"all  {_sum_line(plan, forecast, launched)}")
+    lines += [*_price_lines(plan)]
     lines += [f"note  {warning}" for warning in (plan.prices.warnings if plan.prices else ())]
     lines += [f"note  {text}" for text in _of_several_gpus(plan)]
-    if whole:
-        lines.append(
-            f"note  {format_seconds(LAUNCH_S)} from launch to first trial and "
-            f"{format_seconds(IDLE_S)} idle before the end are assumed, one machine a kind."
+    return [*lines, *(f"note  {text}" for text in _on_launches(plan, set(whole) - {"head"}))]
+
+
+def _on_launches(plan: Plan, kinds: Collection[str]) -> Iterator[str]:
+    """Sentences on the time that launched machines take besides their trials."""
+    found = history_of(plan).launches_s()
+    for kind in sorted(set(kinds) & set(found)):
+        yield (
+            f"{kind}: {format_seconds(statistics.median(found[kind]))} from launch to first trial, "
+            f"the median of {plural(len(found[kind]), 'sweep')}."
         )
-    return lines
+    idle = f"{format_seconds(IDLE_S)} idle before the end"
+    if set(kinds) - set(found):
+        yield (
+            f"{format_seconds(LAUNCH_S)} from launch to first trial and {idle} are assumed, "
+            "one machine a kind."
+        )
+    elif kinds:
+        yield f"{idle} are assumed, one machine a kind."
+
+
+def _price_lines(plan: Plan) -> Iterator[str]:
+    """An hour of each rented kind of machine, on demand and as a spot machine."""
+    kinds = {t.hardware_kind: None for t in plan.trials if t.hardware.get("size") is not None}
+    for kind in kinds if plan.prices else ():
+        on_demand, spot = (plan.prices.of(kind, market) for market in Market)
+        if on_demand is not None and on_demand.source == OWN:
+            yield f"price  {kind}  {on_demand.usd_per_hour:g} USD an hour (pricing.usd_per_hour)"
+        else:
+            yield f"price  {kind}  on demand {_price(on_demand)}; spot {_price(spot)}"
+
+
+def _price(price: Price | None) -> str:
+    if price is None:
+        return "unknown (pricing.source=aws asks AWS, with credentials)"
+    least = price.least_usd_per_hour
+    cheapest = f", {least:g} in the cheapest zone" if least is not None else ""
+    as_of = price.as_of.replace("T", " ").partition("+")[0]
+    source = f"{price.source}, {price.region}, {as_of}"
+    return f"{price.usd_per_hour:g} USD an hour{cheapest} ({source})"
 
 
 def _of_several_gpus(plan: Plan) -> Iterator[str]:

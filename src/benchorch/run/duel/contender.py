@@ -56,27 +56,25 @@ class Contender:
         self.side = side
         self.origin = origin
         self._process = process
-        self._busy = False
+        self._open: set[str] = set()
 
-    def begin(self, trial_id: str) -> None:
-        """Begin a trial: it is built, and its first process runs."""
-        self._send(Order(trial_id=trial_id))
+    def go_on(self, trial_id: str, cpus: tuple[int, ...] = ()) -> None:
+        """Run one more process of a trial; before its first one it is built."""
+        self._open.add(trial_id)
+        self._send(Order(trial_id=trial_id, cpus=cpus))
 
-    def go_on(self, cpus: tuple[int, ...]) -> None:
-        """Run one more process of the trial."""
-        self._send(Order(cpus=cpus))
-
-    def stop(self, reason: str) -> Ended:
-        """End the trial, once the process in flight is through; nothing where none began."""
-        if not self._busy:
-            return Ended()
-        self._send(Order(stop=reason))
-        while not isinstance(answer := self.answer(), Ended):
-            pass  # it was in a process when it was told, and has read the order by now
-        return answer
+    def stop(self, trial_id: str, reason: str) -> Ended:
+        """End a trial, once the process in flight is through; nothing where it never began."""
+        if trial_id not in self._open:
+            return Ended(trial_id=trial_id)
+        self._send(Order(trial_id=trial_id, stop=reason))
+        while True:  # the process in flight, of this or of another trial, reports before
+            answer = self.answer()
+            if isinstance(answer, Ended) and answer.trial_id == trial_id:
+                return answer
 
     def answer(self) -> ProcessLevel | Ended:
-        """What it reports next: the process that has run, or the end of the trial.
+        """What it reports next: the process that has run, or the end of a trial.
 
         Raises ExecutorError where the program has ended.
         """
@@ -85,11 +83,10 @@ class Contender:
             if message.process is not None:
                 return message.process
             if message.ended is not None:
-                self._busy = False
+                self._open.discard(message.ended.trial_id)
                 return message.ended
 
     def _send(self, order: Order) -> None:
-        self._busy = True
         try:
             _orders(self._process).write(to_json(order) + b"\n")
         except BrokenPipeError as error:

@@ -1,8 +1,9 @@
 """Two versions of the code in processes back to back, in an order drawn anew for every two pairs.
 
 Both sides have the same trials. Each side builds a trial with its own code, in a store of its own,
-and checks it; the first process of each is not counted. Then one process of one side follows one of
-the other on the same processors, until an interim analysis is clear, or time or pairs are used up.
+and checks it; the first process of each is not counted. Then, in rounds over the trials, one
+process of one side follows one of the other on the same processors, until an interim analysis is
+clear, or time or pairs are used up.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from benchorch.results.compare.gate import UNCLEAR, Gated
 from benchorch.run.duel.contender import Contender, Side, started
 from benchorch.run.duel.messages import Ended, Origin, ProcessLevel
 from benchorch.run.planner import new_plan_id
+from benchorch.trial.repetitions import next_side
 
 PAIRS = "pairs.jsonl"
 _LEAST = 3  # pairs that are measured even where the time is used up before
@@ -56,13 +58,17 @@ class Bout:
     """One trial of a duel so far.
 
     Attributes:
+        cpus: the processors of its processes.
         trouble: why it cannot be judged; empty where it can.
+        ended: whether it gets no more pairs.
     """
 
     trial: Trial
     name: str
     meetings: list[Meeting] = field(default_factory=list)
+    cpus: tuple[int, ...] = ()
     trouble: str = ""
+    ended: bool = False
 
     def judged(self, terms: Terms) -> Gated:
         """Its state with what was measured so far."""
@@ -145,32 +151,26 @@ def fight(
     labels = varying_labels([trial.labels for trial in plan.trials])
     bouts = [Bout(trial=one, name=cell_name(one.labels, labels)) for one in plan.trials]
     found = Duel(terms=terms, bouts=bouts)
-    began_s = time.monotonic()
     with ExitStack() as running:
         try:
             old, new = (running.enter_context(started(side, modules)) for side in sides)
             found.origins = (old.origin, new.origin)
             check(found.origins)
-            for place, bout in enumerate(bouts):
-                left_s = extent.seconds - (time.monotonic() - began_s)
-                share = Extent(seconds=left_s / (len(bouts) - place), pairs=extent.pairs)
-                _Match(bout, old, new, terms=terms, extent=share, say=say).run()
-        except ExecutorError as error:
+            _Rounds(bouts, old, new, terms=terms, extent=extent, say=say).run()
+        except ExecutorError:
             if found.origins is None:
                 raise
-            for bout in bouts:
-                bout.trouble = bout.trouble or ("" if bout.meetings else str(error))
         except KeyboardInterrupt:
             found.interrupted = True
     return found
 
 
-class _Match:
-    """One trial on both sides."""
+class _Rounds:
+    """One pair of each trial that needs more, round by round, in an order drawn anew."""
 
     def __init__(
         self,
-        bout: Bout,
+        bouts: Sequence[Bout],
         old: Contender,
         new: Contender,
         *,
@@ -178,107 +178,114 @@ class _Match:
         extent: Extent,
         say: Say,
     ) -> None:
-        self._bout = bout
+        self._bouts = bouts
         self._old, self._new = old, new
         self._terms = terms
         self._extent = extent
-        self._say: Say = lambda text: say(f"{bout.name}, {text}")
+        self._say = say
         self._order = random.SystemRandom()
-        self._cpus: tuple[int, ...] = ()
 
     def run(self) -> None:
-        """Measure pairs until that is enough; both sides have ended the trial then."""
-        began_s = time.monotonic()
+        """Measure pairs until that is enough; both sides have ended all trials then."""
         reason = "failed"
         try:
-            for contender in (self._old, self._new):
-                contender.begin(self._bout.trial.trial_id)
-            if self._both_built():
-                reason = self._pairs(began_s)
+            for bout in self._bouts:
+                self._build(bout)
+            self._measure()
         except KeyboardInterrupt:
             self._say("ending with the process in flight; again to end at once")
             reason = "interrupted"
             raise
+        except ExecutorError as error:
+            for bout in (one for one in self._bouts if not one.ended):
+                bout.trouble = bout.trouble or str(error)  # nobody knows whether it was correct
+            raise
         finally:
-            self._stop(reason)
+            for bout in self._bouts:
+                self._stop(bout, reason)
 
-    def _both_built(self) -> bool:
-        """Whether both have built the trial and run the process that does not count."""
-        self._say("building on both sides")
-        first = [contender.answer() for contender in (self._old, self._new)]
-        for contender, answer in zip((self._old, self._new), first, strict=True):
+    def _build(self, bout: Bout) -> None:
+        """Build a trial on both sides and run the process that does not count."""
+        self._say(f"{bout.name}, building on both sides")
+        both = (self._old, self._new)
+        for contender in both:
+            contender.go_on(bout.trial.trial_id)
+        for contender, answer in [(contender, contender.answer()) for contender in both]:
             if isinstance(answer, Ended):
-                self._trouble(contender, answer.trouble)
+                _fail(bout, contender, answer.trouble)
             else:
-                self._cpus = self._cpus or answer.cpus
-        return not self._bout.trouble
+                bout.cpus = bout.cpus or answer.cpus
+        if bout.trouble:
+            self._stop(bout, "failed")
 
-    def _pairs(self, began_s: float) -> str:
-        """Pairs until enough; the reason why that was."""
-        meetings = self._bout.meetings
-        while True:
-            new_first = self._new_first()
-            order = (self._new, self._old) if new_first else (self._old, self._new)
-            levels = {contender.side.name: self._level(contender) for contender in order}
-            if self._bout.trouble:
-                return "failed"
-            met = Meeting(new=_level(levels["new"]), old=_level(levels["old"]), new_first=new_first)
-            meetings.append(met)
-            self._keep(met)
-            if reason := self._enough(time.monotonic() - began_s):
-                return reason
+    def _measure(self) -> None:
+        """Rounds until every trial has enough."""
+        ends_s = time.monotonic() + self._extent.seconds
+        while going := [bout for bout in self._bouts if not bout.ended]:
+            for bout in self._order.sample(going, len(going)):
+                self._pair(bout)
+                reason = self._enough(bout, is_late=time.monotonic() >= ends_s)
+                if reason:
+                    self._stop(bout, reason)
 
-    def _level(self, contender: Contender) -> ProcessLevel | None:
+    def _pair(self, bout: Bout) -> None:
+        """One process of each side, back to back."""
+        new_first = next_side([met.new_first for met in bout.meetings], self._order)
+        order = (self._new, self._old) if new_first else (self._old, self._new)
+        levels = {contender.side.name: self._level(bout, contender) for contender in order}
+        if not bout.trouble:
+            new, old = _level(levels["new"]), _level(levels["old"])
+            bout.meetings.append(Meeting(new=new, old=old, new_first=new_first))
+            self._keep(bout)
+
+    def _level(self, bout: Bout, contender: Contender) -> ProcessLevel | None:
         """One more process of a side."""
-        if self._bout.trouble:
+        if bout.trouble:
             return None
-        contender.go_on(self._cpus)
+        contender.go_on(bout.trial.trial_id, bout.cpus)
         answer = contender.answer()
         if isinstance(answer, ProcessLevel) and answer.median > 0:
             return answer
         trouble = answer.trouble if isinstance(answer, Ended) else "a process observed nothing"
-        self._trouble(contender, trouble)
+        _fail(bout, contender, trouble)
         return None
 
-    def _enough(self, elapsed_s: float) -> str:
+    def _enough(self, bout: Bout, *, is_late: bool) -> str:
         """The reason to stop; empty where there is none."""
-        pairs = len(self._bout.meetings)
-        found = self._bout.judged(self._terms)
+        if bout.trouble:
+            return "failed"
+        pairs = len(bout.meetings)
+        found = bout.judged(self._terms)
         judged = found.floor if found.floor and found.floor.is_evidence else found.judged
         if judged.ratio is not None:
             shown = interval_text(judged.ratio, "{:.3f}".format)
-            self._say(f"{plural(pairs, 'pair')}, {judged.metric} new / old {shown}")
+            self._say(f"{bout.name}, {plural(pairs, 'pair')}, {judged.metric} new / old {shown}")
         if pairs in LOOKS and found.state != UNCLEAR:
             return "converged"
         if pairs >= self._extent.pairs:
             return "max_pairs"
-        return "budget" if pairs >= _LEAST and elapsed_s >= self._extent.seconds else ""
+        return "budget" if pairs >= _LEAST and is_late else ""
 
-    def _new_first(self) -> bool:
-        """Drawn in blocks of two: after an even number of pairs both orders are equally many."""
-        meetings = self._bout.meetings
-        if len(meetings) % 2:
-            return not meetings[-1].new_first
-        return self._order.random() < 0.5
-
-    def _trouble(self, contender: Contender, reason: str) -> None:
-        self._bout.trouble = f"{contender.side.name}: {reason or 'it ended early'}"
-
-    def _stop(self, reason: str) -> None:
-        """End the trial on both sides; what is wrong with its outputs is known only now."""
+    def _stop(self, bout: Bout, reason: str) -> None:
+        """End a trial on both sides; what is wrong with its outputs is known only now."""
+        bout.ended = True
         for contender in (self._old, self._new):
             try:
-                ended = contender.stop(reason)
+                ended = contender.stop(bout.trial.trial_id, reason)
             except ExecutorError as error:
-                ended = Ended(trouble=str(error))
-            if ended.trouble and not self._bout.trouble:
-                self._trouble(contender, ended.trouble)
+                ended = Ended(trial_id=bout.trial.trial_id, trouble=str(error))
+            if ended.trouble and not bout.trouble:
+                _fail(bout, contender, ended.trouble)
 
-    def _keep(self, met: Meeting) -> None:
-        line: dict[str, Json] = {"trial_id": self._bout.trial.trial_id, "name": self._bout.name}
-        pair = encode(met)
+    def _keep(self, bout: Bout) -> None:
+        line: dict[str, Json] = {"trial_id": bout.trial.trial_id, "name": bout.name}
+        pair = encode(bout.meetings[-1])
         assert isinstance(pair, dict)
         run_directory.append_line(self._old.side.directory.parent / PAIRS, {**line, **pair})
+
+
+def _fail(bout: Bout, contender: Contender, reason: str) -> None:
+    bout.trouble = f"{contender.side.name}: {reason or 'it ended early'}"
 
 
 def _level(found: ProcessLevel | None) -> Level:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-VERSION = 1
+VERSION = 2
 """Of this exchange; both sides must have the same."""
 
 
@@ -24,15 +24,15 @@ class Opening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a side does next: begin a trial, or in it run one more process, or end it.
+    """What a side does next with a trial: run one more process of it, or end it.
 
     Attributes:
-        trial_id: of the trial that begins; empty within one.
+        trial_id: of the trial, which is built before its first process.
         cpus: the processors of the next process; empty to choose.
         stop: why the trial ends; empty where it goes on.
     """
 
-    trial_id: str = ""
+    trial_id: str
     cpus: tuple[int, ...] = ()
     stop: str = ""
 
@@ -83,7 +83,9 @@ class Ended:
     """The end of a trial.
 
     Attributes:
+        trial_id: of the trial.
         trouble: why its numbers cannot be compared; empty where they can.
     """
 
+    trial_id: str
     trouble: str = ""

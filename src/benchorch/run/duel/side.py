@@ -1,4 +1,4 @@
-"""One side of a duel: a program that runs trials of its plan, process by process, as it is told.
+"""One side of a duel: a program that runs trials of its plan, process by process, as it is ordered.
 
 ``python -m benchorch.run.duel.side`` in the side's own folder and environment; it imports the code
 of that side. It ends when its standard input does. What it measures is an ordinary run's directory.
@@ -11,16 +11,18 @@ import math
 import os
 import platform
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from benchorch import __file__ as benchorch_file
 from benchorch import __version__
 from benchorch.domain.codec import from_json, to_json
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import TrialResult
-from benchorch.domain.session import Event
+from benchorch.domain.session import Event, Session
+from benchorch.domain.trial import Trial
 from benchorch.host.environment import git_revision
 from benchorch.journal import run_directory
 from benchorch.journal.lock import acquire_lock
@@ -37,7 +39,7 @@ from benchorch.run.duel.messages import (
 )
 from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.quantiles import sample_quantile
-from benchorch.trial.supervisor import run_trial
+from benchorch.trial.supervisor import TrialRun
 from benchorch.units import NS_PER_MS
 
 GONE = "the duel ended"
@@ -55,18 +57,9 @@ def main() -> None:
         grant(*references_of(plan))  # the duel has planned it
         session = session_of(plan, directory)
         line.report(Message(ready=_origin(opening.modules)))
-        while (order := line.order()) is not None:
-            result = run_trial(
-                trials[order.trial_id],
-                session=session,
-                attempt=1,
-                isolated=True,
-                emit=_unheard,
-                turns=_Turns(line),
-            )
-            if result.processes or result.failure:
-                run_directory.append_result(directory, result, {})
-            line.report(Message(ended=Ended(trouble=_trouble(result))))
+        with _Runs(trials, session) as runs:
+            while (order := line.order()) is not None:
+                line.report(runs.answer(order))
 
 
 class _Line:
@@ -89,21 +82,47 @@ class _Line:
         return from_json(Order, text) if text.endswith(b"\n") else None
 
 
-class _Turns:
-    """Runs the next process when the duel says so."""
+class _Runs:
+    """Trials that have begun and not ended; in the end all have."""
 
-    def __init__(self, line: _Line) -> None:
-        self.cpus: tuple[int, ...] = ()
-        self._line = line
+    def __init__(self, trials: Mapping[str, Trial], session: Session) -> None:
+        self._trials = trials
+        self._session = session
+        self._runs: dict[str, TrialRun] = {}
+        self._stores = ExitStack()
 
-    def after(self, process: ProcessRecord) -> str | None:
-        """Report a process and wait; the reason to stop, or None."""
-        self._line.report(Message(process=level_of(process)))
-        order = self._line.order()
-        if order is None:
-            return GONE
-        self.cpus = order.cpus
-        return order.stop or None
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in tuple(self._runs):
+            self._end(name, GONE)
+        self._stores.close()
+
+    def answer(self, order: Order) -> Message:
+        """Do what is ordered of a trial: one process more, or its end."""
+        run = self._runs.get(order.trial_id) or self._begin(order.trial_id)
+        if not order.stop and run.failure is None:
+            run.repeat(order.cpus)
+        if order.stop or run.failure is not None:
+            return Message(ended=self._end(order.trial_id, order.stop))
+        return Message(process=level_of(run.repetitions.records[-1]))
+
+    def _begin(self, name: str) -> TrialRun:
+        run = TrialRun(self._trials[name], self._session, isolated=True, emit=_unheard)
+        self._runs[name] = run
+        self._stores.enter_context(run.using_store())
+        run.start()
+        return run
+
+    def _end(self, name: str, reason: str) -> Ended:
+        run = self._runs.pop(name)
+        run.stop_reason = reason
+        run.end(profile=False)
+        result = run.result()
+        if result.processes or result.failure:
+            run_directory.append_result(self._session.directory, result, {})
+        return Ended(trial_id=name, trouble=_trouble(result))
 
 
 def level_of(process: ProcessRecord) -> ProcessLevel:

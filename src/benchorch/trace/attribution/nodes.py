@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +89,8 @@ def _of_compiled(
     events: Events, owned: Owners, provenance: Sequence[Provenance]
 ) -> dict[int, tuple[str, ...]]:
     """Kernels in compiled code, each by which of its graph's calls of that kernel it is."""
-    call = inherited(owned.parent, _marked(events, lambda name: name.startswith(_COMPILED_CALL)))
+    marked = events.called(lambda name: name.startswith(_COMPILED_CALL))
+    call = inherited(owned.parent, np.where(marked, np.arange(len(events)), NOTHING))
     said = _by_graph(events, call, provenance)
     chosen = np.flatnonzero(_kernels(events, owned, call, provenance))
     counted: Counter[tuple[int, str]] = Counter()
@@ -127,8 +128,8 @@ def _kernels(
     device = np.isin(events.category, DEVICE_WORK)
     operator = events.category == Category.OPERATOR
     direct = operator & (owned.parent >= 0) & (owned.parent == call)
-    fused = _marked(events, is_fused) >= 0
-    known = _marked(events, lambda name: kernel_of(name) in called) >= 0
+    fused = events.called(is_fused)
+    known = events.called(lambda name: kernel_of(name) in called)
     chosen: NDArray[np.bool_] = (fused & (device | operator)) | direct | (known & device)
     return chosen
 
@@ -152,12 +153,6 @@ def _of_eager(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int, 
             found[event] = (known[counted[module, op]],)
         counted[module, op] += 1
     return found
-
-
-def _marked(events: Events, wanted: Callable[[str], bool]) -> NDArray[np.int64]:
-    """Of each event whose name is wanted its index, (n,); NOTHING of the others."""
-    names = np.array([wanted(name) for name in events.names] or [False], dtype=np.bool_)
-    return np.where(names[events.name], np.arange(len(events)), NOTHING)
 
 
 def _shares(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
-from benchorch.trace.memo import once
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, once
+from benchorch.trace.lookup import joined_by
 from benchorch.trace.nesting import nest
 
 MODULE = "mod:"
@@ -16,6 +16,9 @@ MODULE = "mod:"
 
 FRAME = "nn.Module: "
 """How the name of a Python frame of a module's forward pass begins."""
+
+ENGINE = "autograd::engine"
+"""How the names begin of the ranges in which PyTorch's backward pass works."""
 
 ROOT = "(model)"
 """The name of the module without one: the model that was profiled."""
@@ -45,15 +48,18 @@ def owners(events: Events) -> Owners:
     parent = parents(events)
     own = np.arange(len(events), dtype=np.int64)
     is_operator = np.isin(events.category, (Category.OPERATOR, Category.NODE))
-    is_module = _named_modules(events)
+    ranges = (Category.ANNOTATION, Category.OPERATOR, Category.PYTHON)
+    is_module = np.isin(events.category, ranges)
+    is_module &= events.called(lambda name: name.startswith((MODULE, FRAME)))
     module = inherited(parent, np.where(is_module, own, NOTHING))
     forward = _forward_operators(events)
+    engine = events.called(lambda name: name.startswith(ENGINE))  # gradients have no forward part
     recalled = inherited(parent, np.where(forward >= 0, module[forward], NOTHING))
     return Owners(
         parent=parent,
         operator=inherited(parent, np.where(is_operator, own, NOTHING)),
         module=np.where(module == NOTHING, recalled, module),
-        backward=inherited(parent, np.where(forward >= 0, own, NOTHING)) != NOTHING,
+        backward=inherited(parent, np.where((forward >= 0) | engine, own, NOTHING)) != NOTHING,
     )
 
 
@@ -66,25 +72,12 @@ def parents(events: Events) -> NDArray[np.int64]:
     device = np.flatnonzero(np.isin(events.category, DEVICE_WORK))
     calls = np.flatnonzero(events.category == Category.RUNTIME)
     operators = np.flatnonzero(events.category == Category.OPERATOR)
-    launch = _joined(events.correlation, calls, events.correlation[device])
-    named = _joined(events.external_id, operators, events.external_id[device])
+    launch = joined_by(events.correlation, calls, events.correlation[device])
+    named = joined_by(events.external_id, operators, events.external_id[device])
     parent[device] = np.where(launch == NOTHING, named, launch)
     lost = calls[parent[calls] == NOTHING]
-    parent[lost] = _joined(events.external_id, operators, events.external_id[lost])
+    parent[lost] = joined_by(events.external_id, operators, events.external_id[lost])
     return parent
-
-
-def _joined(
-    key: NDArray[np.int64], among: NDArray[np.int64], wanted: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """The last of the chosen events with each wanted key; NOTHING for a key that none has."""
-    known = among[key[among] != NOTHING]
-    if not len(known):
-        return np.full(len(wanted), NOTHING, dtype=np.int64)
-    order = known[np.argsort(key[known], kind="stable")]
-    place = np.searchsorted(key[order], wanted, side="right") - 1
-    found = order[np.maximum(place, 0)]
-    return np.where((place >= 0) & (key[found] == wanted) & (wanted != NOTHING), found, NOTHING)
 
 
 def inherited(parent: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -107,38 +100,25 @@ def inherited(parent: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np
     return found
 
 
-def _named_modules(events: Events) -> NDArray[np.bool_]:
-    named = np.array([name.startswith((MODULE, FRAME)) for name in events.names] or [False])
-    ranges = np.isin(events.category, (Category.ANNOTATION, Category.OPERATOR, Category.PYTHON))
-    marked: NDArray[np.bool_] = ranges & named[events.name]
-    return marked
-
-
 def _forward_operators(events: Events) -> NDArray[np.int64]:
-    """Of a backward operator the last operator of the forward pass with its sequence number."""
+    """Of a backward operator the last operator of the forward pass with its sequence number.
+
+    Backward are autograd's nodes, and all else of which the trace names a forward thread.
+    """
     found = np.full(len(events), NOTHING, dtype=np.int64)
     known = (events.category == Category.OPERATOR) & (events.sequence >= 0)
-    backward = known & _backward_names(events)
+    named = events.called(lambda name: name.startswith(ENGINE) or "Backward" in name)
+    backward = known & (named | (events.forward_lane != NOTHING))
     forward = np.flatnonzero(known & ~backward)
     later = np.flatnonzero(backward)
     if not len(forward) or not len(later):
         return found
     lane = np.where(events.forward_lane == NOTHING, events.lane, events.forward_lane)
     key = events.sequence * (len(events.lanes) + 1)
-    match = _joined(key + events.lane, forward, key[later] + lane[later])
-    other = _joined(events.sequence, forward, events.sequence[later])
+    match = joined_by(key + events.lane, forward, key[later] + lane[later])
+    other = joined_by(events.sequence, forward, events.sequence[later])
     found[later] = np.where(match == NOTHING, other, match)
     return found
-
-
-def _backward_names(events: Events) -> NDArray[np.bool_]:
-    """Autograd's nodes, and all else of which the trace names a forward thread."""
-    named = np.array(
-        [name.startswith("autograd::engine") or "Backward" in name for name in events.names]
-        or [False]
-    )
-    marked: NDArray[np.bool_] = named[events.name] | (events.forward_lane != NOTHING)
-    return marked
 
 
 def module_name(range_name: str) -> str:

@@ -7,12 +7,12 @@ the operators that follow the last pass.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchorch.trace.attribution.owners import Owners
+from benchorch.trace.attribution.owners import Owners, inherited
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.operator_kinds import operator_kind
@@ -37,67 +37,69 @@ _SYNONYMS = {
 
 def by_sequence(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int, tuple[str, ...]]:
     """For each operator that does the work of a node of the graph, that node; empty without one."""
-    nodes = [(node.name, _kind(node.op)) for node in graph.nodes]
-    nodes = [(name, kind) for name, kind in nodes if kind not in NO_WORK][:_MOST_NODES]
-    kinds = [kind for _, kind in nodes]
-    operators, found_kinds = _outermost(events, owned, {*kinds})
-    possible = sum(kind in {*found_kinds} for kind in kinds)
-    products = {node.name for node in graph.nodes if _kind(node.op) == "matmul"}
+    kind_of = {node.name: _kind(node.op) for node in graph.nodes}
+    operators, found_kinds = _outermost(events, owned, {*kind_of.values()} - NO_WORK)
+    # What adds to a product alone, as a bias does, is part of the operator that multiplies.
     biases = {
-        read: node.name
+        node.inputs[0]: node.name
         for node in graph.nodes
-        if _kind(node.op) == "add"
-        for read in node.inputs
-        if read in products
+        if (kind_of[node.name], *map(kind_of.get, node.inputs)) == ("add", "matmul")
     }
+    biased = {at for at in operators if events.names[events.name[at]] in _BIASED}
+    parts = {*biases.values()} if biased else set()
+    nodes = [name for name, kind in kind_of.items() if kind not in NO_WORK and name not in parts]
+    kinds = [kind_of[name] for name in nodes[:_MOST_NODES]]
+    possible = sum(kind in {*found_kinds} for kind in kinds)
     found: dict[int, tuple[str, ...]] = {}
-    place, length = 0, _SEARCHED * len(kinds) + _SEARCHED
+    place = 0
     while possible and place < len(operators):
-        ahead = found_kinds[place : place + length]
-        blocks = SequenceMatcher(None, kinds, ahead, autojunk=False).get_matching_blocks()
+        pairs = _pass(kinds, found_kinds[place : place + _SEARCHED * (len(kinds) + 1)], place)
+        if len(pairs) < max(LEAST_RATIO * possible, 1):
+            place += max(len(kinds) // 2, 1)
+            continue
+        for node, at in pairs:
+            name, operator = nodes[node], operators[at]
+            part = operator in biased and name in biases
+            found[operator] = (name, biases[name]) if part else (name,)
+        place = pairs[-1][1] + 1
+    return found
+
+
+def _pass(kinds: Sequence[str], ahead: Sequence[str], place: int) -> list[tuple[int, int]]:
+    """Nodes and the operators that do their work in the next pass, as numbers.
+
+    The least of what is ahead counts in which the most are found: more of it holds other passes.
+    """
+    best: list[tuple[int, int]] = []
+    for times in range(1, _SEARCHED + 1):
+        within = ahead[: times * (len(kinds) + 1)]
+        blocks = SequenceMatcher(None, kinds, within, autojunk=False).get_matching_blocks()
         pairs = [
             (block.a + step, place + block.b + step)
             for block in blocks
             for step in range(block.size)
         ]
-        if len(pairs) < max(LEAST_RATIO * possible, 1):
-            place += max(len(kinds) // 2, 1)
-            continue
-        joined = {nodes[node][0] for node, _ in pairs}
-        for node, at in pairs:
-            name = nodes[node][0]
-            bias = biases.get(name) if events.names[events.name[operators[at]]] in _BIASED else None
-            found[operators[at]] = (name, bias) if bias and bias not in joined else (name,)
-        place = pairs[-1][1] + 1
-    return found
+        if len(pairs) > len(best):
+            best = pairs
+        if len(within) == len(ahead):
+            break
+    return best
 
 
 def _outermost(events: Events, owned: Owners, kinds: set[str]) -> tuple[list[int], list[str]]:
     """Operators of some kinds that are in no other of them, in order, on the busiest thread."""
     kind_of = [_kind(name) for name in events.names]
-    wanted = np.array([kind in kinds for kind in kind_of] or [False], dtype=np.bool_)
-    chosen = (events.category == Category.OPERATOR) & wanted[events.name] & ~owned.backward
+    wanted = events.called(lambda name: _kind(name) in kinds)
+    chosen = (events.category == Category.OPERATOR) & wanted & ~owned.backward
     if not chosen.any():
         return [], []
     lane = np.bincount(events.lane[chosen]).argmax()
     chosen &= events.lane == lane
-    inner = _inside(owned.parent, chosen)
+    around = inherited(owned.parent, np.where(chosen, np.arange(len(events)), NOTHING))
+    inner = (owned.parent != NOTHING) & (around[owned.parent] != NOTHING)
     these = np.flatnonzero(chosen & ~inner)
     these = these[np.argsort(events.start_ns[these], kind="stable")][:_MOST_OPERATORS]
     return these.tolist(), [kind_of[code] for code in events.name[these].tolist()]
-
-
-def _inside(parent: NDArray[np.int64], chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which events have a chosen one around them, (n,)."""
-    inside = np.zeros(len(chosen) + 1, dtype=np.bool_)
-    known = np.append(chosen, False)
-    above = np.where(parent == NOTHING, len(chosen), parent)
-    for _ in range(64):
-        reached = known[above] | inside[above]
-        if np.array_equal(reached, inside[:-1]):
-            break
-        inside[:-1] = reached
-    return inside[:-1]
 
 
 def _kind(op: str) -> str:

@@ -10,8 +10,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.attribution.entities import Entities
-from benchorch.trace.attribution.measured import OwnerTimes
+from benchorch.trace.attribution.entities import Entities, OwnerTimes
 from benchorch.trace.critical_path.periods import Periods
 from benchorch.trace.events import NOTHING, Events
 from benchorch.trace.findings import EntityRow
@@ -49,39 +48,43 @@ class Ledger:
     def __init__(self, events: Events, periods: Periods, times: OwnerTimes, count: int) -> None:
         self.events, self.periods, self.times, self.count = events, periods, times, max(count, 1)
 
-    def table(self, entities: Entities) -> tuple[EntityRow, ...]:
-        """One row an entity, the most time on the path first, and last the time of none."""
+    def table(self, entities: Entities, replayed: int = REPLAYED) -> tuple[EntityRow, ...]:
+        """One row an entity, the most time on the path first, and last the time of none.
+
+        The gain of so many rows is replayed.
+        """
         if not entities.names:
             return ()
         total, on_path = (
             self._columns(entities, one) for one in (self.times.total_ns, self.times.on_path_ns)
         )
         occurrences, times_ns = entities.occurrences(self.times)
-        rows = [
-            EntityRow(
-                name=name,
-                count=0,
-                total_ns=round(total[row] / self.count),
-                on_path_ns=round(on_path[row] / self.count),
-            )
-            for row, name in enumerate(entities.names)
-        ]
         order = sorted(
-            (row for row in range(len(rows)) if total[row] or on_path[row]),
+            (row for row in range(len(entities.names)) if total[row] or on_path[row]),
             key=lambda row: (-on_path[row], -total[row], entities.names[row]),
         )
-        most = min(REPLAYED, REPLAYED_EDGES // max(self.periods.dag.edges, 1) + 1)
-        replayed = [row for row in order[:most] if on_path[row]]
-        parts = entities.part[occurrences]
+        most = min(replayed, REPLAYED_EDGES // max(self.periods.dag.edges, 1) + 1)
+        gaining = [row for row in order[:most] if on_path[row]]
         of_row: dict[int, list[int]] = {}
-        for part, event in zip(parts.tolist(), occurrences.tolist(), strict=True):
+        for part, event in zip(
+            entities.part[occurrences].tolist(), occurrences.tolist(), strict=True
+        ):
             for row in entities.shares[part]:
                 of_row.setdefault(row, []).append(event)
         found = []
         for row in order:
-            gain = self._gain_ns(entities, row) if row in replayed else None
-            described = self._described(rows[row], of_row.get(row, []), times_ns)
-            found.append(replace(described, gain_ns=gain))
+            events = np.array(of_row.get(row, []), dtype=np.int64)
+            longest = events[np.argsort(-times_ns[events], kind="stable")[:NAMED_EVENTS]]
+            found.append(
+                EntityRow(
+                    name=entities.names[row],
+                    count=len(events) / self.count,
+                    total_ns=round(total[row] / self.count),
+                    on_path_ns=round(on_path[row] / self.count),
+                    gain_ns=self._gain_ns(entities, row) if row in gaining else None,
+                    events=tuple(longest.tolist()),
+                )
+            )
         rest = EntityRow(
             name=UNATTRIBUTED,
             count=0,
@@ -107,14 +110,6 @@ class Ledger:
         part = np.append(entities.part, NOTHING)[dag.owner]
         weight_ns = np.rint(dag.weight_ns * (1.0 - shares[part])).astype(np.int64)
         return self.periods.steps.period_ns - round(self.periods.replayed(weight_ns))
-
-    def _described(
-        self, row: EntityRow, events: Sequence[int], times_ns: NDArray[np.int64]
-    ) -> EntityRow:
-        """A row with its occurrences, the longest first, and what those operate on."""
-        listed = np.array(events, dtype=np.int64)
-        longest = listed[np.argsort(-times_ns[listed], kind="stable")[:NAMED_EVENTS]]
-        return replace(row, count=len(events) / self.count, events=tuple(longest.tolist()))
 
 
 def with_shapes(events: Events, rows: Sequence[EntityRow]) -> tuple[EntityRow, ...]:

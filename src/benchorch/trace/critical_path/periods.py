@@ -13,7 +13,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.critical_path.contraction import Contracted, contract
+from benchorch.trace.critical_path.replay import Contracted, contract
 from benchorch.trace.critical_path.replay import steps as edge_steps
 from benchorch.trace.dag import NOBODY, Dag, EdgeKind
 from benchorch.trace.events import Events
@@ -32,7 +32,6 @@ class Milestones:
     """Points of a graph at which steps begin and end.
 
     Attributes:
-        begin: the point where the first one begins where nothing comes before; else `before`.
         before: points that the step before the first one ends with; empty where there is none.
         ends: for each step the points of which the last one ends it.
         starts: for each step the point where its range starts.
@@ -131,21 +130,23 @@ class Periods:
         return np.diff(np.maximum.accumulate(np.append(first, done)))
 
     @property
-    def interval_ns(self) -> tuple[int, int]:
-        """Begin and end of the interval whose path is shown, on the trace's clock."""
-        first, last = (step - self.steps.first for step in self.steps.shown)
+    def begin(self) -> NDArray[np.int64]:
+        """The points of which the last one begins the interval whose path is shown."""
         if self.steps.back_to_back and len(self.at.before):
-            begin = self.at.before
-        else:
-            begin = self.at.starts[first : first + 1]
-        time_ns = self.dag.time_ns
-        return int(time_ns[begin].max()), int(time_ns[self.at.ends[last]].max())
+            return self.at.before
+        first = self.steps.shown[0] - self.steps.first
+        return self.at.starts[first : first + 1]
 
     @property
-    def end_point(self) -> int:
-        """The point at which that interval ends."""
-        ends = self.at.ends[self.steps.shown[1] - self.steps.first]
-        return int(ends[np.argmax(self.dag.time_ns[ends])])
+    def end(self) -> NDArray[np.int64]:
+        """The points of which the last one ends it."""
+        return self.at.ends[self.steps.shown[1] - self.steps.first]
+
+    @property
+    def interval_ns(self) -> tuple[int, int]:
+        """Begin and end of that interval, on the trace's clock."""
+        time_ns = self.dag.time_ns
+        return int(time_ns[self.begin].max()), int(time_ns[self.end].max())
 
     def period_ns(self, periods_ns: NDArray[np.int64]) -> float:
         """The steady period that periods of a replay stand for.

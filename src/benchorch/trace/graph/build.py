@@ -8,41 +8,39 @@ from numpy.typing import NDArray
 from benchorch.trace.dag import Dag, Window
 from benchorch.trace.events import Events
 from benchorch.trace.graph.assemble import Wiring, assemble, ordered
-from benchorch.trace.graph.busy_intervals import busy_intervals
-from benchorch.trace.graph.collectives import collectives
-from benchorch.trace.graph.cuda_graph_launches import cuda_graph_launches
 from benchorch.trace.graph.data_edges import data_edges
-from benchorch.trace.graph.device_edges import device_edges, fitted
+from benchorch.trace.graph.device_edges import collectives, device_edges, fitted
 from benchorch.trace.graph.device_order import (
     copy_engines,
+    cuda_graph_launches,
     default_stream,
     host_functions,
     staged_copies,
 )
 from benchorch.trace.graph.edge_list import Found
 from benchorch.trace.graph.launch_blocking import full_streams, locks
-from benchorch.trace.graph.polling import polling
 from benchorch.trace.graph.recorded_waits import recorded_waits
 from benchorch.trace.graph.scope import scope_of
 from benchorch.trace.graph.scope_values import Scope, Thresholds
 from benchorch.trace.graph.stream_queues import stream_queues
-from benchorch.trace.graph.sync_records import sync_records
 from benchorch.trace.graph.synchronisation import (
     delayed_work,
+    polling,
     recorded_stream_waits,
     streams_of,
     sync_edges,
+    sync_records,
     unknown_stream_waits,
 )
-from benchorch.trace.graph.thread_edges import thread_edges
-from benchorch.trace.graph.thread_timelines import ThreadTimelines, thread_timelines
-from benchorch.trace.graph.thread_wakeups import (
+from benchorch.trace.graph.thread_edges import (
     backward_after_forward,
     backward_calls,
     inferred_wakeups,
+    thread_edges,
     thread_starts,
     within_ranges,
 )
+from benchorch.trace.graph.thread_timelines import ThreadTimelines, busy_intervals, thread_timelines
 from benchorch.trace.graph.time_classes import labels
 from benchorch.trace.operators.graph import OperatorGraph
 

@@ -1,4 +1,4 @@
-"""Edges of device work: its duration, its launch, and its order on streams."""
+"""Edges of device work: its duration, its launch, its order on streams, its collectives."""
 
 from __future__ import annotations
 
@@ -10,9 +10,59 @@ from numpy.typing import NDArray
 
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
-from benchorch.trace.graph.collectives import collective_parts
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found
 from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.lookup import latest_so_far
+from benchorch.trace.ranks import meetings
+
+_MOST_RANKS = 16
+_CODES = (CLASSES.index(Class.GPU_COMM), CLASSES.index(Class.CPU_COMM))
+
+
+def collective_parts(
+    scope: Scope,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Of the collectives in a scope: part (index into the scope), meeting, time of transfer."""
+    met = meetings(scope.events)
+    place = np.full(len(scope.events) + 1, NOTHING, dtype=np.int64)
+    place[scope.event] = np.arange(len(scope))
+    part = place[met.event]
+    inside = part != NOTHING
+    return part[inside], met.meeting[inside], met.transfer_ns[inside]
+
+
+def collectives(scope: Scope) -> Found:
+    """From the start of every rank's part to the end of every other's, and how long data moves."""
+    part, meeting, transfer_ns = collective_parts(scope)
+    if not len(part):
+        return found()
+    tails, heads, weights = [], [], []
+    order = np.argsort(meeting, kind="stable")
+    for same in np.split(order, np.flatnonzero(np.diff(meeting[order])) + 1):
+        if 1 < len(same) <= _MOST_RANKS:
+            one, other = np.meshgrid(same, same)
+            apart = one != other
+            tails.append(part[one[apart]])
+            heads.append(part[other[apart]])
+            weights.append(transfer_ns[other[apart]])
+    if not tails:
+        return found()
+    tail, head = np.concatenate(tails), np.concatenate(heads)
+    on_host = head < scope.hosts
+    return found(
+        edges(
+            2 * tail,
+            2 * head + 1,
+            EdgeKind.SYNC,
+            np.where(on_host, _CODES[1], _CODES[0]).astype(np.int8),
+            tier=Tier.SEMANTIC,
+            weight_ns=np.concatenate(weights),
+            owner=head,
+        ),
+        waits=2 * part[part < scope.hosts] + 1,
+        floor_ns=transfer_ns[part < scope.hosts],
+    )
+
 
 _QUANTILE = 0.05
 """The least may be a clock's error; a twentieth of the samples lies below the floor."""
@@ -43,7 +93,8 @@ def fitted(scope: Scope, delayed: NDArray[np.int64]) -> Fitted:
     Work that events of other streams delayed (`delayed`, its indices) does not count.
     """
     work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
-    before = latest_so_far(scope.lane[work], scope.end_ns[work], work, strictly=True)
+    before = latest_so_far(scope.lane[work], scope.end_ns[work], strictly=True)
+    before = np.where(before != NOTHING, work[before], NOTHING) if len(work) else work
     follows = before != NOTHING
     call = scope.launch[work]
     launched = call != NOTHING
@@ -153,28 +204,6 @@ def _carried(scope: Scope, fit: Fitted) -> Edges:
         Class.CARRY_IN,
         weight_ns=np.where(first, scope.start_ns[work] - scope.window.start_ns, 0),
     )
-
-
-def latest_so_far(
-    lane: NDArray[np.int32],
-    end_ns: NDArray[np.int64],
-    work: NDArray[np.int64],
-    *,
-    strictly: bool = False,
-) -> NDArray[np.int64]:
-    """Of work that comes by lane, the one that ends last up to each, or before each."""
-    if not len(work):
-        return work
-    begins = np.diff(lane, prepend=-1) != 0
-    first_ns = end_ns.min()
-    key = np.cumsum(begins) * (end_ns.max() - first_ns + 1) + end_ns - first_ns
-    reached = np.maximum.accumulate(key)
-    at = np.maximum.accumulate(np.where(key == reached, np.arange(len(work)), 0))
-    latest = work[at]
-    if not strictly:
-        return latest
-    before = np.insert(latest[:-1], 0, NOTHING)
-    return np.where(begins, NOTHING, before)
 
 
 def _first_of_launch(scope: Scope, work: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -1,15 +1,17 @@
-"""Order of device work that no event records: default stream, copy engines, host functions."""
+"""Order of device work that no event records: streams, engines, host functions, CUDA graphs."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.device_edges import Fitted
+from benchorch.trace.graph.device_edges import Fitted, stream_edges
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found, joined
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.stream_queues import Queues
@@ -39,9 +41,9 @@ def default_stream(scope: Scope, queue: Queues, fit: Fitted) -> Found:
         for other in queue.lanes:
             same = lanes[other].device == lanes[default].device
             if other != default and same and _blocks(scope, queue, default, other):
-                parts += _crossing(scope, queue, default, other, fit)
-                parts += _crossing(scope, queue, other, default, fit)
-    return found(*parts) if parts else found()
+                parts.append(_crossing(scope, queue, default, other, fit))
+                parts.append(_crossing(scope, queue, other, default, fit))
+    return found(*parts)
 
 
 def _works(scope: Scope, lane: int) -> NDArray[np.int64]:
@@ -76,17 +78,16 @@ def _tight(scope: Scope, works: NDArray[np.int64], others: NDArray[np.int64]) ->
     return int((follows & waited & idle).sum())
 
 
-def _crossing(scope: Scope, queue: Queues, lane: int, other: int, fit: Fitted) -> list[Edges]:
+def _crossing(scope: Scope, queue: Queues, lane: int, other: int, fit: Fitted) -> Edges:
     """From the last work that was launched on another lane before it, to each work of a lane."""
     work = _works(scope, lane)
     call = scope.launch[work]
     work, call = work[call != NOTHING], call[call != NOTHING]
     before = queue.last_before(np.full(len(work), other), scope.start_ns[call])
     known = before != NOTHING
+    known &= scope.end_ns[before] <= scope.start_ns[work]
     work, before = work[known], before[known]
-    fits = scope.end_ns[before] <= scope.start_ns[work]
-    work, before = work[fits], before[fits]
-    return [_after(before, work, fit.gap_ns[work - scope.hosts], Tier.SEMANTIC)]
+    return stream_edges(scope, before, work, Tier.SEMANTIC, fit)
 
 
 def copy_engines(scope: Scope, fit: Fitted) -> Found:
@@ -102,10 +103,8 @@ def copy_engines(scope: Scope, fit: Fitted) -> Found:
             several = len(np.unique(scope.lane[mine])) > 1
             apart = (scope.end_ns[mine][:-1] <= scope.start_ns[mine][1:]).all()
             if several and apart and _engine_evidence(scope, mine) >= _EVIDENCE:
-                parts.append(
-                    _after(mine[:-1], mine[1:], fit.gap_ns[mine[1:] - scope.hosts], Tier.INFERRED)
-                )
-    return found(*parts) if parts else found()
+                parts.append(stream_edges(scope, mine[:-1], mine[1:], Tier.INFERRED, fit))
+    return found(*parts)
 
 
 def _engine_evidence(scope: Scope, copies: NDArray[np.int64]) -> int:
@@ -113,14 +112,6 @@ def _engine_evidence(scope: Scope, copies: NDArray[np.int64]) -> int:
     gap_ns = scope.start_ns[copies][1:] - scope.end_ns[copies][:-1]
     other = scope.lane[copies][1:] != scope.lane[copies][:-1]
     return int((other & (gap_ns <= scope.thresholds.stalled_ns)).sum())
-
-
-def _after(
-    before: NDArray[np.int64], work: NDArray[np.int64], gap_ns: NDArray[np.int64], tier: Tier
-) -> Edges:
-    return edges(
-        2 * before + 1, 2 * work, EdgeKind.SYNC, Class.STREAM_GAP, tier=tier, weight_ns=gap_ns
-    )
 
 
 def host_functions(scope: Scope, queue: Queues, fit: Fitted) -> Found:
@@ -181,3 +172,77 @@ def staged_copies(scope: Scope) -> Found:
         ),
         waits=2 * call + 1,
     )
+
+
+# A profile records when they ran, not why. What holds for any graph: all of it comes after what is
+# before the launch on its stream, and before what is behind it. The rest is learned from all
+# launches of the same graph: the more there are, the less is coincidence.
+_TIGHT = 2
+"""What starts within so many stream gaps after an end was waiting for it."""
+
+
+def cuda_graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> Found:
+    """Dependencies between the lanes of launched graphs; graphs on one lane have none to learn."""
+    launches = [one for one in _launches(scope) if len({*scope.lane[one].tolist()}) > 1]
+    same: defaultdict[tuple[int, ...], list[NDArray[np.int64]]] = defaultdict(list)
+    for one in launches:
+        same[tuple(scope.graph_node[one].tolist())].append(one)
+    learned = [_learned(scope, replays, fit) for replays in same.values()]
+    outer = [_around(scope, queue, fit, one) for one in launches]
+    return found(joined(learned), joined(outer))
+
+
+def _launches(scope: Scope) -> Iterator[NDArray[np.int64]]:
+    """The work of every graph launch by node."""
+    work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
+    work = work[(scope.graph_node[work] != NOTHING) & (scope.launch[work] != NOTHING)]
+    if not len(work):
+        return
+    work = work[np.lexsort((scope.graph_node[work], scope.launch[work]))]
+    begins = np.flatnonzero(np.diff(scope.launch[work]) != 0) + 1
+    yield from np.split(work, begins)
+
+
+def _around(scope: Scope, queue: Queues, fit: Fitted, work: NDArray[np.int64]) -> Edges:
+    """After what is before the launch on the lane that starts first, and before what is behind."""
+    root = work[np.argmin(scope.start_ns[work])]
+    lane = scope.lane[[root]].astype(np.int64)
+    call_ns = scope.start_ns[[scope.launch[root]]]
+    before, behind = queue.last_before(lane, call_ns), queue.next_from(lane, call_ns + 1)
+    sides = [work[scope.lane[work] == one] for one in np.unique(scope.lane[work]) if one != lane[0]]
+    first = np.array([side[np.argmin(scope.start_ns[side])] for side in sides], dtype=np.int64)
+    last = np.array([side[np.argmax(scope.end_ns[side])] for side in sides], dtype=np.int64)
+    parts = []
+    if before[0] != NOTHING:
+        parts.append(stream_edges(scope, np.repeat(before, len(first)), first, Tier.SEMANTIC, fit))
+    if behind[0] != NOTHING:
+        parts.append(stream_edges(scope, last, np.repeat(behind, len(last)), Tier.SEMANTIC, fit))
+    return joined(parts)
+
+
+def _learned(scope: Scope, replays: list[NDArray[np.int64]], fit: Fitted) -> Edges:
+    """From a node to one on another lane that came after it each time, and once right after it."""
+    work = np.stack(replays)  # (launches, nodes)
+    start_ns, end_ns, lane = scope.start_ns[work], scope.end_ns[work], scope.lane[work]
+    if (lane != lane[0]).any():
+        return joined([])
+    parts = []
+    for one in np.unique(lane[0]):
+        here = np.flatnonzero(lane[0] == one)
+        here = here[np.argsort(start_ns[0, here], kind="stable")]
+        if (np.diff(end_ns[:, here], axis=1) < 0).any():
+            continue  # they overlap, or change places
+        there = np.flatnonzero(lane[0] != one)
+        before = np.stack(
+            [
+                np.searchsorted(ends, starts, side="right") - 1
+                for ends, starts in zip(end_ns[:, here], start_ns[:, there], strict=True)
+            ]
+        ).min(axis=0)
+        some = before >= 0
+        node, then = here[before[some]], there[some]
+        gap_ns = (start_ns[:, then] - end_ns[:, node]).min(axis=0)
+        tight = gap_ns <= _TIGHT * fit.gap_ns[work[0, then] - scope.hosts]
+        pairs = work[:, node[tight]].ravel(), work[:, then[tight]].ravel()
+        parts.append(stream_edges(scope, *pairs, Tier.INFERRED, fit))
+    return joined(parts)

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Found, edges, found, joined
-from benchorch.trace.graph.event_index import event_index
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.stream_queues import Queues
+from benchorch.trace.lookup import event_index
 
 _LOCKING = re.compile(r"Launch|Memcpy|Memset|Malloc|Free|HostAlloc|HostRegister")
 """Calls that take the lock that all threads of a process share."""

@@ -3,16 +3,67 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.dag import Window
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
-from benchorch.trace.graph.launches import calls_with, skew_ns
-from benchorch.trace.graph.profiler_overhead import with_overhead
 from benchorch.trace.graph.scope_values import Scope, Thresholds
-from benchorch.trace.nesting import NESTING_RANK, Spans, nest
+from benchorch.trace.lookup import first_after, joined_by, latest_so_far
+from benchorch.trace.nesting import NESTING_RANK, Spans, by_start, nest, outside_first
+
+
+def with_overhead(scope: Scope) -> Scope:
+    """The scope with the profiler's intervals on the threads they name, cut to those threads.
+
+    Files give the profiler a process of its own; the thread's number attributes its time. Cut
+    they do not overlap; what no thread can be found for is left out.
+    """
+    these = scope.indices(Category.OVERHEAD)
+    if not len(these) or not scope.hosts:
+        return scope
+    lane = _threads(scope)[scope.lane[these]]
+    order = np.lexsort((scope.start_ns[these], lane))
+    these, lane = these[order], lane[order].astype(np.int32)
+    first_ns, last_ns = _extents(scope)
+    start_ns = np.maximum(scope.start_ns[these], first_ns[lane])
+    end_ns = np.minimum(scope.end_ns[these], last_ns[lane])
+    before = latest_so_far(lane, end_ns, strictly=True)
+    start_ns = np.where(before != NOTHING, np.maximum(start_ns, end_ns[before]), start_ns)
+    kept = (lane != NOTHING) & (start_ns < end_ns)
+    these = these[kept]
+    lanes, starts, ends = scope.lane.copy(), scope.start_ns.copy(), scope.end_ns.copy()
+    lanes[these], starts[these], ends[these] = lane[kept], start_ns[kept], end_ns[kept]
+    return replace(scope, lane=lanes, start_ns=starts, end_ns=ends, overhead=these)
+
+
+def _threads(scope: Scope) -> NDArray[np.int64]:
+    """For every lane the lane that takes part and has the same thread, or NOTHING."""
+    taking_part = np.flatnonzero(np.bincount(scope.lane[scope.host])).tolist()
+    by_thread = {scope.events.lanes[at].thread: at for at in reversed(taking_part)}
+    own = {at: at for at in taking_part}
+    return np.array(
+        [
+            own.get(at, by_thread.get(lane.thread, NOTHING))
+            for at, lane in enumerate(scope.events.lanes)
+        ],
+        dtype=np.int64,
+    )
+
+
+def _extents(scope: Scope) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """When each thread's first event starts and its last one ends."""
+    lane, start_ns, end_ns = (
+        column[scope.host] for column in (scope.lane, scope.start_ns, scope.end_ns)
+    )
+    first = np.full(len(scope.events.lanes), np.iinfo(np.int64).max)
+    last = np.full(len(scope.events.lanes), np.iinfo(np.int64).min)
+    np.minimum.at(first, lane, start_ns)
+    np.maximum.at(last, lane, end_ns)
+    return first, last
+
 
 _HOST = (
     Category.OPERATOR,
@@ -23,7 +74,15 @@ _HOST = (
     Category.SESSION,
     Category.OTHER,
 )
+_COLUMNS = (
+    *("name", "category", "correlation", "stream", "awaited", "sequence", "forward_lane"),
+    "graph_node",
+)
 _MOST_CUTS = 4
+_REMOVED_RATIO = 0.999
+"""Of launches that seem to come after what they started, those that a corrected clock mends."""
+_MANY_RATIO = 0.001
+"""So few launches may seem late before the device's clock is doubted."""
 _STEP = re.compile(r"ProfilerStep#|benchorch:call|model_run$")
 _WORK = (Category.OPERATOR, Category.ANNOTATION, Category.NODE, Category.SESSION)
 
@@ -37,12 +96,8 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     """
     streams = np.array([lane.on_device for lane in events.lanes], dtype=np.bool_)
     device = np.flatnonzero(among(events.category, DEVICE_WORK) & streams[events.lane])
-    launch, duplicates = calls_with(
-        events.correlation[device],
-        np.flatnonzero(events.category == Category.RUNTIME),
-        events.correlation,
-        events.start_ns,
-    )
+    calls = np.flatnonzero(events.category == Category.RUNTIME)
+    launch = joined_by(events.correlation, calls, events.correlation[device])
     idle = _daemons(events, streams, launch[launch != NOTHING])
     host = np.flatnonzero(among(events.category, _HOST) & ~(idle | streams)[events.lane])
     shift_ns = _shift_ns(events, device, launch)
@@ -56,7 +111,8 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     device, launch, carried = device[taken], launch[taken], carried[taken]
     host = _by_depth(events, host, window, last_ns)
     host, cut_ns = _ranges_cut(events, host, window, last_ns)
-    order = np.concatenate([host, _by_start(events.lane, events.start_ns, device), records])
+    device_order = by_start(events.lane[device], events.start_ns[device])
+    order = np.concatenate([host, device[device_order], records])
     hosts, works = len(host), len(device)
 
     place = np.full(len(events) + 1, NOTHING, dtype=np.int64)  # its last one is NOTHING's
@@ -78,7 +134,6 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     end_ns[:hosts] = tree.end_ns
     taking_part = np.zeros(len(events.lanes), dtype=np.bool_)
     taking_part[lane[:hosts]] = True
-    repairs = {"duplicate_correlations": duplicates, "clipped_children": tree.clipped}
     scope = Scope(
         events=events,
         window=window,
@@ -88,24 +143,17 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         start_ns=start_ns,
         end_ns=end_ns,
         lane=lane,
-        name=events.name[order],
-        category=events.category[order],
-        correlation=events.correlation[order],
-        stream=events.stream[order],
-        awaited=events.awaited[order],
-        sequence=events.sequence[order],
-        forward_lane=events.forward_lane[order],
-        graph_node=events.graph_node[order],
+        **{column: getattr(events, column)[order] for column in _COLUMNS},
         launch=launched_by,
         carried=launched_before,
         overhead=np.zeros(0, dtype=np.int64),
         parent=tree.parent,
         depth=tree.depth,
-        after=_after(lane[:hosts], start_ns[:hosts], tree.end_ns),
+        after=first_after(lane[:hosts], start_ns[:hosts], tree.end_ns).astype(np.int32),
         main_lane=_main_lane(events, taking_part, window.lane),
         thresholds=thresholds,
         facts={"daemon_lanes": float(idle.sum()), "clock_skew_ns": float(shift_ns.max(initial=0))},
-        repairs={name: count for name, count in repairs.items() if count},
+        repairs={"clipped_children": tree.clipped} if tree.clipped else {},
     )
     return with_overhead(scope)
 
@@ -137,7 +185,7 @@ def _ranges_cut(
         np.minimum.at(end_ns, parent[outer], start_ns[outer])
         kept = ~(inner & calls[parent])
         order = np.flatnonzero(kept)  # what begins together is again the longer first
-        order = order[np.lexsort((-end_ns[order], start_ns[order], events.lane[host[order]]))]
+        order = order[outside_first(events.lane[host[order]], start_ns[order], end_ns[order])]
         host, start_ns, end_ns = host[order], start_ns[order], end_ns[order]
         free, calls = free[order], calls[order]
     return host, end_ns
@@ -154,7 +202,7 @@ def _shift_ns(
     late = events.start_ns[work] - events.start_ns[launch[known]]
     on = number[events.lane[work]]
     for one in np.unique(on):
-        shift[number == one] = skew_ns(late[on == one])
+        shift[number == one] = _skew_ns(late[on == one])
     return shift
 
 
@@ -201,6 +249,18 @@ def _still_to_do(
     return ours | running & (early | ~known), carried
 
 
+def _skew_ns(latency_ns: NDArray[np.int64]) -> int:
+    """By how much a device's clock is slow, from the times between launches and their starts.
+
+    0 where hardly any launch seems to come after what it started; else the least shift that
+    removes all but a thousandth of those. Integer nanoseconds, >= 0; 0 for no launch.
+    """
+    early = -latency_ns[latency_ns < 0]
+    if len(early) <= _MANY_RATIO * len(latency_ns):
+        return 0
+    return int(np.quantile(early, _REMOVED_RATIO, method="higher"))
+
+
 def _by_depth(
     events: Events, host: NDArray[np.int64], window: Window, last_ns: int
 ) -> NDArray[np.int64]:
@@ -209,42 +269,10 @@ def _by_depth(
     Times are those inside the window. Of equal events the outer kind comes first, then the lower
     name: so the order of the file does not matter.
     """
-    start_ns = np.maximum(events.start_ns, window.start_ns)
-    host = _by_start(events.lane, start_ns, host)
-    lane, start_ns = events.lane[host], start_ns[host]
-    same = (lane[1:] == lane[:-1]) & (start_ns[1:] == start_ns[:-1])
-    together = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
-    if len(together):  # few: sorting all by three keys costs more than everything else here
-        some = host[together]
-        kind = NESTING_RANK[events.category[some]]
-        end_ns = np.minimum(events.start_ns[some] + events.duration_ns[some], last_ns)
-        keys = (events.name[some], kind, -end_ns, start_ns[together], lane[together])
-        host[together] = some[np.lexsort(keys)]
-    return host
-
-
-def _by_start(
-    lane: NDArray[np.int32], start_ns: NDArray[np.int64], these: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """By lane and start, what begins together by place; files are nearly in that order."""
-    these = these[np.argsort(start_ns[these], kind="stable")]
-    return these[np.argsort(lane[these].astype(np.uint16), kind="stable")]
-
-
-def _after(
-    lane: NDArray[np.int32], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
-) -> NDArray[np.int32]:
-    """For each host event the first one of its lane from its end on, itself excepted."""
-    if not len(lane):
-        return np.zeros(0, dtype=np.int32)
-    first_ns = start_ns.min()
-    span_ns = int(end_ns.max() - first_ns) + 1
-    rank = np.cumsum(np.diff(lane, prepend=lane[0]) != 0)
-    begins = rank * span_ns + (start_ns - first_ns)
-    ends = rank * span_ns + (end_ns - first_ns)
-    after: NDArray[np.int32] = np.searchsorted(begins, ends).astype(np.int32)
-    np.maximum(after, np.arange(1, len(lane) + 1, dtype=np.int32), out=after)
-    return after
+    start_ns = np.maximum(events.start_ns[host], window.start_ns)
+    end_ns = np.minimum(events.end_ns[host], last_ns)
+    ties = (events.name[host], NESTING_RANK[events.category[host]])
+    return host[outside_first(events.lane[host], start_ns, end_ns, ties)]
 
 
 def _daemons(

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.events import NOTHING
-from benchorch.trace.graph.device_edges import latest_so_far
 from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.lookup import by_lane, latest_so_far
 
 _MOST_WAITS = 8  # since a stream's last work: more only repeat each other
 _MOST_STREAMS = 8  # that wait for each other without any work in between
@@ -36,16 +36,7 @@ class Queues:
 
     def _before(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """How much work comes before that which was launched on a lane from some time on."""
-        if not len(self.work):
-            return np.zeros(len(lane), dtype=np.int64)
-        first_ns = min(self.launched_ns.min(), at_ns.min(initial=self.launched_ns.min()))
-        last_ns = max(self.launched_ns.max(), at_ns.max(initial=self.launched_ns.max()))
-        span_ns = last_ns - first_ns + 1
-        key = self.lane.astype(np.int64) * span_ns + self.launched_ns - first_ns
-        place: NDArray[np.int64] = np.searchsorted(
-            key, lane.astype(np.int64) * span_ns + at_ns - first_ns
-        )
-        return place
+        return by_lane(self.lane, self.launched_ns, lane, at_ns)
 
     def _last_before(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """The place of the last work that was launched on a lane before some time, or NOTHING."""
@@ -55,6 +46,25 @@ class Queues:
     def last_before(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of what was launched on a lane before some time, the work that ended last, or NOTHING."""
         return np.append(self.latest, NOTHING)[self._last_before(lane, at_ns)]
+
+    def ended_last(
+        self,
+        scope: Scope,
+        at_ns: NDArray[np.int64],
+        after_ns: NDArray[np.int64],
+        until_ns: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Of what was launched before some times, on all streams, the work that ended last.
+
+        Only of what ended after a second time and by a third; NOTHING where none did.
+        """
+        work, end_ns = np.full(len(at_ns), NOTHING, dtype=np.int64), after_ns
+        for lane in self.lanes:
+            other = self.last_before(np.full(len(at_ns), lane), at_ns)
+            other_ns = scope.end_ns[other]
+            later = (other != NOTHING) & (other_ns > end_ns) & (other_ns <= until_ns)
+            work, end_ns = np.where(later, other, work), np.where(later, other_ns, end_ns)
+        return work
 
     def launched_before(
         self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]
@@ -90,7 +100,7 @@ def stream_queues(scope: Scope) -> Queues:
         work=work,
         lane=lane,
         launched_ns=launched_ns,
-        latest=latest_so_far(lane, scope.end_ns[work], work),
+        latest=work[latest_so_far(lane, scope.end_ns[work])],
         lanes=np.unique(lane),
     )
 
@@ -144,12 +154,8 @@ class Streams:
         if not len(self.lane) or not len(lane):
             return np.zeros((0, 2), dtype=np.int64)
         after_ns = self.queue.launched_before(lane, at_ns)
-        first_ns = min(int(self.called_ns.min()), int(after_ns.min()), int(at_ns.min()))
-        last_ns = max(int(self.called_ns.max()), int(at_ns.max()), int(after_ns.max()))
-        span_ns = last_ns - first_ns + 1
-        key = self.lane * span_ns + self.called_ns - first_ns
-        low = np.searchsorted(key, lane * span_ns + after_ns - first_ns, side="right")
-        high = np.searchsorted(key, lane * span_ns + at_ns - first_ns)
+        low = by_lane(self.lane, self.called_ns, lane, after_ns, "right")
+        high = by_lane(self.lane, self.called_ns, lane, at_ns)
         count = np.clip(high - low, 0, _MOST_WAITS)
         requested = np.repeat(np.arange(len(lane)), count)
         place = np.arange(len(requested)) - np.repeat(np.cumsum(count) - count, count)

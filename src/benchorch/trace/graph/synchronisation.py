@@ -14,10 +14,73 @@ from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.device_edges import Fitted, percentile_floors, stream_edges
 from benchorch.trace.graph.edge_list import Found, edges, found
-from benchorch.trace.graph.event_index import event_index
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.stream_queues import Queues, Streams
-from benchorch.trace.graph.sync_records import SyncRecords, lanes_of
+from benchorch.trace.lookup import event_index, joined_by
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncRecords:
+    """What is recorded of host calls; columns by the scope's index, NOTHING where unknown.
+
+    Attributes:
+        stream: the stream a call is about.
+        device: of that stream.
+        record: the call that recorded the event that is waited for.
+        recorded: the lane on which that event was recorded.
+    """
+
+    stream: NDArray[np.int64]
+    device: NDArray[np.int64]
+    record: NDArray[np.int64]
+    recorded: NDArray[np.int64]
+
+
+def sync_records(scope: Scope) -> SyncRecords:
+    """The records of every call of a scope."""
+    calls = scope.indices(Category.RUNTIME)
+    stream, device, record, recorded = (
+        np.full(len(scope), NOTHING, dtype=np.int64) for _ in range(4)
+    )
+    on_device = scope.events.devices[scope.lane]
+
+    def calls_of(correlation: NDArray[np.int64]) -> NDArray[np.int64]:
+        return joined_by(scope.correlation, calls, correlation)
+
+    stream[calls] = scope.stream[calls]
+    sync = scope.indices(Category.SYNC)
+    call = calls_of(scope.correlation[sync])
+    sync, call = sync[call != NOTHING], call[call != NOTHING]
+    stream[call] = scope.stream[sync]
+    device[call] = on_device[sync]
+    record[call] = calls_of(scope.awaited[sync])
+    mark = scope.indices(Category.RECORD)
+    made = calls_of(scope.correlation[mark])
+    mark, made = mark[made != NOTHING], made[made != NOTHING]
+    recorded[made] = lanes_of(scope, scope.stream[mark], on_device[mark])
+    named = (record[call] != NOTHING) & ~np.isin(record[call], made)
+    sync, records = sync[named], record[call[named]]
+    recorded[records] = lanes_of(scope, scope.stream[records], on_device[sync])
+    return SyncRecords(stream=stream, device=device, record=record, recorded=recorded)
+
+
+def lanes_of(
+    scope: Scope, stream: NDArray[np.int64], device: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The lane of each stream; where the device is unknown, of the first device that has it."""
+    known: dict[tuple[int, int], int] = {}
+    for at, lane in enumerate(scope.events.lanes):
+        if lane.on_device:
+            known.setdefault((lane.device, lane.stream), at)
+            known.setdefault((NOTHING, lane.stream), at)
+    pairs = zip(device.tolist(), stream.tolist(), strict=True)
+    lanes = [
+        known.get((one, number), known.get((NOTHING, number), NOTHING)) if number >= 0 else NOTHING
+        for one, number in pairs
+    ]
+    return np.array(lanes, dtype=np.int64)
+
 
 # Calls into a device's runtime by name, for the runtimes that profilers know.
 _CONTEXT_SYNC = re.compile(r"(Device|Ctx|Context|Thread)Synchronize|SynchronizeDevice")
@@ -145,13 +208,7 @@ def _likeliest(
     scope: Scope, queue: Queues, call: NDArray[np.int64], at: NDArray[np.int64]
 ) -> Awaited:
     """The work that ended last while the call ran, over all streams; nothing where none did."""
-    work = np.full(len(call), NOTHING, dtype=np.int64)
-    end_ns = scope.start_ns[call]
-    for lane in queue.lanes:
-        other = queue.last_before(np.full(len(call), lane), scope.start_ns[at])
-        other_ns = scope.end_ns[other]
-        later = (other != NOTHING) & (other_ns > end_ns) & (other_ns <= scope.end_ns[call])
-        work, end_ns = np.where(later, other, work), np.where(later, other_ns, end_ns)
+    work = queue.ended_last(scope, scope.start_ns[at], scope.start_ns[call], scope.end_ns[call])
     return Awaited(call=call, work=work, tier=Tier.INFERRED)
 
 
@@ -232,3 +289,56 @@ def recorded_stream_waits(scope: Scope, streams: Streams, fit: Fitted) -> Found:
     then = streams.queue.next_from(streams.lane, streams.called_ns)[which]
     work, then = work[then != NOTHING], then[then != NOTHING]
     return found(stream_edges(scope, work, then, Tier.RECORDED, fit))
+
+
+_QUERY = re.compile(r"(Event|Stream)Query")
+_LEAST = 3
+"""Queries in a row, with nothing launched or computed between them, that are a loop."""
+
+
+def polling(scope: Scope, queue: Queues) -> Found:
+    """From device work to the end of the query that found it done; the queries before waited.
+
+    Those lead nowhere: with other times there would be fewer or more of them.
+
+    A loop ends with the first query after the work has ended: of all work launched before the
+    loop that is what ended last before its last query did, and after the one before.
+    """
+    query = scope.named(_QUERY, Category.RUNTIME)
+    if len(query) < _LEAST:
+        return found()
+    runs = _runs(scope, query)
+    first, last = query[runs[:, 0]], query[runs[:, 1]]
+    before_last = query[runs[:, 1] - 1]
+    began_ns = scope.start_ns[first]
+    work = queue.ended_last(scope, began_ns, scope.start_ns[before_last], scope.end_ns[last])
+    known = work != NOTHING
+    first, last, work = first[known], last[known], work[known]
+    head = 2 * last + 1
+    return found(
+        edges(
+            2 * work + 1,
+            head,
+            EdgeKind.SYNC,
+            Class.SYNC_EXIT,
+            tier=Tier.SEMANTIC,
+            weight_ns=scope.end_ns[last] - scope.end_ns[work],
+            owner=last,
+        ),
+        edges(2 * first + 1, head, EdgeKind.CHAIN, Class.CPU_RUNTIME, owner=last),
+        cuts=head,
+    )
+
+
+def _runs(scope: Scope, query: NDArray[np.int64]) -> NDArray[np.int64]:
+    """First and last place in `query` of each loop."""
+    calls = scope.indices(Category.RUNTIME, Category.OPERATOR)
+    busy = np.zeros(scope.hosts + 1, dtype=np.int64)
+    busy[calls[calls < scope.hosts]] = 1
+    busy[query] = 0
+    passed = np.cumsum(busy)
+    broken = (np.diff(scope.lane[query]) != 0) | (np.diff(passed[query]) != 0)
+    begins = np.flatnonzero(np.append(True, broken))
+    ends = np.append(begins[1:], len(query)) - 1
+    long = ends - begins + 1 >= _LEAST
+    return np.stack([begins[long], ends[long]], axis=1)

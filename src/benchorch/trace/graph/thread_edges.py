@@ -1,17 +1,20 @@
-"""Edges along each host thread: work that takes its time, or waiting."""
+"""Edges of host threads: along each, and between them where one starts or waits for another."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.dag import NOBODY, Class, EdgeKind
-from benchorch.trace.graph.edge_list import Found, edges, found
+from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
+from benchorch.trace.events import NOTHING, Category
+from benchorch.trace.graph.edge_list import Edges, Found, edges, found
 from benchorch.trace.graph.scope_values import Scope
-from benchorch.trace.graph.thread_timelines import ThreadTimelines
-from benchorch.trace.graph.time_classes import segment_labels
+from benchorch.trace.graph.thread_timelines import BusyIntervals, ThreadTimelines
+from benchorch.trace.graph.time_classes import segment_labels, waiting
+from benchorch.trace.lookup import by_lane, event_index
 
 
 def thread_edges(
@@ -56,3 +59,179 @@ def thread_edges(
             weight_ns=scope.start_ns[first >> 1] - scope.window.start_ns,
         ),
     )
+
+
+# Recorded is that a backward operator follows its forward one. That PyTorch's backward threads work
+# for a thread which stands still meanwhile follows from what a backward call does. All else is
+# inferred, and only where every sign agrees.
+_BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
+
+
+def backward_after_forward(scope: Scope) -> Found:
+    """From the forward operator that recorded a sequence number to the backward one that has it.
+
+    Operators inside each other share a number: the innermost forward one recorded it, and the
+    outermost backward one is where its work begins.
+    """
+    operator = scope.indices(Category.OPERATOR)
+    operator = operator[scope.sequence[operator] != NOTHING]
+    backward = scope.forward_lane[operator] != NOTHING
+    forward, backward = operator[~backward], operator[backward]
+    parent = scope.parent[backward]
+    inner = (parent != NOBODY) & (scope.sequence[parent] == scope.sequence[backward])
+    backward = backward[~inner]
+    order = np.lexsort((scope.start_ns[forward], scope.sequence[forward], scope.lane[forward]))
+    forward = forward[order]
+    if not len(forward) or not len(backward):
+        return found()
+    span = int(scope.sequence[operator].max()) + 1
+    key = scope.lane[forward].astype(np.int64) * span + scope.sequence[forward]
+    requested = scope.forward_lane[backward].astype(np.int64) * span + scope.sequence[backward]
+    at = np.searchsorted(key, requested, side="right") - 1
+    known = (at >= 0) & (key[at] == requested)
+    return found(
+        edges(2 * forward[at[known]] + 1, 2 * backward[known], EdgeKind.DATA, Class.CPU_FRAMEWORK)
+    )
+
+
+def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
+    """Fork and join of busy intervals of backward operators by the thread that called for them.
+
+    That is the forward thread, where it has a single segment around the whole interval. What it
+    did before the first interval and after the last one is its own work, not waiting.
+    """
+    operator = scope.named(_BACKWARD, Category.OPERATOR, Category.ANNOTATION)
+    caller = scope.forward_lane[operator]
+    elsewhere = (caller != NOTHING) & (caller != scope.lane[operator])
+    elsewhere &= len(busy.start) > 0
+    begins = operator[elsewhere]
+    within = by_lane(busy.lane, busy.start_ns, scope.lane[begins], scope.start_ns[begins], "right")
+    at, first = np.unique(np.maximum(within - 1, 0), return_index=True)
+    segment = timelines.segment_at(caller[elsewhere][first], busy.start_ns[at])
+    around = (segment != NOTHING) & (timelines.end_ns[segment] >= busy.end_ns[at])
+    at, segment = at[around], segment[around]
+    # Intervals come by lane and time. A pass may pause: what runs in the pause is not recorded,
+    # but it belongs to the pass. So one segment of the caller has one fork and one join a thread.
+    first_in_segment = np.diff(segment, prepend=-1) != 0
+    first_in_segment |= np.diff(busy.lane[at], prepend=-1) != 0
+    last_in_segment = np.append(first_in_segment[1:], True)[: len(at)]
+    rigid = busy.start[at[~first_in_segment]]
+    first, segment_of_first = at[first_in_segment], segment[first_in_segment]
+    last, segment_of_last = at[last_in_segment], segment[last_in_segment]
+    python, framework = CLASSES.index(Class.CPU_PYTHON), CLASSES.index(Class.CPU_FRAMEWORK)
+
+    def crossing(
+        tail: NDArray[np.int64],
+        head: NDArray[np.int64],
+        kind: EdgeKind,
+        segments: NDArray[np.int64],
+    ) -> Edges:
+        owner = timelines.owner[segments]
+        return edges(
+            tail,
+            head,
+            kind,
+            np.where(owner == NOBODY, python, framework).astype(np.int8),
+            tier=Tier.SEMANTIC,
+            weight_ns=timelines.time_ns[head] - timelines.time_ns[tail],
+            owner=owner,
+        )
+
+    return found(
+        crossing(
+            timelines.tail[segment_of_first], busy.start[first], EdgeKind.FORK, segment_of_first
+        ),
+        crossing(busy.end[last], timelines.head[segment_of_last], EdgeKind.JOIN, segment_of_last),
+        waits=timelines.head[segment_of_last],
+        rigid=rigid,
+    )
+
+
+def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
+    """A busy interval inside a range of the main thread comes after its start, before its end.
+
+    Ranges are those that a person named: that an operator lasts longer means nothing. The main
+    thread does not wait for it; its range only stays around the interval when other things change.
+    """
+    other = np.flatnonzero(busy.lane != scope.main_lane)
+    segment = timelines.segment_at(np.full(len(other), scope.main_lane), busy.start_ns[other])
+    other, segment = other[segment != NOTHING], segment[segment != NOTHING]
+    event, end_ns = timelines.owner[segment], busy.end_ns[other]
+    named = np.zeros(len(scope), dtype=np.bool_)
+    named[scope.indices(Category.ANNOTATION)] = True
+    named[waiting(scope)] = False
+    # Nothing is around the profiler's own time, which is no host event.
+    parent = np.append(scope.parent, np.full(len(scope) - scope.hosts, NOBODY))
+    while True:
+        short = (event != NOBODY) & ((scope.end_ns[event] < end_ns) | ~named[event])
+        if not short.any():
+            break
+        event = np.where(short, parent[event], event)
+    other, event = other[event != NOBODY], event[event != NOBODY]
+    return found(
+        _inferred(2 * event, busy.start[other], EdgeKind.FORK),
+        _inferred(busy.end[other], 2 * event + 1, EdgeKind.JOIN),
+    )
+
+
+def thread_starts(
+    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: NDArray[np.int64]
+) -> Found:
+    """The main thread started each thread when the trace shows that thread for the first time.
+
+    That is, after the main thread's last point before it, for starting a thread takes a while; if
+    the main thread waits already, after it began to.
+    """
+    new = np.flatnonzero(busy.is_first & (busy.lane != scope.main_lane))
+    new = new[~np.isin(busy.start[new], explained)]
+    if not len(new):
+        return found()
+    first_ns = np.full(len(scope.events.lanes), np.iinfo(np.int64).max)
+    np.minimum.at(first_ns, scope.events.lane, scope.events.start_ns)
+    start_ns = busy.start_ns[new]
+    main = np.full(len(new), scope.main_lane, dtype=np.int32)
+    segment = timelines.segment_at(main, start_ns - scope.thresholds.woken_ns)
+    ran = (segment != NOTHING) & (first_ns[busy.lane[new]] == start_ns)
+    return found(_inferred(timelines.tail[segment[ran]], busy.start[new[ran]], EdgeKind.FORK))
+
+
+def inferred_wakeups(
+    scope: Scope,
+    timelines: ThreadTimelines,
+    busy: BusyIntervals,
+    explained: NDArray[np.int64],
+    rigid: NDArray[np.int64],
+) -> Found:
+    """From the end of another thread's busy interval to the end of a gap, if every sign agrees.
+
+    The gap is long, lies between events or in a container, and nothing better explains it; the
+    other thread worked during the gap, stopped shortly before it ended, and was idle then, too.
+    """
+    idle = busy.idle & ~busy.wait
+    gap = np.flatnonzero(idle)
+    gap = gap[~np.isin(timelines.head[gap], explained)]
+    first = busy.start[busy.is_first & (busy.lane != scope.main_lane)]
+    head = np.concatenate([timelines.head[gap], np.setdiff1d(first, explained)])
+    begin_ns = np.full(len(head), scope.window.start_ns)
+    begin_ns[: len(gap)] = timelines.start_ns[gap]
+    end_ns = timelines.time_ns[head]
+    tail = event_index(busy.end, busy.lane, busy.end_ns).last_elsewhere(
+        scope.lane[head >> 1], end_ns, np.maximum(begin_ns, end_ns - scope.thresholds.wake_ns - 1)
+    )
+    head, tail = head[tail != NOTHING], tail[tail != NOTHING]
+    on_main = scope.lane[head >> 1] == scope.main_lane
+    others = np.flatnonzero(
+        idle
+        & (timelines.owner == NOBODY)
+        & (timelines.lane != scope.main_lane)
+        & ~np.isin(timelines.head, rigid)
+    )
+    return found(
+        _inferred(tail[on_main], head[on_main], EdgeKind.JOIN),
+        _inferred(tail[~on_main], head[~on_main], EdgeKind.FORK),
+        waits=np.concatenate([head, timelines.head[others]]),
+    )
+
+
+def _inferred(tail: NDArray[np.int64], head: NDArray[np.int64], kind: EdgeKind) -> Edges:
+    return edges(tail, head, kind, Class.SYNC_EXIT, tier=Tier.INFERRED)

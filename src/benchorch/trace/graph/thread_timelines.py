@@ -1,15 +1,20 @@
-"""Timelines of host threads: their points in order, and the segments between them."""
+"""Timelines of host threads: their points in order, the segments between them, what is idle."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.events import NOTHING
-from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.dag import NOBODY
+from benchorch.trace.events import NOTHING, Category
+from benchorch.trace.graph.scope_values import Scope, Thresholds
+from benchorch.trace.graph.time_classes import waiting
+from benchorch.trace.lookup import by_lane
 
 _ELSEWHERE = -2  # owner of the step from one thread's last point to the next one's first
 
@@ -45,13 +50,9 @@ class ThreadTimelines:
 
     def segment_at(self, lane: NDArray[np.int32], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
         """The last segment of each lane that began by then and has not ended before, or NOTHING."""
-        if not len(self.lane) or not len(lane):
-            return np.full(len(lane), NOTHING, dtype=np.int64)
-        first_ns = self.start_ns.min()
-        span_ns = int(self.end_ns.max() - first_ns) + 1
-        key = self.lane * np.int64(span_ns) + (self.start_ns - first_ns)
-        requested = lane * np.int64(span_ns) + np.clip(at_ns - first_ns, 0, span_ns - 1)
-        at = np.searchsorted(key, requested, side="right") - 1
+        at = by_lane(self.lane, self.start_ns, lane, at_ns, "right") - 1
+        if not len(self.lane):
+            return at
         inside = (at >= 0) & (self.lane[at] == lane)
         inside &= (self.start_ns[at] <= at_ns) & (self.end_ns[at] >= at_ns)
         return np.where(inside, at, NOTHING)
@@ -110,18 +111,114 @@ def _with_overhead(
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """The same with the profiler's own time taken out of whatever it falls into."""
     these = scope.overhead
-    first_ns, last_ns = int(scope.start_ns.min()), int(scope.end_ns.max())
-    rank = np.zeros(len(scope.events.lanes), dtype=np.int64)
-    rank[scope.lane[walk >> 1]] = np.cumsum(np.insert(owner[:-1] == _ELSEWHERE, 0, 0))
-    lane_ns = rank * (last_ns - first_ns + 1) - first_ns
+    lane = scope.lane[walk >> 1]
     times_ns = np.where(walk & 1, scope.end_ns[walk >> 1], scope.start_ns[walk >> 1])
-    times_ns += lane_ns[scope.lane[walk >> 1]]
-    shift_ns = lane_ns[scope.lane[these]]
-    begins = np.searchsorted(times_ns, scope.start_ns[these] + shift_ns, side="right")
-    finishes = np.searchsorted(times_ns, scope.end_ns[these] + shift_ns, side="left")
+    begins = by_lane(lane, times_ns, scope.lane[these], scope.start_ns[these], "right")
+    finishes = by_lane(lane, times_ns, scope.lane[these], scope.end_ns[these])
     at = np.stack([begins, finishes], axis=1).ravel()
     walk = np.insert(walk, at, np.stack([2 * these, 2 * these + 1], axis=1).ravel())
     owner = np.insert(owner, at, owner[at - 1])
     begun = np.cumsum(np.isin(walk, 2 * these))
     running = begun > np.cumsum(np.isin(walk, 2 * these + 1))
     return walk, np.where(running & (owner != _ELSEWHERE), these[begun - 1], owner)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusyIntervals:
+    """The busy intervals of every thread, lane by lane and in order; b intervals, s segments.
+
+    Attributes:
+        start, end: (b,) points.
+        lane: (b,).
+        start_ns, end_ns: (b,).
+        is_first: (b,) whether it is its thread's first one.
+        idle: (s,) whether the thread was idle in a segment: a long gap, or the last of a wait.
+        wait: (s,) whether it is the last segment of a range that says it waits.
+    """
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    lane: NDArray[np.int32]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    is_first: NDArray[np.bool_]
+    idle: NDArray[np.bool_]
+    wait: NDArray[np.bool_]
+
+
+def busy_intervals(scope: Scope, timelines: ThreadTimelines) -> BusyIntervals:
+    """Busy intervals end where a thread idles: at the top level, in a container, or in a wait."""
+    owner = timelines.owner
+    waits = np.zeros(len(scope) + 1, dtype=np.bool_)  # the last one is NOBODY's
+    waits[waiting(scope)] = True
+    container = np.zeros(len(scope) + 1, dtype=np.bool_)
+    container[: scope.hosts] = scope.after > np.arange(1, scope.hosts + 1)
+    # What an operator does between its calls is its own work.
+    container[scope.indices(Category.OPERATOR, Category.NODE, Category.RUNTIME)] = False
+    container[NOBODY] = True
+    wait = waits[owner] & (timelines.head == 2 * owner + 1)
+    gap = container[owner] & ~waits[owner]
+    elapsed_ns = timelines.elapsed_ns
+    long = gap & (elapsed_ns > scope.thresholds.idle_ns)
+    for lane, idle_ns in _usual_pauses(timelines.lane, elapsed_ns, gap, scope.thresholds):
+        long[lane] &= elapsed_ns[lane] > idle_ns
+    return _between_idle(scope, timelines, idle=wait | long, wait=wait, waits=waits)
+
+
+def _usual_pauses(
+    lane: NDArray[np.int32],
+    elapsed_ns: NDArray[np.int64],
+    gap: NDArray[np.bool_],
+    thresholds: Thresholds,
+) -> Iterator[tuple[slice, int]]:
+    """The segments of each lane where pauses are longer than usual, and what is no pause there.
+
+    The usual pause is the median of those that may be pauses at all: a thread that waits more
+    often than it pauses has long gaps only.
+    """
+    begins = np.append(np.flatnonzero(np.diff(lane, prepend=-1)), len(lane))
+    for first, last in pairwise(begins.tolist()):
+        pauses = elapsed_ns[first:last][gap[first:last]]
+        pauses = pauses[pauses <= thresholds.idle_ns]
+        shortest_ns = thresholds.idle_ns / thresholds.idle_gaps_ratio
+        if 2 * int((pauses > shortest_ns).sum()) >= len(pauses) > 0:  # else the median is shorter
+            yield slice(first, last), int(thresholds.idle_gaps_ratio * float(np.median(pauses)))
+
+
+def _between_idle(
+    scope: Scope,
+    timelines: ThreadTimelines,
+    *,
+    idle: NDArray[np.bool_],
+    wait: NDArray[np.bool_],
+    waits: NDArray[np.bool_],
+) -> BusyIntervals:
+    """The intervals between idle segments; a single point between two of them is none.
+
+    A thread's first one is, for there it was started even if it pauses then, unless it waits.
+    Where a wait begins, the interval ended with the point before: there may have been nothing
+    after.
+    """
+    walk = timelines.walk
+    begins = np.zeros(len(walk), dtype=np.bool_)
+    begins[timelines.first] = True
+    after_idle = begins.copy()
+    after_idle[~begins] = idle
+    first = np.flatnonzero(after_idle)
+    last = np.append(first[1:], len(walk))[: len(first)] - 1
+    begins_wait = (walk[last] & 1 == 0) & waits[walk[last] >> 1]
+    some = (first < last) | (begins[first] & ~begins_wait)
+    first, last, begins_wait = first[some], last[some], begins_wait[some]
+    last = np.where(begins_wait, np.maximum(last - 1, first), last)
+    start, end = walk[first].astype(np.int64), walk[last].astype(np.int64)
+    return BusyIntervals(
+        start=start,
+        end=end,
+        lane=scope.lane[start >> 1],
+        start_ns=timelines.time_ns[start],
+        end_ns=timelines.time_ns[end],
+        is_first=begins[first],
+        idle=idle,
+        wait=wait,
+    )

@@ -1,10 +1,10 @@
-"""Tensors that an operator read and wrote, as its profiler recorded them."""
+"""Tensors that an operator read, as its profiler recorded them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 ITEM_BYTES: Mapping[str, float] = {
     **{"float64": 8, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16},
@@ -33,27 +33,10 @@ class Tensor:
     Attributes:
         shape: its extents; ``()`` of a number in a tensor.
         dtype: as PyTorch spells it, empty where the trace does not say.
-        strides: in elements, empty where unknown; a stride of 0 is a broadcast extent.
     """
 
     shape: tuple[int, ...]
     dtype: str = ""
-    strides: tuple[int, ...] = ()
-
-    @property
-    def elements(self) -> int:
-        """How many values it stands for."""
-        return math.prod(self.shape)
-
-    @property
-    def touched_bytes(self) -> float:
-        """What reading it once takes from memory: broadcast extents count once.
-
-        A dtype that the trace does not name counts as four bytes a value.
-        """
-        strides = self.strides if len(self.strides) == len(self.shape) else (1,) * len(self.shape)
-        values = math.prod(n for n, step in zip(self.shape, strides, strict=True) if step)
-        return values * ITEM_BYTES.get(self.dtype, 4.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +45,9 @@ class OperatorCall:
 
     Attributes:
         inputs: by position; None where something other than a tensor was passed.
-        outputs: empty where the profiler does not record them, as PyTorch's does not.
-        constants: by position, as text; empty where a tensor was passed.
     """
 
     inputs: tuple[Tensor | None, ...]
-    outputs: tuple[Tensor, ...] = ()
-    constants: tuple[str, ...] = ()
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -87,19 +66,13 @@ class OperatorCall:
         """For people and for joining: ``1024x256, 256x768``."""
         return ", ".join("x".join(map(str, tensor.shape)) or "1" for tensor in self.tensors)
 
-    def constant(self, position: int) -> str:
-        """The constant there, or an empty text."""
-        return self.constants[position] if position < len(self.constants) else ""
-
 
 def recorded(arguments: Mapping[str, object]) -> OperatorCall | None:
     """The tensors in an event's arguments; None where there are none."""
     if "Input Dims" in arguments:
         return _of_pytorch(arguments)
     if "input_type_shape" in arguments:
-        inputs = _of_onnx_runtime(arguments["input_type_shape"])
-        outputs = _of_onnx_runtime(arguments.get("output_type_shape"))
-        return OperatorCall(inputs=inputs, outputs=outputs)
+        return OperatorCall(inputs=_of_onnx_runtime(arguments["input_type_shape"]))
     return None
 
 
@@ -121,25 +94,19 @@ def _of_pytorch(arguments: Mapping[str, object]) -> OperatorCall:
     """Kineto's parallel lists, one entry per argument of the operator."""
     shapes = _listed(arguments.get("Input Dims"))
     types = _listed(arguments.get("Input type"))
-    strides = _listed(arguments.get("Input Strides"))
-    constants = tuple(str(value) for value in _listed(arguments.get("Concrete Inputs")))
     inputs: list[Tensor | None] = []
-    for position, shape in enumerate(shapes):
-        dtype = str(types[position]) if position < len(types) else ""
-        steps = strides[position] if position < len(strides) else ()
-        inputs.extend(_operands(shape, dtype, steps))
-    return OperatorCall(inputs=tuple(inputs), constants=constants)
+    for shape, dtype in zip_longest(shapes, types[: len(shapes)], fillvalue=""):
+        inputs.extend(_operands(shape, str(dtype)))
+    return OperatorCall(inputs=tuple(inputs))
 
 
-def _operands(shape: object, dtype: str, strides: object) -> list[Tensor | None]:
+def _operands(shape: object, dtype: str) -> list[Tensor | None]:
     """One argument's tensors: none for a number, several for a list of tensors."""
     extents = _listed(shape)
-    if extents and all(isinstance(one, list | tuple) for one in extents):
-        return [Tensor(shape=_whole(one), dtype=spelled(dtype)) for one in extents]
     known = spelled(dtype)
-    if not known:
-        return [None]
-    return [Tensor(shape=_whole(extents), dtype=known, strides=_whole(strides))]
+    if extents and all(isinstance(one, list | tuple) for one in extents):
+        return [Tensor(shape=_whole(one), dtype=known) for one in extents]
+    return [Tensor(shape=_whole(extents), dtype=known) if known else None]
 
 
 def _of_onnx_runtime(listed: object) -> tuple[Tensor, ...]:

@@ -2,21 +2,67 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Lane, among
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, Lane, among
+from benchorch.trace.lookup import joined_by
 from benchorch.trace.readers.columns import ON_STREAMS, Gathered
-from benchorch.trace.readers.lanes import lane_order, stream_lane, thread_lane
 from benchorch.trace.readers.records import Record
-from benchorch.trace.readers.values import nanoseconds, word
+from benchorch.trace.readers.values import integer, nanoseconds, word
 from benchorch.units import NS_PER_US
+
+SYNC_ROWS = 1_000_000
+"""What newer exporters add to the stream of a synchronisation to give it a row of its own."""
+
+_DIGITS = re.compile(r"\d+")
+_MOST_STREAM = 2**31 - 1
+
+
+def thread_lane(process: object, thread: object) -> Lane:
+    """The lane of a host thread."""
+    return Lane(process=word(process), thread=word(thread))
+
+
+def stream_lane(
+    process: object, thread: object, device: object, stream: object, works: bool
+) -> Lane:
+    """The lane of a stream by its own numbers, or by those of its row where it has none.
+
+    A synchronisation of a whole device is about no stream: it gets a lane for itself.
+    """
+    number = integer(stream)
+    if number < 0 and not works:
+        return thread_lane(process, thread)
+    if not 0 <= number <= _MOST_STREAM:
+        number = _row(thread)
+    owner = integer(device)
+    owner = owner if owner >= 0 else max(_row(process), 0)
+    return Lane(process=str(owner), thread=str(number), device=owner, stream=number)
+
+
+def _row(spelled: object) -> int:
+    """The number in what a row is called, such as ``stream 7``; 0 if there is none."""
+    digits = _DIGITS.search(word(spelled))
+    number = int(digits.group()[:18]) if digits else 0
+    return (number - SYNC_ROWS if number >= SYNC_ROWS else number) % (_MOST_STREAM + 1)
+
+
+def lane_order(lane: Lane) -> tuple[object, ...]:
+    """A key that sorts host threads before streams, by number where they have one."""
+    ids = []
+    for spelled in (lane.process, lane.thread):
+        number = integer(spelled)
+        ids.append((0 if number == NOTHING else number, spelled))
+    return (lane.device, lane.stream, *ids)
+
 
 Columns = dict[str, NDArray[Any]]
 
@@ -25,18 +71,11 @@ _STRAY_RATIO, _STRAY_NS, _LONGEST_NS = 100, 3_600_000_000_000, 30 * 86_400_000_0
 _FENCES = ("_fence_before", "_fence_after")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """Columns under the names they have in `Events`, and the place of each event in the file."""
+def finished(gathered: Gathered) -> tuple[Events, NDArray[np.int64]] | None:
+    """The events of everything gathered, which is used up, and their places in the file.
 
-    columns: Columns
-    place: NDArray[np.int64]
-    names: tuple[str, ...]
-    lanes: tuple[Lane, ...]
-
-
-def finished(gathered: Gathered) -> Finished | None:
-    """The columns of everything gathered, which is used up; None if there is no event."""
+    None if there is no event.
+    """
     pieces, repairs = gathered.pieces, gathered.repairs
     if gathered.halves:
         ends_ns = [int((piece["start_ns"] + piece["duration_ns"]).max()) for piece in pieces]
@@ -61,7 +100,8 @@ def finished(gathered: Gathered) -> Finished | None:
     columns["correlation"] = _unambiguous(columns, repairs)
     _set_streams_of_event_records(columns, columns.pop("recorded_on"))
     place = columns.pop("place")
-    return Finished(columns=columns, place=place, names=names, lanes=lanes)
+    given: dict[str, Any] = {**columns, "names": names, "lanes": lanes}
+    return Events(**given), place
 
 
 def _paired(
@@ -105,11 +145,7 @@ def _lanes(
     found = [
         thread_lane(*key) if len(key) == 2 else stream_lane(*key) for key in gathered.lanes.values
     ]
-    used = np.flatnonzero(np.bincount(codes, minlength=len(found))).tolist()
-    ordered = sorted({found[code] for code in used}, key=lane_order)
-    index = {lane: number for number, lane in enumerate(ordered)}
-    table = np.zeros(len(found), dtype=np.int32)
-    table[used] = [index[found[code]] for code in used]
+    column, ordered = _renumbered(codes, found, lane_order)
 
     def label(lane: Lane) -> str:
         if lane.on_device:
@@ -118,7 +154,7 @@ def _lanes(
             gathered.thread_names.get((lane.process, lane.thread)) or {f"thread {lane.thread}"}
         )
 
-    return table[codes], tuple(replace(lane, label=label(lane)) for lane in ordered)
+    return column, tuple(replace(lane, label=label(lane)) for lane in ordered)
 
 
 def _names(
@@ -135,12 +171,19 @@ def _names(
     category = np.where((category == Category.NODE) & ~is_node, Category.OTHER, category)
     texts += [text.removesuffix(_NODE_SUFFIX) for text in texts]
     codes = codes + is_node * np.int32(len(texts) // 2)
-    used = np.flatnonzero(np.bincount(codes, minlength=len(texts)))
-    names = tuple(sorted({texts[code] for code in used}))
-    index = {name: number for number, name in enumerate(names)}
-    table = np.zeros(len(texts), dtype=np.int32)
-    table[used] = [index[texts[code]] for code in used]
-    return category.astype(np.int8), table[codes], names
+    return category.astype(np.int8), *_renumbered(codes, texts)
+
+
+def _renumbered(
+    codes: NDArray[np.int32], values: Sequence[Any], key: Callable[[Any], Any] | None = None
+) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
+    """A column by the numbers of its distinct values in order, and these values."""
+    used = np.flatnonzero(np.bincount(codes, minlength=len(values))).tolist()
+    ordered = sorted({values[code] for code in used}, key=key)
+    index = {value: number for number, value in enumerate(ordered)}
+    table = np.zeros(len(values), dtype=np.int32)
+    table[used] = [index[values[code]] for code in used]
+    return table[codes], tuple(ordered)
 
 
 def _without_strays(columns: Columns, repairs: Counter[str]) -> Columns:
@@ -224,10 +267,5 @@ def _set_streams_of_event_records(columns: Columns, recorded_on: NDArray[np.int6
     """Give host calls that record an event the stream that a wait for it names."""
     waits = np.flatnonzero((recorded_on >= 0) & (columns["awaited"] >= 0))
     calls = np.flatnonzero(columns["category"] == Category.RUNTIME)
-    calls = calls[np.argsort(columns["correlation"][calls], kind="stable")]
-    if not len(waits) or not len(calls):
-        return
-    known, awaited = columns["correlation"][calls], columns["awaited"][waits]
-    at = np.minimum(np.searchsorted(known, awaited), len(calls) - 1)
-    found = known[at] == awaited
-    columns["stream"][calls[at[found]]] = recorded_on[waits[found]]
+    call = joined_by(columns["correlation"], calls, columns["awaited"][waits])
+    columns["stream"][call[call != NOTHING]] = recorded_on[waits[call != NOTHING]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import final
@@ -52,11 +52,10 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
         records = sum(gathered.left_out.values()) + sum(gathered.repairs.values())
         raise no_trace(path, f"a list of {records} records of which none is an event with a time")
     repairs = blocks.repairs + gathered.repairs + source.repairs
-    return Events(
-        **done.columns,
-        names=done.names,
-        lanes=done.lanes,
-        details=JsonDetails(path=path, blocks=spans, place=done.place),
+    events, place = done
+    return replace(
+        events,
+        details=JsonDetails(path=path, blocks=spans, place=place),
         repairs=dict(sorted(repairs.items())),
         facts={
             **blocks.facts,

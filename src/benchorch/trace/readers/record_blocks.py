@@ -220,32 +220,25 @@ def _salvage(
 ) -> list[tuple[int, int, list[Record]]]:
     """Runs of pieces that hold nothing but records: first piece, the one after the last, records.
 
-    Halves that decode are taken; those that do not are halved again, so n pieces are read about
-    log(n) times, whatever is in them. What is left are single pieces: they are read leniently,
-    then joined with their bad neighbours in case a cut went through a record.
+    Each piece is read for itself, at last leniently; those that are none are joined with their bad
+    neighbours in case a cut went through a record.
     """
     found: dict[tuple[int, int], list[Record]] = {}
 
-    def take(first: int, last: int, *, lenient: bool) -> bool:
-        rows = _rows(b"[%b]" % text[starts[first] : ends[last - 1]], lenient=lenient)
+    def take(first: int, last: int) -> bool:
+        rows = _rows(b"[%b]" % text[starts[first] : ends[last - 1]])
         if not rows or any(row.ph is None for row in rows):
             return False
         found[first, last] = rows
         return True
 
-    waiting = [(0, len(starts))]
-    while waiting:
-        first, last = waiting.pop()
-        if not take(first, last, lenient=last - first == 1) and last - first > 1:
-            middle = (first + last) // 2
-            waiting += [(first, middle), (middle, last)]
-    bad = set(range(len(starts))).difference(*(range(*run) for run in found))
+    bad = {piece for piece in range(len(starts)) if not take(piece, piece + 1)}
     joins = _MOST_JOINS
     for first in sorted(bad):
         last = first + 2
         while joins and {first, last - 1} <= bad and last - first <= _MOST_JOINED:
             joins -= 1
-            if take(first, last, lenient=True):
+            if take(first, last):
                 bad.difference_update(range(first, last))
             last += 1
     runs: list[tuple[int, int, list[Record]]] = []
@@ -259,8 +252,9 @@ def _salvage(
     return runs
 
 
-def _rows(text: bytes, *, lenient: bool) -> list[Record]:
-    for decode in (decoded, mended) if lenient else (decoded,):
+def _rows(text: bytes) -> list[Record]:
+    """The records of an array, read strictly or else leniently; none where neither can."""
+    for decode in (decoded, mended):
         try:
             return decode(text)
         except UNREADABLE:

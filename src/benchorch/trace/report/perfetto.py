@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Iterator
+from functools import cache
 from itertools import islice
 
 import numpy as np
@@ -80,11 +81,11 @@ def _tracks(events: Events, kept: NDArray[np.int64]) -> NDArray[np.int64]:
     order = on_stream[np.lexsort((events.start_ns[kept[on_stream]], events.lane[kept[on_stream]]))]
     free: list[int] = []
     lane = -1
-    for place in order.tolist():
-        event = kept[place]
-        if events.lane[event] != lane:
-            lane, free = int(events.lane[event]), []
-        start, end = int(events.start_ns[event]), int(events.end_ns[event])
+    columns = (order, events.lane[kept[order]], events.start_ns[kept[order]])
+    ends_ns = events.end_ns[kept[order]].tolist()
+    for place, on, start, end in zip(*(one.tolist() for one in columns), ends_ns, strict=True):
+        if on != lane:
+            lane, free = on, []
         row = next((at for at, until in enumerate(free) if until <= start), len(free))
         free[row : row + 1] = [end]
         track[place] += min(row, _SUB_TRACKS - 1)
@@ -145,15 +146,19 @@ def _path(analysis: Analysis, origin_ns: int) -> Iterator[str]:
     """The path's segments, which tile the interval that is shown."""
     path, events, why = analysis.path, analysis.events, analysis.reasons
     spans = _spans(path.start_ns - origin_ns, path.duration_ns)
-    columns = (path.owner, path.label, why.cause, why.certainty)
+    name = np.where(path.owner == NOBODY, NOBODY, events.name[path.owner])
+    columns = (name, path.label, why.cause, why.certainty)
+    said, quoted = cache(_said), cache(json_text)
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    for span, (owner, label, cause, known) in zip(spans, rows, strict=True):
-        name = CLASSES[label].value if owner == NOBODY else events.names[events.name[owner]]
-        args = {"class": CLASSES[label].value, "cause": CAUSES[cause], "known": Known(known).name}
-        yield (
-            f'{{"ph":"X","name":{json_text(name)},"pid":0,"tid":1,{span},'
-            f'"cname":"{_COLORS[cause % len(_COLORS)]}","args":{json_text(args)}}}'
-        )
+    for span, (code, *kinds) in zip(spans, rows, strict=True):
+        named = CLASSES[kinds[0]].value if code == NOBODY else events.names[code]
+        yield f'{{"ph":"X","name":{quoted(named)},"pid":0,"tid":1,{span},{said(*kinds)}}}'
+
+
+def _said(label: int, cause: int, known: int) -> str:
+    """Color and arguments of a segment."""
+    args = {"class": CLASSES[label].value, "cause": CAUSES[cause], "known": Known(known).name}
+    return f'"cname":"{_COLORS[cause % len(_COLORS)]}","args":{json_text(args)}'
 
 
 def _arrows(
@@ -178,7 +183,7 @@ def _arrows(
                 continue
             number += 1
             for phase, event in (("s", tail), ("f", head)):
-                at = _us(int(events.start_ns[event]) - origin_ns)
+                at = f"{(int(events.start_ns[event]) - origin_ns) / NS_PER_US:.3f}"
                 yield (
                     f'{{"ph":"{phase}","bp":"e","id":{number},"cat":"{kind}","name":"{kind}",'
                     f'"pid":{processes[events.lane[event]]},"tid":{track[event]},"ts":{at}}}'
@@ -186,14 +191,6 @@ def _arrows(
 
 
 def _spans(start_ns: NDArray[np.int64], length_ns: NDArray[np.int64]) -> list[str]:
-    """Start and duration of each as JSON, formatted as `_us` does."""
-    begun_us, begun_ns = np.divmod(start_ns, NS_PER_US)
-    took_us, took_ns = np.divmod(np.maximum(length_ns, 0), NS_PER_US)
-    rows = zip(*(one.tolist() for one in (begun_us, begun_ns, took_us, took_ns)), strict=True)
-    return [f'"ts":{us}.{ns:03d},"dur":{long_us}.{long:03d}' for us, ns, long_us, long in rows]
-
-
-def _us(at_ns: int) -> str:
-    """Microseconds with three decimals, digit by digit: no rounding on the way."""
-    sign, size = ("-", -at_ns) if at_ns < 0 else ("", at_ns)
-    return f"{sign}{size // NS_PER_US}.{size % NS_PER_US:03d}"
+    """Start and duration of each as JSON."""
+    rows = zip(start_ns.tolist(), np.maximum(length_ns, 0).tolist(), strict=True)
+    return [f'"ts":{start / NS_PER_US:.3f},"dur":{long / NS_PER_US:.3f}' for start, long in rows]

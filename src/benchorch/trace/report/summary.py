@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 
 from benchorch.trace.analysis import Analysis
@@ -13,7 +12,7 @@ TOP_ROWS = 50
 
 def summary(analysis: Analysis) -> dict[str, object]:
     """Plain values, the most important first; times are whole nanoseconds."""
-    findings = analysis.findings
+    findings, steps = analysis.findings, analysis.steps
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": asdict(findings.verdict),
@@ -21,7 +20,15 @@ def summary(analysis: Analysis) -> dict[str, object]:
         "makespan_ns": findings.makespan_ns,
         "path_ns": findings.path_ns,
         "matched_ratio": findings.matched_ratio,
-        "steps": _steps(analysis),
+        "steps": {
+            "name": steps.name,
+            "marked": len(steps.start_ns),
+            "first": steps.first,
+            "count": len(steps),
+            "shown": list(steps.shown),
+            "back_to_back": steps.back_to_back,
+            "periods_ns": list(findings.periods_ns),
+        },
         "classes": dict(findings.classes),
         "devices": [
             {**asdict(one), "utilisation_ratio": one.utilisation_ratio} for one in findings.devices
@@ -37,18 +44,4 @@ def summary(analysis: Analysis) -> dict[str, object]:
         },
         "branches": [asdict(branch) for branch in findings.branches],
         "graph": None if analysis.graph is None else analysis.graph.name,
-    }
-
-
-def _steps(analysis: Analysis) -> Mapping[str, object]:
-    steps = analysis.steps
-    first, last = steps.shown
-    return {
-        "name": steps.name,
-        "marked": len(steps.start_ns),
-        "first": steps.first,
-        "count": len(steps),
-        "shown": [first, last],
-        "back_to_back": steps.back_to_back,
-        "periods_ns": list(analysis.findings.periods_ns),
     }

@@ -38,20 +38,9 @@ def shortened(text: object, most: int) -> str:
 def json_text(value: object) -> str:
     """Compact JSON of plain values, whose names may hold what no encoding has."""
     try:
-        return msgspec.json.encode(finite(value)).decode()
+        return msgspec.json.encode(value).decode()  # numbers that JSON does not have are null
     except UnicodeEncodeError:
         return msgspec.json.encode(_clean(value)).decode()
-
-
-def finite(value: object) -> object:
-    """The same with None for numbers that JSON does not have."""
-    if isinstance(value, float):
-        return value if abs(value) != float("inf") and value == value else None
-    if isinstance(value, Mapping):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return value
 
 
 def _clean(value: object) -> object:

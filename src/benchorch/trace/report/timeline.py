@@ -89,8 +89,8 @@ def _slices(
 ) -> Iterator[str]:
     order = these[np.lexsort((-events.duration_ns[these], events.start_ns[these]))]
     ends: list[int] = []
-    for event in order.tolist():
-        start, end = int(events.start_ns[event]), int(events.end_ns[event])
+    columns = (order, events.start_ns[order], events.end_ns[order])
+    for event, start, end in zip(*(column.tolist() for column in columns), strict=True):
         while ends and ends[-1] <= start:
             ends.pop()
         depth = len(ends)
@@ -129,7 +129,7 @@ def _path(analysis: Analysis, interval: tuple[int, int], scale: float) -> Iterat
     long = path.duration_ns[inside] * scale > 1.0
     joined = (np.diff(cause, prepend=-1) == 0) & ~long & ~np.append(False, long[:-1])
     first = np.flatnonzero(~joined)
-    last = np.append(first[1:], len(inside)) - 1
+    last = np.append(first[1:], len(inside))[: len(first)] - 1
     for a, b in list(zip(first.tolist(), last.tolist(), strict=True))[:MOST_SLICES]:
         one = CAUSES[int(cause[a])]
         owner = int(path.owner[inside[a]])

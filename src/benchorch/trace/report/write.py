@@ -13,13 +13,15 @@ from benchorch.errors import StoreError
 from benchorch.trace.analysis import Analysis
 from benchorch.trace.causes import CAUSES, Known
 from benchorch.trace.dag import CLASSES, NOBODY
+from benchorch.trace.findings import EntityRow
+from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.report.model_explorer import edge_overlays, node_data, viewer_graph
 from benchorch.trace.report.page import page
 from benchorch.trace.report.perfetto import perfetto
 from benchorch.trace.report.summary import summary
 from benchorch.trace.report.table import comma_separated, markdown
 from benchorch.trace.report.text import SCHEMA_VERSION, json_text
-from benchorch.trace.whatif.prediction import Prediction
+from benchorch.trace.whatif.predict import Prediction
 
 
 def write(
@@ -49,12 +51,20 @@ def _write(analysis: Analysis, folder: _Folder, predictions: Sequence[Prediction
     folder.text("path.json", json_text(_path(analysis)))
     folder.text("table.md", markdown(analysis.findings))
     folder.text("table.csv", comma_separated(analysis.findings))
-    command = _model_explorer(analysis, folder)
+    graph, findings = analysis.graph, analysis.findings
+    command = ""
+    if graph is not None and findings.matched_ratio:  # nothing is drawn where no node has a time
+        name = f"model_explorer/{file_name(graph.name)}"
+        nodes = findings.tables.get("graph nodes", ())[:-1]
+        command = _model_explorer(graph, nodes, findings.period_ns, folder, name)
     trace = perfetto(analysis)
     folder.path("perfetto.json.gz").write_bytes(trace)
     names = file_names([one.name for one in predictions])
     for name, one in zip(names, predictions, strict=True):
         folder.text(f"whatif/{name}.json", json_text(one.as_mapping()))
+        if graph is not None and one.nodes:
+            place = f"model_explorer/{file_name(graph.name)}.whatif.{name}"
+            _model_explorer(graph, one.nodes, one.predicted_ns, folder, place)
     folder.text("report.html", page(analysis, trace, command))
 
 
@@ -90,17 +100,12 @@ def _path(analysis: Analysis) -> dict[str, object]:
     }
 
 
-def _model_explorer(analysis: Analysis, folder: _Folder) -> str:
-    """Write the model's graph with its overlays; returns the command that shows it.
-
-    Nothing is drawn where no node has a time.
-    """
-    graph, findings = analysis.graph, analysis.findings
-    if graph is None or not findings.matched_ratio:
-        return ""
-    rows = {row.name: row for row in findings.tables.get("graph nodes", ())[:-1]}
-    name = f"model_explorer/{file_name(graph.name)}"
-    for metric, data in node_data(graph, rows, findings.period_ns).items():
+def _model_explorer(
+    graph: OperatorGraph, nodes: Sequence[EntityRow], period_ns: int, folder: _Folder, name: str
+) -> str:
+    """Write the model's graph with its overlays; returns the command that shows it."""
+    rows = {row.name: row for row in nodes}
+    for metric, data in node_data(graph, rows, period_ns).items():
         folder.text(f"{name}.{metric}.json", json_text(data))
     folder.text(f"{name}.edges.json", json_text(edge_overlays(graph, rows)))
     folder.text(f"{name}.json", json_text(viewer_graph(graph, rows)))

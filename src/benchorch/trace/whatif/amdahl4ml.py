@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -15,7 +15,7 @@ from benchorch.trace.operators.graph import OperatorNode
 from benchorch.trace.operators.grouping import by_pattern, plain_op
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.hypothesis import Hypothesis
-from benchorch.trace.whatif.patterns import suggest
+from benchorch.trace.whatif.selector_values import suggest
 from benchorch.trace.whatif.transforms import Transform
 
 
@@ -84,12 +84,17 @@ class NodeSpeedups(Transform):
 
 def node_speedups(listed: object) -> NodeSpeedups:
     """The change under ``speedups``; entries with neither an id nor a type are ignored."""
+    if not isinstance(listed, list):
+        raise TraceError(f"expected a list, saw {listed!r}.")
     problems: list[str] = []
     by_id: dict[int, float] = {}
     by_type: dict[str, float] = {}
-    for place, entry in _entries(listed, problems):
-        speedup = entry.get("speedup")
-        if isinstance(speedup, bool) or not isinstance(speedup, int | float) or speedup <= 0:
+    for number, entry in enumerate(listed, 1):
+        place = f"entry {number}"
+        speedup = entry.get("speedup") if isinstance(entry, Mapping) else None
+        if not isinstance(entry, Mapping):
+            problems.append(f"{place}: expected an object, saw {entry!r}.")
+        elif isinstance(speedup, bool) or not isinstance(speedup, int | float) or speedup <= 0:
             problems.append(f"{place}: speedup: expected a number above 0, saw {speedup!r}.")
         elif str(entry.get("op_id", "")).isdigit():
             by_id[int(str(entry["op_id"]))] = float(speedup)
@@ -100,17 +105,6 @@ def node_speedups(listed: object) -> NodeSpeedups:
     if problems:
         raise TraceError("\n".join(problems))
     return NodeSpeedups(by_id=by_id, by_type=by_type)
-
-
-def _entries(listed: object, problems: list[str]) -> Iterator[tuple[str, Mapping[str, object]]]:
-    if not isinstance(listed, list):
-        problems.append(f"expected a list, saw {listed!r}.")
-        return
-    for number, entry in enumerate(listed, 1):
-        if isinstance(entry, Mapping):
-            yield f"entry {number}", entry
-        else:
-            problems.append(f"entry {number}: expected an object, saw {entry!r}.")
 
 
 def _grouped(basis: Basis) -> list[tuple[OperatorNode, tuple[str, ...]]]:

@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from benchorch.trace.analysis import Analysis
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
-from benchorch.trace.attribution.owners import Owners, module_names, owners
+from benchorch.trace.attribution.owners import Owners, inherited, module_names, owners
 from benchorch.trace.dag import CLASSES, Class, Dag
 from benchorch.trace.events import NOTHING, Events
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.whatif.selector_values import WORK, Selection, Selector
-
-DEEPEST = 1_000
-"""Levels that are searched; in a broken trace an event may seem to lie in itself."""
 
 
 @final
@@ -76,17 +73,11 @@ class Basis:
 
     def within(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
         """The outermost chosen event that each is, or is part of, (n,); NOTHING for none."""
-        parent = self.owned.parent
-        root = np.where(chosen, np.arange(len(parent), dtype=np.int64), NOTHING)
-        reached = np.append(chosen, False)
-        for _ in range(DEEPEST):
-            below = np.flatnonzero(reached[parent])
-            if not len(below):
-                break
-            root[below] = root[parent[below]]  # an outer one comes later, and wins
-            reached[:] = False
-            reached[below] = True
-        return root
+        parent, own = self.owned.parent, np.arange(len(self.events), dtype=np.int64)
+        nearest = inherited(parent, np.where(chosen, own, NOTHING))
+        around = np.where(chosen & (parent != NOTHING), nearest[parent], NOTHING)
+        outermost = inherited(around, np.where(chosen & (around == NOTHING), own, NOTHING))
+        return np.where(nearest != NOTHING, outermost[nearest], NOTHING)
 
     def labelled(self, *classes: Class) -> NDArray[np.bool_]:
         """The edges whose weight is spent on one of some classes, (E,)."""

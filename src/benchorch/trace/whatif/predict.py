@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import final
 
 import numpy as np
@@ -11,16 +11,87 @@ from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.analysis import Analysis
-from benchorch.trace.causes import CAUSES, reasons
-from benchorch.trace.critical_path.contraction import contract
+from benchorch.trace.attribution.entities import measured
+from benchorch.trace.attribution.tables import Ledger
+from benchorch.trace.causes import reasons
 from benchorch.trace.critical_path.path import path_along
 from benchorch.trace.critical_path.periods import Periods
-from benchorch.trace.critical_path.replay import steps
-from benchorch.trace.dag import CriticalPath, Tier
+from benchorch.trace.critical_path.replay import contract, steps
+from benchorch.trace.dag import CriticalPath, Dag, Tier
+from benchorch.trace.findings import EntityRow
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.hypothesis import Hypothesis, unchanged
-from benchorch.trace.whatif.prediction import Moved, Prediction
 from benchorch.trace.whatif.transforms import Transform
+
+NOT_MODELLED = (
+    "caches and memory that work shares",
+    "kernels that share a device's units and slow each other",
+    "clock frequencies that change with the load",
+    "the memory allocator",
+    "another choice of kernels",
+)
+"""What really changes with a program and is taken to stay as it was."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """Work whose share of the critical path changes; times of a period."""
+
+    name: str
+    before_ns: int
+    after_ns: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """A replay of the observed run with changes; times are those of one period, in ns.
+
+    Attributes:
+        name: of the what-if; `changes` has a sentence for each change.
+        makespan_ns, predicted_ns: the period observed, and with the changes.
+        low_ns, high_ns: a 90 % interval of it, see `interval`.
+        causes, predicted_causes: shares of the critical path by cause, before and after.
+        reasons: what the interval is made of, in ns.
+        moved: what has more or less of the path than before, the largest difference first.
+        nodes: of the model, those with a time in the changed run; empty without a model.
+        notes: remarks of the changes.
+        not_modelled: what the prediction takes to stay as it was.
+    """
+
+    name: str
+    changes: tuple[str, ...]
+    makespan_ns: int
+    predicted_ns: int
+    low_ns: int
+    high_ns: int
+    causes: Mapping[str, float]
+    predicted_causes: Mapping[str, float]
+    reasons: Mapping[str, int]
+    moved: tuple[Moved, ...] = ()
+    nodes: tuple[EntityRow, ...] = ()
+    notes: tuple[str, ...] = ()
+    not_modelled: tuple[str, ...] = field(default=NOT_MODELLED)
+
+    @property
+    def change_ratio(self) -> float:
+        """By how much of the period it gets longer; negative where it gets shorter."""
+        return self.predicted_ns / self.makespan_ns - 1.0 if self.makespan_ns else 0.0
+
+    @property
+    def speedup(self) -> float:
+        """The observed period over the predicted one."""
+        return self.makespan_ns / self.predicted_ns if self.predicted_ns else float("inf")
+
+    def as_mapping(self) -> dict[str, object]:
+        """For ``whatif/<name>.json``, with what follows from it."""
+        derived = {
+            "change_ratio": self.change_ratio,
+            "speedup": self.speedup if self.predicted_ns else None,
+        }
+        return {**asdict(self), **derived}
+
 
 MOST_MOVED = 20
 UNNAMED = "(between events)"
@@ -79,6 +150,7 @@ def predict(
         predicted_causes=_shares(basis, replay.path),
         reasons={reason: round(max(below, above)) for reason, (below, above) in parts.items()},
         moved=_moved(basis, replay),
+        nodes=_nodes(basis, replay),
         notes=hypothesis.notes,
     )
 
@@ -94,6 +166,7 @@ def hypothesis_of(basis: Basis, changes: Sequence[Transform]) -> Hypothesis:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Replay:
+    dag: Dag
     period_ns: float
     path: CriticalPath
 
@@ -105,25 +178,19 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     graph = periods.graph if dag is basis.dag else contract(dag, periods.at.points)
     length_ns = graph.lengths(steps(dag, *changed))
     elapsed_ns = graph.elapsed(length_ns)
-    ends = graph.numbers(
-        periods.at.ends[basis.analysis.steps.shown[1] - basis.analysis.steps.first]
-    )
+    ends = graph.numbers(periods.end)
     end = int(ends[np.argmax(elapsed_ns[ends])])
     edges = graph.path_edges(length_ns, elapsed_ns, end)
     weight_ns, residual_ns, dropped = changed
     # A dropped edge that is left on the path stays for the order alone.
     held_ns = weight_ns if dropped is None else np.where(dropped, 0, weight_ns)
     path = path_along(dag, edges, held_ns, residual_ns)
-    first = basis.analysis.steps.shown[0] - basis.analysis.steps.first
-    if basis.analysis.steps.back_to_back and len(periods.at.before):
-        begin = graph.numbers(periods.at.before)
-    else:
-        begin = graph.numbers(periods.at.starts[first : first + 1])
-    begin_ns = int(dag.time_ns[0] + elapsed_ns[begin].max())
+    begin_ns = int(dag.time_ns[0] + elapsed_ns[graph.numbers(periods.begin)].max())
     period_ns = periods.period_ns(periods.of(elapsed_ns, graph))
     if dag is basis.dag:
         period_ns = max(period_ns, periods.least_ns(weight_ns))
-    return _Replay(period_ns=period_ns, path=path.since(begin_ns))
+    changed_dag = replace(dag, weight_ns=held_ns)
+    return _Replay(dag=changed_dag, period_ns=period_ns, path=path.since(begin_ns))
 
 
 Error = tuple[float, float]
@@ -203,20 +270,13 @@ def _joined(parts: Mapping[str, Error], side: str) -> float:
 
 
 def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:
-    """Shares of a path by cause."""
+    """Shares of a path by cause; none where it leads along dependencies that were added."""
     analysis = basis.analysis
-    if path is analysis.path:
-        return {one.value: share for one, share in analysis.reasons.shares(path).items()}
-    code = (
-        reasons(analysis.events, analysis.dag, path).cause
-        if len(path) and (path.edge.max() < analysis.dag.edges)
-        else np.zeros(0, dtype=np.int8)
-    )
-    if not len(code):
+    if path.edge.max(initial=-1) >= analysis.dag.edges:
         return {}
-    sums = np.bincount(code, path.duration_ns, len(CAUSES)) / max(path.length_ns, 1)
-    order = np.argsort(-sums, kind="stable").tolist()
-    return {CAUSES[one].value: float(sums[one]) for one in order if sums[one] > 0}
+    observed = path is analysis.path
+    why = analysis.reasons if observed else reasons(analysis.events, analysis.dag, path)
+    return {one.value: share for one, share in why.shares(path).items()}
 
 
 def _named(basis: Basis, path: CriticalPath) -> NDArray[np.float64]:
@@ -225,6 +285,18 @@ def _named(basis: Basis, path: CriticalPath) -> NDArray[np.float64]:
     column = np.where(path.owner >= 0, basis.events.name[path.owner], unowned)
     first, last = basis.analysis.steps.shown
     return np.bincount(column, path.duration_ns, unowned + 1) / (last - first + 1)
+
+
+def _nodes(basis: Basis, replay: _Replay) -> tuple[EntityRow, ...]:
+    """The model's nodes with their times in the changed run."""
+    analysis = basis.analysis
+    if not analysis.findings.matched_ratio:
+        return ()
+    interval_ns = analysis.periods.interval_ns
+    times = measured(replay.dag, replay.path, interval_ns, len(basis.events))
+    first, last = analysis.steps.shown
+    ledger = Ledger(basis.events, analysis.periods, times, last - first + 1)
+    return ledger.table(basis.nodes, replayed=0)[:-1]
 
 
 def _moved(basis: Basis, replay: _Replay) -> tuple[Moved, ...]:

@@ -13,10 +13,9 @@ import msgspec
 
 from benchorch.errors import TraceError
 from benchorch.trace.dag import Class
-from benchorch.trace.whatif import restructure, transforms
+from benchorch.trace.whatif import transforms
 from benchorch.trace.whatif.amdahl4ml import node_speedups
-from benchorch.trace.whatif.patterns import matcher, suggest
-from benchorch.trace.whatif.selector_values import PHASES, Selector
+from benchorch.trace.whatif.selector_values import PHASES, Selector, matcher, suggest
 from benchorch.trace.whatif.transforms import OnSelection, Transform
 
 T = TypeVar("T")
@@ -131,16 +130,23 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _phase(value: object) -> str:
-    if value not in ("", *PHASES):
-        raise _wrong(f"one of {', '.join(PHASES)}", value)
-    return str(value)
+def _one_of(expected: str, fits: Callable[[Any], bool], made: Callable[[Any], Any]) -> Check:
+    """The check of a value by a predicate, and what is made of it."""
+
+    def check(value: object) -> Any:
+        if not fits(value):
+            raise _wrong(expected, value)
+        return made(value)
+
+    return check
 
 
-def _iteration(value: object) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    raise _wrong("a whole number from 0", value)
+def _plain(value: object) -> Any:
+    return value
+
+
+def _is_iteration(value: object) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def _classes(value: object) -> tuple[Class, ...]:
@@ -154,31 +160,12 @@ def _classes(value: object) -> tuple[Class, ...]:
     return tuple(map(Class, named))
 
 
-def _boolean(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise _wrong("true or false", value)
-    return value
-
-
-def _true(value: object) -> None:
-    if value is not True:
-        raise _wrong("true", value)
-
-
 def _number(value: object) -> float:
     try:
         number = float(value) if isinstance(value, int | float | str) else math.nan
     except ValueError:
         number = math.nan
     return math.nan if isinstance(value, bool) else number
-
-
-def _factor(value: object) -> float:
-    """A number above 0, and infinity."""
-    number = _number(value)
-    if not number > 0:
-        raise _wrong("a number above 0", value)
-    return number
 
 
 def _nanoseconds(value: object, least: float = 0.0) -> float:
@@ -205,6 +192,12 @@ def _wrong(expected: str, value: object) -> TraceError:
     return TraceError(f"expected {expected}, saw {value!r}.")
 
 
+_phase = _one_of(f"one of {', '.join(PHASES)}", ("", *PHASES).__contains__, str)
+_iteration = _one_of("a whole number from 0", _is_iteration, _plain)
+_boolean = _one_of("true or false", lambda value: isinstance(value, bool), _plain)
+_true = _one_of("true", lambda value: value is True, _plain)
+_factor = _one_of("a number above 0", lambda value: _number(value) > 0, _number)
+
 SELECTING: Mapping[str, tuple[str, Check]] = {
     **{key: (key, _text) for key in ("name", "op", "kernel", "module", "lane", "graph_node")},
     **{key: (key, _text) for key in ("dtype", "shape")},
@@ -221,9 +214,9 @@ CHANGES: Mapping[str, tuple[type[Transform], str, Check]] = {
     "set_ns": (transforms.SetTime, "set_ns", _nanoseconds),
     "add_ns": (transforms.AddTime, "add_ns", partial(_nanoseconds, least=-math.inf)),
     "remove": (transforms.Remove, "", _true),
-    "fuse": (restructure.Fuse, "", _true),
-    "cuda_graph": (restructure.CudaGraph, "", _true),
-    "overlap": (restructure.Overlap, "", _true),
+    "fuse": (transforms.Fuse, "", _true),
+    "cuda_graph": (transforms.CudaGraph, "", _true),
+    "overlap": (transforms.Overlap, "", _true),
     "host": (transforms.Host, "speedup", _factor),
     "launch_latency_ns": (transforms.LaunchLatency, "latency_ns", _nanoseconds),
     "bandwidth": (transforms.Bandwidth, "speedup", _factor),

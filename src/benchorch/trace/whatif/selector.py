@@ -11,8 +11,7 @@ from benchorch.trace.attribution.tables import op_type
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
 from benchorch.trace.operators.shapes import recorded
 from benchorch.trace.whatif.basis import Basis
-from benchorch.trace.whatif.patterns import flags, matcher, suggest
-from benchorch.trace.whatif.selector_values import Selection, Selector
+from benchorch.trace.whatif.selector_values import Selection, Selector, flags, matcher, suggest
 
 _OPTIMIZER = "/^Optimizer\\.(step|zero_grad)/"
 

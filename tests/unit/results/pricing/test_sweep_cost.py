@@ -9,9 +9,13 @@ import pytest
 from benchorch.domain.price import Market
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError
+from benchorch.executors.scheduling.duration_forecast import PastTrial
+from benchorch.executors.stack import StackExecutor
+from benchorch.interfaces.price_source import SpotPrice
 from benchorch.results.metrics.cost import cost_warnings
 from benchorch.results.pricing import sweep_cost
 from benchorch.results.pricing.sweep_cost import Pricing
+from benchorch.results.pricing.sweep_history import SweepCost, SweepHistory
 
 SIZES = {"xlarge": {"vcpus": 4, "memory_gib": 16}}
 EC2 = {"kind": "g5.xlarge", "size": "xlarge", "sizes": SIZES}
@@ -124,6 +128,58 @@ def test_the_cheapest_kind_of_machine_comes_first_where_that_is_asked():
     forecast, kinds = sweep_cost.expected(planned), {"g5.xlarge", "c7i.xlarge"}
     lines = sweep_cost.summary_lines(planned, forecast, kinds, cheapest_first=True)
     assert [line.split()[0] for line in lines[:4]] == ["c7i.xlarge", "g5.xlarge", "head", "all"]
+
+
+STACK = {"_target_": "benchorch.executors.stack.StackExecutor", "stack": None}
+
+
+def test_earlier_sweeps_correct_the_launch_and_the_trials(monkeypatch):
+    trials = [PastTrial(trial_id=f"{n:016x}", labels=(), measured_s=7.0, built_s=0) for n in (1, 2)]
+    earlier = [
+        SweepCost(expected_usd=1, spent_usd=2, launch_s={"g5.xlarge": s}, trials=(one,))
+        for s, one in zip((60.0, 120.0), trials, strict=True)
+    ]
+    found = SweepHistory(sweeps=earlier)
+    monkeypatch.setattr(sweep_cost, "sweep_history", lambda url: found)
+    monkeypatch.setattr(StackExecutor, "archive_url", lambda self: None)
+    planned = plan(trial(1), trial(2))
+    session = {**planned.session, "executor": STACK, "profiler": {"_target_": "a.NoProfiler"}}
+    planned = replace(planned, session=session)
+    forecast = sweep_cost.expected(planned)
+    assert [one.seconds for one in forecast.values()] == [7.0, 7.0]
+    machine, _ = sweep_cost.machines(planned, forecast, {"g5.xlarge"})
+    assert machine.seconds == 90.0 + 14.0 + sweep_cost.IDLE_S
+    assert sweep_cost.spending_rules(planned, 0.0).launch_s == {"g5.xlarge": 90.0}
+    lines = sweep_cost.summary_lines(planned, forecast, {"g5.xlarge"})
+    told = "note  g5.xlarge: 1 min 30 s from launch to first trial, the median of 2 sweeps."
+    assert told in lines
+    assert lines[-1] == "note  5 min 00 s idle before the end are assumed, one machine a kind."
+
+
+class Market2026:
+    """What AWS answered: five hours ago on demand, a minute ago for spot machines."""
+
+    def on_demand(self, kinds, region):
+        return dict.fromkeys(kinds, 1.1)
+
+    def spot(self, kinds, region):
+        return dict.fromkeys(kinds, SpotPrice(0.4, 0.35))
+
+
+def test_both_prices_of_each_kind_are_shown_with_where_they_are_from(monkeypatch):
+    bundled = sweep_cost.summary_lines(planned := plan(trial(1)), sweep_cost.expected(planned))
+    (line,) = [one for one in bundled if one.startswith("price")]
+    assert "price  g5.xlarge  on demand 1.006 USD an hour (AWS price list, us-east-1" in line
+    assert "2026-09-24); spot unknown (pricing.source=aws asks AWS, with credentials)" in line
+    monkeypatch.setattr(sweep_cost, "_source", lambda pricing: Market2026())
+    found = sweep_cost.summary_lines(planned := plan(trial(1)), sweep_cost.expected(planned))
+    (line,) = [one for one in found if one.startswith("price")]
+    assert "on demand 1.1 USD an hour (pricing api, us-east-1, 20" in line
+    assert "spot 0.4 USD an hour, 0.35 in the cheapest zone (spot history, us-east-1, 20" in line
+    own = plan(trial(1), trial(2, LOCAL), usd_per_hour={"g5.xlarge": 0.9})
+    told = sweep_cost.summary_lines(own, sweep_cost.expected(own))
+    prices = [one for one in told if one.startswith("price")]
+    assert prices == ["price  g5.xlarge  0.9 USD an hour (pricing.usd_per_hour)"]
 
 
 def test_a_rented_machine_without_a_price_is_not_started():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ class Sides:
     def __init__(self, level: Callable[[str, str, int], float]) -> None:
         self.level = level
         self.ran: list[tuple[str, str]] = []
-        self.stopped: list[tuple[str, str]] = []
+        self.stopped: list[tuple[str, str, str]] = []
         self.cpus: set[tuple[int, ...]] = set()
 
     @contextlib.contextmanager
@@ -65,28 +66,26 @@ class Sides:
 class Contender:
     def __init__(self, sides: Sides, side: Side) -> None:
         self.sides, self.side, self.origin = sides, side, ORIGIN
-        self.trial, self.count = "", 0
+        self.trial, self.counts = "", dict[str, int]()
 
-    def begin(self, trial_id: str) -> None:
-        self.trial, self.count = trial_id, 0
-
-    def go_on(self, cpus: tuple[int, ...]) -> None:
-        self.sides.cpus.add(cpus)
-        self.sides.ran.append((self.trial, self.side.name))
-        self.count += 1
+    def go_on(self, trial_id: str, cpus: tuple[int, ...] = ()) -> None:
+        self.trial = trial_id
+        self.counts[trial_id] = self.counts.get(trial_id, -1) + 1
+        if self.counts[trial_id]:
+            self.sides.cpus.add(cpus)
+            self.sides.ran.append((trial_id, self.side.name))
 
     def answer(self) -> ProcessLevel | Ended:
-        median = self.sides.level(self.trial, self.side.name, self.count)
+        median = self.sides.level(self.trial, self.side.name, self.counts[self.trial])
         if median < 0:
-            self.trial = ""
-            return Ended(trouble="it broke")
+            del self.counts[self.trial]
+            return Ended(trial_id=self.trial, trouble="it broke")
         return ProcessLevel(median=median, floor=median, cpus=(1,))
 
-    def stop(self, reason: str) -> Ended:
-        if self.trial:
-            self.sides.stopped.append((self.side.name, reason))
-        self.trial = ""
-        return Ended()
+    def stop(self, trial_id: str, reason: str) -> Ended:
+        if self.counts.pop(trial_id, None) is not None:
+            self.sides.stopped.append((trial_id, self.side.name, reason))
+        return Ended(trial_id=trial_id)
 
 
 def both(directory: Path) -> tuple[Side, Side]:
@@ -132,6 +131,7 @@ def test_both_orders_are_equally_many_and_each_pair_has_both_sides(tmp_path, mon
     assert [sum(m.new_first for m in bout.meetings) for bout in found.bouts] == [6, 6]
     pairs = [sides.ran[i : i + 2] for i in range(0, len(sides.ran), 2)]
     assert all({side for _, side in pair} == {"old", "new"} for pair in pairs)
+    assert all(len({trial for trial, _ in pair}) == 1 for pair in pairs)
     assert len(list(run_directory.read_lines(tmp_path / duel.PAIRS))) == 24
     assert sides.cpus == {(1,)}
 
@@ -141,7 +141,16 @@ def test_a_clear_case_ends_at_an_interim_analysis(tmp_path, monkeypatch) -> None
     found = duelled(sides, tmp_path, monkeypatch)
     assert [len(bout.meetings) for bout in found.bouts] == [LOOKS[0]] * 2
     assert {one.state for one in found.cases()} == {"pass"}
-    assert sides.stopped == [("old", "converged"), ("new", "converged")] * 2
+    ends = [(trial, side, "converged") for trial in ("eager", "other") for side in ("old", "new")]
+    assert sorted(sides.stopped) == sorted(ends)
+
+
+def test_trials_take_rounds_in_an_order_drawn_anew(tmp_path, monkeypatch) -> None:
+    sides = Sides(noisy)
+    duelled(sides, tmp_path, monkeypatch, replace(LONG, pairs=40))
+    rounds = [tuple(trial for trial, _ in sides.ran[i : i + 4 : 2]) for i in range(0, 160, 4)]
+    assert {frozenset(one) for one in rounds} == {frozenset({"eager", "other"})}
+    assert len(set(rounds)) == 2
 
 
 def test_where_the_time_is_used_up_three_pairs_are_measured(tmp_path, monkeypatch) -> None:
@@ -172,16 +181,20 @@ def test_ctrl_c_ends_both_sides_and_leaves_what_there_is(tmp_path, monkeypatch) 
     sides = Sides(level)
     found = duelled(sides, tmp_path, monkeypatch)
     assert found.interrupted
-    assert [len(bout.meetings) for bout in found.bouts] == [5, 0]
-    assert sides.stopped == [("old", "interrupted"), ("new", "interrupted")]
-    assert [one.state for one in found.cases()] == ["unclear", "refused"]
+    eager, other = (len(bout.meetings) for bout in found.bouts)
+    assert (eager, other) in {(5, 5), (5, 6)}
+    assert {end[2] for end in sides.stopped} == {"interrupted"}
+    assert {end[:2] for end in sides.stopped} == {
+        (trial, side) for trial in ("eager", "other") for side in ("old", "new")
+    }
+    assert [one.state for one in found.cases()] == ["unclear", "unclear"]
 
 
-def test_a_side_that_dies_leaves_what_was_measured_before(tmp_path, monkeypatch) -> None:
+def test_a_side_that_dies_leaves_what_had_ended_before(tmp_path, monkeypatch) -> None:
     def level(trial: str, side: str, count: int) -> float:
-        if (trial, side, count) == ("other", "new", 1):
+        if (trial, side, count) == ("other", "new", 8):
             raise ExecutorError("new (x) ended: killed")
-        return even(trial, side, count)
+        return (even if trial == "eager" else noisy)(trial, side, count)
 
     first, second = duelled(Sides(level), tmp_path, monkeypatch).cases()
     assert first.state == "pass"
@@ -222,8 +235,6 @@ def test_a_program_without_a_duel_says_so(tmp_path) -> None:
     python.chmod(0o755)
     side = both(tmp_path)[0]
     side.directory.mkdir()
-    from dataclasses import replace
-
     with (
         pytest.raises(ExecutorError, match="Its benchorch has no duel"),
         started(replace(side, python=str(python)), ()),

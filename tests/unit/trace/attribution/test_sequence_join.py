@@ -44,3 +44,27 @@ def test_another_model_is_not_joined() -> None:
     found = analyze_events(trace(passes(names)), graph=GRAPH).findings
     assert found.matched_ratio == 0
     assert "No node of the model" in " ".join(found.warnings)
+
+
+def test_a_training_step_joins_its_forward_pass_and_not_the_sums_of_gradients() -> None:
+    layers = [
+        ("fc1", "MatMul", "x"),
+        ("b1", "Add", "fc1"),
+        ("act1", "Relu", "b1"),
+        ("fc2", "MatMul", "act1"),
+        ("b2", "Add", "fc2"),
+        ("act2", "Relu", "b2"),
+        ("sum", "Add", "act1 act2"),
+    ]
+    nodes = [OperatorNode(name=name, op=op, inputs=tuple(of.split())) for name, op, of in layers]
+    graph = OperatorGraph(name="main", nodes=tuple(nodes), source="onnx")
+    gradient = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+    forward = ("aten::linear", "aten::relu", "aten::linear", "aten::relu", "aten::add")
+    made = []
+    for at, name in enumerate((*forward, gradient, gradient, gradient, gradient) * 3):
+        made.append(op(name, 100 * at, 100 * at + 90))
+        if name == gradient:
+            made.append(op("aten::add_", 100 * at + 10, 100 * at + 80))
+    found = analyze_events(trace(made), graph=graph).findings
+    rows = {row.name: row.count for row in found.tables["graph nodes"][:-1]}
+    assert rows == {name: 3 for name, _, _ in layers}

@@ -200,3 +200,26 @@ def test_a_model_that_the_trace_has_nothing_of_is_said_and_not_drawn(tmp_path):
     assert analysis.findings.matched_ratio == 0
     assert "No node of the model" in " ".join(analysis.findings.warnings)
     assert not [path for path in paths if path.parent.name == "model_explorer"]
+
+
+def test_a_what_if_has_the_model_s_nodes_with_their_new_times(tmp_path):
+    graph = OperatorGraph(
+        name="main",
+        nodes=(
+            OperatorNode(name="one", op="MatMul"),
+            OperatorNode(name="two", op="Relu", inputs=("one",)),
+        ),
+        source="onnx",
+    )
+    analysis = analysed(trace_file(tmp_path / "trace.json", two_layers()), graph)
+    predicted = predict(
+        analysis, [Speedup(select=Selector(op="aten::mm"), speedup=2.0)], name="mm twice as fast"
+    )
+    before = {row.name: row for row in analysis.findings.tables["graph nodes"][:-1]}
+    after = {row.name: row for row in predicted.nodes}
+    assert after["one"].total_ns == before["one"].total_ns / 2
+    assert after["two"].total_ns == before["two"].total_ns
+    write(analysis, tmp_path / "out", predictions=[predicted])
+    (data,) = (tmp_path / "out/model_explorer").glob("main.whatif.*.total_us.json")
+    results = json.loads(data.read_text())["main"]["results"]
+    assert results["one"]["value"] == after["one"].total_ns / 1_000

@@ -10,9 +10,8 @@ import pytest
 
 from benchorch.trace.dag import CLASSES, Class
 from benchorch.trace.whatif.basis import Basis
-from benchorch.trace.whatif.patterns import flags, matcher
 from benchorch.trace.whatif.selector import problems, select
-from benchorch.trace.whatif.selector_values import Selector
+from benchorch.trace.whatif.selector_values import Selector, flags, matcher
 from support.trace_lab.program import Sync, Work
 from support.whatif_programs import basis_of, called, layer, mm, module, part, relu
 

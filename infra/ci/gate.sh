@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Runs $RECIPE and gates it against the folder $HISTORY; with RECORD=true the run joins the folder.
+# A first session, which has nothing to be compared with, passes. Exit codes are benchorch gate's;
+# 4 (cannot tell) passes with a line unless STRICT=true.
+set -euo pipefail
+read -r -a benchorch <<<"${BENCHORCH:-benchorch}"
+read -r -a recipe <<<"${RECIPE:?the recipe to run}"
+history="${HISTORY:-benchorch-history}"
+summary="${GITHUB_STEP_SUMMARY:-benchorch-summary.md}"
+run="$(mktemp -d)/run"
+
+"${benchorch[@]}" run "${recipe[@]}" recorder=none "hydra.run.dir=$run"
+code=0
+if compgen -G "$history/runs/*.json" >/dev/null; then
+  strict=()
+  [ "${STRICT:-false}" = true ] && strict=(--strict)
+  "${benchorch[@]}" gate --baseline "$history" --candidate "$run" --across host \
+    --max-regression "${LIMIT:-5%}" --output benchorch-gate.md "${strict[@]}" || code=$?
+  [ -f benchorch-gate.md ] && cat benchorch-gate.md >>"$summary"
+else
+  "${benchorch[@]}" report "$run" --output benchorch-gate.md
+  cat benchorch-gate.md >>"$summary"
+  echo "No history yet: this session is the first one."
+fi
+if [ "${RECORD:-false}" = true ]; then
+  "${benchorch[@]}" history "$run" --across host --output "$history"
+fi
+if [ "$code" = 4 ] && [ "${STRICT:-false}" != true ]; then
+  echo "A regression is neither shown nor ruled out; STRICT=true makes that a failure."
+  code=0
+fi
+exit "$code"

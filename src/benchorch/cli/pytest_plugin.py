@@ -1,0 +1,129 @@
+"""The pytest plugin: `benchmark_model` measures in a test, ``--benchorch-gate`` fails it.
+
+pytest imports this in every session that has benchorch installed: it imports nothing else of
+benchorch before a test asks for it.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+import pytest
+
+if TYPE_CHECKING:
+    from benchorch.domain.reply import Reply
+    from benchorch.frontends.api.results import Results
+
+_TOLD = pytest.StashKey[list[str]]()
+_RUNS = "runs/pytest"
+_DEFAULTS = {"recorder": "none", "profiler": "none"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of a benchmark in a test."""
+    group = parser.getgroup("benchorch", "benchmarks of models (benchorch)")
+    group.addoption(
+        "--benchorch-gate",
+        nargs="?",
+        const="",
+        metavar="RUN",
+        help="fail a test whose model became slower than in this run, file of report --json, or "
+        "folder of runs; without RUN, than in the test's own earlier sessions",
+    )
+    group.addoption("--benchorch-max-regression", default="5%", metavar="SHARE", help="5%%")
+    group.addoption("--benchorch-strict", action="store_true", help="unclear evidence fails, too")
+    group.addoption("--benchorch-runs", default=_RUNS, metavar="DIR", help=f"of runs: {_RUNS}")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelBenchmark:
+    """Measures models in one test.
+
+    Attributes:
+        folder: of this test's runs.
+        told: receives a table for each run, for the end of the session.
+    """
+
+    config: pytest.Config
+    name: str
+    folder: Path
+    told: list[str]
+
+    def __call__(
+        self,
+        model: object,
+        inputs: object = None,
+        conversions: str | list[str] | None = None,
+        **overrides: object,
+    ) -> Results:
+        """Measure a model as `benchorch.benchmark` does; the test fails where the gate does.
+
+        Nothing is recorded or profiled unless the overrides have `recorder` or `profiler`.
+        """
+        from benchorch import benchmark
+
+        started = f"{datetime.now():%Y-%m-%d-%H-%M-%S-%f}"  # noqa: DTZ005 local, as Hydra's
+        directory = self.folder / started
+        settings: dict[str, object] = {**_DEFAULTS, **overrides}
+        results = benchmark(
+            model,
+            inputs,
+            conversions,
+            directory=directory,
+            quiet=True,
+            **settings,  # type: ignore[arg-type]
+        )
+        self.told.append(f"{self.name}\n{results}")
+        baseline = self.config.getoption("--benchorch-gate")
+        if baseline is not None:
+            self._gate(str(baseline) or str(self.folder), directory)
+        return results
+
+    def _gate(self, baseline: str, directory: Path) -> None:
+        from benchorch.errors import NoBaseline
+
+        try:
+            reply = self._judged(baseline, directory)
+        except NoBaseline as error:
+            warnings.warn(f"{self.name}: {error}", stacklevel=3)
+            return
+        if reply.exit_code in (1, 3):
+            pytest.fail(reply.text, pytrace=False)
+        if reply.exit_code:
+            warnings.warn(f"{self.name}: {reply.text}", stacklevel=3)
+
+    def _judged(self, baseline: str, directory: Path) -> Reply:
+        from benchorch.cli.commands import gate
+
+        words = ["--baseline", baseline, "--candidate", str(directory), "--quiet"]
+        words += ["--max-regression", str(self.config.getoption("--benchorch-max-regression"))]
+        words += ["--strict"] if self.config.getoption("--benchorch-strict") else []
+        return gate.run.reply(words)
+
+
+@pytest.fixture
+def benchmark_model(request: pytest.FixtureRequest) -> ModelBenchmark:
+    """Measures a model: ``benchmark_model(module, {"x": tensor}, conversions=["inductor"])``."""
+    config = request.config
+    if hasattr(config, "workerinput"):
+        raise pytest.UsageError("benchmark_model: tests side by side disturb each other: use -n 0")
+    name = request.node.nodeid
+    folder = Path(config.getoption("--benchorch-runs")) / re.sub(r"[^\w.-]+", "-", name).strip("-")
+    told = config.stash.setdefault(_TOLD, [])
+    return ModelBenchmark(config=config, name=name, folder=folder, told=told)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """The table of each run."""
+    told = config.stash.get(_TOLD, [])
+    if told:
+        terminalreporter.section("benchorch")
+        terminalreporter.write_line("\n\n".join(told))

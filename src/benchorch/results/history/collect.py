@@ -1,0 +1,98 @@
+"""The runs of a history: those that are named, and those that lie below named folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from benchorch.errors import ConfigError
+from benchorch.journal import run_directory
+from benchorch.journal.registry import newest_invocations
+from benchorch.progress import Say
+from benchorch.results.compare import export
+from benchorch.results.compare.load_run import load
+from benchorch.results.compare.stored_run import StoredRun
+
+MOST_REMEMBERED = 200
+"""Of this machine's runs, where none is named."""
+
+_START_CHARACTERS = 200
+
+
+def is_folder_of_runs(reference: str) -> bool:
+    """Whether it is a folder that is no run itself."""
+    path = Path(reference).expanduser()
+    return path.is_dir() and not (path / run_directory.PLAN).exists()
+
+
+def collect(
+    references: Sequence[str], say: Say, known: Sequence[StoredRun] = ()
+) -> list[StoredRun]:
+    """Each run once, in order of time; ConfigError for a named one that cannot be read.
+
+    Of those below a folder, what cannot be read (a run that goes on, or never had a result) is
+    told and left out.
+
+    Args:
+        references: runs, files of `report --json`, and folders of either; this machine's runs
+            where there is none.
+        known: further runs, such as those that a site holds already.
+    """
+    found = {run.plan_id: run for run in known}
+    problems: list[str] = []
+    for reference in references:
+        try:
+            several = is_folder_of_runs(reference)
+            runs = _below(Path(reference).expanduser(), say) if several else [load(reference, say)]
+            found |= {run.plan_id: run for run in runs}
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    if not references:
+        found |= {run.plan_id: run for run in _readable(_remembered(), say)}
+    return sorted(found.values(), key=started_at)
+
+
+def _below(folder: Path, say: Say) -> list[StoredRun]:
+    """The runs of a folder; ConfigError where it has none."""
+    runs = list(_readable(_places(folder), say))
+    if not runs:
+        problem = (
+            f"{folder}: no run below it has a result, and no file of `report --json` is in it."
+        )
+        raise ConfigError([problem])
+    return runs
+
+
+def started_at(run: StoredRun) -> str:
+    """When its first trial started."""
+    return min(one.result.started_at for one in run.trials if one.result is not None)
+
+
+def _remembered() -> Iterator[Path]:
+    return (path for path in newest_invocations(MOST_REMEMBERED) if path.is_dir())
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    """Directories of runs and exported files below a folder."""
+    plans = sorted(folder.rglob(run_directory.PLAN))
+    runs = [path.parent for path in plans]
+    yield from runs
+    for path in sorted(folder.rglob("*.json")):
+        inside = any(run in path.parents for run in runs)
+        if not inside and _is_exported(path):
+            yield path
+
+
+def _is_exported(path: Path) -> bool:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return f'"format": "{export.FORMAT}"' in file.read(_START_CHARACTERS)
+
+
+def _readable(places: Iterable[Path], say: Say) -> Iterator[StoredRun]:
+    for place in places:
+        try:
+            yield load(str(place), say)
+        except ConfigError as error:
+            say(f"left out: {' '.join(error.problems)}")

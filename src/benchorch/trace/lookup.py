@@ -1,0 +1,112 @@
+"""Lookups in columns: by lane and time, by a key that joins events, on any other lane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchorch.trace.events import NOTHING
+
+_WIDEST = 2**62
+
+
+def by_lane(
+    lane: NDArray[np.integer],
+    time_ns: NDArray[np.int64],
+    at_lane: NDArray[np.integer],
+    at_ns: NDArray[np.int64],
+    side: Literal["left", "right"] = "left",
+) -> NDArray[np.int64]:
+    """`np.searchsorted` for pairs of a lane and a time in columns that are sorted by both."""
+    if not len(lane) or not len(at_lane):
+        return np.zeros(len(at_lane), dtype=np.int64)
+    first_ns = min(time_ns.min(), at_ns.min())
+    span_ns = int(max(time_ns.max(), at_ns.max())) - int(first_ns) + 1
+    if span_ns * (int(max(lane.max(), at_lane.max())) + 1) >= _WIDEST:  # ranks of times fit
+        ranks = np.unique(np.concatenate([time_ns, at_ns]))
+        time_ns, at_ns = np.searchsorted(ranks, time_ns), np.searchsorted(ranks, at_ns)
+        first_ns, span_ns = np.int64(0), len(ranks)
+    key = lane * np.int64(span_ns) + (time_ns - first_ns)
+    wanted = at_lane * np.int64(span_ns) + (at_ns - first_ns)
+    places: NDArray[np.int64] = np.searchsorted(key, wanted, side=side)
+    return places
+
+
+def first_after(
+    lane: NDArray[np.integer], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Of each span the first later one that starts at its end or later, or is on another lane."""
+    return np.maximum(by_lane(lane, start_ns, lane, end_ns), np.arange(1, len(lane) + 1))
+
+
+def latest_so_far(
+    lane: NDArray[np.integer], end_ns: NDArray[np.int64], *, strictly: bool = False
+) -> NDArray[np.int64]:
+    """Of spans that come by lane, the place of the one that ends last up to each, or before it.
+
+    NOTHING where there is none before.
+    """
+    if not len(lane):
+        return np.zeros(0, dtype=np.int64)
+    begins = np.diff(lane, prepend=-1) != 0
+    first_ns = end_ns.min()
+    key = np.cumsum(begins) * (end_ns.max() - first_ns + 1) + end_ns - first_ns
+    reached = np.maximum.accumulate(key)
+    at = np.maximum.accumulate(np.where(key == reached, np.arange(len(lane)), 0))
+    return np.where(begins, NOTHING, np.insert(at[:-1], 0, NOTHING)) if strictly else at
+
+
+def joined_by(
+    key: NDArray[np.int64], among: NDArray[np.int64], wanted: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The last of the chosen events with each wanted key; NOTHING for a key that none has."""
+    known = among[key[among] != NOTHING]
+    if not len(known):
+        return np.full(len(wanted), NOTHING, dtype=np.int64)
+    order = known[np.argsort(key[known], kind="stable")]
+    place = np.searchsorted(key[order], wanted, side="right") - 1
+    found = order[np.maximum(place, 0)]
+    return np.where((place >= 0) & (key[found] == wanted) & (wanted != NOTHING), found, NOTHING)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventIndex:
+    """Points of several lanes in order of time.
+
+    Attributes:
+        point, lane, time_ns: (m,) of each.
+        elsewhere: (m,) the place of the last one before it that is on another lane, or NOTHING.
+    """
+
+    point: NDArray[np.int64]
+    lane: NDArray[np.int32]
+    time_ns: NDArray[np.int64]
+    elsewhere: NDArray[np.int64]
+
+    def last_elsewhere(
+        self, lane: NDArray[np.int32], until_ns: NDArray[np.int64], after_ns: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """For each lane the last point on another one after a time and until another, or NOTHING.
+
+        A point at the later of the two times counts.
+        """
+        at = np.searchsorted(self.time_ns, until_ns, side="right") - 1
+        if not len(self.point):
+            return at
+        at = np.where((at >= 0) & (self.lane[at] == lane), self.elsewhere[at], at)
+        return np.where((at >= 0) & (self.time_ns[at] > after_ns), self.point[at], NOTHING)
+
+
+def event_index(
+    point: NDArray[np.int64], lane: NDArray[np.int32], time_ns: NDArray[np.int64]
+) -> EventIndex:
+    """These points in order of time; those of the same time in that of lanes and points."""
+    order = np.lexsort((point, lane, time_ns))
+    point, lane, time_ns = point[order], lane[order], time_ns[order]
+    begins = np.diff(lane, prepend=NOTHING) != 0
+    run = np.maximum.accumulate(np.where(begins, np.arange(len(lane)), 0))
+    return EventIndex(point=point, lane=lane, time_ns=time_ns, elsewhere=run - 1)

@@ -1,0 +1,56 @@
+"""What CI runs: a session joins the history, the next one is gated against it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+CI = ROOT / "infra" / "ci"
+RECIPE = """\
+defaults: [config, override model: mlp, override stopping: fixed, override profiler: none, _self_]
+name: gated
+matrix: {conversion: [eager]}
+stopping: {processes: 2, window_s: 0.05}
+control: false
+store: {root: store}
+"""
+
+
+@pytest.mark.slow
+def test_the_first_session_passes_and_the_next_one_is_gated(tmp_path: Path) -> None:
+    (tmp_path / "gated.yaml").write_text(RECIPE)
+    own = {"RECIPE": "gated.yaml", "RECORD": "true", "LIMIT": "5000%", "HISTORY": "site"}
+    own |= {"BENCHORCH": f"{sys.executable} -m benchorch", "XDG_STATE_HOME": str(tmp_path / "s")}
+    own |= {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    told = []
+    for _ in range(2):
+        done = subprocess.run(
+            ["bash", CI / "gate.sh"], cwd=tmp_path, env={**os.environ, **own},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        told.append(done.stdout)
+    assert "this session is the first one" in told[0]
+    assert "baseline" in told[1]
+    assert len(list((tmp_path / "site" / "runs").glob("*.json"))) == 2
+    assert "## benchorch gate: " in (tmp_path / "summary.md").read_text()
+
+
+def test_the_action_the_job_and_the_hook_name_what_exists() -> None:
+    action = yaml.safe_load((CI / "github" / "action.yml").read_text())
+    steps = [step for step in action["runs"]["steps"] if "run" in step]
+    assert [step["run"] for step in steps] == ['bash "$GITHUB_ACTION_PATH/../gate.sh"']
+    script = (CI / "gate.sh").read_text()
+    for name in steps[0]["env"]:
+        assert f"${{{name}" in script
+    job = yaml.safe_load((CI / "gitlab.yml").read_text())[".benchorch-gate"]
+    assert any("infra/ci/gate.sh" in line for line in job["script"])
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert hook["entry"] == "benchorch plan --check"
+    assert subprocess.run(["bash", "-n", CI / "gate.sh"], check=False).returncode == 0

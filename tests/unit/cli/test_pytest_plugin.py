@@ -1,0 +1,101 @@
+"""The pytest plugin: what fails a test, what only warns, and a whole session of pytest."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchorch.cli import pytest_plugin
+from benchorch.cli.pytest_plugin import ModelBenchmark
+from support.synthetic_runs import result, trial, write_run
+
+EAGER = trial()
+TEST = """
+import torch
+
+def test_ranker(benchmark_model):
+    torch.manual_seed(0)
+    results = benchmark_model(
+        torch.nn.Linear(4, 2), {"input": torch.randn(2, 4)}, ["eager"],
+        stopping="fixed", control=False,
+        **{"stopping.processes": 1, "stopping.window_s": 0.05, "protocol.pairing": "none",
+           "store.root": "store"},
+    )
+    assert results[0].latency_ms.value > 0
+"""
+
+
+class Options:
+    """pytest's own configuration, as far as a benchmark asks it."""
+
+    def __init__(self, **given: object) -> None:
+        self.given = {"max_regression": "5%", "strict": False, **given}
+
+    def getoption(self, name: str) -> object:
+        return self.given[name.removeprefix("--benchorch-").replace("-", "_")]
+
+
+def gated(tmp_path: Path, call_ns: float, name: str = "after", **options: Any) -> None:
+    """The gate of a session that took so long, against one of 1 ms."""
+    before = tmp_path / "runs" / "before"
+    if not before.exists():
+        write_run(before, (EAGER, result(EAGER)))
+    found = result(EAGER, call_ns, seed=7, started_at="2026-01-02T00:00:00.000+00:00")
+    after = write_run(tmp_path / "runs" / name, (EAGER, found))
+    config: Any = Options(**options)
+    one = ModelBenchmark(config=config, name="test_x", folder=tmp_path / "runs", told=[])
+    one._gate(str(tmp_path / "runs"), after)
+
+
+@pytest.fixture(autouse=True)
+def _own_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_a_slower_model_fails_the_test_with_the_gates_table(tmp_path: Path) -> None:
+    with pytest.raises(pytest.fail.Exception, match="REGRESSION: worse than its baseline"):
+        gated(tmp_path, 1.2e6)
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_same_speed_passes(tmp_path: Path) -> None:
+    gated(tmp_path, 1.0e6)
+
+
+def test_unclear_evidence_warns_and_fails_where_the_gate_is_strict(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="neither shown nor ruled out"):
+        gated(tmp_path, 1.05e6)
+    with pytest.raises(pytest.fail.Exception):
+        gated(tmp_path, 1.05e6, "again", strict=True)
+
+
+def test_a_first_session_has_nothing_to_be_compared_with(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "before").mkdir(parents=True)
+    with pytest.warns(UserWarning, match="None of 1 runs is from before the candidate"):
+        gated(tmp_path, 1.2e6)
+
+
+def test_it_is_light_to_import() -> None:
+    code = f"import sys, {pytest_plugin.__name__}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"torch", "numpy", "hydra", "click", "mlflow", "ray", "benchorch.errors"}
+
+
+@pytest.mark.slow
+def test_a_session_measures_tells_and_compares_with_the_one_before(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(TEST)
+    words = ["-p", "benchorch.cli.pytest_plugin", "-p", "no:cacheprovider", "--benchorch-gate"]
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *words, "--benchorch-max-regression", "5000%"],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "1 passed" in done.stdout
+        assert "test_it.py::test_ranker" in done.stdout.partition("= benchorch =")[2]
+    assert len(list((tmp_path / "runs" / "pytest").glob("*/*/plan.json"))) == 2
