@@ -71,9 +71,10 @@ class OptionNodes:
         from omegaconf import OmegaConf
 
         repository = self._loader.repository  # type: ignore[attr-defined]
+        expected: tuple[type[Exception], ...] = (ConfigError, *composition_errors())
         try:
             found = repository.load_config(path)
-        except (ConfigError, *composition_errors()):  # which Hydra reports when it is chosen
+        except expected:  # which Hydra reports when it is chosen
             return None
         if found is None or found.header.get("package") or not OmegaConf.is_dict(found.config):
             return None
