@@ -114,7 +114,7 @@ def _unpacked(archive: zipfile.ZipFile, manifest: Manifest, into: Path) -> Itera
     for name in sorted(names & set(manifest.digests)):
         content = archive.read(name)
         if hashlib.sha256(content).hexdigest() != manifest.digests[name]:
-            yield f"{name} is not as its digest says"
+            yield f"{name} does not have its digest"
         (into / name).parent.mkdir(parents=True, exist_ok=True)
         (into / name).write_bytes(content)
 
