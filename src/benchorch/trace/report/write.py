@@ -15,6 +15,7 @@ from benchorch.trace.causes import CAUSES, Known
 from benchorch.trace.dag import CLASSES, NOBODY
 from benchorch.trace.findings import EntityRow
 from benchorch.trace.operators.graph import OperatorGraph
+from benchorch.trace.report.graphviz import pictures
 from benchorch.trace.report.model_explorer import edge_overlays, node_data, viewer_graph
 from benchorch.trace.report.page import page
 from benchorch.trace.report.perfetto import perfetto
@@ -57,6 +58,10 @@ def _write(analysis: Analysis, folder: _Folder, predictions: Sequence[Prediction
         name = f"model_explorer/{file_name(graph.name)}"
         nodes = findings.tables.get("graph nodes", ())[:-1]
         command = _model_explorer(graph, nodes, findings.period_ns, folder, name)
+        for file, text in pictures(
+            graph, {row.name: row for row in nodes}, findings.period_ns
+        ).items():
+            folder.text(f"graphviz/{file}", text)
     trace = perfetto(analysis)
     folder.path("perfetto.json.gz").write_bytes(trace)
     names = file_names([one.name for one in predictions])
