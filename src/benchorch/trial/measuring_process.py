@@ -208,16 +208,19 @@ def measure_paired(
     sides = list(zip((request.trial, baseline.trial), setups, strict=True))
     in_turn = 1 if request.candidate_first else -1
     with ExitStack() as loaded:
-        calls = []
+        calls, executables = [], []
         for trial, each in sides[::in_turn]:
             say(f"loading the {'candidate' if trial is request.trial else 'baseline'}")
             request_of = load_request(trial, each)
             executable = loaded.enter_context(
                 closing(load_executable(each, each.runtime, request_of))
             )
-            loaded.enter_context(executable.calling())
+            executables.append(executable)
             calls.append([executable.bind(batch) for batch in batches])
             calls[-1][0]()
+        # Once both are loaded: weights made in inference mode are tensors of another kind.
+        for executable in executables:
+            loaded.enter_context(executable.calling())
         own, other = calls[::in_turn]
         say("interleaving with the baseline")
         found = interleave(
