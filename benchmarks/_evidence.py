@@ -113,13 +113,16 @@ def benchorch(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[s
     )
 
 
-def answer(*words: str, folder: Path = ROOT) -> Record:
-    """What a command of benchorch prints for programs; it may judge, but must not fail."""
+def answer(*words: str, key: str, folder: Path = ROOT) -> Record:
+    """What a command of benchorch prints for programs, which has this key unless it fails."""
     ended = benchorch(*words, "--json", folder=folder)
     try:
-        return json.loads(ended.stdout)
-    except ValueError:
-        raise SystemExit(f"{' '.join(words)}: {ended.stderr[-2000:]}") from None
+        found = json.loads(ended.stdout)
+        found[key]
+    except (ValueError, KeyError):
+        said = f"{ended.stdout[-2000:]} {ended.stderr[-2000:]}"
+        raise SystemExit(f"{' '.join(words)}: {said}") from None
+    return found
 
 
 def heading(records: Sequence[Record], loops: int) -> str:

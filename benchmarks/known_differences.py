@@ -185,8 +185,9 @@ def judgement(repository: Path, base: str, run: str, earlier: Sequence[str]) -> 
     found: Record = {"run": run}
     for name, words in (("", []), (" with sessions", known)):
         if words or not name:
-            found[f"gate{name}"] = _gated(answer(*gate, *words, folder=repository))
-            (one,) = answer(*compared, *words, folder=repository)["comparisons"]
+            found[f"gate{name}"] = _gated(answer(*gate, *words, key="cases", folder=repository))
+            verdicts = answer(*compared, *words, key="comparisons", folder=repository)
+            (one,) = verdicts["comparisons"]
             found[f"compare{name}"] = {"state": one["verdict"], "ratio": _ends(one["ratio"])}
     return found
 
@@ -197,6 +198,7 @@ def duelled(repository: Path, given: argparse.Namespace) -> Record:
     found = answer(
         *("duel", "--against", "HEAD", *WORDS, "--max-regression", str(LIMIT)),
         *("--minutes", str(given.duel_minutes), "--directory", str(directory)),
+        key="cases",
         folder=repository,
     )
     pairs = [json.loads(line) for line in (directory / "pairs.jsonl").read_text().splitlines()]
@@ -278,27 +280,20 @@ def _row(judge: str, share: float, states: Counter[str]) -> str:
 
 def own_duel(given: argparse.Namespace) -> None:
     """The folder of this repository against one of its revisions, by tiny models."""
-    records = Records(RESULTS / "own_duel.jsonl", ("against", "at"))
+    records = Records(given.out or RESULTS / "own_duel.jsonl", ("against", "at"))
     cell = {"against": given.against, "busy": given.busy}
+    directory = given.scratch / f"own-{time.time_ns()}"
     began_s = time.monotonic()
     with busy(given.busy):
         found = answer(
-            *("duel", "--against", given.against, "--minutes", str(given.minutes)),
-            *("model=mlp,bert_tiny", "conversion=eager,onnxruntime", "hardware.threads=1"),
-            *(
-                "--max-regression",
-                str(LIMIT),
-                "--directory",
-                str(given.scratch / f"own-{time.time_ns()}"),
-            ),
+            *("duel", "--against", given.against, "recipes/tiny.yaml"),
+            *("--minutes", str(given.minutes), "--max-regression", str(LIMIT)),
+            *("--directory", str(directory)),
+            key="cases",
         )
     records.add(cell, found, began_s)
     for case in found["cases"]:
-        print(
-            case["judged"]["name"],
-            case["state"],
-            json.dumps(_gated({"cases": [case], "exit_code": 0})),
-        )
+        print(case["judged"]["name"], json.dumps(_gated({**found, "cases": [case]})))
 
 
 if __name__ == "__main__":

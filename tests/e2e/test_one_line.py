@@ -22,7 +22,7 @@ from support.waiting import until
 NAME, REGION, KIND = "mine", "eu-west-1", "r6i.large"
 LINE = ("model=mlp", "hardware=r6i", "conversion=eager", "profiler=none")
 FAST = (
-    *("stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"),
+    *("stopping=fixed", "stopping.processes=2", "stopping.calls=5", "stopping.window_s=0.05"),
     *("protocol.canary_tolerance_ratio=null", "pricing.source=bundled"),
 )
 

@@ -10,7 +10,7 @@ import pytest
 from benchorch.cli.commands import report
 from benchorch.domain.trial import Skip
 from support.analyzed_traces import HOSTILE as HOSTILE_NAMES
-from support.browsers import DESKTOP, PHONE, Browser, needs_browser, opened_browser
+from support.browsers import DESKTOP, OVERLAPS, PHONE, Browser, needs_browser, opened_browser
 from support.synthetic_runs import DISAGREES, failed, result, trial, write_run
 
 pytestmark = needs_browser
@@ -59,25 +59,6 @@ def theme(request, browser) -> str:
     command = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": [scheme]}}
     browser.ask("goog/cdp/execute", command)
     return request.param
-
-
-OVERLAPS = """
-    const found = [];
-    for (const svg of document.querySelectorAll('.paper svg')) {
-      const paper = svg.closest('.paper').getBoundingClientRect();
-      const texts = [...svg.querySelectorAll('text')].filter(one => one.textContent.trim()
-        && getComputedStyle(one).opacity !== '0');
-      const boxes = texts.map(one => [one.textContent, one.getBoundingClientRect()]);
-      for (const [text, box] of boxes)
-        if (box.left < paper.left - 1 || box.right > paper.right + 1) found.push(text);
-      boxes.forEach(([text, box], index) => boxes.slice(index + 1).forEach(([other, next]) => {
-        const across = Math.min(box.right, next.right) - Math.max(box.left, next.left);
-        const down = Math.min(box.bottom, next.bottom) - Math.max(box.top, next.top);
-        if (across > 2 && down > 4) found.push(text + ' overlaps ' + other);
-      }));
-    }
-    return found;
-"""
 
 
 @pytest.mark.parametrize("size", [PHONE, (1440, 900)])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from support.command_lines import Commands
 
-CASES = int(os.environ.get("FUZZ", "25"))
+CASES = int(os.environ.get("FUZZ", "12"))
 LIMIT_CPU_S = 10
 KEYS = (
     *("model", "conversion", "hardware", "workload", "scenario", "stopping", "profiler", "store"),

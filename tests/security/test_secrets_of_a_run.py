@@ -48,7 +48,8 @@ def test_no_secret_is_in_a_file_of_a_run_its_output_or_the_trackers_database(
     tmp_path: Path, variables: Mapping[str, str]
 ) -> None:
     database = tmp_path / "tracker.db"
-    done = benchorch(tmp_path, variables, *RUN, f"recorder.uri=sqlite:///{database}")
+    uri = f"sqlite:///{database}?password={OF_URI}"
+    done = benchorch(tmp_path, variables, *RUN, f"recorder.uri='{uri}'")
     assert done.returncode == 0, done.stderr
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"plan.json", "results.jsonl", "environment.json"} <= {path.name for path in files}

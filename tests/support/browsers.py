@@ -25,6 +25,25 @@ needs_browser = pytest.mark.skipif(
     reason="NO BROWSER: this page is untested here; install chromium and chromium-driver",
 )
 
+OVERLAPS = """
+    const found = [];
+    for (const svg of document.querySelectorAll('.paper svg')) {
+      const paper = svg.closest('.paper').getBoundingClientRect();
+      const texts = [...svg.querySelectorAll('text')].filter(one => one.textContent.trim()
+        && getComputedStyle(one).opacity !== '0');
+      const boxes = texts.map(one => [one.textContent, one.getBoundingClientRect()]);
+      for (const [text, box] of boxes)
+        if (box.left < paper.left - 1 || box.right > paper.right + 1) found.push(text);
+      boxes.forEach(([text, box], index) => boxes.slice(index + 1).forEach(([other, next]) => {
+        const across = Math.min(box.right, next.right) - Math.max(box.left, next.left);
+        const down = Math.min(box.bottom, next.bottom) - Math.max(box.top, next.top);
+        if (across > 2 && down > 4) found.push(text + ' overlaps ' + other);
+      }));
+    }
+    return found;
+"""
+"""What of a page's charts sticks out of its paper or overlaps."""
+
 
 @dataclass(frozen=True)
 class Browser:

@@ -73,7 +73,7 @@ More        benchorch COMMAND --help; run --help: all keys; help KEY: one"""
 
 def overview() -> str:
     """The help of the program: it fits a screen of 80 columns and 40 lines."""
-    lines = [_HEAD, ""]
+    lines = [_HEAD]
     for title, commands in SECTIONS.items():
         lines += [title, *(f"  {name:12}{entry.text}" for name, entry in commands.items())]
     return "\n".join([*lines, "", _FOOT])

@@ -11,7 +11,7 @@ import warnings
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import pytest
 
@@ -57,7 +57,7 @@ class ModelBenchmark:
 
     def __call__(
         self,
-        model: object,
+        model: Any,
         inputs: object = None,
         conversions: str | list[str] | None = None,
         **overrides: object,
@@ -70,14 +70,14 @@ class ModelBenchmark:
 
         started = f"{datetime.now():%Y-%m-%d-%H-%M-%S-%f}"  # noqa: DTZ005 local, as Hydra's
         directory = self.folder / started
-        settings: dict[str, object] = {**_DEFAULTS, **overrides}
+        settings: dict[str, Any] = {**_DEFAULTS, **overrides}
         results = benchmark(
             model,
             inputs,
             conversions,
             directory=directory,
             quiet=True,
-            **settings,  # type: ignore[arg-type]
+            **settings,
         )
         self.told.append(f"{self.name}\n{results}")
         baseline = self.config.getoption("--benchorch-gate")

@@ -29,6 +29,7 @@ from benchorch.config.diagnostics import (
 from benchorch.config.directories import builtin_directory
 from benchorch.config.extensions import extension_directories
 from benchorch.config.hardware_aliases import machine_of
+from benchorch.config.option_nodes import OptionNodes
 from benchorch.config.overrides import (
     CONVERSION,
     EACH,
@@ -125,12 +126,13 @@ class Composer:
     def __init__(self, loader: ConfigLoader, config_name: str = "config") -> None:
         self._loader = loader
         self._config_name = config_name
-        self._first: tuple[tuple[str, ...], _Composed] | None = None
+        self._first: tuple[str, ...] | None = None
         self._composed: dict[tuple[str, ...], _Composed] = {}
         self._siblings: dict[tuple[str, ...], _Composed] = {}
         self._reaching: dict[tuple[str, ...], bool] = {}
         self._touching: dict[str, str | None] = {}
         self._groups = group_names(loader)
+        self._files = OptionNodes(loader, config_name, self._groups)
         self._errors = OverrideErrors(loader, config_name, self._groups)
         self._from_environment: set[str] = set()
 
@@ -145,10 +147,8 @@ class Composer:
 
     def option(self, group: str, name: str) -> ConfigNode:
         """The node that a choice gives; ConfigError if there is no such choice."""
-        choice = f"{group}={name}"
-        if self._first and self._section(list(self._first[0]), group) == (choice,):
-            return node_of(self._first[1].config, group)  # composed already
-        return node_of(self._compose((choice,)).config, group)
+        node = self._files.node(group, name)
+        return node or node_of(self._compose((f"{group}={name}",)).config, group)
 
     def lifted(self, overrides: Sequence[str]) -> list[str]:
         """A command's overrides with present names, and lists of options as axes of the matrix."""
@@ -194,8 +194,9 @@ class Composer:
         return self._assemble(list(overrides), {}).config
 
     def _cells_of(self, job: list[str]) -> Iterator[MatrixCell]:
-        if self._first is None:  # one composition serves a command of a single cell
-            self._first = (tuple(job), self._compose_anew(tuple(job), resolve=False))
+        if self._first is None:  # one composition serves a command of a single job
+            self._first = tuple(job)
+            self._compose(self._first)
         rest = self._rest(job)
         given = rest.get(EACH) or []
         if not isinstance(given, list):
@@ -212,8 +213,8 @@ class Composer:
 
     def _rest(self, job: list[str]) -> ConfigNode:
         """The keys that belong to no group, as this job leaves them."""
-        if self._first and self._first[0] == tuple(job):
-            return self._first[1].config
+        if self._first == tuple(job):
+            return self._composed[self._first].config
         return self._compose(self._section(job, None)).config
 
     def _combinations(self, job: list[str], matrix: Json) -> Iterator[Mapping[str, Json]]:
@@ -270,8 +271,10 @@ class Composer:
 
     def _together(self, job: list[str]) -> _Composed:
         """The composition of a job, put together from sections where they do not overlap."""
-        if self._first and self._first[0] == tuple(job):
-            return self._first[1]
+        whole = tuple(job)
+        known = self._composed.get(whole) or self._beside_first(whole)
+        if known is not None:
+            return known
         touched = set(map(self._touched_by, job)) - {None}
         reaching = [group for group in touched if group and self._reaches_out(group, job)]
         rest = self._compose(self._section(job, None, *reaching))
@@ -289,7 +292,7 @@ class Composer:
     def _reaches_out(self, group: str, job: list[str]) -> bool:
         """Whether a choice changes other nodes than its own: it then has a say in every section."""
         choice = tuple(o for o in self._section(job, group) if "." not in key_of(o))
-        if not choice:
+        if all(self._files.stays_inside(*o.partition("=")[::2]) for o in choice):
             return False
         if choice not in self._reaching:
             base, chosen = self._compose(()).config, self._compose(choice).config
@@ -324,8 +327,38 @@ class Composer:
             if key.partition(".")[0] in composed.literal:
                 self._siblings[(key, *others)] = composed
 
+    def _beside_first(self, job: tuple[str, ...]) -> _Composed | None:
+        """The composition of the first job with one more choice, such as of a conversion."""
+        for index, override in enumerate(job):
+            others = job[:index] + job[index + 1 :]
+            if others == self._first:
+                return self._with_option(override, others)
+        return None
+
+    def _with_option(self, choice: str, others: tuple[str, ...]) -> _Composed | None:
+        """A known composition with another option, where the option's files tell what that is."""
+        group, _, name = choice.partition("=")
+        known = self._composed.get(others)
+        if known is None or group in map(self._touched_by, others):
+            return None
+        node = self._files.node(group, name)
+        chosen = {k: each for k, each in known.choices.items() if each and k[:6] != "hydra/"}
+        if node is None or not all(self._files.stays_inside(*each) for each in chosen.items()):
+            return None
+        return replace(
+            known,
+            config={**known.config, group: node},
+            choices={**known.choices, group: name},
+            literal=known.literal | {group},
+            open=known.open - {group},
+        )
+
     def _derive(self, overrides: tuple[str, ...]) -> _Composed | None:
-        """A composition that differs from a known one in one plain value, if it is such a one."""
+        """A composition that differs from a known one in one option or plain value, if it does."""
+        for index, choice in enumerate(overrides):
+            derived = self._with_option(choice, overrides[:index] + overrides[index + 1 :])
+            if derived is not None:
+                return derived
         for key, text, others in plain_keys(overrides):
             known = self._siblings.get((key, *others))
             if known is not None:

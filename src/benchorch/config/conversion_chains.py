@@ -48,7 +48,7 @@ class ConversionFiles:
         content = dict(_read(self.paths[name]))
         extended = cast("list[str]", content.pop("defaults", []))
         order = extended if _SELF in extended else [*extended, _SELF]
-        return _merged([content if each == _SELF else self._extended(each) for each in order])
+        return merge([content if each == _SELF else self._extended(each) for each in order])
 
     def _extended(self, entry: object) -> ConfigNode:
         """An entry of a defaults list: a file, or a joined name."""
@@ -84,7 +84,7 @@ def joined(parts: Sequence[tuple[str, ConfigNode]]) -> ConfigNode:
     nodes = [node for _, node in parts]
     allowed = [each["tolerance_ratio"] for each in nodes if _is_number(each.get("tolerance_ratio"))]
     return {
-        **_merged(nodes),
+        **merge(nodes),
         "description": f"{', then '.join(part for part, _ in parts)}.",
         "tolerance_ratio": max(cast("list[float]", allowed), default=None),
         "steps": chain,
@@ -143,7 +143,7 @@ def _is_number(value: Json) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _merged(nodes: Iterable[ConfigNode]) -> ConfigNode:
+def merge(nodes: Iterable[ConfigNode]) -> ConfigNode:
     """Later values win; mappings are merged key by key, as Hydra does."""
     merged: dict[str, Json] = {}
     for node in nodes:
@@ -151,6 +151,6 @@ def _merged(nodes: Iterable[ConfigNode]) -> ConfigNode:
             before = merged.get(key)
             both = isinstance(before, Mapping) and isinstance(value, Mapping)
             merged[key] = (
-                _merged([cast(ConfigNode, before), cast(ConfigNode, value)]) if both else value
+                merge([cast(ConfigNode, before), cast(ConfigNode, value)]) if both else value
             )
     return merged

@@ -14,6 +14,8 @@ from benchorch.config.directories import builtin_directory
 from benchorch.config.hardware_aliases import known_names, split
 from benchorch.errors import ConfigError
 
+_LOCKED = re.compile(r"^(\w[\w.-]*)[^\n=]*(?:==([^ ;\n\\]+))?", re.MULTILINE)
+
 
 @cache
 def lock_name(hardware_kind: str) -> str | None:
@@ -40,5 +42,4 @@ def bundled_packages(hardware_kind: str) -> Mapping[str, str] | None:
 
 def distributions(lock: str) -> Mapping[str, str]:
     """The distributions that a lock's text names, with their versions."""
-    lines = (line for line in lock.splitlines() if line and line[0].isalnum())
-    return dict(re.match(r"([\w.-]+)[^=]*(?:==([^ ;\\]+))?", line).groups("") for line in lines)
+    return {found[1]: found[2] or "" for found in _LOCKED.finditer(lock)}

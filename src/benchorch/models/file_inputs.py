@@ -12,6 +12,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import DTYPES, TensorSpec, Workload
 from benchorch.errors import BuildError
 from benchorch.frameworks.host_arrays import numpy_dtype
+from benchorch.frameworks.numpy_files import read_npz
 from benchorch.models.declared import (
     dtype_for,
     shape_problems,
@@ -250,7 +251,7 @@ def _is_float(dtype: str) -> bool:
 
 def _load(path: Path) -> Mapping[str, NDArray[generic]]:
     try:
-        return _load_safetensors(path) if path.suffix == ".safetensors" else _load_npz(path)
+        return _load_safetensors(path) if path.suffix == ".safetensors" else read_npz(path)
     except (OSError, ValueError) as error:
         raise BuildError(f"the inputs in {path} cannot be read: {error}", kind="inputs") from error
 
@@ -271,10 +272,3 @@ def _load_safetensors(path: Path) -> Mapping[str, NDArray[generic]]:
         for name, tensor in held
         if tensor["dtype"] in SAFETENSORS_DTYPES
     }
-
-
-def _load_npz(path: Path) -> Mapping[str, NDArray[generic]]:
-    import numpy as np
-
-    with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.errors import BuildError
 from benchorch.frameworks.host_arrays import numpy_dtype
+from benchorch.frameworks.numpy_files import read_npy, read_npz
 from benchorch.models.callables import UserCode, reference_problems, resolve_callable
 
 if TYPE_CHECKING:
@@ -81,13 +82,10 @@ def _read(reference: str, specs: Sequence[TensorSpec], workload: Workload) -> It
 
 
 def _from_file(path: Path, specs: Sequence[TensorSpec]) -> Arrays:
-    import numpy as np
-
     try:
         if path.suffix == ".npy":
-            return {specs[0].name: np.load(path, allow_pickle=False)}
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+            return {specs[0].name: read_npy(path)}
+        return read_npz(path)
     except (OSError, ValueError) as error:
         raise _refused(str(path), f"cannot be read: {error}") from error
 

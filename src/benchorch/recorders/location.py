@@ -57,7 +57,8 @@ def without_secrets(uri: str) -> str:
 def secrets(uri: str) -> tuple[str, ...]:
     """The parts of the URI that must never be shown, longest first."""
     if uri.startswith(SQLITE):
-        return ()
+        query = uri.partition("?")[2]
+        return (query,) if query else ()
     parts = urlsplit(uri)
     user = parts.netloc.rpartition("@")[0]
     password = parts.password or ""

@@ -25,6 +25,7 @@ from benchorch.frameworks.flop_counter import count_model
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frameworks.module_precision import half_precision
 from benchorch.frameworks.module_state import changes, snapshot
+from benchorch.frameworks.numpy_files import read_npz
 from benchorch.host.environment import available_memory_bytes
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.models.parity_data import data_sets
@@ -263,10 +264,7 @@ def save_arrays(file: Path, arrays: Arrays) -> None:
 
 def saved(file: Path) -> Arrays:
     """The arrays that `save_arrays` wrote."""
-    import numpy as np
-
-    with np.load(file, allow_pickle=False) as archive:
-        return {name.removeprefix(_PREFIX): archive[name] for name in archive.files}
+    return {name.removeprefix(_PREFIX): array for name, array in read_npz(file).items()}
 
 
 def _epsilon(dtype: str) -> float:

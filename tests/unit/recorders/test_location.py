@@ -66,6 +66,7 @@ def test_what_is_absolute_stays(uri: str) -> None:
         (SECRET, "postgresql://db.example:5432/mlflow"),
         ("http://host:5000", "http://host:5000"),
         ("sqlite:////here/mlflow.db", "sqlite:////here/mlflow.db"),
+        ("sqlite:////here/mlflow.db?password=hunter22", "sqlite:////here/mlflow.db"),
         ("databricks", "databricks"),
     ],
 )
@@ -95,6 +96,18 @@ def test_a_plan_holds_no_password_and_the_recorder_has_it_all_the_same(
     assert Mlflow(uri="postgresql://another.example/mlflow").uri.startswith("postgresql://another")
     monkeypatch.delenv(location.VARIABLE)
     assert Mlflow(uri=str(node["uri"])).uri == node["uri"]
+
+
+def test_a_password_in_a_databases_query_stays_out_of_a_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(location.VARIABLE, "")
+    uri = "sqlite:////here/mlflow.db?password=hunter22"
+    node = location.kept_secret({"uri": uri, "experiment": "x"})
+    assert node == {"uri": "sqlite:////here/mlflow.db", "experiment": "x"}
+    assert location.whole(str(node["uri"])) == uri
+    assert "hunter22" not in location.strike_out(f"recorder: {{uri: {uri}}}")
+    assert "hunter22" not in location.scrubbed(f"cannot open {uri}", uri)
 
 
 @pytest.mark.parametrize("node", [{"uri": "sqlite:///mlflow.db"}, {"uri": 3}, {}])

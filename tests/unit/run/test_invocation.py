@@ -16,10 +16,14 @@ from rich.console import Console
 
 from benchorch.cli.commands import compare, report
 from benchorch.config.composer import Composer
+from benchorch.domain.codec import decode
 from benchorch.domain.result import TrialResult
+from benchorch.domain.session import Event
+from benchorch.domain.spending import Spending
 from benchorch.domain.trial import Plan, Skip
 from benchorch.journal import chain, reader, run_directory
 from benchorch.results.metrics import summary
+from benchorch.results.pricing.sweep_history import SweepCost
 from benchorch.results.report.console import ConsoleReport
 from benchorch.run import invocation as pipeline
 from benchorch.run.sidecar import Sidecar
@@ -90,6 +94,26 @@ def test_another_result_of_a_trial_takes_the_place_of_the_first(tmp_path: Path) 
     invocation._accept(result(EAGER, 5e6, seed=1))
     found = invocation.summaries()[EAGER.trial_id].metrics["latency_ms/p50"].value
     assert found == pytest.approx(5, rel=0.1)
+
+
+def test_what_machines_cost_is_kept_beside_what_was_expected(tmp_path: Path) -> None:
+    invocation = run(tmp_path / "run", (OF_EAGER, OF_FAST, OF_BROKEN))
+    invocation._status.begin()
+    invocation._expected_usd.extend((0.3, 0.2, None))
+    spending = Spending(usd=0.4, machines={"g5.xlarge": 1}, launch_s={"g5.xlarge": 95.0})
+    invocation._on_event(Event.of_spending(spending))
+    invocation.close(complete=True)
+    found = decode(SweepCost, json.loads((tmp_path / "run" / "cost.json").read_text()))
+    assert (found.expected_usd, found.spent_usd) == (0.5, 0.4)
+    assert found.launch_s == {"g5.xlarge": 95.0}
+    assert {one.trial_id for one in found.trials} <= {EAGER.trial_id, FAST.trial_id}
+
+
+def test_a_run_without_launched_machines_keeps_no_cost(tmp_path: Path) -> None:
+    invocation = run(tmp_path / "run", (OF_EAGER, OF_FAST, OF_BROKEN))
+    invocation._status.begin()
+    invocation.close(complete=True)
+    assert not (tmp_path / "run" / "cost.json").exists()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -80,10 +81,11 @@ def _recorded(experiment: str, uri: str | None, terminal: Terminal) -> list[Stor
     from benchorch.recorders.mlflow import Mlflow
     from benchorch.results.history.collect import collect
 
-    address = {} if uri is None else {"uri": uri}
+    plain = Mlflow(experiment=experiment)
+    recorder = plain if uri is None else replace(plain, uri=uri)
     with TemporaryDirectory() as folder:
         terminal.say(f"reading the runs of {experiment!r} from MLflow")
-        places = Mlflow(experiment=experiment, **address).fetch(Path(folder))
+        places = recorder.fetch(Path(folder))
         return collect([str(place) for place in places], terminal.say) if places else []
 
 

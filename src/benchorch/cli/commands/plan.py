@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -62,11 +63,16 @@ def _checked(words: Sequence[str]) -> Reply:
     recipes = list(filter(is_recipe, words))
     others = [word for word in words if word not in recipes]
     for recipe in recipes or [""]:
-        problems.attempt(lambda one=recipe: planned(parse([*filter(None, [one]), *others], "plan")))
+        words = [*filter(None, [recipe]), *others]
+        problems.attempt(partial(_planned, words))
     problems.stop()
     return Reply(
         text=f"{plural(len(recipes), 'recipe')} can be planned.", data={"recipes": recipes}
     )
+
+
+def _planned(words: Sequence[str]) -> Planned:
+    return planned(parse(words, "plan"))
 
 
 def _readiness_line(one: Readiness) -> str:

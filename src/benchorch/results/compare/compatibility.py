@@ -112,6 +112,8 @@ def definition_of(spec: ConfigNode) -> Mapping[str, Json]:
 
 
 def _without_place(value: Json) -> Json:
+    if isinstance(value, list):
+        return [_without_place(item) for item in value]
     if not isinstance(value, str):
         return value
     found = _NAMED_BY_CONTENT.fullmatch(value)

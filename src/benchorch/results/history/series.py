@@ -193,7 +193,7 @@ def _estimate(stored: StoredTrial, metric: str) -> Estimate | None:
     if summary is None:
         return None
     if metric == SPEEDUP:
-        return summary.speedup and summary.speedup.ratio
+        return None if summary.speedup is None else summary.speedup.ratio
     found = summary.metrics.get(metric)
     return found if found is not None and found.value > 0 else None
 

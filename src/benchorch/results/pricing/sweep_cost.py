@@ -330,7 +330,7 @@ def summary_lines(
         lines.append(f"head  {HEAD}, about {_duration_and_cost(whole['head'])}")
     if len(by_kind) > 1 or whole:
         lines.append(f"all  {_sum_line(plan, forecast, launched)}")
-    lines += [*_price_lines(plan)]
+    lines += [*_price_lines(plan, kinds)]
     lines += [f"note  {warning}" for warning in (plan.prices.warnings if plan.prices else ())]
     lines += [f"note  {text}" for text in _of_several_gpus(plan)]
     return [*lines, *(f"note  {text}" for text in _on_launches(plan, set(whole) - {"head"}))]
@@ -354,10 +354,12 @@ def _on_launches(plan: Plan, kinds: Collection[str]) -> Iterator[str]:
         yield f"{idle} are assumed, one machine a kind."
 
 
-def _price_lines(plan: Plan) -> Iterator[str]:
+def _price_lines(plan: Plan, kinds: Sequence[str]) -> Iterator[str]:
     """An hour of each rented kind of machine, on demand and as a spot machine."""
-    kinds = {t.hardware_kind: None for t in plan.trials if t.hardware.get("size") is not None}
-    for kind in kinds if plan.prices else ():
+    if plan.prices is None:
+        return
+    rented = {t.hardware_kind for t in plan.trials if t.hardware.get("size") is not None}
+    for kind in (each for each in kinds if each in rented):
         on_demand, spot = (plan.prices.of(kind, market) for market in Market)
         if on_demand is not None and on_demand.source == OWN:
             yield f"price  {kind}  {on_demand.usd_per_hour:g} USD an hour (pricing.usd_per_hour)"

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from benchorch.domain.estimate import Estimate
 from benchorch.formatting import interval_text
 from benchorch.pages.chart_script import Spec
-from benchorch.results.history.series import Level, Point, Series
+from benchorch.results.history.series import Point, Series
 from benchorch.results.report.bars import COLORS
 from benchorch.results.report.chart import Chart, at, axis, interval, layer, tip
 
 _HEIGHT_PX = 190
 _CHANGES_TOLD = 6
+_TEXT_PX = 14
+_RULE: Spec = {"type": "rule", "strokeWidth": 1.5}
+_TEXT: Spec = {"type": "text", "baseline": "top", "fontWeight": 600}
+_TOP, _BOTTOM = {"value": 0}, {"value": _HEIGHT_PX}
 _WORSE, _BETTER, _NEITHER = COLORS["slower"], COLORS["faster"], COLORS["equivalent"]
 
 
@@ -23,41 +27,12 @@ def history_chart(series: Series) -> Chart:
         return Chart(title=series.name, sentence="No session has this figure.")
     ends = [end for one in known for end in (interval(one) or (one.value,))]
     y = axis("value", f"{series.metric}, {known[0].unit}", ends)
-    x = _sessions(series)
-    points = list(_points(series))
-    told = {"field": "tip"}
-    levels = [{**_level(one), "value": one.value} for one in series.levels]
-    shifts = [_shift(series, one) for one in series.shifts]
-    breaks = [{"x": i - 0.5} for i, one in enumerate(series.points) if one.redefined]
-    rule: Spec = {"type": "rule", "strokeWidth": 1.5}
-    color = {"field": "color", "type": "nominal", "scale": None}
-    inside = {"value": _HEIGHT_PX}
-    sessions = [
-        layer(
-            {**rule, "strokeWidth": 1, "opacity": 0.7},
-            "low",
-            x=x,
-            y=at(y, "low"),
-            y2={"field": "high"},
-        ),
-        layer(
-            {"type": "point", "filled": True, "size": 42, "color": _NEITHER}, x=x, y=y, tooltip=told
-        ),
-    ]
-    layers: list[Spec] = [
-        _with(
-            levels, layer({**rule, "opacity": 0.55}, x=at(x, "first"), x2={"field": "last"}, y=y)
-        ),
-        _with(
-            breaks,
-            layer({**rule, "strokeDash": [2, 3], "opacity": 0.5}, x=x, y={"value": 0}, y2=inside),
-        ),
-        _with(
-            shifts,
-            layer({**rule, "strokeDash": [5, 3]}, x=x, y={"value": 0}, y2=inside, color=color),
-        ),
-        _with(shifts, layer(_LABEL, x=x, y={"value": 2}, text={"field": "text"}, color=color)),
-        {"data": {"values": points}, "layer": sessions},
+    x = _dates(series)
+    layers = [
+        *_levels(series, x, y),
+        *_breaks(series, x),
+        *_shifts(series, x),
+        *_sessions(series, x, y),
     ]
     return Chart(
         title=series.name,
@@ -66,14 +41,57 @@ def history_chart(series: Series) -> Chart:
     )
 
 
-_LABEL: Spec = {"type": "text", "align": "right", "baseline": "top", "dx": -4, "fontWeight": 600}
-
-
-def _with(values: list[Spec], drawn: Spec) -> Spec:
+def _with(values: Sequence[Mapping[str, object]], drawn: Spec) -> Spec:
     return {"data": {"values": values}, **drawn}
 
 
-def _sessions(series: Series) -> Spec:
+def _levels(series: Series, x: Spec, y: Spec) -> Iterator[Spec]:
+    """A line along each level."""
+    values = [
+        {"first": one.first - 0.3, "last": one.last + 0.3, "value": one.value}
+        for one in series.levels
+    ]
+    yield _with(
+        values, layer({**_RULE, "opacity": 0.55}, x=at(x, "first"), x2={"field": "last"}, y=y)
+    )
+
+
+def _breaks(series: Series, x: Spec) -> Iterator[Spec]:
+    """A dotted line where what is measured was defined anew."""
+    values = [{"x": i - 0.5} for i, one in enumerate(series.points) if one.redefined]
+    mark = {**_RULE, "strokeDash": [2, 3], "opacity": 0.5}
+    yield _with(values, layer(mark, x=x, y=_TOP, y2=_BOTTOM))
+
+
+def _shifts(series: Series, x: Spec) -> Iterator[Spec]:
+    """A dashed line at each shift, and its figure towards the middle, in two rows by turns."""
+    for number, level in enumerate(series.shifts):
+        assert level.shift is not None
+        worse = series.is_worse(level)
+        color = {"value": _NEITHER if worse is None else _WORSE if worse else _BETTER}
+        value = {"x": level.first - 0.5, "text": percent(level.shift.ratio)}
+        early = level.first < len(series.points) / 2
+        text = (
+            {**_TEXT, "align": "left", "dx": 4} if early else {**_TEXT, "align": "right", "dx": -4}
+        )
+        y = {"value": 2 + _TEXT_PX * (number % 2)}
+        rule = layer({**_RULE, "strokeDash": [5, 3]}, x=x, color=color, y=_TOP, y2=_BOTTOM)
+        name = layer(text, x=x, y=y, text={"field": "text"}, color=color)
+        yield {"data": {"values": [value]}, "layer": [rule, name]}
+
+
+def _sessions(series: Series, x: Spec, y: Spec) -> Iterator[Spec]:
+    """A point with its whisker for each session."""
+    whisker = {**_RULE, "strokeWidth": 1, "opacity": 0.7}
+    point: Spec = {"type": "point", "filled": True, "size": 42, "color": _NEITHER}
+    marks = [
+        layer(whisker, "low", x=x, y=at(y, "low"), y2={"field": "high"}),
+        layer(point, x=x, y=y, tooltip={"field": "tip"}),
+    ]
+    yield {"data": {"values": list(_points(series))}, "layer": marks}
+
+
+def _dates(series: Series) -> Spec:
     """The horizontal axis: dates of sessions."""
     dates = [point.started_at[:10] for point in series.points]
     last = len(dates) - 1
@@ -117,17 +135,6 @@ def _tip(point: Point, estimate: Estimate) -> str:
         *point.changed[:_CHANGES_TOLD],
         f"and {more} more" if more > 0 else "",
     )
-
-
-def _level(level: Level) -> Spec:
-    return {"first": level.first - 0.3, "last": level.last + 0.3}
-
-
-def _shift(series: Series, level: Level) -> Spec:
-    worse = series.is_worse(level)
-    color = _NEITHER if worse is None else _WORSE if worse else _BETTER
-    assert level.shift is not None
-    return {"x": level.first - 0.5, "text": percent(level.shift.ratio), "color": color}
 
 
 def percent(ratio: Estimate) -> str:

@@ -133,9 +133,9 @@ def _other_figures(
     trial_id: str, told: Mapping[str, Estimate], again: Mapping[str, Estimate]
 ) -> Iterator[str]:
     for name in sorted({*told, *again}):
-        both = told.get(name), again.get(name)
-        ends = [None if one is None else (one.value, one.low, one.high) for one in both]
-        if ends[0] is None or ends[1] is None:
+        if name not in told or name not in again:
             yield f"trial {trial_id}: {name} is announced or measured, not both"
-        elif not all(map(same_figure, *ends)):
-            yield f"trial {trial_id}: {name} is announced as {ends[0]}, its series give {ends[1]}"
+            continue
+        first, second = ((one.value, one.low, one.high) for one in (told[name], again[name]))
+        if not all(map(same_figure, first, second)):
+            yield f"trial {trial_id}: {name} is announced as {first}, its series give {second}"

@@ -116,3 +116,13 @@ def test_inputs_of_other_content_or_of_a_users_own_name_are_others() -> None:
 
     for a, b in (("/a/x.npz", "/b/x.npz"), (f"/a/{'0' * 16}.npz", f"/a/{'1' * 16}.npz")):
         assert differences(brief(reads(a)), brief(reads(b)))
+
+
+def test_further_inputs_that_are_named_by_their_content_are_the_same_wherever_they_lie() -> None:
+    found = [
+        definition_of(
+            {"model": {"inputs": {"further": [f"/{place}/511c2b127672d898.safetensors"]}}}
+        )
+        for place in ("one", "other")
+    ]
+    assert found[0] == found[1]

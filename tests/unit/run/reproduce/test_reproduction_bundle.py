@@ -68,13 +68,13 @@ def test_the_same_run_gives_the_same_bytes(run, bundle, tmp_path):
 
 def test_nothing_of_this_machines_own_is_in_it(run, tmp_path):
     plan = json.loads((run / run_directory.PLAN).read_text())
-    plan["session"] = {"cwd": "/home/me", "tracking": {"uri": "http://me:hunter22@host"}}
+    plan["session"] = {"cwd": "/srv/of-mine", "tracking": {"uri": "http://me:hunter22@host"}}
     (run / run_directory.PLAN).write_text(json.dumps(plan))
     write_bundle(run, [], tmp_path / "b.zip")
     with zipfile.ZipFile(tmp_path / "b.zip") as archive:
         text = b"".join(archive.read(name) for name in archive.namelist())
     assert b"hunter22" not in text
-    assert b"/home/me" not in text
+    assert b"/srv/of-mine" not in text
 
 
 def test_one_trial_comes_with_its_baseline_alone(tmp_path):

@@ -1,0 +1,81 @@
+"""Numpy's files, whose stated sizes are compared with what they hold before memory is taken.
+
+Numpy allocates what a header states and only then reads: a file of a hundred bytes may state an
+array of terabytes, and a zip file's members may expand a thousandfold.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from benchorch.host.environment import available_memory_bytes
+from benchorch.units import format_bytes
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+
+
+def read_npz(path: Path) -> Mapping[str, NDArray[generic]]:
+    """Every array of an .npz file by name.
+
+    Raises:
+        ValueError: it is damaged, states other sizes than it holds, or holds more than memory does.
+        OSError: it cannot be read.
+    """
+    import numpy as np
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            _refuse_larger_than_memory(path, sum(member.file_size for member in members))
+            for member in members:
+                with archive.open(member) as file:
+                    _check(f"{path}: {member.filename}", file, member.file_size)
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except _DAMAGE as error:
+        raise ValueError(f"{path} is not an .npz file, or is damaged: {error}") from error
+
+
+def read_npy(path: Path) -> NDArray[generic]:
+    """The array of an .npy file; ValueError and OSError as `read_npz`."""
+    import numpy as np
+
+    size_bytes = path.stat().st_size
+    _refuse_larger_than_memory(path, size_bytes)
+    with path.open("rb") as file:
+        _check(str(path), file, size_bytes)
+    array: NDArray[generic] = np.load(path, allow_pickle=False)
+    return array
+
+
+def _refuse_larger_than_memory(path: Path, size_bytes: int) -> None:
+    available = available_memory_bytes()
+    if size_bytes > available:
+        raise ValueError(
+            f"{path} holds {format_bytes(size_bytes)}; {format_bytes(available)} of memory are free"
+        )
+
+
+def _check(name: str, file: IO[bytes], size_bytes: int) -> None:
+    """ValueError unless an array's header states as many bytes as follow it."""
+    from numpy.lib import format as npy
+
+    version = npy.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"{name} is of version {version} of numpy's format; 1.0 and 2.0 are read")
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, _, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds Python objects, which are not read")
+    stated, held = math.prod(shape) * dtype.itemsize, size_bytes - file.tell()
+    if min(shape, default=0) < 0 or stated != held:
+        raise ValueError(f"{name} states {stated} bytes of data and holds {held}")

@@ -1,0 +1,78 @@
+"""What an option's files tell of its node is what Hydra composes."""
+
+import json
+
+import pytest
+
+from benchorch.config.composer import Composer, config_loader
+from benchorch.config.diagnostics import load, plain_node
+from benchorch.config.option_nodes import OptionNodes
+
+ROOT = "defaults: [config, _self_]\n"
+
+
+@pytest.fixture(scope="module")
+def composer():
+    return Composer(config_loader())
+
+
+@pytest.mark.parametrize("group", sorted(Composer(config_loader()).groups))
+def test_an_option_read_from_its_files_is_the_one_that_hydra_composes(composer, group):
+    loader = config_loader()
+    files = OptionNodes(loader, "config", composer.groups)
+    for name in composer.options(group)[::4]:  # a composition takes long
+        node = files.node(group, name)
+        if node is not None:
+            composed = plain_node(load(loader, "config", [f"{group}={name}"]))
+            assert json.dumps(composed[group]) == json.dumps(node)
+            assert files.stays_inside(group, name)
+
+
+def test_most_conversions_need_no_composition(composer):
+    files = OptionNodes(config_loader(), "config", composer.groups)
+    known = [name for name in composer.options("conversion") if files.node("conversion", name)]
+    assert {"eager", "inductor", "aot_inductor", "onnxruntime"} <= set(known)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# @package _global_\nstopping: {window_s: 1.0}\n",
+        "defaults: [/stopping: quick]\n_target_: a.B\n",
+        "defaults: [own]\n",
+    ],
+)
+def test_a_file_that_may_reach_out_of_its_group_is_left_to_hydra(tmp_path, composer, text):
+    (tmp_path / "conversion").mkdir()
+    (tmp_path / "conversion" / "own.yaml").write_text(text)
+    files = OptionNodes(config_loader([tmp_path]), "config", composer.groups)
+    assert files.node("conversion", "own") is None
+    assert not files.stays_inside("conversion", "own")
+
+
+def test_keys_that_a_recipe_sets_in_a_group_hold_for_every_option(tmp_path, composer):
+    (tmp_path / "mine.yaml").write_text(ROOT + "stopping: {processes: 7}\n")
+    loader = config_loader([tmp_path])
+    assert OptionNodes(loader, "mine", composer.groups).node("stopping", "quick") is None
+    cell, *_ = Composer(loader, "mine").cells(["model=mlp", "conversion=eager", "stopping=quick"])
+    assert cell.config["stopping"]["processes"] == 7
+
+
+def test_an_override_of_a_key_in_the_group_holds_beside_the_choice():
+    words = ["model=mlp", "conversion=eager", "stopping=quick", "stopping.processes=3"]
+    for order in (words, words[::-1]):
+        cell, *_ = Composer(config_loader()).cells(order)
+        assert cell.config["stopping"]["processes"] == 3
+
+
+def test_the_cells_of_a_sweep_are_those_of_single_jobs():
+    jobs = [
+        [f"model={model}", f"conversion={conversion}", f"workload.batch_size={size}"]
+        for model in ("mlp", "bert_tiny")
+        for conversion in ("eager", "onnxruntime")
+        for size in (1, 2)
+    ]
+    together = Composer(config_loader())
+    for job in jobs:
+        alone = plain_node(load(config_loader(), "config", job), resolve=True)
+        assert together.cells(job)[0].config == alone
