@@ -369,7 +369,7 @@ def _price_lines(plan: Plan, kinds: Sequence[str]) -> Iterator[str]:
 
 def _price(price: Price | None) -> str:
     if price is None:
-        return "unknown (pricing.source=aws asks AWS, with credentials)"
+        return "unknown (pricing.source=aws reads it from AWS, with credentials)"
     least = price.least_usd_per_hour
     cheapest = f", {least:g} in the cheapest zone" if least is not None else ""
     as_of = price.as_of.replace("T", " ").partition("+")[0]
