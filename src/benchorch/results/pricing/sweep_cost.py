@@ -249,8 +249,9 @@ def check_budget(plan: Plan, todo: Sequence[Trial], spent_usd: float = 0.0) -> N
         region = pricing["region"]
         raise ConfigError(
             [
-                f"{kind} has no known {market} price in {region}, so nothing is started. Set "
-                f"one: '+pricing.usd_per_hour={{{kind}: 1.0}}'."
+                f"{kind} has no known {market} price in {region}, so nothing is started. Let "
+                "AWS's list answer (pricing.source=aws, with credentials), or set one: "
+                f"'+pricing.usd_per_hour={{{kind}: 1.0}}'."
                 for kind in unknown
             ]
         )
