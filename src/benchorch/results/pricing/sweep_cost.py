@@ -374,8 +374,8 @@ def _price(price: Price | None) -> str:
     least = price.least_usd_per_hour
     cheapest = f", {least:g} in the cheapest zone" if least is not None else ""
     as_of = price.as_of.replace("T", " ").partition("+")[0]
-    source = f"{price.source}, {price.region}, {as_of}"
-    return f"{price.usd_per_hour:g} USD an hour{cheapest} ({source})"
+    region = "" if price.region in price.source else f", {price.region}"
+    return f"{price.usd_per_hour:g} USD an hour{cheapest} ({price.source}{region}, {as_of})"
 
 
 def _of_several_gpus(plan: Plan) -> Iterator[str]:
