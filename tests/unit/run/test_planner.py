@@ -126,3 +126,12 @@ def test_a_removed_recorder_is_told_how_it_is_switched_off(word: str) -> None:
     with pytest.raises(ConfigError) as caught:
         plan_jobs(composer, composer.jobs(["model=mlp", word]), "p")
     assert any("recorder=none" in problem for problem in caught.value.problems)
+
+
+def test_hydras_own_setting_is_not_taken_for_the_mistake_beside_it() -> None:
+    composer = Composer(config_loader())
+    job = composer.jobs(["model=mlp", "~matrix.nothing", "hydra.run.dir=out"])
+    with pytest.raises(ConfigError) as caught:
+        plan_jobs(composer, job, "p")
+    assert not any("hydra.run.dir" in problem for problem in caught.value.problems)
+    assert any("matrix.nothing" in problem for problem in caught.value.problems)
