@@ -164,6 +164,8 @@ class OverrideErrors:
         is_hydras = override.key_or_group.startswith("hydra.")  # which reports its own mistakes
         if is_hydras or override.is_add() or override.is_force_add() or override.is_delete():
             return []
+        if override.key_or_group.startswith("hydra."):  # Hydra's own settings are not in the base
+            return []
         unknown = _unknown_key(self._base(choice), override.key_or_group)
         if unknown and self._group_of(override.key_or_group) not in self._groups:
             return [unknown]
