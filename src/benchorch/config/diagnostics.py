@@ -64,11 +64,12 @@ def plain_node(config: DictConfig, *, resolve: bool = False) -> dict[str, Json]:
     """A composed configuration without Hydra's own settings."""
     from omegaconf import OmegaConf, open_dict
 
-    with open_dict(config):
-        config.pop("hydra", None)
     plain = cast("dict[str, Json]", OmegaConf.to_container(config, resolve=False))
+    plain.pop("hydra", None)
     check_interpolations(plain)
     if resolve:
+        with open_dict(config):
+            config.pop("hydra", None)
         plain = cast("dict[str, Json]", OmegaConf.to_container(config, resolve=True))
     _check_plain(plain)
     return plain
@@ -166,7 +167,8 @@ class OverrideErrors:
             return []
         if override.key_or_group.startswith("hydra."):  # Hydra's own settings are not in the base
             return []
-        unknown = _unknown_key(self._base(choice), override.key_or_group)
+        is_hydras = self._group_of(override.key_or_group) == "hydra"
+        unknown = not is_hydras and _unknown_key(self._base(choice), override.key_or_group)
         if unknown and self._group_of(override.key_or_group) not in self._groups:
             return [unknown]
         expected = composition_errors()
