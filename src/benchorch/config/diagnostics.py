@@ -164,7 +164,7 @@ class OverrideErrors:
             return self._option_problems(override)
         if override.is_add() or override.is_force_add() or override.is_delete():
             return []
-        is_hydras = self._group_of(override.key_or_group) == "hydra"
+        is_hydras = override.key_or_group.startswith("hydra.")
         unknown = not is_hydras and _unknown_key(self._base(choice), override.key_or_group)
         if unknown and self._group_of(override.key_or_group) not in self._groups:
             return [unknown]
