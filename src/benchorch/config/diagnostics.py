@@ -162,7 +162,10 @@ class OverrideErrors:
             return [f"{text}: several values are crossed with -m{listed}."]
         if choosing:
             return self._option_problems(override)
-        if override.is_add() or override.is_force_add() or override.is_delete():
+        is_hydras = override.key_or_group.startswith("hydra.")  # which reports its own mistakes
+        if is_hydras or override.is_add() or override.is_force_add() or override.is_delete():
+            return []
+        if override.key_or_group.startswith("hydra."):  # Hydra's own settings are not in the base
             return []
         is_hydras = override.key_or_group.startswith("hydra.")
         unknown = not is_hydras and _unknown_key(self._base(choice), override.key_or_group)

@@ -15,6 +15,7 @@ from typing import Any, final
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from benchorch.frameworks.onnx_external import external_files
 from benchorch.frameworks.onnx_files import LARGEST_SINGLE_FILE_BYTES, write_graph
 
 _LEARNT = ("float", "bfloat", "int8", "uint8", "int4", "uint4")
@@ -52,6 +53,9 @@ class OnnxGraph(torch.nn.Module):
 
     Attributes:
         inputs: of the graph, in its order.
+
+    Raises:
+        ConfigError: its weights lie where `external_files` does not read them.
     """
 
     provider = "onnxruntime, not optimised"
@@ -212,15 +216,9 @@ def _stand_ins(model: Any) -> Iterator[torch.Tensor]:
 
 
 def _content(model: Any, path: Path) -> torch.Tensor:
-    """SHA-256 over the file and those that hold its weights, as 32 bytes."""
-    beside = {
-        entry.value
-        for each in _tensors(model)
-        for entry in each.external_data
-        if entry.key == "location"
-    }
+    """SHA-256 over the file and those that hold its weights, as 32 bytes; ConfigError as there."""
     total = hashlib.sha256()
-    for file in (path, *(path.parent / name for name in sorted(beside))):
+    for file in (path, *external_files(model, path)):
         with file.open("rb") as opened:
             total.update(hashlib.file_digest(opened, "sha256").digest())
     return torch.tensor(list(total.digest()), dtype=torch.uint8)
