@@ -1,8 +1,11 @@
 """``--cfg``: what Hydra itself prints, from a single composition."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hydra.core.plugins import Plugins
+from hydra.core.singleton import Singleton
 
 from benchorch.cli import run as cli_run
 from benchorch.cli.arguments import parse
@@ -20,6 +23,15 @@ SHOWN = [
     ("--cfg", "job", "-p", "workload.batch_size", "workload.batch_size=3"),
     ("--cfg", "hydra", "hydra.job.name=mine"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _plugins_of_this_command() -> Iterator[None]:
+    """Hydra remembers plugins for the whole process, the user's directories among them."""
+    Plugins.instance()
+    state = Singleton.get_state()
+    yield
+    Singleton.set_state(state)
 
 
 def printed(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> str:
