@@ -24,9 +24,11 @@ help: ## this list
 bench: $(VENV)/.installed ## BERT-base through four conversions on this machine
 	@$(RUN) benchorch recipes/bert.yaml
 
-# Test files run in parallel. Ray clusters run after them, one at a time: a cluster ends as a whole
+# Test files run in parallel, one more than there are processors: many wait for processes of their
+# own. Ray clusters run after them, one at a time: a cluster ends as a whole
 # when one of its servers does not start in time.
-PARALLEL := -m "not (slow or ray_cluster)" --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 3 ? n + 1 : 4)))
+PARALLEL := -m "not (slow or ray_cluster)" --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 CLUSTERS := -m "ray_cluster and not slow"
 
 test: $(VENV)/.installed-dev ## the tests

@@ -11,17 +11,11 @@ run="$(mktemp -d)/run"
 
 "${benchorch[@]}" run "${recipe[@]}" recorder=none "hydra.run.dir=$run"
 code=0
-if compgen -G "$history/runs/*.json" >/dev/null; then
-  strict=()
-  [ "${STRICT:-false}" = true ] && strict=(--strict)
-  "${benchorch[@]}" gate --baseline "$history" --candidate "$run" --across host \
-    --max-regression "${LIMIT:-5%}" --output benchorch-gate.md "${strict[@]}" || code=$?
-  [ -f benchorch-gate.md ] && cat benchorch-gate.md >>"$summary"
-else
-  "${benchorch[@]}" report "$run" --output benchorch-gate.md
-  cat benchorch-gate.md >>"$summary"
-  echo "No history yet: this session is the first one."
-fi
+strict=()
+[ "${STRICT:-false}" = true ] && strict=(--strict)
+"${benchorch[@]}" gate --baseline "$history" --candidate "$run" --across host --allow-first \
+  --max-regression "${LIMIT:-5%}" --output benchorch-gate.md "${strict[@]}" || code=$?
+[ -f benchorch-gate.md ] && cat benchorch-gate.md >>"$summary"
 if [ "${RECORD:-false}" = true ]; then
   "${benchorch[@]}" history "$run" --across host --output "$history"
 fi

@@ -256,6 +256,11 @@ def test_several_values_without_a_sweep_are_refused_with_the_flag(composer, word
     assert composer.problems(["model=mlp", word], sweep=True) == []
 
 
+def test_a_key_of_hydras_own_is_no_further_mistake(composer):
+    (problem,) = composer.problems(["model=brt", "hydra.run.dir=out"], sweep=False)
+    assert problem.startswith("model: there is no 'brt'")
+
+
 @pytest.mark.parametrize(
     ("word", "told"),
     [

@@ -11,7 +11,7 @@ OWN_TEST = ("cloud/cache.md", "guides/compare-and-gate.md", "guides/lightning.md
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS_A_RUN = (
     *("ui", "record", "doctor", "report", "compare", "gate", "analyze", "script", "init"),
-    *("open", "export", "rerun", "check"),
+    *("open", "export", "rerun", "check", "history", "reproduce"),
 )
 DETACHED = ("submit", "status", "logs", "cancel", "resume")
 FENCE = re.compile(r"```(?:bash|sh)\n(.*?)```", re.DOTALL)

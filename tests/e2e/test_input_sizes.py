@@ -64,6 +64,7 @@ class Sum(torch.nn.Module):
         return x.cumsum(1)
 
 
+@pytest.mark.slow
 def test_sets_of_several_shapes_from_python_are_exported_open_and_compared(place, monkeypatch):
     monkeypatch.chdir(place.path)
     monkeypatch.setenv("BENCHORCH_CACHE_DIR", place.environment["BENCHORCH_CACHE_DIR"])

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -27,6 +28,7 @@ from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import RecordError
 from benchorch.journal import run_directory
 from benchorch.recorders.mlflow import Mlflow, create_store
+from benchorch.recorders.mlflow_view import VIEW_TAG
 from benchorch.run.record import Replayed, replay
 from support.recorded_trials import process_record
 
@@ -178,6 +180,39 @@ def test_the_ui_shows_what_was_recorded_without_a_server(server: Server, tmp_pat
         assert b"plan-direct" in reply.read()
     with urllib.request.urlopen(server.launch.url) as reply:
         assert b"<title>MLflow</title>" in reply.read()
+
+
+def test_the_ui_is_given_the_saved_view_and_the_runs_that_it_asks_for(
+    server: Server, tmp_path: Path
+) -> None:
+    plan = plan_of("view", 2)
+    run_directory.write_plan(tmp_path, plan)
+    for trial in plan.trials:
+        end(tmp_path, trial)
+    replay(tmp_path, Mlflow(uri=server.launch.url, experiment="viewed"), summarise=summarise)
+    found = asked(server, "experiments/get-by-name?experiment_name=viewed")["experiment"]
+    (tag,) = [one for one in found["tags"] if one["key"] == VIEW_TAG]
+    state = json.loads(json.loads(tag["value"])["state"])
+    wanted = {
+        "experiment_ids": [found["experiment_id"]],
+        "filter": state["searchFilter"],
+        "order_by": [f"{state['orderByKey']} DESC"],
+    }
+    runs = asked(server, "runs/search", wanted)["runs"]
+    assert sorted(one["info"]["run_name"] for one in runs) == ["m0", "m1"]
+    metrics = {metric["key"] for metric in runs[0]["data"]["metrics"]}
+    assert "latency_ms/p5" in metrics
+
+
+def asked(server: Server, what: str, content: object = None) -> dict[str, Any]:
+    """What the interface's own endpoint replies."""
+    request = urllib.request.Request(
+        f"{server.launch.url}/ajax-api/2.0/mlflow/{what}",
+        None if content is None else json.dumps(content).encode(),
+        {"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request) as reply:
+        return cast("dict[str, Any]", json.load(reply))
 
 
 def test_an_outage_in_the_middle_gives_each_trial_exactly_once(

@@ -107,6 +107,7 @@ OF_RINGS = [
 ]
 
 
+@pytest.mark.slow  # unit/trial/test_verify.py has the verdict
 def test_an_accuracy_below_the_least_one_disqualifies(rings):
     asked = ["parity.data=rings.npz", "parity.least_score=0.999"]
     rings.run(*OF_RINGS, *FAST, *asked, code=1)

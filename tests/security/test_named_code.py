@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from benchorch.cli.hydra_app import refuse_foreign_code
+from benchorch.cli.foreign_code import refuse_foreign_code
 from benchorch.config.components import make
 from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.codec import Json

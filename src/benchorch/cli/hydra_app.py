@@ -6,20 +6,14 @@ to the same `Invocation`, so sweeper plugins work on top and still share one par
 
 from __future__ import annotations
 
-import contextlib
 import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from benchorch.config.components import TARGET
 from benchorch.config.composer import Composer, add_directories
-from benchorch.config.diagnostics import composition_errors
-from benchorch.domain.codec import Json
-from benchorch.domain.trial import ConfigNode, node_of
-from benchorch.errors import BenchorchError, ConfigError
+from benchorch.errors import BenchorchError
 from benchorch.recorders.location import strike_out
 from benchorch.results.report.console import ConsoleReport
 from benchorch.run.invocation import Invocation, Terms
@@ -28,13 +22,6 @@ if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
     from hydra.core.config_search_path import ConfigSearchPath
     from omegaconf import DictConfig
-
-# A class of a launcher, a sweeper or what a sweeper is made of; no function, nothing by an alias.
-_PLUGIN = re.compile(
-    r"(hydra_plugins|hydra\._internal\.core_plugins|optuna\.(samplers|pruners))(\._?[a-z]\w*)*"
-    r"\.[A-Z]\w*"
-)
-_MADE_BY_LOGGING = ("handlers", "formatters", "filters")
 
 
 @dataclass(slots=True)
@@ -92,57 +79,21 @@ def _strike_out_passwords(directory: Path) -> None:
             path.write_text(clean)
 
 
-def refuse_foreign_code(composer: Composer, overrides: Sequence[str]) -> None:
-    """ConfigError where a recipe would have Hydra itself call something that is not its own.
-
-    Hydra makes callbacks, and Python's logging its handlers, of whatever a file names, before
-    there is a plan. What cannot be composed is left to whoever explains that.
-    """
-    problems: list[str] = []
-    with contextlib.suppress(*composition_errors()):
-        problems += _foreign(composer.hydra_settings(overrides))
-    if problems:
-        raise ConfigError(problems)
-
-
-def _foreign(settings: ConfigNode) -> Iterator[str]:
-    if settings["callbacks"]:
-        yield "hydra.callbacks: is not for recipes, because Hydra calls whatever it names."
-    if node_of(settings, "job").get("env_set"):
-        yield "hydra.job.env_set: is not for recipes; set variables before the command."
-    for name in ("hydra_logging", "job_logging"):
-        made = settings[name] or {}
-        if not isinstance(made, dict) or any(made.get(part) for part in _MADE_BY_LOGGING):
-            yield f"hydra.{name}: is not for recipes, because logging calls whatever it names."
-    for place, target in _targets(settings, "hydra"):
-        if not _PLUGIN.fullmatch(str(target)):
-            yield f"{place}.{TARGET}: {target!r} is no plugin of Hydra's, so it is not loaded."
-
-
-def _targets(node: Json, place: str) -> Iterator[tuple[str, Json]]:
-    """Every class that is named at or below a node, with its place."""
-    if isinstance(node, dict):
-        if TARGET in node:
-            yield place, node[TARGET]
-        for key, value in node.items():
-            yield from _targets(value, f"{place}.{key}")
-    elif isinstance(node, list):
-        for number, value in enumerate(node):
-            yield from _targets(value, f"{place}[{number}]")
-
-
 def install_plugins(directories: Sequence[Path]) -> None:
     """Register launcher and sweeper, and put the user's directories before the built-in ones."""
+    from hydra._internal.sources_registry import SourcesRegistry
     from hydra.core.plugins import Plugins
     from hydra.plugins.search_path_plugin import SearchPathPlugin
 
     # Its first use executes Hydra's own plugin modules anew, so ours must be imported after it.
     plugins = Plugins.instance()
+    from benchorch.config.yaml_source import FASTER
     from hydra_plugins._benchorch import MatrixSweeper, PlanLauncher
 
     class UserDirectories(SearchPathPlugin):
         def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
             add_directories(search_path, directories)
 
+    SourcesRegistry.instance().types.update(FASTER)
     for plugin in (PlanLauncher, MatrixSweeper, UserDirectories):
         plugins.register(plugin)

@@ -27,6 +27,7 @@ from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, ExecutorError, NoMachine
 
 if TYPE_CHECKING:
+    from benchorch.cli.shown_configuration import Shown
     from benchorch.config.composer import Composer
     from benchorch.domain.codec import Json
     from benchorch.domain.trial import Plan
@@ -59,7 +60,31 @@ def _benchmark(request: Request, terminal: Terminal) -> int:
         if not (overrides or request.flags) and request.config_name == "config":
             return _resume(directory, composer, _terms(request), terminal)
     places = [f"hydra.{mode}.dir={directory}" for mode in ("run", "sweep")] if directory else []
+    if (shown := _only_shown(request, [*overrides, *places])) is not None:
+        return _show(request, shown, composer)
     return _run_by_hydra(request, composer, overrides, places, terminal)
+
+
+def _only_shown(request: Request, words: Sequence[str]) -> Shown | None:
+    """What of the configuration to print, where the command does nothing else."""
+    if not _shows_configuration(request.flags):
+        return None
+    from benchorch.cli.shown_configuration import requested
+
+    return requested([*request.flags, *words])
+
+
+def _show(request: Request, shown: Shown, composer: Composer) -> int:
+    """Print a part of the configuration, less passwords; the exit code."""
+    config = shown.compose(composer)
+    try:
+        with _without_passwords(request.flags):
+            shown.print(config, request.config_name)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        raise ConfigError(_hydra_problems(error, composer, shown.words, sweep=False)) from error
+    return OK
 
 
 def run_again(
@@ -121,7 +146,8 @@ def _run_by_hydra(
 ) -> int:
     import hydra
 
-    from benchorch.cli.hydra_app import Application, install_plugins, refuse_foreign_code
+    from benchorch.cli.foreign_code import refuse_foreign_code
+    from benchorch.cli.hydra_app import Application, install_plugins
     from benchorch.config.directories import builtin_directory
 
     application = Application(

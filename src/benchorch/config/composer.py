@@ -12,6 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -96,9 +97,13 @@ def config_loader(extra_directories: Sequence[Path] = ()) -> ConfigLoader:
     from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from hydra._internal.utils import create_config_search_path
 
+    from benchorch.config.yaml_source import read_faster
+
     search_path = create_config_search_path(str(builtin_directory("conf")))
     add_directories(search_path, extra_directories)
-    return ConfigLoaderImpl(search_path)
+    loader = ConfigLoaderImpl(search_path)
+    read_faster(loader)
+    return loader
 
 
 def add_directories(search_path: ConfigSearchPath, directories: Sequence[Path]) -> None:
@@ -113,11 +118,14 @@ def add_directories(search_path: ConfigSearchPath, directories: Sequence[Path]) 
     for provider, paths in (("extension", extension_directories()), ("user", directories)):
         for path in reversed(paths):
             search_path.prepend(provider, f"{ConfigDirectory.scheme()}://{path.resolve()}")
-    # Hydra requires its own source of schemas to be the last one.
     all_directories = (*directories, *extension_directories(), builtin_directory("conf"))
     listed = os.pathsep.join(str(path.resolve()) for path in all_directories)
     aliases = f"{AliasSource.scheme()}://{listed}"
-    search_path.prepend("benchorch", aliases, anchor="schema")
+    # Hydra requires its own source of schemas to be the last one, and adds it after its plugins.
+    if search_path.get_path()[-1].provider == "schema":
+        search_path.prepend("benchorch", aliases, anchor="schema")
+    else:
+        search_path.append("benchorch", aliases)
 
 
 class Composer:
@@ -184,6 +192,15 @@ class Composer:
 
         settings = load(self._loader, self._config_name, overrides, sweep=True).hydra
         return cast(ConfigNode, OmegaConf.to_container(settings, resolve=False))
+
+    def composed(self, overrides: Sequence[str]) -> DictConfig:
+        """What Hydra composes, its own settings included; ConfigError as of `session`."""
+        whole = tuple(overrides)
+        with self._explained(whole):
+            config = load(self._loader, self._config_name, whole)
+            self._composed[whole] = self._described(config, resolve=False)
+        self.session(whole)
+        return config
 
     def problems(self, overrides: Sequence[str], *, sweep: bool) -> list[str]:
         """Every problem of a command's overrides, with each value of a sweep."""
@@ -369,20 +386,29 @@ class Composer:
         return None
 
     def _compose_anew(self, overrides: tuple[str, ...], *, resolve: bool) -> _Composed:
-        try:
+        with self._explained(overrides):
             config = load(self._loader, self._config_name, overrides)
-            choices = dict(config.hydra.runtime.choices)
-            plain = plain_node(config, resolve=resolve)
-            self._from_environment.update(_ENVIRONMENT.findall(json.dumps(plain)))
-            literal = frozenset(key for key, node in plain.items() if "${" not in json.dumps(node))
-            if not resolve:
-                plain = _resolve_own(config, plain, plain.keys() - literal)
-            unresolved = () if resolve else plain.keys() - literal
-            still = frozenset(key for key in unresolved if "${" in json.dumps(plain[key]))
+            return self._described(config, resolve=resolve)
+
+    def _described(self, config: DictConfig, *, resolve: bool) -> _Composed:
+        choices = dict(config.hydra.runtime.choices)
+        plain = plain_node(config, resolve=resolve)
+        self._from_environment.update(_ENVIRONMENT.findall(json.dumps(plain)))
+        literal = frozenset(key for key, node in plain.items() if "${" not in json.dumps(node))
+        if not resolve:
+            plain = _resolve_own(config, plain, plain.keys() - literal)
+        unresolved = () if resolve else plain.keys() - literal
+        still = frozenset(key for key in unresolved if "${" in json.dumps(plain[key]))
+        return _Composed(plain, choices, literal=literal, open=still)
+
+    @contextmanager
+    def _explained(self, overrides: tuple[str, ...]) -> Iterator[None]:
+        """Every problem of the overrides in place of what composing them raises."""
+        try:
+            yield
         except composition_errors() as error:
             found = self._errors.of_job(overrides) or [first_line(error)]
             raise ConfigError(found) from error
-        return _Composed(plain, choices, literal=literal, open=still)
 
 
 def _check_said_once(cell: MatrixCell) -> None:

@@ -64,11 +64,12 @@ def plain_node(config: DictConfig, *, resolve: bool = False) -> dict[str, Json]:
     """A composed configuration without Hydra's own settings."""
     from omegaconf import OmegaConf, open_dict
 
-    with open_dict(config):
-        config.pop("hydra", None)
     plain = cast("dict[str, Json]", OmegaConf.to_container(config, resolve=False))
+    plain.pop("hydra", None)
     check_interpolations(plain)
     if resolve:
+        with open_dict(config):
+            config.pop("hydra", None)
         plain = cast("dict[str, Json]", OmegaConf.to_container(config, resolve=True))
     _check_plain(plain)
     return plain
@@ -161,7 +162,8 @@ class OverrideErrors:
             return [f"{text}: several values are crossed with -m{listed}."]
         if choosing:
             return self._option_problems(override)
-        if override.is_add() or override.is_force_add() or override.is_delete():
+        is_hydras = self._group_of(override.key_or_group) == "hydra"  # which reports its mistakes
+        if is_hydras or override.is_add() or override.is_force_add() or override.is_delete():
             return []
         unknown = _unknown_key(self._base(choice), override.key_or_group)
         if unknown and self._group_of(override.key_or_group) not in self._groups:

@@ -7,12 +7,12 @@ import re
 from functools import cache
 from pathlib import Path
 
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, ListConfig, open_dict
 
 from benchorch.config.yaml_limits import check_yaml
+from benchorch.config.yaml_source import YamlDirectory
 
 RENAMED = {"tracking": "recorder"}
 SCHEME = "directory"
@@ -34,7 +34,7 @@ def _note(former: str) -> None:
     LOG.warning("%s is now %s", former, RENAMED[former])
 
 
-class ConfigDirectory(FileConfigSource):
+class ConfigDirectory(YamlDirectory):
     """A user's or an extension's directory of YAML files, which may use former names."""
 
     @staticmethod

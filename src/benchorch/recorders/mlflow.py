@@ -26,6 +26,7 @@ from benchorch.errors import RecordError
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.recorders import attachments, location, run_fields
+from benchorch.recorders.mlflow_view import SAVED_VIEW, VIEW_TAG
 from benchorch.recorders.run_fields import RunFields
 
 if TYPE_CHECKING:
@@ -273,7 +274,10 @@ def _connect(uri: str) -> MlflowClient:
 
 
 def _experiment(client: MlflowClient, recorder: Mlflow) -> str:
-    """The experiment's id; created if need be, with artifacts beside a SQLite file."""
+    """The id of the experiment, which has our view of its runs; created if need be.
+
+    Artifacts of a new one are beside a SQLite file.
+    """
     from mlflow.exceptions import MlflowException
 
     name, database = recorder.experiment, location.database_file(recorder.uri)
@@ -283,7 +287,7 @@ def _experiment(client: MlflowClient, recorder: Mlflow) -> str:
         if database is not None:
             root = (database.parent / "mlartifacts" / quote(name, safe=" ")).as_uri()
         try:
-            return str(client.create_experiment(name, root))
+            return str(client.create_experiment(name, root, {VIEW_TAG: SAVED_VIEW}))
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
@@ -293,6 +297,8 @@ def _experiment(client: MlflowClient, recorder: Mlflow) -> str:
             f"the experiment {name!r} is deleted: restore it, or choose another with "
             "recorder.experiment=NAME"
         )
+    if found.tags.get(VIEW_TAG) != SAVED_VIEW:
+        client.set_experiment_tag(found.experiment_id, VIEW_TAG, SAVED_VIEW)
     return str(found.experiment_id)
 
 

@@ -11,13 +11,14 @@ from typing import final
 
 from benchorch.journal.record_cursor import CURSOR
 from benchorch.journal.run_directory import read_lines
+from benchorch.recorders.mlflow_view import VIEW
 
 HOST, FIRST_PORT = "127.0.0.1", 5000
 """Where ``benchorch ui`` serves a tracker that is a file."""
 TRACKING = "tracking.json"
 
 # Without it MLflow 3 opens its view of language model applications, which shows nothing here.
-_VIEW = "?workflowType=machine_learning"
+_WORKFLOW = "?workflowType=machine_learning"
 
 
 @final
@@ -27,11 +28,13 @@ class MlflowLinks:
 
     Attributes:
         parent: of the whole run; empty where it was not recorded.
+        table: of the experiment's trials with their figures, the newest first.
         trials: of each recorded trial, by its id.
         served: whether a server is at that address anyway, without ``benchorch ui``.
     """
 
     parent: str = ""
+    table: str = ""
     trials: Mapping[str, str] = field(default_factory=dict)
     served: bool = False
 
@@ -49,8 +52,13 @@ def mlflow_links(directory: Path) -> MlflowLinks:
     runs = f"{uri.rstrip('/') if served else f'http://{HOST}:{FIRST_PORT}'}/#/experiments"
     runs = f"{runs}/{experiment}/runs"
     trials = {
-        str(line["trial_id"]): f"{runs}/{line['run_id']}{_VIEW}"
+        str(line["trial_id"]): f"{runs}/{line['run_id']}{_WORKFLOW}"
         for line in read_lines(directory / CURSOR)
         if line.get("uri") == uri and line.get("trial_id") and line.get("run_id")
     }
-    return MlflowLinks(parent=f"{runs}/{parent}{_VIEW}", trials=trials, served=served)
+    return MlflowLinks(
+        parent=f"{runs}/{parent}{_WORKFLOW}",
+        table=f"{runs}{_WORKFLOW}&viewStateShareKey={VIEW}",
+        trials=trials,
+        served=served,
+    )

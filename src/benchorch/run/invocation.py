@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import shutil
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -97,6 +97,8 @@ class Invocation:
     results: dict[str, TrialResult] = field(default_factory=dict)
     unfinished: dict[str, TrialResult] = field(default_factory=dict)
     plan: Plan | None = None
+    _again: set[str] | None = None
+    _cut: bool = False
     _recorder: Sidecar | None = None
     _archiver: Sidecar | None = None
     _specs: dict[str, ConfigNode] = field(default_factory=dict)
@@ -125,20 +127,24 @@ class Invocation:
         if (self.directory / run_directory.PLAN).exists():
             self.plan = run_directory.read_plan(self.directory)
             self.plan_id = self.plan.plan_id
-            found = salvage(self.directory, self.plan, self.report.text)
+            found = list(salvage(self.directory, self.plan, self.report.text))
             self.results = {r.trial_id: r for r in found if is_final(r)}
             if self.terms.again:
-                self._forget_chosen(self.plan)
+                self._forget_chosen(self.plan, found)
 
-    def _forget_chosen(self, plan: Plan) -> None:
+    def _forget_chosen(self, plan: Plan, found: Collection[TrialResult]) -> None:
         """Drop the results of the trials that are to run again; the journal keeps them."""
-        for trial in chosen(plan.trials, self.terms.only):
-            result = self.results.get(trial.trial_id)
-            if result is not None and not (self.terms.failed and _is_sound(result)):
-                del self.results[trial.trial_id]
+        self._again = {trial.trial_id for trial in chosen(plan.trials, self.terms.only)}
+        if self.terms.failed:
+            self._again &= {result.trial_id for result in found if not _is_sound(result)}
+        if not self._again:
+            self.report.text("No trial of it has failed, so nothing runs again.")
+        self.results = {n: r for n, r in self.results.items() if n not in self._again}
 
     def run(self, jobs: Sequence[Sequence[str]]) -> list[float]:
         """Plan and run a batch of jobs; each job's objective, infinite where it has none."""
+        if self._cut:
+            return [math.inf] * len(jobs)
         planned = narrowed_to(plan_jobs(self.composer, jobs, self.plan_id), self.terms.only)
         self._refuse_unreachable(planned, jobs)
         self.run_plan(planned.plan, planned.executor)
@@ -167,10 +173,10 @@ class Invocation:
         self._status.begin()
         if self._spent_before_usd is None:
             self._spent_before_usd = self._status.spent_usd
-        todo = [t for t in plan.trials if t.trial_id not in self.results]
+        todo = [t for t in plan.trials if self._is_due(t.trial_id)]
         check_budget(plan, todo, self._status.spent_usd)
         self._expect_cost(plan, todo, simulated=executor.is_simulated())
-        self.report.plan(plan, done=len(plan.trials) - len(todo))
+        self.report.plan(plan, done=sum(t.trial_id in self.results for t in plan.trials))
         if self._recorder is None:
             self._recorder = recording(self.directory, plan)
         if self._archiver is None:
@@ -193,7 +199,13 @@ class Invocation:
                 self._accept(result)
                 if self.terms.exit_first and not (result.unfinished or _is_sound(result)):
                     self.report.text("The first failure ends the run (--exitfirst).")
+                    self._cut = True
                     break
+
+    def _is_due(self, trial_id: str) -> bool:
+        """Whether a trial runs now; of a run that is repeated in part, the chosen ones do."""
+        is_chosen = self._again is None or trial_id in self._again
+        return is_chosen and trial_id not in self.results
 
     def _expect_cost(self, plan: Plan, todo: Sequence[Trial], *, simulated: bool) -> None:
         """Note what the machines that are launched for these trials are expected to cost."""
@@ -233,6 +245,7 @@ class Invocation:
         """Write and show the table, finish recording; the exit code."""
         if self.plan is None:
             return 0
+        complete = complete and all(trial.trial_id in self.results for trial in self.plan.trials)
         self._end_unfinished()
         summaries = self.summaries()
         try:

@@ -33,6 +33,7 @@ from benchorch.results.pricing.sweep_cost import (
 )
 from benchorch.run.expand import AUTO, SPEC_KEYS
 from benchorch.run.expand import plan as make_plan
+from benchorch.run.odd_settings import crowded_threads, unread_symbols
 
 _SHARED_NODES = ("profiler", "executor", "store", "recorder", "pricing", "budget")
 SESSION_KEYS = (
@@ -158,7 +159,12 @@ def _plan_jobs(
     by_cell = iter(planned[1])
     requested = tuple(tuple(next(by_cell) for _ in job_cells) for job_cells in by_job)
     plan = planned[0]
-    notes = (*lacking, *(_notes(session, executor, kinds) if elsewhere else ()))
+    notes = (
+        *lacking,
+        *(_notes(session, executor, kinds) if elsewhere else ()),
+        *unread_symbols(cells, plan.trials, composer.option("workload", "default")),
+        *crowded_threads(plan.trials, executor),
+    )
     return Planned(
         plan=replace(plan, prices=snapshot(plan.trials, pricing_of(session)), notes=notes),
         executor=executor,

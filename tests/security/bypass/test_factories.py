@@ -44,7 +44,7 @@ def marker(folder: Path) -> Iterator[Path]:
     marker.unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("reference", one_in(4, list(FACTORIES)))
+@pytest.mark.parametrize("reference", one_in(8, list(FACTORIES)))
 def test_a_factory_that_the_command_line_does_not_name_is_not_called(
     reference: str, commands: Commands, folder: Path, marker: Path
 ) -> None:

@@ -87,3 +87,51 @@ def test_where_no_bucket_is_named_the_next_command_is(
 def test_a_control_that_makes_no_sense_is_refused_with_the_value_seen() -> None:
     with pytest.raises(ConfigError, match="control: expected auto, true or false, got 'maybe'"):
         planned("control=maybe")
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("++workload.batchsize=3", "workload.batchsize: no input of these trials has it."),
+        ("workload.seq_len=3", "workload.seq_len: no input of these trials has it."),
+        ("hardware.threads=1000", "hardware.threads: 1000 threads share the "),
+        ("hardware.threads=1", ""),
+        ("workload.batch_size=3", ""),
+        ("workload.seq_len=128", ""),
+    ],
+)
+def test_a_setting_that_is_probably_a_mistake_is_told_before_anything_runs(
+    word: str, told: str
+) -> None:
+    plan = planned(word)
+    assert [note.startswith(told) for note in plan.notes] == [True] * bool(told)
+    assert told in plan_text(plan)
+    if "batchsize" in word:
+        assert "Did you mean 'batch_size'?" in plan.notes[0]
+
+
+def test_a_declared_machine_has_the_processors_of_its_size() -> None:
+    jobs = [[*JOB, "hardware=c7i", "hardware.threads=100"]]
+    found = plan_jobs(Composer(config_loader()), jobs, "p", to_run=False).plan
+    vcpus = node_of(found.trials[0].spec, "hardware")["sizes"]
+    assert isinstance(vcpus, dict)
+    (note,) = [note for note in found.notes if note.startswith("hardware.threads")]
+    assert "100 threads share the " in note
+    assert any(f" {size['vcpus']} processors" in note for size in vcpus.values())
+
+
+@pytest.mark.parametrize("word", ["~tracking", "~recorder"])
+def test_a_removed_recorder_is_told_how_it_is_switched_off(word: str) -> None:
+    composer = Composer(config_loader())
+    with pytest.raises(ConfigError) as caught:
+        plan_jobs(composer, composer.jobs(["model=mlp", word]), "p")
+    assert any("recorder=none" in problem for problem in caught.value.problems)
+
+
+def test_hydras_own_setting_is_not_taken_for_the_mistake_beside_it() -> None:
+    composer = Composer(config_loader())
+    job = composer.jobs(["model=mlp", "~matrix.nothing", "hydra.run.dir=out"])
+    with pytest.raises(ConfigError) as caught:
+        plan_jobs(composer, job, "p")
+    assert not any("hydra.run.dir" in problem for problem in caught.value.problems)
+    assert any("matrix.nothing" in problem for problem in caught.value.problems)

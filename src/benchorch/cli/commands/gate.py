@@ -20,6 +20,7 @@ from benchorch.cli.commands.comparison_arguments import (
     ACROSS,
     METRIC,
     REFERENCE,
+    SELECTOR,
     SESSION,
     Side,
     factors,
@@ -29,13 +30,15 @@ from benchorch.cli.commands.comparison_arguments import (
 )
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.certificate import Certificate
+from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, NoBaseline
 from benchorch.formatting import plural
 from benchorch.journal import certificates, run_directory
 from benchorch.journal.registry import newest_invocations
 from benchorch.progress import Say
 from benchorch.results.compare.gate import gate
+from benchorch.results.compare.load_run import is_run
 from benchorch.results.compare.metric_kinds import higher_is_better
 from benchorch.results.history.baseline import sessions_before
 from benchorch.results.history.collect import collect, is_folder_of_runs
@@ -74,6 +77,7 @@ class _GateOrDuel(Command):
     too: the newest session before the candidate on its machine, and those before it show how much
     sessions differ. --output FILE.md writes a summary for reviewers. With --against REV or
     --env A B it measures both versions itself, interleaved: the same as benchorch duel.
+    With --allow-first a first session, which has no baseline yet, passes; without, that is 2.
 
     \b
     Exit codes: 0  no regression       1  a regression, or with --strict one not ruled out
@@ -109,6 +113,7 @@ class _GateOrDuel(Command):
     help="sessions of a folder of runs that are looked at",
 )
 @click.option("--strict", is_flag=True, help="unclear evidence fails, too")
+@click.option("--allow-first", is_flag=True, help="without an earlier session it passes")
 def run(
     terminal: Terminal,
     baseline: str,
@@ -116,14 +121,24 @@ def run(
     max_regression: float,
     last: int,
     strict: bool,
+    allow_first: bool,
     **options: Sequence[str],
 ) -> Reply:
     """The verdict over all trials, as text, Markdown and JSON."""
     names = metric_names(options["metric"])
     _refuse_directionless(names)
-    if is_folder_of_runs(baseline):
+    named = is_run(baseline.partition(SELECTOR)[0])
+    if is_folder_of_runs(baseline) or (allow_first and not named):
         new = open_side(candidate or _newest_but(None), terminal.say)
-        old, *earlier = _history(baseline, new, last, options["across"], terminal.say)
+        try:
+            old, *earlier = _history(baseline, new, last, options["across"], terminal.say)
+        except NoBaseline as error:
+            first = gate_report.FirstSession(
+                baseline, new.run.reference, max_regression, error.problems
+            )
+            if allow_first:
+                return _reply(terminal, first.text(), first.markdown(), first.data(), 0)
+            raise NoBaseline(error.problems, next=first.allowed_command) from error
     else:
         old, earlier = open_side(baseline, terminal.say), []
         new = open_side(candidate or _newest_but(old), terminal.say)
@@ -138,11 +153,15 @@ def run(
     )
     report = gate_report.GateReport(found, old.run.reference, new.run.reference, _certificate(new))
     code = gate_report.exit_code(found.state, strict)
+    text, markdown = gate_report.text(report), gate_report.markdown(report)
+    return _reply(terminal, text, markdown, gate_report.data(report, code), code)
+
+
+def _reply(terminal: Terminal, text: str, markdown: str, data: Json, code: int) -> Reply:
+    """The reply; the summary for reviewers, where one is asked for, is written."""
     if terminal.output is not None:
-        gate_report.write_summary(
-            terminal, gate_report.markdown(report), gate_report.data(report, code)
-        )
-    return Reply(text=gate_report.text(report), data=gate_report.data(report, code), exit_code=code)
+        gate_report.write_summary(terminal, markdown, data)
+    return Reply(text=text, data=data, exit_code=code)
 
 
 def _history(
@@ -150,7 +169,11 @@ def _history(
 ) -> list[Side]:
     """The newest session of a folder before the candidate, and those of its level before it."""
     pooled = factors(across, candidate, candidate)
-    found = sessions_before(candidate.run, collect([folder], say), last=last, across=pooled)
+    try:
+        runs = collect([folder], say)
+    except ConfigError as error:
+        raise NoBaseline(error.problems) from error
+    found = sessions_before(candidate.run, runs, last=last, across=pooled)
     say(f"baseline: {found[0].reference}, and {plural(len(found) - 1, 'session')} before it")
     return [Side(run=one, conversion="", trials=one.trials) for one in found]
 

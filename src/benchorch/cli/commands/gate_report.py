@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -39,6 +40,9 @@ _SENTENCES = {
 }
 
 
+_FIRST = "first: this session is the first one, with nothing to be compared with"
+
+
 @dataclass(frozen=True, slots=True)
 class GateReport:
     """A gate, its two sides as the user named them, and the machine's calibration."""
@@ -57,6 +61,49 @@ class GateReport:
     def next_command(self) -> str:
         """The command for more details."""
         return f"python -m benchorch compare {self.baseline} {self.candidate} --all"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSession:
+    """A candidate without an earlier session to be compared with, and why there is none."""
+
+    baseline: str
+    candidate: str
+    limit_ratio: float
+    problems: tuple[str, ...]
+
+    @property
+    def allowed_command(self) -> str:
+        """The command with which it passes."""
+        words = ["--baseline", self.baseline, "--candidate", self.candidate]
+        words += ["--max-regression", f"{self.limit_ratio:g}", "--allow-first"]
+        return shlex.join(["benchorch", "gate", *words])
+
+    def text(self) -> str:
+        """For a terminal."""
+        return "\n".join([*self.problems, "", _FIRST])
+
+    def markdown(self) -> str:
+        """For a pull request."""
+        remarks = "\n".join(f"- {escaped(problem)}" for problem in self.problems)
+        return f"## benchorch gate: {_FIRST}\n\n{remarks}\n"
+
+    def data(self) -> Json:
+        """For programs: the keys of every gate."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "state": "first",
+            "exit_code": 0,
+            "baseline": self.baseline,
+            "candidate": self.candidate,
+            "max_regression_ratio": self.limit_ratio,
+            "cases": [],
+            "missing": [],
+            "not_judged": [*self.problems],
+            "also_different": [],
+            "machine": [],
+            "next": f"python -m benchorch report {self.candidate}",
+        }
 
 
 def sentence(state: str, limit_ratio: float) -> str:

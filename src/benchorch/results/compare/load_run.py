@@ -62,6 +62,15 @@ def locate(reference: str) -> Path:
         raise ConfigError([problem]) from error
 
 
+def is_run(reference: str) -> bool:
+    """Whether a reference names a run or an exported file, readable or not."""
+    try:
+        locate(reference)
+    except ConfigError:
+        return False
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
     """A run's directory, read and derived anew.

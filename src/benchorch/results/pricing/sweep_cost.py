@@ -249,8 +249,9 @@ def check_budget(plan: Plan, todo: Sequence[Trial], spent_usd: float = 0.0) -> N
         region = pricing["region"]
         raise ConfigError(
             [
-                f"{kind} has no known {market} price in {region}, so nothing is started. Set "
-                f"one: '+pricing.usd_per_hour={{{kind}: 1.0}}'."
+                f"{kind} has no known {market} price in {region}, so nothing is started. Let "
+                "AWS's list answer (pricing.source=aws, with credentials), or set one: "
+                f"'+pricing.usd_per_hour={{{kind}: 1.0}}'."
                 for kind in unknown
             ]
         )
@@ -373,8 +374,8 @@ def _price(price: Price | None) -> str:
     least = price.least_usd_per_hour
     cheapest = f", {least:g} in the cheapest zone" if least is not None else ""
     as_of = price.as_of.replace("T", " ").partition("+")[0]
-    source = f"{price.source}, {price.region}, {as_of}"
-    return f"{price.usd_per_hour:g} USD an hour{cheapest} ({source})"
+    region = "" if price.region in price.source else f", {price.region}"
+    return f"{price.usd_per_hour:g} USD an hour{cheapest} ({price.source}{region}, {as_of})"
 
 
 def _of_several_gpus(plan: Plan) -> Iterator[str]:

@@ -276,10 +276,11 @@ class ConsoleReport:
         self.text("next      python -m benchorch cache list      python -m benchorch plan --help")
 
     def _mlflow(self, links: MlflowLinks) -> None:
-        """Print where MLflow shows the run, and the command that serves it; nothing unrecorded."""
+        """Print where MLflow shows the run and the table, and what serves it, once recorded."""
         if links.parent:
             before = "" if links.served else "benchorch ui   then "
             self.text(f"MLflow    {before}{links.parent}")
+            self.text(f"table     {links.table}")
 
     def _failures(self, results: Mapping[str, TrialResult], directory: Path) -> None:
         """Print each kind of failure with its remedy and a log."""

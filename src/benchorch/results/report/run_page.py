@@ -55,5 +55,5 @@ def links_of(directory: Path) -> dict[str, list[tuple[str, str]]]:
         if folder.name in recorded.trials:
             found[folder.name].append(("MLflow run", recorded.trials[folder.name]))
     if recorded.parent:
-        found[""].append(("MLflow", recorded.parent))
+        found[""] += [("MLflow", recorded.parent), ("MLflow's table", recorded.table)]
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -238,6 +239,39 @@ def test_the_markdown_summary_starts_with_the_verdict(baseline: Path, tmp_path: 
     assert text.isascii() or not set(text) - set("≤≥–→") - {chr(c) for c in range(128)}
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert {line.replace("\\|", "").count("|") for line in rows} == {8}
+
+
+def test_a_first_session_passes_where_that_is_allowed(baseline: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    summary = tmp_path / "summary.md"
+    for folder in (tmp_path / "empty", tmp_path / "absent"):
+        reply = judged(folder, baseline, "--allow-first", "--output", str(summary))
+        found = data(reply)
+        assert (found["state"], found["exit_code"], reply.exit_code) == ("first", 0, 0)
+        assert set(found) == set(data(judged(baseline, baseline)))
+        assert "this session is the first one" in reply.text
+        assert summary.read_text().startswith("## benchorch gate: first")
+        assert str(folder) in summary.read_text()
+
+
+def test_a_first_session_is_refused_with_the_command_that_allows_it(
+    baseline: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="no run below it has a result") as refused:
+        judged(tmp_path / "empty", baseline)
+    words = shlex.split(refused.value.next)
+    assert words[:2] == ["benchorch", "gate"]
+    assert gate.run.reply(words[2:]).exit_code == 0
+    with pytest.raises(ConfigError, match="is neither a run's directory"):
+        judged(tmp_path / "absent", baseline)
+
+
+def test_a_baseline_that_exists_is_compared_with_although_a_first_session_may_pass(
+    baseline: Path, tmp_path: Path
+) -> None:
+    slower = candidate(tmp_path, same(EAGER, 1.5e6), same(FAST, 5e5))
+    assert judged(baseline, slower, "--allow-first").exit_code == 1
 
 
 def test_the_same_runs_give_the_same_text(baseline: Path, tmp_path: Path) -> None:

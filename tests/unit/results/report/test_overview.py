@@ -161,6 +161,8 @@ def test_the_page_and_where_mlflow_shows_the_run_are_printed(tmp_path: Path) -> 
     assert f"page      {(tmp_path / 'report.html').as_uri()}" in said.getvalue()
     link = "http://127.0.0.1:5000/#/experiments/3/runs/abc?workflowType=machine_learning"
     assert f"MLflow    benchorch ui   then {link}" in said.getvalue()
+    table = "runs?workflowType=machine_learning&viewStateShareKey=benchorch"
+    assert f"table     http://127.0.0.1:5000/#/experiments/3/{table}" in said.getvalue()
 
 
 @pytest.mark.parametrize(("host", "lines"), [("h", 1), ("elsewhere", 0)])

@@ -1,0 +1,53 @@
+"""Settings that a plan accepts and that are probably mistakes, a sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from benchorch.config.components import suggest
+from benchorch.config.composer import MatrixCell
+from benchorch.domain.tensors import NOT_SYMBOLS
+from benchorch.domain.trial import ConfigNode, Trial, node_of
+from benchorch.host.environment import allowed_cpus
+from benchorch.interfaces.executor import Executor, Way
+
+
+def unread_symbols(
+    cells: Sequence[MatrixCell], trials: Collection[Trial], defaults: ConfigNode
+) -> Iterator[str]:
+    """Of the workload's symbols those that are set and that no trial's inputs have.
+
+    Args:
+        defaults: the workload where nothing is set.
+    """
+    if not trials:
+        return
+    read = {key for trial in trials for key in node_of(trial.spec, "workload")}
+    workloads = {id(node): node for cell in cells for node in [node_of(cell.config, "workload")]}
+    for key in sorted({key for node in workloads.values() for key in node} - read):
+        values = [node[key] for node in workloads.values() if key in node]
+        if key not in NOT_SYMBOLS and any(value != defaults.get(key) for value in values):
+            meant = "" if key in defaults else suggest(key, read)
+            yield f"workload.{key}: no input of these trials has it.{meant}"
+
+
+def crowded_threads(trials: Collection[Trial], executor: Executor) -> Iterator[str]:
+    """More threads than a machine has processors, where these are known."""
+    nodes = [node_of(trial.spec, "hardware") for trial in trials]
+    for node in {str(node.get("kind")): node for node in nodes}.values():
+        threads, processors = node.get("threads"), _processors(node, executor)
+        if isinstance(threads, int) and processors is not None and threads > processors:
+            yield (
+                f"hardware.threads: {threads} threads share the {processors} processors of "
+                f"{node['kind']} and wait for one another; hardware.threads=null is one for each "
+                "physical core."
+            )
+
+
+def _processors(node: ConfigNode, executor: Executor) -> int | None:
+    """The logical processors of a declared machine, or of this one."""
+    size = node_of(node, "sizes").get(str(node.get("size")))
+    if isinstance(size, Mapping):
+        return int(str(size["vcpus"]))
+    here = executor.way(str(node.get("kind"))) is Way.LOCAL
+    return len(allowed_cpus()) if here else None

@@ -1,0 +1,75 @@
+"""A run in which one conversion fails: what ends at once, what runs again, and what does not."""
+
+import json
+
+import pytest
+
+FAST = (
+    *("stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"),
+    *("protocol.canary_tolerance_ratio=null", "protocol.pairing=none", "control=false"),
+    *("profiler=none", "recorder=none", "store.root=store", "hydra.run.dir=out"),
+)
+NET = """
+from pathlib import Path
+import torch
+
+class Picky(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        if not Path("mended").exists() and torch.compiler.is_exporting():
+            raise RuntimeError("cannot be exported yet")
+        return self.linear(x)
+
+def make():
+    return Picky()
+"""
+MODEL = (
+    *("model=factory", "model.factory=picky:make"),
+    "model.inputs={x: {shape: [batch_size, 4], generator: normal}}",
+)
+
+
+def ran(place):
+    """The conversions that have run so far, in order, with their outcomes."""
+    return [(line["labels"]["conversion"], line["outcome"]) for line in place.results("out")]
+
+
+@pytest.fixture
+def picky(place):
+    (place.path / "picky.py").write_text(NET)
+    return place
+
+
+def test_only_what_failed_runs_again_and_then_nothing_does(picky):
+    picky.run("run", *MODEL, "conversion=[eager,export,bf16]", *FAST, code=1)
+    before = ran(picky)
+    assert sorted(before) == [("bf16", "ok"), ("eager", "ok"), ("export", "failed")]
+    (picky.path / "mended").touch()
+    again = picky.run("rerun", "out", "--failed")
+    assert "3 trials, 2 already there" in again.stdout
+    assert ran(picky) == [*before, ("export", "ok")]
+    idle = picky.run("rerun", "out", "--failed")
+    assert "No trial of it has failed" in idle.stdout
+    assert len(ran(picky)) == 4
+    picky.run("rerun", "out", "--only", "bf*")
+    assert ran(picky)[4:] == [("bf16", "ok")]
+
+
+def test_the_first_failure_ends_a_run_and_what_has_not_run_waits_for_resume(picky):
+    done = picky.run("run", "-x", *MODEL, "conversion=[export,eager,bf16]", *FAST, code=1)
+    assert "The first failure ends the run (--exitfirst)." in done.stdout
+    assert "resume    python -m benchorch resume=" in done.stdout
+    before = ran(picky)
+    assert ("export", "failed") in before
+    assert len(before) < 3
+    assert json.loads((picky.path / "out" / "driver.json").read_text())["complete"] is False
+    (picky.path / "mended").touch()
+    picky.run("rerun", "out", "--failed", code=1)  # the rest of the plan has not run
+    assert ran(picky) == [*before, ("export", "ok")]
+    picky.run("resume", "out")
+    assert {conversion for conversion, outcome in ran(picky) if outcome == "ok"} == {
+        *("eager", "export", "bf16")
+    }
