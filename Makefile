@@ -8,12 +8,13 @@ VENV := .venv
 RUN := $(VENV)/bin/python -m
 INSTALL := $(RUN) pip install -qq --disable-pip-version-check --constraint constraints.txt
 TORCH_STAMP := $(VENV)/.torch-$(TORCH)
+TOOLS := build/tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 .PHONY: help bench test test-slow test-gpu fuzz coverage check docs reference ui bench-overheads conversions corpus \
-  install clean provision provision-check provision-plan image status destroy test-terraform check-terraform test-chaos rehearse
+  install lock sbom audit clean provision provision-check provision-plan image status destroy test-terraform check-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
 help: ## this list
@@ -121,6 +122,19 @@ rehearse: $(VENV)/.installed-dev ## provision, sweep, destroy on this machine wi
 install: $(VENV)/.installed ## .venv with everything a benchmark needs
 	@echo "Ready: $(VENV)/bin/python -m benchorch --help"
 
+lock: $(TOOLS)/.installed ## renew the locks, every package by version and hash; ARGS="install develop" for these alone
+	@PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" $(TOOLS)/bin/python scripts/write_locks.py $(ARGS)
+
+sbom: $(VENV)/.installed $(TOOLS)/.installed ## what is installed here, as a CycloneDX file: build/sbom.json
+	@$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --validate \
+	  --output-reproducible --output-file build/sbom.json $(VENV)/bin/python
+	@echo build/sbom.json
+
+# DATABASE is OSV's of PyPI, a zip file or a folder; without it pip-audit asks OSV: PyPI's own service passes what it does not know.
+audit: $(VENV)/.installed $(if $(DATABASE),,$(TOOLS)/.installed) ## known vulnerabilities of what is installed; offline with DATABASE=all.zip
+	@$(if $(DATABASE),$(VENV)/bin/python scripts/audit.py --database "$(DATABASE)",\
+	  PIPAPI_PYTHON_LOCATION=$(VENV)/bin/python $(TOOLS)/bin/pip-audit --vulnerability-service osv --skip-editable --progress-spinner off)
+
 clean: ## remove .venv and every tool's cache; results stay
 	rm -rf $(VENV) build dist htmlcov .coverage .pytest_cache .hypothesis \
 	  .mypy_cache .ruff_cache .import_linter_cache
@@ -131,6 +145,12 @@ $(VENV)/bin/python:
 $(TORCH_STAMP): constraints.txt scripts/install_torch.py | $(VENV)/bin/python
 	@$(VENV)/bin/python scripts/install_torch.py --build $(TORCH) --constraints constraints.txt
 	@rm -f $(VENV)/.torch-* && touch $@
+
+$(TOOLS)/.installed: locks/tools.txt | $(VENV)/bin/python
+	@echo "Installing the tools of make lock, sbom and audit in $(TOOLS) ..."
+	@$(VENV)/bin/python -m venv --clear $(TOOLS)
+	@$(TOOLS)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps -r locks/tools.txt
+	@touch $@
 
 $(VENV)/.installed: $(TORCH_STAMP) pyproject.toml constraints.txt
 	@echo "Installing benchorch and the tested versions of what it needs ..."

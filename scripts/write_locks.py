@@ -1,6 +1,9 @@
-"""Write infra/locks: every package of a node by version and hash, one file for each kind of node.
+"""Write the locks, in which every package has its version and the hashes of its files.
 
-    python scripts/write_locks.py            # needs uv (pip install uv) and the network
+    python scripts/write_locks.py [NAME ...]     # needs uv (pip install uv) and the network
+
+infra/locks has one for each kind of node; locks has those of a checkout: what ``make install`` and
+``make test`` install on any system and Python, torch apart, and the tools that run beside it.
 
 Versions are those of constraints.txt where it has one. Nodes run Ubuntu 24.04, so Python 3.12 and
 glibc 2.39. torch's CPU build is on PyTorch's own index alone and is named by its address; TensorRT
@@ -13,10 +16,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCKS = ROOT / "infra" / "locks"
+LOCKS, CHECKOUT_LOCKS = ROOT / "infra" / "locks", ROOT / "locks"
 PYTHON, GLIBC = "3.12", "manylinux_2_39"
 TORCH = "2.13.0"
 TORCH_CPU = "https://download.pytorch.org/whl/cpu/torch-{version}%2Bcpu-cp312-cp312-{platform}.whl"
@@ -32,42 +36,77 @@ TORCH_CPU_WHEELS = {
 }
 TENSORRT, TENSORRT_PARTS = "11.0.0.114", ("bindings", "libs")
 BUILD = ("setuptools", "wheel")  # what packages without a wheel are built with
+OWN_BUILD = ("hatchling", "editables")  # what an editable install of benchorch is built with
+CHECKOUT = {"install": (), "develop": ("dev", "docs", "sweep")}
+TOOLS = ("uv", "cyclonedx-bom", "pip-audit")  # make lock, make sbom, make audit
 EXTRAS = {
     "cpu-x86_64": ("openvino", "executorch", "tvm", "lightning", "quantization"),
     "cpu-aarch64": ("openvino", "tvm", "lightning", "quantization"),
     "cuda-x86_64": ("nvidia", "tensorrt", "lightning", "quantization"),
 }
+CHECKOUT_HEAD = """# Every package of a checkout ({name}) by version and hash, torch apart: make lock
+# Python 3.11.5 and newer, any system: constraints.txt has the versions.
+"""
+TOOLS_HEAD = """# The tools of make lock, sbom and audit, by version and hash: make lock
+"""
 HEAD = """# Every package of a node of this kind, by version and hash: python scripts/write_locks.py
 # Python {python} of Ubuntu 24.04. The head downloads them once; no node asks an index.
 """
 
 
-def main() -> int:
-    """Write every lock; 1 where uv is not installed."""
+def main(names: list[str]) -> int:
+    """Write these locks, or every one; 1 where uv is not installed."""
     if subprocess.run(["uv", "--version"], capture_output=True, check=False).returncode:
         print("uv is not installed: pip install uv", file=sys.stderr)
         return 1
-    LOCKS.mkdir(exist_ok=True)
-    for kind in EXTRAS:
-        text = HEAD.format(python=PYTHON) + locked(kind)
-        (LOCKS / f"{kind}.txt").write_text(text)
-        print(f"{kind}: {text.count('==')} packages")
+    known = [*EXTRAS, *CHECKOUT, "tools"]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        print(f"no lock is called {unknown[0]}; there are {', '.join(known)}", file=sys.stderr)
+        return 2
+    for name in names or known:
+        text = written(name)
+        folder = LOCKS if name in EXTRAS else CHECKOUT_LOCKS
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.txt").write_text(text)
+        print(f"{name}: {text.count('==')} packages")
     return 0
+
+
+def written(name: str) -> str:
+    """The text of a lock."""
+    if name in EXTRAS:
+        return HEAD.format(python=PYTHON) + locked(name)
+    anywhere = ["--universal", "--python-version", "3.11.5"]  # as mkdocs-material needs
+    with tempfile.TemporaryDirectory() as place:
+        if name == "tools":
+            (Path(place) / "tools.in").write_text("\n".join(TOOLS) + "\n")
+            return TOOLS_HEAD + _compiled(["tools.in", *anywhere], place)
+        project = [str(ROOT / "pyproject.toml"), *_inputs(Path(place), "cpu", OWN_BUILD)]
+        return CHECKOUT_HEAD.format(name=name) + _compiled(
+            [*project, *_with(CHECKOUT[name]), *anywhere], place
+        )
 
 
 def locked(kind: str) -> str:
     """The packages of a kind of node, each with the hashes of its files."""
     build, _, machine = kind.partition("-")
     with tempfile.TemporaryDirectory() as place:
-        files = _inputs(Path(place), build)
-        extras = [word for extra in EXTRAS[kind] for word in ("--extra", extra)]
-        command = ["uv", "pip", "compile", str(ROOT / "pyproject.toml"), *files, *extras]
-        command += ["--python-version", PYTHON, "--python-platform", f"{machine}-{GLIBC}"]
-        command += ["--generate-hashes", "--no-header", "--no-annotate", "--quiet"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=place)
-    if build == "cuda":
-        return done.stdout
-    return done.stdout + _torch_cpu(machine)
+        project = [str(ROOT / "pyproject.toml"), *_inputs(Path(place), build)]
+        platform = ["--python-version", PYTHON, "--python-platform", f"{machine}-{GLIBC}"]
+        text = _compiled([*project, *_with(EXTRAS[kind]), *platform], place)
+    return text if build == "cuda" else text + _torch_cpu(machine)
+
+
+def _with(extras: Iterable[str]) -> list[str]:
+    return [word for extra in extras for word in ("--extra", extra)]
+
+
+def _compiled(words: list[str], place: str) -> str:
+    """What uv resolves, each package with the hashes of its files."""
+    command = ["uv", "pip", "compile", *words]
+    command += ["--generate-hashes", "--no-header", "--no-annotate", "--quiet"]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=place).stdout
 
 
 def _torch_cpu(machine: str) -> str:
@@ -76,10 +115,10 @@ def _torch_cpu(machine: str) -> str:
     return f"torch @ {address} \\\n    --hash=sha256:{digest}\n"
 
 
-def _inputs(place: Path, build: str) -> list[str]:
+def _inputs(place: Path, build: str, besides: Iterable[str] = BUILD) -> list[str]:
     """The words for uv that name what else is wanted, and what packages say of themselves."""
     kept = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line]
-    more, overrides = [*BUILD], []
+    more, overrides = [*besides], []
     config = ""
     if build == "cuda":
         more += ["onnxruntime-gpu", "wheel-stub"]
@@ -109,4 +148,4 @@ def _metadata(name: str, version: str, needs: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
