@@ -94,7 +94,7 @@ def _loader() -> type[Any]:
 
     loader: type[Any] = get_yaml_loader()
     try:
-        from yaml.cyaml import CParser
+        from yaml.cyaml import CParser  # type: ignore[attr-defined]
     except ImportError:
         return loader
 
