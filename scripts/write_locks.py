@@ -44,7 +44,7 @@ EXTRAS = {
     "cpu-aarch64": ("openvino", "tvm", "lightning", "quantization"),
     "cuda-x86_64": ("nvidia", "tensorrt", "lightning", "quantization"),
 }
-CHECKOUT_HEAD = """# Every package of a checkout ({name}) by version and hash, torch apart: make lock
+CHECKOUT_HEAD = """# Every package of a checkout ({name}) by version and hash, not torch: make lock
 # Python 3.11.5 and newer, any system: constraints.txt has the versions.
 """
 TOOLS_HEAD = """# The tools of make lock, sbom and audit, by version and hash: make lock
