@@ -162,7 +162,7 @@ class OverrideErrors:
             return [f"{text}: several values are crossed with -m{listed}."]
         if choosing:
             return self._option_problems(override)
-        is_hydras = self._group_of(override.key_or_group) == "hydra"  # which reports its mistakes
+        is_hydras = override.key_or_group.startswith("hydra.")  # which reports its own mistakes
         if is_hydras or override.is_add() or override.is_force_add() or override.is_delete():
             return []
         unknown = _unknown_key(self._base(choice), override.key_or_group)

@@ -74,12 +74,14 @@ def _result(source: ConfigSource, path: Path) -> ConfigResult:
 @lru_cache(maxsize=1024)
 def _parsed(path: Path, size: int, _: int) -> tuple[str, Any]:
     """The first characters of a file, and its values as plain Python."""
-    import yaml
-
     with path.open(encoding="utf-8") as file:
         text = file.read(_HEADER)
         file.seek(0)
-        values = yaml.load(file, Loader=_loader())  # noqa: S506 - a safe loader
+        loader = _loader()(file)
+        try:
+            values = loader.get_single_data()
+        finally:
+            loader.dispose()
     if values is not None and not isinstance(values, dict | list | str):
         raise OSError(f"Invalid loaded object type: {type(values).__name__}")
     return text, values
@@ -87,7 +89,7 @@ def _parsed(path: Path, size: int, _: int) -> tuple[str, Any]:
 
 @cache
 def _loader() -> type[Any]:
-    """OmegaConf's loader with libyaml's parser where PyYAML has that."""
+    """OmegaConf's loader, a safe one, with libyaml's parser where PyYAML has that."""
     from omegaconf._utils import get_yaml_loader
     from yaml.constructor import SafeConstructor
     from yaml.resolver import Resolver
