@@ -67,7 +67,7 @@ _AMX = {**_AVX512, "bfloat16": 2048, "int8": 4096}
 _NEOVERSE_N1 = {"float32": 16, "float64": 8, "float16": 32, "int8": 64}
 _NEOVERSE_V1 = {"float32": 32, "float64": 16, "float16": 64, "bfloat16": 128, "int8": 256}
 _GRAVITON4 = "four 128-bit SVE2 units a core; 12 channels of DDR5-5600"
-_XEON6 = "two 512-bit FMA units and AMX tiles a core; 12 channels of DDR5-7200 a socket"
+_XEON6 = "from memory, not from a data sheet, two 512-bit FMA units and AMX tiles a core; DDR5-7200"
 _A100 = {"float32": 19.5e12, "bfloat16": 312e12, "float16": 312e12, "int8": 624e12}
 _HOPPER = {
     "float32": 67e12,
@@ -229,7 +229,7 @@ FAMILIES: Mapping[str, Family] = {
         "NVIDIA RTX PRO 6000 Blackwell Server Edition",
         {"float32": 120e12, "bfloat16": 500e12, "float16": 500e12, "float8": 1000e12},
         1597e9,
-        "NVIDIA's RTX PRO 6000 Blackwell Server Edition data sheet, figures with sparsity halved",
+        "from memory, not from a data sheet, RTX PRO 6000 Server Edition, sparsity halved",
         size="2xlarge",
     ),
     "inf2": Family(

@@ -105,3 +105,12 @@ def install(tmp_path_factory):
         return site
 
     return install
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A browser without a window, for a file's pages."""
+    from support.browsers import opened_browser
+
+    with opened_browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened

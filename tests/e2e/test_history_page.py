@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from benchorch.cli.commands import history
-from support.browsers import DESKTOP, OVERLAPS, PHONE, Browser, needs_browser, opened_browser
+from support.browsers import DESKTOP, OVERLAPS, PHONE, Browser, needs_browser
 from support.synthetic_runs import result, trial, write_run
 
 pytestmark = needs_browser
 LEVELS_NS = {1: 1e6, 5: 0.8e6, 9: 1.5e6, 20: 1.2e6}
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with opened_browser(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,17 +9,11 @@ import pytest
 from benchorch.cli.commands import report
 from benchorch.domain.trial import Skip
 from support.analyzed_traces import HOSTILE as HOSTILE_NAMES
-from support.browsers import DESKTOP, OVERLAPS, PHONE, Browser, needs_browser, opened_browser
+from support.browsers import DESKTOP, OVERLAPS, PHONE, needs_browser
 from support.synthetic_runs import DISAGREES, failed, result, trial, write_run
 
 pytestmark = needs_browser
 HOSTILE = " ".join(HOSTILE_NAMES)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with opened_browser(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

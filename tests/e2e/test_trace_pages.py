@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from benchorch.trace.report.write import write
 from support.analyzed_traces import HOSTILE, Analysis, analysed, trace_file, two_layers
-from support.browsers import DESKTOP, PHONE, Browser, needs_browser, opened_browser
+from support.browsers import DESKTOP, PHONE, needs_browser
 
 pytestmark = needs_browser
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with opened_browser(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
