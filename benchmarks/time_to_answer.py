@@ -61,7 +61,7 @@ FIRST, DECIDED = "first figures:", "decided after"  # what a run prints at these
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waited:
-    """One command: seconds until it printed something, None where it did not, and its cost."""
+    """One command: seconds until it first had figures and last decided, None without; its cost."""
 
     first_s: float | None
     decided_s: float | None
@@ -86,7 +86,8 @@ def run(place: Path, name: str, words: Sequence[str]) -> Waited:
         for line in process.stdout:
             moment = next((each for each in (FIRST, DECIDED) if each in line), None)
             if moment:
-                seen[moment] = time.perf_counter() - started  # of several decisions, the last
+                now_s = time.perf_counter() - started
+                seen[moment] = seen.get(FIRST, now_s) if moment == FIRST else now_s
             undecided += f"un{DECIDED}" in line
         if process.wait() not in (0, 1):  # 1: a conversion was disqualified or could not run
             raise SystemExit(f"benchorch {' '.join(words)} ended with {process.returncode}")

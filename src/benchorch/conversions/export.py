@@ -26,6 +26,7 @@ class Export(FileStep):
 
     consumes = (Format.MODULE,)
     produces = Format.EXPORTED_PROGRAM
+    typical_build_s = 10.0
     version = 3  # 3: names of outputs beside it, and which values depend on an open size
 
     strict: bool = False

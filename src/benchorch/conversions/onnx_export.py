@@ -45,6 +45,7 @@ class OnnxExport(FileStep):
         Format.EXPORTED_PROGRAM,
     )
     produces = Format.ONNX
+    typical_build_s = 10.0
     requires = ("torch", "onnx", "onnxscript")
     version = 4  # 4: outputs have the model's names, and beside them what depends on a size
 

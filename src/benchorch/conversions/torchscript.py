@@ -40,6 +40,7 @@ class TorchScript(FileStep):
 
     consumes = (Format.MODULE,)
     produces = Format.TORCHSCRIPT
+    typical_build_s = 10.0
     # A host without a GPU has none: the fact tells the two kinds of traces apart.
     depends_on = ("arch", "compute_capability", *KERNELS)
     version = 3  # 3: with how it is called, and what a trace returned

@@ -70,6 +70,8 @@ class Step(ABC):
         depends_on: hardware facts the files depend on, e.g. ``("cpu_isa",)``; empty means
             that they may be built anywhere.
         version: raised whenever the same parameters begin to give other files.
+        typical_build_s: what a forecast assumes without earlier runs; compilers take about twice
+            what exporters do.
         fixes_cache: whether a decoder's cache has its full size from the start afterwards.
     """
 
@@ -79,6 +81,7 @@ class Step(ABC):
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     depends_on: ClassVar[tuple[str, ...]] = ()
     version: ClassVar[int] = 1
+    typical_build_s: ClassVar[float] = 20.0
 
     @property
     def tolerance_ratio(self) -> float:

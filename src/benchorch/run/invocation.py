@@ -192,7 +192,9 @@ class Invocation:
         session = replace(session_of(plan, self.directory), spending=spending)
         work = _TrialWork(session=session)
         if all(executor.measures_in_rounds(trial.hardware_kind) for trial in todo):
-            self._end = ExpectedEnd.of(todo, expected(plan, todo), work.session.budget_s)
+            forecast = expected(plan, todo)
+            todo.sort(key=lambda t: (t.baseline_id is not None, forecast[t.trial_id].build_s))
+            self._end = ExpectedEnd.of(todo, forecast, work.session.budget_s)
             self._expect(self._end.left_s)
         with self.report.live(todo), _closing(executor.run(todo, work, self._on_event)) as ran:
             for result in ran:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import final
@@ -104,13 +105,8 @@ class _Rounds:
     _order: random.Random = field(default_factory=random.SystemRandom)
 
     def results(self) -> Iterator[TrialResult]:
-        """The first round in the order of the plan, the others each in an order of its own."""
-        for run in list(self.runs):
-            run.start()
-            yield from self._process(run, first=True)
-            yield from self._ended([run])
-        if len(self.runs) > 1:
-            self.emit(Event(trial_id=self.runs[0].trial.trial_id, stage=ROUND, message="1"))
+        """The first round in the order of the trials, the others each in an order of its own."""
+        yield from self._first_round()
         while chosen := self._undecided():
             self._order.shuffle(chosen)
             # Baselines last: their candidates may have brought all that they need.
@@ -119,6 +115,22 @@ class _Rounds:
                     yield from self._process(run)
             yield from self._ended(list(self.runs))
         yield from self._ends()
+
+    def _first_round(self) -> Iterator[TrialResult]:
+        """Build and measure one after the other, so that no build disturbs a process.
+
+        Reports the first two figures that compare, and all of them.
+        """
+        runs, measured, shown = list(self.runs), Counter[str](), False
+        for run in runs:
+            run.start()
+            yield from self._process(run, first=True)
+            yield from self._ended([run])
+            measured[run.trial.baseline_id or run.trial.trial_id] += run.failure is None
+            compares = not shown and max(measured.values()) > 1
+            if compares or (run is runs[-1] and len(runs) > 1):
+                shown = True
+                self.emit(Event(trial_id=run.trial.trial_id, stage=ROUND, message="1"))
 
     def _undecided(self) -> list[TrialRun]:
         """Those that need a further process; reports those that no longer do."""

@@ -297,6 +297,12 @@ def test_processes_of_the_baseline_beside_a_candidate_are_its_own_as_well() -> N
     assert sum(len(one.processes) == 3 for one in found if one.trial_id == "eager") == 1
 
 
+def test_figures_are_reported_at_the_first_two_that_compare_and_after_the_first_round() -> None:
+    fails = candidate("fails", 0.3, fails_at=1)
+    measured(Drawn(EAGER), fails, candidate("a", 0.3), candidate("b", 0.3), candidate("c", 0.3))
+    assert [one.trial_id for one in EVENTS if one.stage == "round"] == ["a", "c"]
+
+
 def test_the_first_round_and_every_end_of_a_measurement_are_reported_once() -> None:
     rule = Decide(max_processes=12)
     runs = (
@@ -306,7 +312,8 @@ def test_the_first_round_and_every_end_of_a_measurement_are_reported_once() -> N
     )
     measured(*runs)
     assert [(one.trial_id, one.stage, one.message) for one in EVENTS] == [
-        ("eager", "round", "1"),
+        ("fast", "round", "1"),
+        ("unclear", "round", "1"),
         ("eager", "decided", "decided after 3 processes"),
         ("fast", "decided", "decided after 5 processes"),
         ("unclear", "decided", "undecided after 12 processes"),

@@ -12,22 +12,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import final
+from typing import cast, final
 
+from benchorch.config.components import resolve
 from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import Json
 from benchorch.domain.node_memo import NodeMemo
 from benchorch.domain.result import Outcome
 from benchorch.domain.trial import ConfigNode, Trial
+from benchorch.errors import ConfigError
 from benchorch.executors.scheduling.queue import Forecast
+from benchorch.interfaces.conversion import Step
 from benchorch.journal import run_directory
 from benchorch.journal.registry import newest_invocations
 
 PROCESS_S = 3.0
 """A measuring process without its window: start, imports, load."""
-
-BUILD_STEP_S = 20.0
-"""A conversion step without earlier runs: exporters take less, compilers more."""
 
 REFERENCE_S = 5.0
 """Loading a model and computing its reference outputs."""
@@ -98,11 +98,12 @@ class PastDurations:
         return statistics.median(profiled) if profiled else PROFILE_S
 
     def build_s(self, trial: Trial) -> float:
-        """Of similar trials, else `BUILD_STEP_S` per step."""
+        """Of similar trials, else what is typical of the steps."""
         similar = self._similar(trial)
         if similar:
             return statistics.median(one.built_s for one in similar)
-        return BUILD_STEP_S * len(_node(_node(trial.spec, "conversion"), "steps"))
+        steps = _node(_node(trial.spec, "conversion"), "steps")
+        return sum(map(_typical_build_s, steps.values()))
 
     def add(self, trials: Iterable[PastTrial]) -> None:
         """Add trials, the newest first; those that are there already are newer."""
@@ -190,8 +191,16 @@ def _needs(trial: Trial, past: PastDurations, memo: NodeMemo) -> dict[str, float
     names = build_names(trial, own, memo=memo)
     found.update(dict.fromkeys(names, past.build_s(trial) / max(1, len(names))))
     others = (name for conversion in baseline for name in build_names(trial, conversion, memo=memo))
-    found.update({name: BUILD_STEP_S for name in others if name not in found})
+    found.update({name: Step.typical_build_s for name in others if name not in found})
     return found
+
+
+def _typical_build_s(step: Json) -> float:
+    """Of a step's class; where that cannot be imported here, what is typical of any step."""
+    try:
+        return resolve(cast(ConfigNode, step), Step, "step").typical_build_s
+    except ConfigError:
+        return Step.typical_build_s
 
 
 def conversions_of(trial: Trial) -> list[ConfigNode]:

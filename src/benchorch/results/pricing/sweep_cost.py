@@ -85,10 +85,17 @@ class Budget:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Forecast of one trial: seconds on a machine, and their cost; None where unpaid."""
+    """Forecast of one trial.
+
+    Attributes:
+        seconds: on a machine.
+        usd: their cost; None where unpaid.
+        build_s: those of them that go into what no trial before it builds.
+    """
 
     seconds: float
     usd: float | None
+    build_s: float = 0.0
 
 
 @final
@@ -166,11 +173,12 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
         forecast = known[trial.trial_id]
         builds = {name: s for name, s in forecast.builds.items() if name not in there}
         there.update(builds)
-        seconds = forecast.measure_s + sum(builds.values())
+        build_s = sum(builds.values())
+        seconds = forecast.measure_s + build_s
         seconds += past.profile_s(trial) if trial.trial_id in profiled else 0.0
         price = plan.prices.of(trial.hardware_kind, market) if plan.prices else None
         usd = trial_usd(seconds, price.usd_per_hour) if price else None
-        found[trial.trial_id] = Expected(seconds=seconds, usd=usd)
+        found[trial.trial_id] = Expected(seconds=seconds, usd=usd, build_s=build_s)
     return found
 
 

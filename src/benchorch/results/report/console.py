@@ -19,7 +19,7 @@ from benchorch.journal.run_directory import PLAN, RESULTS, TABLE
 from benchorch.recorders.mlflow_links import MlflowLinks, mlflow_links
 from benchorch.results.compare.detectable import summary
 from benchorch.results.report.console_table import WIDTH
-from benchorch.results.report.live_table import LiveTable
+from benchorch.results.report.live_table import WAITS, LiveTable
 from benchorch.results.report.overview import (
     alike_failures,
     alike_skips,
@@ -135,10 +135,13 @@ class ConsoleReport:
         self._live.figures(results, summaries)
 
     def _first_figures(self) -> str:
-        """The order after the first round, which nothing is concluded from."""
-        rows = [f"{row.name} {row.figure}" for row in self._live.ranked() if row.processes]
+        """The order so far in the first round, which nothing is concluded from."""
+        ranked = self._live.ranked()
+        rows = [f"{row.name} {row.figure}" for row in ranked if row.processes]
+        waiting = [row.name for row in ranked if not row.processes and row.state == WAITS]
+        later = f"; not yet: {some_of(waiting)}" if waiting else ""
         left = "" if self._live.ends_s is None else f" ({self._live.footer()})"
-        return f"first figures: {some_of(rows)}{left}"
+        return f"first figures: {some_of(rows)}{later}{left}"
 
     def _decision(self, event: Event) -> str:
         row = self._live.rows.get(event.trial_id)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
 _MOST_ROWS = 30
+WAITS = "waits"
 HEADERS = ("conversion", "so far", "vs eager [95 %]", "processes", "now")
 
 
@@ -35,7 +36,7 @@ class LiveRow:
     figure: str = "–"
     verdict: str = "–"
     processes: int = 0
-    state: str = "waits"
+    state: str = WAITS
     cost: float = math.inf
 
     @property

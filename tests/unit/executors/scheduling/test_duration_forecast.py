@@ -8,11 +8,11 @@ import pytest
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import Trial
 from benchorch.executors.scheduling.duration_forecast import (
-    BUILD_STEP_S,
     PastDurations,
     forecasts,
     read_durations,
 )
+from benchorch.interfaces.conversion import Step
 
 EAGER: dict[str, Json] = {"steps": {}}
 EXPORT: dict[str, Json] = {"steps": {"export": {"strict": False}}}
@@ -100,7 +100,18 @@ def test_what_was_never_measured_takes_what_its_stopping_rule_allows(
 ) -> None:
     expected = forecasts([trial("1", EXPORT, stopping=stopping)], NOTHING)
     assert expected["1"].measure_s == seconds
-    assert list(expected["1"].builds.values())[-1] == BUILD_STEP_S
+    assert list(expected["1"].builds.values())[-1] == Step.typical_build_s
+
+
+def test_an_exporter_is_expected_to_take_less_than_a_compiler() -> None:
+    step = "benchorch.conversions.{}"
+    onnx, compiled = (
+        trial(name, {"steps": {"one": {"_target_": step.format(name)}}})
+        for name in ("onnx_export.OnnxExport", "inductor_cache.InductorCompile")
+    )
+    expected = forecasts([onnx, compiled], NOTHING)
+    seconds = [sum(one.builds.values()) for one in expected.values()]
+    assert seconds[0] < seconds[1]
 
 
 def test_a_trial_that_was_measured_before_takes_as_long_and_has_its_artifacts(

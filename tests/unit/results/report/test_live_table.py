@@ -108,6 +108,12 @@ def test_a_log_has_the_first_figures_after_the_first_round() -> None:
     lines = log(so_far(OF_EAGER, 1), so_far(OF_FAST, 1), event(OF_EAGER, "round", "1"))
     assert len(lines) == 1
     assert lines[0].startswith("first figures: fast p50 0.33")
+    assert "not yet" not in lines[0]
+
+
+def test_first_figures_name_what_has_not_begun() -> None:
+    (line,) = log(so_far(OF_FAST, 1), event(OF_FAST, "measure"), event(OF_FAST, "round"))[1:]
+    assert line.endswith("not yet: eager")
 
 
 def test_a_log_has_every_failure_and_every_wait() -> None:
