@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from benchorch.domain.codec import Json
@@ -247,6 +247,8 @@ class ProcessRecord:
         paired: what it observed of the baseline, or None where it was not compared.
         disturbance: why this repetition is rejected (the machine changed under it); empty for one
             that counts. It is kept all the same.
+        forked: whether it was forked from a process that had imported its modules: its start and
+            its memory are not those of a fresh process.
     """
 
     load_s: float
@@ -262,3 +264,9 @@ class ProcessRecord:
     memory: Memory | None = None
     split: TransferBreakdown | None = None
     disturbance: str = ""
+    forked: bool = False
+
+
+def fresh(processes: Iterable[ProcessRecord]) -> list[ProcessRecord]:
+    """Those that were executed, whose start and memory are what a user of the model sees."""
+    return [process for process in processes if not process.forked]

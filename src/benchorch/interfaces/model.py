@@ -65,6 +65,9 @@ class Model(ABC):
         """
         raise NotImplementedError
 
+    def preload(self) -> None:  # noqa: B027 - most have nothing
+        """Import what `load` imports besides torch, where it is installed and starts no thread."""
+
     @abstractmethod
     def load(self, seed: int) -> torch.nn.Module:
         """The module on the CPU in eval mode, the same weights for the same seed."""

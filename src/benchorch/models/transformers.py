@@ -51,6 +51,12 @@ class TransformersModel(DeclaredModel):
 
     requires = ("torch", "transformers")
 
+    def preload(self) -> None:
+        """Import the class."""
+        import transformers
+
+        getattr(transformers, self.architecture, None)
+
     def load(self, seed: int) -> torch.nn.Module:
         """The model, answering with a plain tuple of tensors."""
         # transformers draws on numpy too, so all of it is imported before the seed is set.

@@ -24,6 +24,7 @@ from benchorch.trial.stages import (
     MeasureRequest,
     StageFailed,
 )
+from benchorch.trial.templates import may_fork
 
 NONE = "none"
 
@@ -222,6 +223,7 @@ class Repetitions:
             candidate_first=candidate_first,
             seed=self._order.getrandbits(32) if interleaved else 0,
             cpus=beside.conditions.cpus if beside else cpus,
+            may_fork=self._may_fork(),
         )
         try:
             reply = self._measure(request)
@@ -238,10 +240,26 @@ class Repetitions:
         assert self._baseline is not None  # the design is not chosen without one
         cpus = beside.conditions.cpus if beside else ()
         try:
-            return self._measure(MeasureRequest(trial=self._baseline.trial, cpus=cpus)).process
+            trial = self._baseline.trial
+            request = MeasureRequest(trial=trial, cpus=cpus, may_fork=self._may_fork())
+            return self._measure(request).process
         except StageFailed as failed:
             self._design, self.pairing = NONE, f"none: the baseline failed ({failed.failure.kind})"
             return None
+
+    def _may_fork(self) -> bool:
+        """Whether the next processes may be forked: of a race, after the first one of the trial.
+
+        How a conversion starts and what memory it takes is read from that one. Both sides of a
+        back-to-back pair begin alike, so that the ratio has no part in how they do.
+        """
+        table = self._setup.stopping.table_terms(self._setup.protocol.delta_ratio)
+        if table is None or not self.valid:
+            return False
+        sides = [self._setup]
+        if self._baseline is not None and self._design == ADJACENT:
+            sides.append(open_trial(self._baseline.trial.spec))
+        return all(may_fork(side, side.runtime.requires) for side in sides)
 
     def _fall_back(self, reason: str) -> None:
         """Use the next best design from here on, unless only one was requested."""

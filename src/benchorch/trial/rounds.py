@@ -11,7 +11,7 @@ import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -25,6 +25,7 @@ from benchorch.journal import run_directory
 from benchorch.journal.reader import read_journal
 from benchorch.trial.race import BUDGET, MOST, Race
 from benchorch.trial.supervisor import OutOfTime, TimeBudget, TrialRun
+from benchorch.trial.templates import Templates
 
 TRIAL_S = 60.0
 """The usual budget has so much for each trial ..."""
@@ -41,6 +42,7 @@ def in_rounds(
     What an interrupted run measured of these trials is read from its journal and goes on.
     """
     budget = budget_of(session, len(trials))
+    templates = Templates([trial.spec for trial in trials])
     runs = [
         TrialRun(
             trial,
@@ -49,12 +51,18 @@ def in_rounds(
             emit=emit,
             earlier=run_directory.read_rounds(session.directory, trial.trial_id),
             budget=budget,
+            templates=templates,
         )
         for trial in trials
     ]
     race = Race(runs=tuple(runs), others=_others(trials, session))
-    rounds = _Rounds(runs=runs, race=race, to_profile=_to_profile(session), emit=emit)
-    with runs[0].using_store() if runs else contextlib.nullcontext():
+    rounds = _Rounds(
+        runs=runs, race=race, to_profile=_to_profile(session), emit=emit, renew=templates.renew
+    )
+    with contextlib.ExitStack() as held:
+        held.callback(templates.renew)
+        if runs:
+            held.enter_context(runs[0].using_store())
         yield from rounds.results()
 
 
@@ -96,24 +104,28 @@ class _Rounds:
         race: which of them need further processes.
         to_profile: the conversions to profile, as in `Session`.
         emit: receives the end of the first round, and of each trial's measurement.
+        renew: called before each round but the first, and after the last.
     """
 
     runs: list[TrialRun]
     race: Race
     to_profile: Sequence[str]
     emit: Emit
+    renew: Callable[[], None] = lambda: None
     _order: random.Random = field(default_factory=random.SystemRandom)
 
     def results(self) -> Iterator[TrialResult]:
         """The first round in the order of the trials, the others each in an order of its own."""
         yield from self._first_round()
         while chosen := self._undecided():
+            self.renew()
             self._order.shuffle(chosen)
             # Baselines last: their candidates may have brought all that they need.
             for run in sorted(chosen, key=_is_baseline):
                 if not _is_baseline(run) or run.needs_more():
                     yield from self._process(run)
             yield from self._ended(list(self.runs))
+        self.renew()
         yield from self._ends()
 
     def _first_round(self) -> Iterator[TrialResult]:

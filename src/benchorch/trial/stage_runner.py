@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar, cast
 
 from benchorch.domain.result import Failure
 from benchorch.domain.session import Session
 from benchorch.domain.trial import ConfigNode, Trial
-from benchorch.host.processes.run_child import Limits, run_child
+from benchorch.errors import ExecutorError
+from benchorch.host.processes.run_child import ChildReply, Limits, run_child
+from benchorch.host.processes.template import Template
 from benchorch.journal.run_directory import trial_directory
 from benchorch.models import trust
 from benchorch.trial.stages import Stage, StageFailed
+from benchorch.trial.templates import Templates
 
 LOG = "log.txt"
 LEAST_S = 1.0
@@ -29,11 +33,13 @@ class StageRunner:
     Args:
         isolated: whether each stage has a fresh child process.
         on_message: called with a stage's name and what it reports.
+        templates: fork processes where that is allowed; None executes each afresh.
 
     Attributes:
         threads: per call; set before the first stage runs.
         stage: the one that ran last.
         elapsed_s: wall seconds of the last child; 0 where there is none.
+        forked: whether that one was forked.
         stages_s: wall seconds spent in each stage so far.
         deadline_s: on the monotonic clock: a measuring process that runs longer is ended; None
             for no limit but the stage's own.
@@ -46,16 +52,19 @@ class StageRunner:
         *,
         isolated: bool,
         on_message: Callable[[str, str], None],
+        templates: Templates | None = None,
     ) -> None:
         self.threads = 1
         self.stage = "build"
         self.elapsed_s = 0.0
+        self.forked = False
         self.stages_s: dict[str, float] = {}
         self.deadline_s: float | None = None
         self._trial = trial
         self._session = session
         self._isolated = isolated
         self._on_message = on_message
+        self._templates = templates
 
     def run(
         self,
@@ -63,27 +72,69 @@ class StageRunner:
         request: Request,
         under: tuple[str, ...] = (),
         exit_s: float = 5.0,
+        *,
+        may_fork: bool = False,
     ) -> Reply:
-        """The stage's reply; raises StageFailed."""
+        """The stage's reply; raises StageFailed.
+
+        Args:
+            may_fork: whether its process may be forked from a template.
+        """
         self.stage = stage.name
         if not self._isolated:
             return self._run_here(stage, request)
-        folder = trial_directory(self._session.directory, self._trial.trial_id)
+        child = self._forked(stage, request) if may_fork else None
+        self.forked = child is not None
+        child = child or self._child(stage, request, under=under, exit_s=exit_s)
+        self.elapsed_s = child.elapsed_s
+        if child.failure is not None:
+            raise StageFailed(child.failure, child.partial)
+        return cast(Reply, child.reply)  # without a failure there is one
+
+    def _forked(self, stage: Stage[Request, Reply], request: Request) -> ChildReply[Reply] | None:
+        """What became of a forked process; None where one executed afresh has to take its place.
+
+        What forks badly, or loses its template, must not cost the trial.
+        """
+        environment = _child_environment(self._session, self.threads)
+        template = self._templates.of(environment, self._log) if self._templates else None
+        if template is None:
+            return None
+        try:
+            child = self._child(stage, request, template=template)
+        except ExecutorError:
+            return None
+        failed = child.failure
+        if failed and (not template.is_usable or failed.kind.startswith("crash")):
+            return None
+        return child
+
+    def _child(
+        self,
+        stage: Stage[Request, Reply],
+        request: Request,
+        *,
+        under: tuple[str, ...] = (),
+        exit_s: float = 5.0,
+        template: Template | None = None,
+    ) -> ChildReply[Reply]:
         child = run_child(
             stage.name,
             request,
             stage.reply,
-            log=folder / LOG,
+            log=self._log,
             limits=self._limits(stage.name, exit_s),
             environment=_child_environment(self._session, self.threads),
             on_message=lambda message: self._on_message(stage.name, message),
             under=under,
+            template=template,
         )
-        self.elapsed_s = child.elapsed_s
         self.add_time(stage.name, child.elapsed_s)
-        if child.failure is not None:
-            raise StageFailed(child.failure, child.partial)
-        return cast(Reply, child.reply)  # without a failure there is one
+        return child
+
+    @property
+    def _log(self) -> Path:
+        return trial_directory(self._session.directory, self._trial.trial_id) / LOG
 
     @property
     def is_out_of_time(self) -> bool:

@@ -137,6 +137,7 @@ class MeasureRequest:
         candidate_first: whether it is then loaded and run alone before the baseline.
         seed: of the order in which the two are interleaved.
         cpus: the processors of the process that it is compared with; empty to choose.
+        may_fork: whether its process may be forked from a template.
     """
 
     trial: BuiltTrial
@@ -147,6 +148,7 @@ class MeasureRequest:
     candidate_first: bool = True
     seed: int = 0
     cpus: tuple[int, ...] = ()
+    may_fork: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,7 @@ from benchorch.trial.stages import (
     MeasureRequest,
     StageFailed,
 )
+from benchorch.trial.templates import Templates, may_fork
 
 __all__ = ["LOG", "OutOfTime", "TimeBudget", "TrialRun", "run_trial"]
 
@@ -102,6 +103,7 @@ class TrialRun:
     Args:
         earlier: what an interrupted run measured of this trial, or None.
         budget: when no more processes are added, or None.
+        templates: fork its processes where that is allowed, or None.
 
     Attributes:
         failure: why the trial has no result, or None.
@@ -117,6 +119,7 @@ class TrialRun:
         emit: Emit,
         earlier: TrialResult | None = None,
         budget: TimeBudget | None = None,
+        templates: Templates | None = None,
     ) -> None:
         self.trial = trial
         self.failure: Failure | None = None
@@ -124,7 +127,9 @@ class TrialRun:
         self._session = session
         self._isolated = isolated
         self._emit = emit
-        self._stages = StageRunner(trial, session, isolated=isolated, on_message=self._say)
+        self._stages = StageRunner(
+            trial, session, isolated=isolated, on_message=self._say, templates=templates
+        )
         self._budget = budget
         self._store = make(session.store, Store, "store")
         self._earlier = earlier
@@ -337,6 +342,7 @@ class TrialRun:
                 threads=threads,
                 build_steps=self.trial.build_steps,
             ),
+            may_fork=may_fork(setup, setup.requires),
         )
 
     def _baseline(self, candidate: BuiltTrial, name: str) -> Baseline | None:
@@ -375,19 +381,22 @@ class TrialRun:
         return found.tolerance_ratio(requested_ratio)
 
     def _measure(self, request: MeasureRequest) -> MeasureReply:
-        """One process's reply with its wall time, which only its parent can measure."""
+        """One process's reply, whose failure may leave a part of it."""
         try:
-            return self._timed(self._stages.run(stages.MEASURE, request))
+            return self._noted(self._stages.run(stages.MEASURE, request, may_fork=request.may_fork))
         except StageFailed as failed:
             measured = self._repetitions is not None and self._repetitions.valid
             if measured and failed.failure.kind == "timeout" and self._stages.is_out_of_time:
                 raise OutOfTime from failed
             if isinstance(failed.partial, MeasureReply):
-                failed.partial = self._timed(failed.partial)
+                failed.partial = self._noted(failed.partial)
             raise
 
-    def _timed(self, reply: MeasureReply) -> MeasureReply:
-        return replace(reply, process=replace(reply.process, elapsed_s=self._stages.elapsed_s))
+    def _noted(self, reply: MeasureReply) -> MeasureReply:
+        """The reply with what only its parent knows."""
+        ran = self._stages
+        known = replace(reply.process, elapsed_s=ran.elapsed_s, forked=ran.forked)
+        return replace(reply, process=known)
 
     def _measure_energy(self, built: BuiltTrial) -> EnergyRecord:
         """What the energy stage found; where it fails, what was measured before it stands."""

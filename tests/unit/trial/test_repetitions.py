@@ -21,6 +21,7 @@ from benchorch.domain.measurement import (
 from benchorch.domain.protocol import Protocol
 from benchorch.domain.result import BuildRecord, Failure, ModelCounts
 from benchorch.domain.verdict import Verdict
+from benchorch.host.processes.template import is_possible
 from benchorch.interfaces.stopping import Stopping
 from benchorch.stopping.decide import Decide
 from benchorch.stopping.fixed import Fixed
@@ -105,11 +106,15 @@ def alternated(
 
 
 class Runtime:
+    requires: ClassVar[tuple[str, ...]] = ("torch",)
+
     def cohabits(self, device: str, threads: int) -> bool:
         return True
 
 
 class Selfish:
+    requires: ClassVar[tuple[str, ...]] = ("onnxruntime",)
+
     def cohabits(self, device: str, threads: int) -> bool:
         return False
 
@@ -140,7 +145,7 @@ class Children:
 
 @pytest.fixture(autouse=True)
 def baseline_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    setup = SimpleNamespace(runtime=Runtime())
+    setup = SimpleNamespace(runtime=Runtime(), hardware=Hardware())
     monkeypatch.setattr(repetitions, "open_trial", lambda spec: setup)
 
 
@@ -188,6 +193,44 @@ def repetitions_of(
         measure=children,
         say=lambda message: None,
     )
+
+
+@pytest.mark.skipif(not is_possible(), reason="needs Linux")
+@pytest.mark.parametrize(
+    ("stopping", "runtime", "forked"),
+    [
+        (Decide(unpaired_processes=3, looks=(3,)), Runtime(), [False, True, True]),
+        (Decide(unpaired_processes=3, looks=(3,)), Selfish(), [False, False, False]),
+        (Precision(), Runtime(), [False, False, False]),
+    ],
+)
+def test_of_a_race_the_first_process_is_fresh_and_those_without_torch_are(
+    stopping: Stopping, runtime: object, forked: list[bool]
+) -> None:
+    children = Children(lambda request: reply(record()))
+    found = repetitions_of(children, baseline=None, runtime=runtime, stopping=stopping)
+    for _ in range(3):
+        found.add()
+    assert [request.may_fork for request in children.requests] == forked
+
+
+def test_on_a_device_no_process_is_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Hardware, "device", "cuda")
+    children = Children(lambda request: reply(record()))
+    found = repetitions_of(children, baseline=None, stopping=Decide())
+    for _ in range(2):
+        found.add()
+    assert not any(request.may_fork for request in children.requests)
+
+
+@pytest.mark.parametrize("runtime", [Runtime(), Selfish()])
+def test_both_sides_of_a_back_to_back_pair_begin_alike(runtime: Runtime | Selfish) -> None:
+    children = Children(lambda request: reply(record()))
+    found = repetitions_of(children, runtime=runtime, stopping=Decide(), pairing="adjacent")
+    for _ in range(2):
+        found.add()
+    forked = "torch" in runtime.requires and is_possible()
+    assert [one.may_fork for one in children.requests] == [False, False, forked, forked]
 
 
 def designs(found: Repetitions) -> list[str | None]:

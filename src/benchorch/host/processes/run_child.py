@@ -33,6 +33,7 @@ from benchorch.host.processes.child_channel import ChildMessage
 from benchorch.host.processes.exit_diagnosis import ChildExit, diagnose_exit
 from benchorch.host.processes.process_tree import ProcessTree
 from benchorch.host.processes.spawn import Child, started
+from benchorch.host.processes.template import Template
 
 _PADDING = "BENCHORCH_ENVIRONMENT_PADDING"
 
@@ -100,6 +101,7 @@ def run_child(
     under: Sequence[str] = (),
     on_partial: Callable[[R], None] | None = None,
     enough: Callable[[], bool] = lambda: False,
+    template: Template | None = None,
 ) -> ChildReply[R]:
     """The child's reply, or the failure that stands in its place.
 
@@ -118,6 +120,7 @@ def run_child(
         on_partial: called with each partial reply as it arrives, in this thread.
         enough: whether to end the child now, checked several times a second; the failure's kind is
             then ``stopped``.
+        template: forks the child in place of executing it.
     """
     began_s = time.monotonic()
     kills_before = cgroup.oom_kills()
@@ -126,8 +129,9 @@ def run_child(
         on_message=on_message,
         on_partial=lambda sent: on_partial(decode(reply, sent)) if on_partial else None,
     )
-    argv = [*under, *(command or [sys.executable, "-P", "-c", _ENTRY, stage])]
-    with started(argv, to_json(request), log, _variables(environment)) as child:
+    program = [sys.executable, "-P", "-c", _ENTRY, stage] if template is None else ["-c", stage]
+    argv, variables = [*under, *(command or program)], child_variables(environment)
+    with started(argv, to_json(request), log, variables, template=template) as child:
         watch = _MemoryWatch(tree=child.tree, limit_bytes=_memory_limit(limits))
         deadline_s = began_s + limits.timeout_s
         stopped_for = _attend(child, inbox, watch, deadline_s, limits.exit_s, enough)
@@ -158,7 +162,7 @@ def run_child(
 # The parent: listen and watch --------------------------------------------------------------
 
 
-def _variables(environment: Mapping[str, str]) -> dict[str, str]:
+def child_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """The child's environment: this one's, what is set on top, and padding.
 
     The size of the environment shifts the stack and with it a program's speed, so each process

@@ -15,6 +15,7 @@ from typing import IO, final
 from benchorch.errors import ExecutorError
 from benchorch.host.processes.child_channel import REPLY_FD
 from benchorch.host.processes.process_tree import ProcessTree
+from benchorch.host.processes.template import ForkedProcess, Template
 
 _MARK = "BENCHORCH_CHILD"
 _REAP_S = 2.0
@@ -52,12 +53,14 @@ class Child:
         pipe: where its messages arrive.
     """
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProcess
     tree: ProcessTree
     pipe: int
 
     def ended(self) -> bool:
         """Whether it has ended; leaves it unreaped."""
+        if isinstance(self.process, ForkedProcess):
+            return self.process.ended()
         if hasattr(os, "waitid"):
             options = os.WEXITED | os.WNOHANG | os.WNOWAIT
             return os.waitid(os.P_PID, self.process.pid, options) is not None
@@ -73,17 +76,25 @@ class Child:
 
 @contextlib.contextmanager
 def started(
-    argv: Sequence[str], request: bytes, log: Path, variables: Mapping[str, str]
+    argv: Sequence[str],
+    request: bytes,
+    log: Path,
+    variables: Mapping[str, str],
+    *,
+    template: Template | None = None,
+    descriptors: Sequence[int] = (),
 ) -> Iterator[Child]:
     """A running child; on the way out, however that is, it and everything it started end.
 
     Raises ExecutorError if it cannot be started.
 
     Args:
-        argv: the program and its arguments.
+        argv: the program and its arguments; of a forked process what `sys.argv` is.
         request: what it reads from its standard input.
         log: where its output is appended; a log that cannot be written costs only the log.
         variables: its environment, to which the pipe's number and a mark are added.
+        template: forks it in place of executing it.
+        descriptors: what else it inherits.
     """
     mark = os.urandom(8).hex()
     marked = f"{_MARK}={mark}"
@@ -91,7 +102,8 @@ def started(
     _WATCHDOG.watch(marked)  # whoever is killed from here on leaves nothing behind
     try:
         own = {REPLY_FD: str(writer), _MARK: mark}
-        process = _launch(argv, request, log, {**variables, **own}, writer)
+        inherited = (writer, *descriptors)
+        process = _launch(argv, request, log, {**variables, **own}, inherited, template)
     except BaseException:
         os.close(reader)
         _WATCHDOG.forget(marked)
@@ -161,18 +173,27 @@ _WATCHDOG = _Watchdog()
 
 
 def _launch(
-    argv: Sequence[str], request: bytes, log: Path, variables: Mapping[str, str], writer: int
-) -> subprocess.Popen[bytes]:
+    argv: Sequence[str],
+    request: bytes,
+    log: Path,
+    variables: dict[str, str],
+    inherited: Sequence[int],
+    template: Template | None,
+) -> subprocess.Popen[bytes] | ForkedProcess:
     try:
         with _request_file() as stdin, _log_file(log) as output:
             stdin.write(request)
             stdin.seek(0)
+            if template is not None:
+                return template.fork(
+                    [stdin.fileno(), output.fileno(), inherited[0]], argv, variables
+                )
             return subprocess.Popen(
                 argv,
                 stdin=stdin,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                pass_fds=(writer,),
+                pass_fds=inherited,
                 start_new_session=True,
                 env=variables,
             )

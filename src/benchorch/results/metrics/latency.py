@@ -10,7 +10,7 @@ from numpy import float64
 from numpy.typing import NDArray
 
 from benchorch.domain.estimate import Estimate
-from benchorch.domain.measurement import ProcessRecord
+from benchorch.domain.measurement import ProcessRecord, fresh
 from benchorch.stats.autocorrelation import independent, independent_n
 from benchorch.stats.between_processes import over_processes, steady_queries_ns
 from benchorch.stats.clustered_quantiles import pooled_quantile
@@ -168,7 +168,7 @@ def time_to_steady_s(processes: Sequence[ProcessRecord]) -> Estimate | None:
     None where a process never became steady.
     """
     times = []
-    for process in processes:
+    for process in fresh(processes):
         if process.steady_from is None:
             return None
         warming_s = ns_to_s(process.observations.started_ns[process.steady_from])

@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from benchorch.domain.estimate import Estimate
-from benchorch.domain.measurement import DeviceMemory, Memory, ProcessRecord, TransferBreakdown
+from benchorch.domain.measurement import (
+    DeviceMemory,
+    Memory,
+    ProcessRecord,
+    TransferBreakdown,
+    fresh,
+)
 from benchorch.domain.result import EnergyRecord, EnergyWindow, TrialResult
 from benchorch.results.metrics.break_even import break_even, break_even_warnings
 from benchorch.stats.between_processes import over_processes
@@ -32,7 +38,7 @@ def resource_metrics(result: TrialResult, baseline: TrialResult | None) -> Mappi
     processes = result.valid
     found = {
         **_split_metrics([p.split for p in processes if p.split is not None]),
-        **_memory_metrics([p.memory for p in processes if p.memory is not None]),
+        **_memory_metrics([p.memory for p in fresh(processes) if p.memory is not None]),
         **_energy_metrics(result.energy),
         **_count_metrics(result),
         "break_even_calls/total": break_even(result, baseline),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import final
 
 from benchorch.domain.estimate import Comparison, Estimate, Summary
-from benchorch.domain.measurement import ProcessRecord
+from benchorch.domain.measurement import ProcessRecord, fresh
 from benchorch.domain.result import TrialResult
 from benchorch.formatting import interval_text
 from benchorch.progress import Say, counted, silent
@@ -300,7 +300,7 @@ def _timings(result: TrialResult) -> Mapping[str, Estimate]:
 
 def _costs(result: TrialResult) -> Mapping[str, Estimate]:
     """Estimates that are not of timed calls: start, memory, build."""
-    processes = result.valid
+    processes = fresh(result.valid)
     found = {
         "load_s/p50": over_processes([p.load_s for p in processes], unit="s"),
         "first_call_s/p50": over_processes([p.first_call_s for p in processes], unit="s"),
@@ -323,7 +323,7 @@ def _prices(result: TrialResult, metrics: Mapping[str, Estimate]) -> Mapping[str
 
 
 def _totals(result: TrialResult) -> Iterator[tuple[str, Estimate]]:
-    peaks = [p.peak_rss_bytes for p in result.valid]
+    peaks = [p.peak_rss_bytes for p in fresh(result.valid)]
     if peaks:
         yield "peak_rss_bytes/max", _exact(max(peaks), "bytes", "maximum", len(peaks))
     build = result.build

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -197,6 +198,17 @@ def test_latency_without_interruptions_stands_beside_the_headline() -> None:
     metrics = summarise(trial(process(durations, preempted=flags)), None).metrics
     assert metrics["latency_ms/p50"].value == 5.0
     assert metrics["undisturbed_latency_ms/p50"].value == 1.0
+
+
+def test_a_start_and_its_memory_are_those_of_fresh_processes() -> None:
+    first, *others = five(1_000_000)
+    quick = {"load_s": 0.01, "first_call_s": 0.01, "peak_rss_bytes": 5000, "forked": True}
+    forked = [replace(one, **quick) for one in others]  # type: ignore[arg-type]
+    metrics = summarise(trial(first, *forked), None).metrics
+    start = ("load_s/p50", "first_call_s/p50", "time_to_steady_s/p50", "peak_rss_bytes/max")
+    assert [metrics[name].value for name in start] == [0.5, 0.1, 0.6, 1000]
+    assert {metrics[name].n for name in start} == {1}
+    assert metrics["latency_ms/p50"].n == 5
 
 
 def test_costs_are_reported_with_the_trial() -> None:

@@ -1,0 +1,123 @@
+"""The template of a round, and what takes the place of a process that forks badly."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchorch.domain.result import Failure
+from benchorch.domain.session import Session
+from benchorch.domain.trial import Trial
+from benchorch.errors import ExecutorError
+from benchorch.host.processes.run_child import ChildReply, Limits, run_child
+from benchorch.host.processes.template import is_possible
+from benchorch.trial import stage_runner, stages
+from benchorch.trial.stage_runner import StageRunner
+from benchorch.trial.stages import StageFailed
+from benchorch.trial.templates import Templates
+
+LIMITS = {"memory_gib": None, "build_timeout_s": 60, "measure_timeout_s": 60}
+
+
+@pytest.mark.skipif(not is_possible(), reason="needs Linux")
+def test_a_round_has_one_template_and_the_next_round_another(tmp_path: Path) -> None:
+    templates = Templates([])
+    try:
+        first = templates.of({}, tmp_path / "log.txt")
+        assert first is not None
+        assert templates.of({}, tmp_path / "log.txt") is first
+        answered = run_child(
+            "no_such_stage",
+            {},
+            int,
+            log=tmp_path / "log.txt",
+            limits=Limits(timeout_s=60, memory_bytes=None),
+            environment={},
+            on_message=lambda _: None,
+            template=first,
+        )
+        assert answered.failure is not None
+        assert answered.failure.kind == "raised:KeyError"  # the worker's own words
+        templates.renew()
+        with pytest.raises(ExecutorError):
+            first.fork([0, 1, 2], [], os.environ)
+    finally:
+        templates.renew()
+
+
+class Playing:
+    """Templates, and children whose ends are given in order."""
+
+    def __init__(self, *ends: Failure | ExecutorError | None, usable: bool = True) -> None:
+        self.is_usable = usable
+        self.forked: list[bool] = []
+        self._ends = iter(ends)
+
+    def of(self, environment: object, log: Path) -> Playing:
+        return self
+
+    def child(self, *_: object, template: object = None, **__: object) -> ChildReply[Any]:
+        self.forked.append(template is not None)
+        end = next(self._ends)
+        if isinstance(end, ExecutorError):
+            raise end
+        answer = None if end else "reply"
+        return ChildReply(reply=answer, failure=end, partial=None, peak_rss_bytes=1, elapsed_s=1.0)
+
+
+def failing(kind: str) -> Failure:
+    return Failure(stage="measure", kind=kind, message="no")
+
+
+def runner(playing: Playing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StageRunner:
+    monkeypatch.setattr(stage_runner, "run_child", playing.child)
+    session = Session(plan_id="p", directory=tmp_path, store={}, rebuild="if_needed")
+    trial = Trial(trial_id="one", labels={}, spec={"limits": json.loads(json.dumps(LIMITS))})
+    return StageRunner(
+        trial,
+        session,
+        isolated=True,
+        on_message=lambda *_: None,
+        templates=playing,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("end", "usable"),
+    [
+        (failing("crash:SIGSEGV"), True),
+        (failing("oom"), False),
+        (ExecutorError("the template has ended"), False),
+    ],
+)
+def test_what_is_lost_by_forking_is_executed_afresh(
+    end: Failure | ExecutorError, usable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    playing = Playing(end, None, usable=usable)
+    run = runner(playing, tmp_path, monkeypatch)
+    assert run.run(stages.MEASURE, None, may_fork=True) == "reply"  # type: ignore[arg-type,comparison-overlap]
+    assert playing.forked == [True, False]
+    assert not run.forked
+
+
+def test_a_failure_that_a_forked_process_reports_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    playing = Playing(failing("raised:ValueError"))
+    with pytest.raises(StageFailed, match="no"):
+        runner(playing, tmp_path, monkeypatch).run(stages.MEASURE, None, may_fork=True)  # type: ignore[arg-type]
+    assert playing.forked == [True]
+
+
+@pytest.mark.parametrize("may_fork", [True, False])
+def test_what_may_be_forked_is(
+    may_fork: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    playing = Playing(None)
+    run = runner(playing, tmp_path, monkeypatch)
+    run.run(stages.MEASURE, None, may_fork=may_fork)  # type: ignore[arg-type]
+    assert playing.forked == [may_fork] == [run.forked]
