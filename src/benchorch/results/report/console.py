@@ -347,7 +347,8 @@ def console_on(stream: TextIO) -> Console:
     from rich.console import Console
 
     terminal = stream.isatty()
-    return Console(file=stream, width=None if terminal else WIDTH, soft_wrap=not terminal)
+    width = None if terminal else WIDTH
+    return Console(file=stream, width=width, soft_wrap=not terminal, emoji=False)
 
 
 def silent_console() -> Console:

@@ -6,6 +6,7 @@ from io import StringIO
 
 from rich.console import Console
 
+from benchorch.results.report.console_table import table_text
 from benchorch.results.report.rich_table import rich_table
 
 HEAD = ["conversion", "p50 ms [95 %]", "build", "same model?", "vs eager [95 %]"]
@@ -28,3 +29,7 @@ def test_long_cells_fold_before_the_column_that_judges_the_model_goes() -> None:
 
 def test_it_goes_where_folding_is_not_enough() -> None:
     assert "left out at this width: build, same model?" in drawn(50)
+
+
+def test_a_name_between_colons_is_no_emoji() -> None:
+    assert "script.py:m: eager" in table_text([["trial", "p50"], ["script.py:m: eager", "1"]])
