@@ -54,6 +54,7 @@ ENVIRONMENT = {
     "cli/completion.py": "shells hand over the line in no other way",
     "cli/main.py": "a shell that wants completions comes by no other way",
     "config/user_settings.py": "where a user's settings lie",
+    "host/processes/template.py": "a forked process is given what an executed one would be",
     "host/sandbox.py": "what a sandboxed script may keep of the environment",
     "stores/signing.py": "a fleet's key comes as a secret, not as a file",
     "cli/commands/archive.py": "a head's start script says where runs are kept",

@@ -104,28 +104,29 @@ class _Rounds:
         race: which of them need further processes.
         to_profile: the conversions to profile, as in `Session`.
         emit: receives the end of the first round, and of each trial's measurement.
-        renew: called before each round but the first, and after the last.
+        renew: called before each round but the first with the number of its processes, and with 0
+            after the last.
     """
 
     runs: list[TrialRun]
     race: Race
     to_profile: Sequence[str]
     emit: Emit
-    renew: Callable[[], None] = lambda: None
+    renew: Callable[[int], None] = lambda processes: None
     _order: random.Random = field(default_factory=random.SystemRandom)
 
     def results(self) -> Iterator[TrialResult]:
         """The first round in the order of the trials, the others each in an order of its own."""
         yield from self._first_round()
         while chosen := self._undecided():
-            self.renew()
+            self.renew(len(chosen))
             self._order.shuffle(chosen)
             # Baselines last: their candidates may have brought all that they need.
             for run in sorted(chosen, key=_is_baseline):
                 if not _is_baseline(run) or run.needs_more():
                     yield from self._process(run)
             yield from self._ended(list(self.runs))
-        self.renew()
+        self.renew(0)
         yield from self._ends()
 
     def _first_round(self) -> Iterator[TrialResult]:

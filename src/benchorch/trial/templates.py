@@ -8,7 +8,6 @@ of one trial share a memory layout, which is part of what repeating a process ra
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -48,11 +47,13 @@ class Templates:
         self._request = to_json(_Imports(specs=tuple({str(s["model"]): s for s in specs}.values())))
         self._opened = contextlib.ExitStack()
         self._ready: dict[str, template.Template | None] = {}
+        self._processes = len(specs)
 
-    def renew(self) -> None:
-        """End the template: a new round begins, or none."""
+    def renew(self, processes: int = 0) -> None:
+        """End the template: a round of so many processes begins. For a single one none is made."""
         self._opened.close()
         self._ready.clear()
+        self._processes = processes
 
     def of(self, environment: Mapping[str, str], log: Path) -> template.Template | None:
         """The round's template for processes of this environment; None where there cannot be one.
@@ -61,7 +62,7 @@ class Templates:
             log: where its output is appended.
         """
         key = str(environment)
-        if key not in self._ready:
+        if key not in self._ready and self._processes > 1:
             with contextlib.suppress(ExecutorError, OSError):
                 self._ready[key] = self._start(environment, log)
         found = self._ready.setdefault(key, None)
@@ -95,8 +96,8 @@ def main() -> None:
     child_channel.die_with_parent()
     child_channel.prefer_to_die()
     trust.obey()
+    child_channel.Channel()  # whose descriptor nothing else inherits from here on
     _preload(child_channel.read_request(_Imports).specs)
-    os.close(int(os.environ[child_channel.REPLY_FD]))
     template.serve(int(sys.argv[1]), worker.main)
 
 

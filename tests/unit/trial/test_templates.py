@@ -26,6 +26,7 @@ LIMITS = {"memory_gib": None, "build_timeout_s": 60, "measure_timeout_s": 60}
 @pytest.mark.skipif(not is_possible(), reason="needs Linux")
 def test_a_round_has_one_template_and_the_next_round_another(tmp_path: Path) -> None:
     templates = Templates([])
+    templates.renew(processes=2)
     try:
         first = templates.of({}, tmp_path / "log.txt")
         assert first is not None
@@ -42,7 +43,8 @@ def test_a_round_has_one_template_and_the_next_round_another(tmp_path: Path) -> 
         )
         assert answered.failure is not None
         assert answered.failure.kind == "raised:KeyError"  # the worker's own words
-        templates.renew()
+        templates.renew(processes=1)
+        assert templates.of({}, tmp_path / "log.txt") is None
         with pytest.raises(ExecutorError):
             first.fork([0, 1, 2], [], os.environ)
     finally:

@@ -19,7 +19,6 @@ import signal
 import socket
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, final
@@ -165,23 +164,17 @@ def _is_alone() -> bool:
     return len(list(_TASKS.iterdir())) == 1
 
 
-def _become(descriptors: list[int], entry: Callable[[], None]) -> NoReturn:
-    """Run `entry` as `spawn` would execute it; never returns."""
-    try:
-        os.setsid()
-        request, log, writer, start = descriptors
-        with os.fdopen(start, "rb") as file:
-            sys.argv[:], variables = json.loads(file.read())
-        os.environ.clear()
-        os.environ.update({**variables, REPLY_FD: str(writer)})
-        for number, place in ((request, 0), (log, 1), (log, 2)):
-            os.dup2(number, place)
-        os.close(request)
-        os.close(log)
-        entry()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1)
+def _become(descriptors: Sequence[int], entry: Callable[[], None]) -> NoReturn:
+    """Run `entry` as if `spawn` had executed it; an exception ends the process as any other."""
+    os.setsid()
+    request, log, writer, start = descriptors
+    with os.fdopen(start, "rb") as file:
+        sys.argv[:], variables = json.loads(file.read())
+    os.environ.clear()
+    os.environ.update({**variables, REPLY_FD: str(writer)})
+    for number, place in ((request, 0), (log, 1), (log, 2)):
+        os.dup2(number, place)
+    os.close(request)
+    os.close(log)
+    entry()
+    sys.exit()
