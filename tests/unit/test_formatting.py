@@ -18,5 +18,14 @@ from benchorch.formatting import interval_text
 def test_the_middle_of_two_distant_values_is_no_figure(
     seen: tuple[float, float], text: str
 ) -> None:
-    estimate = Estimate(sum(seen) / 2, None, None, 0.95, 2, "ms", "median", seen=seen)
+    estimate = Estimate(
+        value=sum(seen) / 2,
+        low=None,
+        high=None,
+        level_ratio=0.95,
+        n=2,
+        unit="ms",
+        method="median",
+        seen=seen,
+    )
     assert interval_text(estimate) == text
