@@ -109,12 +109,16 @@ class ForkedProcess:
 
     def ended(self) -> bool:
         """Whether it has ended; leaves it unreaped."""
-        return bool(select.select([self._descriptor], [], [], 0)[0])
+        return self._ends_within(0)
+
+    def _ends_within(self, seconds: float | None) -> bool:
+        waiting = select.poll()
+        waiting.register(self._descriptor, select.POLLIN)
+        return bool(waiting.poll(None if seconds is None else 1000 * seconds))
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit code, negative for a signal; subprocess.TimeoutExpired."""
-        ready, _, _ = select.select([self._descriptor], [], [], timeout)
-        code = self._template.reap(timeout) if ready else None
+        code = self._template.reap(timeout) if self._ends_within(timeout) else None
         if code is None:
             raise subprocess.TimeoutExpired("fork", timeout or 0.0)
         os.close(self._descriptor)
