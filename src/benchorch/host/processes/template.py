@@ -14,7 +14,7 @@ import contextlib
 import gc
 import json
 import os
-import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -112,9 +112,9 @@ class ForkedProcess:
         return self._ends_within(0)
 
     def _ends_within(self, seconds: float | None) -> bool:
-        waiting = select.poll()
-        waiting.register(self._descriptor, select.POLLIN)
-        return bool(waiting.poll(None if seconds is None else 1000 * seconds))
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._descriptor, selectors.EVENT_READ)
+            return bool(waiting.select(seconds))
 
     def wait(self, timeout: float | None = None) -> int:
         """The exit code, negative for a signal; subprocess.TimeoutExpired."""
