@@ -52,8 +52,12 @@ def latest_so_far(
     if not len(lane):
         return np.zeros(0, dtype=np.int64)
     begins = np.diff(lane, prepend=-1) != 0
-    first_ns = end_ns.min()
-    key = np.cumsum(begins) * (end_ns.max() - first_ns + 1) + end_ns - first_ns
+    lanes = np.cumsum(begins)
+    first_ns, span_ns = int(end_ns.min()), int(end_ns.max()) - int(end_ns.min()) + 1
+    if span_ns * (int(lanes[-1]) + 1) >= _WIDEST:  # ranks of times fit
+        end_ns = np.unique(end_ns, return_inverse=True)[1]
+        first_ns, span_ns = 0, len(end_ns)
+    key = lanes * span_ns + end_ns - first_ns
     reached = np.maximum.accumulate(key)
     at = np.maximum.accumulate(np.where(key == reached, np.arange(len(lane)), 0))
     return np.where(begins, NOTHING, np.insert(at[:-1], 0, NOTHING)) if strictly else at

@@ -69,17 +69,13 @@ def lanes_of(
     scope: Scope, stream: NDArray[np.int64], device: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """The lane of each stream; where the device is unknown, of the first device that has it."""
-    known: dict[tuple[int, int], int] = {}
-    for at, lane in enumerate(scope.events.lanes):
-        if lane.on_device:
-            known.setdefault((lane.device, lane.stream), at)
-            known.setdefault((NOTHING, lane.stream), at)
-    pairs = zip(device.tolist(), stream.tolist(), strict=True)
-    lanes = [
-        known.get((one, number), known.get((NOTHING, number), NOTHING)) if number >= 0 else NOTHING
-        for one, number in pairs
-    ]
-    return np.array(lanes, dtype=np.int64)
+    found = np.full(len(stream), NOTHING, dtype=np.int64)
+    for exactly in (True, False):
+        for at, lane in enumerate(scope.events.lanes):
+            if lane.on_device:
+                fits = (found == NOTHING) & (stream == lane.stream)
+                found[fits & (device == lane.device) if exactly else fits] = at
+    return found
 
 
 # Calls into a device's runtime by name, for the runtimes that profilers know.
