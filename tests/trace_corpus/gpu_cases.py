@@ -888,6 +888,151 @@ add(
 )
 
 
+# Of here on: a second author's, who had not read the analysis either; the first four were wrong before
+
+
+def _ring(h, i):
+    if not hasattr(h, "ring"):
+        h.ring = [None, None]
+    if h.ring[i % 2] is not None:
+        yield from h.sync_event(h.ring[i % 2])
+    for k in range(5):
+        yield from h.launch(GEMM, 700 * US, op="aten::mm", op_ns=80 * US)
+    h.ring[i % 2] = CudaEvent()
+    yield from h.record(h.ring[i % 2], 7)
+    yield from h.py("train.py(5): log", 900 * US)
+
+
+add(
+    "ring_of_events",
+    "device_compute",
+    _ring,
+    [
+        ("gemm twice as fast", scale("kernel", "gemm")),
+        ("log removed (no gain)", remove("python", "log")),
+    ],
+    "the host waits for the event of two steps ago; no cuda_sync rows say which that is",
+    config={"stacks": True},
+    steps=10,
+)
+
+
+def _free_on_idle_device(h, i):
+    yield from h.launch(GEMM, 200 * US, op="aten::mm", op_ns=60 * US)
+    yield from h.py("model.py(1): think", 1500 * US)
+    yield from h.free(3 * MS)
+    yield from h.launch(GEMM, 400 * US, op="aten::mm", op_ns=60 * US)
+
+
+add(
+    "cuda_free_on_idle_device",
+    "host_framework",
+    _free_on_idle_device,
+    [
+        ("no cudaFree", remove("sync", "cudaFree")),
+        ("think removed: cudaFree has to wait then", remove("python", "think")),
+        ("gemm twice as fast", scale("kernel", "gemm")),
+    ],
+    "cudaFree takes 3 ms although the device is idle",
+    config={"stacks": True},
+)
+
+
+def _alternating(h, i):
+    ns = 3 * MS if h.r.rank == i % 2 else 800 * US
+    yield from h.launch(GEMM, ns, op="aten::mm", op_ns=70 * US)
+    yield from h.collective(700 * US)
+    yield from h.comm_wait()
+    yield from h.launch(ADAM, 250 * US, op="aten::_fused_adam_", op_ns=60 * US)
+    yield from h.item()
+
+
+add(
+    "alternating_straggler",
+    "device_compute",
+    _alternating,
+    [
+        ("gemm twice as fast", scale("kernel", "gemm")),
+        ("transfers twice as fast", scale("collective", "AllReduce")),
+    ],
+    "the slow rank changes from step to step; no cuda_sync rows",
+    accept=("straggler",),
+    ranks=2,
+    steps=10,
+)
+
+
+def _no_launches(h, i):
+    yield from h.py("model.py(2): tokenise", 5 * MS)
+    yield from h.launch(GEMM, 900 * US, op="aten::mm", op_ns=60 * US)
+    yield from h.item()
+
+
+add(
+    "no_launch_records_host_bound",
+    "python",
+    _no_launches,
+    [
+        ("tokenise twice as fast", scale("python", "tokenise")),
+        ("gemm twice as fast", scale("kernel", "gemm")),
+    ],
+    "another vendor's device without launches: nothing in the trace joins the device to Python",
+    config={"no_correlation": True, "stacks": True},
+    post=_post_vendor,
+)
+for one in CASES[-1]["changes"]:
+    one["value_scored"] = False
+
+
+def _two_graphs(h, i):
+    yield from h.graph([(GEMM, 30 * US, 1200), (ELT, 6 * US, 1200)] * 30, graph_id=3)
+    yield from h.graph([(ATTN, 50 * US, 1500)] * 10, graph_id=4)
+    yield from h.memcpy("DtoH", 20 * US, host="Pinned")
+    yield from h.sync_stream(7)
+    yield from h.py("decode.py(3): detokenize", 700 * US)
+
+
+add(
+    "two_graphs",
+    "device_compute",
+    _two_graphs,
+    [
+        ("gemm nodes twice as fast", scale("kernel", "gemm")),
+        ("attention nodes twice as fast", scale("kernel", "flash")),
+        ("detokenize removed", remove("python", "detok")),
+    ],
+    "two graphs of other shapes a step, then Python",
+    config={"stacks": True},
+    long_steps=30,
+)
+
+
+def _copy_pipeline(h, i):
+    e, f = CudaEvent(), CudaEvent()
+    yield from h.memcpy("HtoD", 2 * MS, stream=21)
+    yield from h.record(e, 21)
+    yield from h.stream_wait(7, e)
+    yield from h.launch(GEMM, 2600 * US, op="aten::mm", op_ns=50 * US)
+    yield from h.record(f, 7)
+    yield from h.stream_wait(22, f)
+    yield from h.memcpy("DtoH", 3300 * US, stream=22)
+
+
+add(
+    "three_stage_copy_pipeline",
+    "device_memory",
+    _copy_pipeline,
+    [
+        ("downloads twice as fast: compute is the bound", scale("memcpy", "DtoH")),
+        ("uploads twice as fast (no gain)", scale("memcpy", "HtoD")),
+        ("gemm twice as fast (no gain)", scale("kernel", "gemm")),
+    ],
+    "upload, compute and download on three streams",
+    config={"sync_events": True},
+    steps=10,
+)
+
+
 def run(cases, folder, names=(), truth=True):
     os.makedirs(folder, exist_ok=True)
     out, bad = [], []

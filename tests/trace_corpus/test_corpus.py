@@ -25,6 +25,7 @@ QUICK = {
     *("async_training", "event_polling", "back_pressure", "backward_in_bursts"),
     *("straggler_slow_device", "legacy_default_stream", "copy_overlap_compute_bound"),
     *("no_launch_records", "host_function", "one_absurd_time_stamp"),
+    *("ring_of_events", "cuda_free_on_idle_device", "alternating_straggler"),
 }
 
 

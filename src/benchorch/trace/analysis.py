@@ -27,7 +27,7 @@ from benchorch.trace.graph.build import build_dag
 from benchorch.trace.graph.invariants import check
 from benchorch.trace.operators.branches import branches
 from benchorch.trace.operators.graph import OperatorGraph
-from benchorch.trace.operators.grouping import plain_op
+from benchorch.trace.operators.library import plain_op
 from benchorch.trace.operators.provenance import Provenance, is_fused
 from benchorch.trace.ranks import meetings, merged
 from benchorch.trace.readers.open import read_events

@@ -52,8 +52,12 @@ def latest_so_far(
     if not len(lane):
         return np.zeros(0, dtype=np.int64)
     begins = np.diff(lane, prepend=-1) != 0
-    first_ns = end_ns.min()
-    key = np.cumsum(begins) * (end_ns.max() - first_ns + 1) + end_ns - first_ns
+    lanes = np.cumsum(begins)
+    first_ns, span_ns = int(end_ns.min()), int(end_ns.max()) - int(end_ns.min()) + 1
+    if span_ns * (int(lanes[-1]) + 1) >= _WIDEST:  # ranks of times fit
+        end_ns = np.unique(end_ns, return_inverse=True)[1]
+        first_ns, span_ns = 0, len(end_ns)
+    key = lanes * span_ns + end_ns - first_ns
     reached = np.maximum.accumulate(key)
     at = np.maximum.accumulate(np.where(key == reached, np.arange(len(lane)), 0))
     return np.where(begins, NOTHING, np.insert(at[:-1], 0, NOTHING)) if strictly else at
@@ -75,13 +79,15 @@ def joined_by(
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventIndex:
-    """Points of several lanes in order of time.
+    """Points of several lanes by rank, which is a process of its own, and in order of time.
 
     Attributes:
+        ranks: of every lane.
         point, lane, time_ns: (m,) of each.
         elsewhere: (m,) the place of the last one before it that is on another lane, or NOTHING.
     """
 
+    ranks: NDArray[np.int64]
     point: NDArray[np.int64]
     lane: NDArray[np.int32]
     time_ns: NDArray[np.int64]
@@ -92,21 +98,26 @@ class EventIndex:
     ) -> NDArray[np.int64]:
         """For each lane the last point on another one after a time and until another, or NOTHING.
 
-        A point at the later of the two times counts.
+        The other lane is of the same rank. A point at the later of the two times counts.
         """
-        at = np.searchsorted(self.time_ns, until_ns, side="right") - 1
         if not len(self.point):
-            return at
+            return np.full(len(lane), NOTHING, dtype=np.int64)
+        own = self.ranks[lane]
+        at = by_lane(self.ranks[self.lane], self.time_ns, own, until_ns, "right") - 1
         at = np.where((at >= 0) & (self.lane[at] == lane), self.elsewhere[at], at)
-        return np.where((at >= 0) & (self.time_ns[at] > after_ns), self.point[at], NOTHING)
+        near = (at >= 0) & (self.ranks[self.lane[at]] == own) & (self.time_ns[at] > after_ns)
+        return np.where(near, self.point[at], NOTHING)
 
 
 def event_index(
-    point: NDArray[np.int64], lane: NDArray[np.int32], time_ns: NDArray[np.int64]
+    ranks: NDArray[np.int64],
+    point: NDArray[np.int64],
+    lane: NDArray[np.int32],
+    time_ns: NDArray[np.int64],
 ) -> EventIndex:
-    """These points in order of time; those of the same time in that of lanes and points."""
-    order = np.lexsort((point, lane, time_ns))
+    """These points by rank and time; those of the same time in the order of lanes and points."""
+    order = np.lexsort((point, lane, time_ns, ranks[lane]))
     point, lane, time_ns = point[order], lane[order], time_ns[order]
     begins = np.diff(lane, prepend=NOTHING) != 0
     run = np.maximum.accumulate(np.where(begins, np.arange(len(lane)), 0))
-    return EventIndex(point=point, lane=lane, time_ns=time_ns, elsewhere=run - 1)
+    return EventIndex(ranks=ranks, point=point, lane=lane, time_ns=time_ns, elsewhere=run - 1)

@@ -132,8 +132,9 @@ def _forest(after: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int6
     narrow = np.int16 if depth.max(initial=0) < 2**15 else np.int64  # sorts much faster
     by_depth = np.argsort(depth.astype(narrow), kind="stable")
     keys = depth[by_depth] * n + by_depth
-    at = np.searchsorted(keys, (depth - 1) * n + np.arange(n)) - 1
-    parent = np.where(depth > 0, by_depth[at] if n else at, NOTHING)
+    outer = by_depth[np.searchsorted(keys, keys - n) - 1]  # of what is sorted: that is much faster
+    parent = np.empty(n, dtype=np.intp)
+    parent[by_depth] = np.where(keys >= n, outer, NOTHING)
     return parent, depth
 
 

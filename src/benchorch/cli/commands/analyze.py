@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -42,6 +42,7 @@ class _Options:
     """How traces are read and what is asked of them."""
 
     model: Path | None
+    groups: Path | None
     whatif: Sequence[Path]
     range: str | None
     call: int | None
@@ -62,6 +63,12 @@ class _Options:
 @click.option("--diff", nargs=2, metavar="A B", type=_PATH, help="why B takes another time than A")
 @click.option(
     "--model", metavar="FILE", type=_PATH, help=".onnx or .pt2: its nodes, branches, graph"
+)
+@click.option(
+    "--groups",
+    metavar="FILE",
+    type=_PATH,
+    help="YAML or JSON: how --model's operators are grouped, numbered and drawn",
 )
 @click.option(
     "--whatif",
@@ -114,6 +121,8 @@ def _check_together(
         raise ConfigError(
             ["analyze takes the TRACE of each rank, or --diff and two; see analyze --help."]
         )
+    if given.groups and not given.model:
+        raise ConfigError(["--groups are of a model's operators; add --model FILE."])
     if list_ranges and (diff or given.whatif or out):
         raise ConfigError(["--list-ranges takes one TRACE and nothing else."])
     if diff and (given.whatif or out):
@@ -163,7 +172,7 @@ def _one(traces: Sequence[Path], out: Path, given: _Options, say: Say) -> Reply:
     from benchorch.trace.whatif.reading import read
 
     whatifs = [read(path) for path in given.whatif]
-    graph = _graph(given.model)
+    graph = _graph(given.model, given.groups)
     analysis = _analysis(traces, given, graph, say)
     basis = prepare(analysis)
     predictions = [predict(basis, one.changes, name=one.name) for one in whatifs]
@@ -194,9 +203,18 @@ def _analysis(
     )
 
 
-def _graph(model: Path | None) -> OperatorGraph | None:
-    if model is None:
-        return None
+def _graph(model: Path | None, groups: Path | None) -> OperatorGraph | None:
+    from benchorch.trace.operators.grouping import by_pattern
+    from benchorch.trace.operators.library import read_library
+
+    if model is None or groups is None:
+        return _operators(model) if model else None
+    graph = replace(_operators(model), library=read_library(groups))
+    by_pattern(graph)  # refuses numbers of operators that there are not
+    return graph
+
+
+def _operators(model: Path) -> OperatorGraph:
     if not model.is_file():
         raise ConfigError([f"--model: there is no {model}."])
     if model.suffix == ".onnx":
@@ -213,7 +231,7 @@ def _graph(model: Path | None) -> OperatorGraph | None:
 def _difference(first: Path, second: Path, given: _Options, say: Say) -> Reply:
     from benchorch.trace.comparison.diff import difference
 
-    graph = _graph(given.model)
+    graph = _graph(given.model, given.groups)
     found = difference(*(_analysis([_trace(path)], given, graph, say) for path in (first, second)))
     data = {
         "first_ns": found.first_ns,

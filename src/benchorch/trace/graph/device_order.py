@@ -122,7 +122,7 @@ def host_functions(scope: Scope, queue: Queues, fit: Fitted) -> Found:
     parts = []
     for pattern, label in ((_HOST_FUNCTION, Class.HOST_FUNCTION), (_WAIT_VALUE, Class.OUTSIDE)):
         call = scope.named(pattern, Category.RUNTIME)
-        work = queue.next_anywhere(scope.start_ns[call])
+        work = queue.next_anywhere(scope, call)
         call, work = call[work != NOTHING], work[work != NOTHING]
         before = fit.before[work - scope.hosts]
         since_ns = np.where(before != NOTHING, scope.end_ns[before], NOTHING)

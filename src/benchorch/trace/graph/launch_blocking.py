@@ -110,7 +110,7 @@ def locks(scope: Scope, explained: NDArray[np.int64]) -> Found:
     long, usual_ns = _long(scope, call)
     call, usual_ns = call[long], usual_ns[long]
     lane, end_ns = scope.lane[call], scope.end_ns[call]
-    ends = event_index(2 * call + 1, lane, end_ns)
+    ends = event_index(scope.events.ranks, 2 * call + 1, lane, end_ns)
     before = ends.last_elsewhere(lane, end_ns, scope.start_ns[call])
     during = before != NOTHING
     before, call, usual_ns = before[during], call[during], usual_ns[during]

@@ -167,13 +167,14 @@ def _targets(
     scope: Scope, timelines: ThreadTimelines, range_: NDArray[np.int64], busy: BusyIntervals
 ) -> NDArray[np.int64]:
     """The point that each range waited for, or NOTHING."""
+    ranks = scope.events.ranks
     working = np.ones(scope.hosts, dtype=np.bool_)
     working[waiting(scope)] = False
     event = np.flatnonzero(working)
     on_main = event[scope.lane[event] == scope.main_lane]
 
     def index(points: NDArray[np.int64]) -> EventIndex:
-        return event_index(points, scope.lane[points >> 1], timelines.time_ns[points])
+        return event_index(ranks, points, scope.lane[points >> 1], timelines.time_ns[points])
 
     lane, start_ns, end_ns = scope.lane[range_], scope.start_ns[range_], scope.end_ns[range_]
     woken_ns = end_ns - scope.thresholds.woken_ns
@@ -201,10 +202,11 @@ def _rivals(
     """Where a third thread's busy interval ended shortly before, too, or went on: it may be it."""
     lane, until_ns = scope.lane[range_], scope.end_ns[range_]
     chosen = scope.lane[tail >> 1]
+    ranks = scope.events.ranks
     rivals = np.zeros(len(tail), dtype=np.bool_)
     for other in np.unique(busy.lane):
         on = busy.lane == other
         at = np.searchsorted(busy.start_ns[on], until_ns) - 1
         worked = (at >= 0) & (busy.end_ns[on][at] > until_ns - scope.thresholds.wake_ns)
-        rivals |= worked & (lane != other) & (chosen != other)
+        rivals |= worked & (lane != other) & (chosen != other) & (ranks[lane] == ranks[other])
     return rivals

@@ -50,19 +50,31 @@ class Queues:
     def ended_last(
         self,
         scope: Scope,
-        at_ns: NDArray[np.int64],
+        call: NDArray[np.int64],
         after_ns: NDArray[np.int64],
         until_ns: NDArray[np.int64],
+        *,
+        earlier: bool = False,
     ) -> NDArray[np.int64]:
-        """Of what was launched before some times, on all streams, the work that ended last.
+        """Of what a call's rank had launched before it, on all streams, the work that ended last.
 
-        Only of what ended after a second time and by a third; NOTHING where none did.
+        Only of what ended after one time and by another; NOTHING where none did. Of a stream that
+        works on, `earlier` work counts if it ended just then: an event may be an old one.
         """
-        work, end_ns = np.full(len(at_ns), NOTHING, dtype=np.int64), after_ns
+        ranks, at_ns = scope.events.ranks, scope.start_ns[call]
+        work, end_ns = np.full(len(call), NOTHING, dtype=np.int64), after_ns
         for lane in self.lanes:
-            other = self.last_before(np.full(len(at_ns), lane), at_ns)
+            lanes = np.full(len(call), lane)
+            at = self._last_before(lanes, at_ns)
+            if earlier:
+                done = by_lane(self.lane, scope.end_ns[self.latest], lanes, until_ns, "right") - 1
+                done_ns = scope.end_ns[self.latest[done]]
+                just = (done < at) & (until_ns - done_ns <= scope.thresholds.stalled_ns)
+                at = np.where(just & (self.lane[done] == lane), done, at)
+            other = np.append(self.latest, NOTHING)[at]
             other_ns = scope.end_ns[other]
             later = (other != NOTHING) & (other_ns > end_ns) & (other_ns <= until_ns)
+            later &= ranks[scope.lane[call]] == ranks[lane]
             work, end_ns = np.where(later, other, work), np.where(later, other_ns, end_ns)
         return work
 
@@ -80,11 +92,13 @@ class Queues:
         on_lane = np.append(self.lane, NOTHING)[at] == lane
         return np.where(on_lane, np.append(self.work, NOTHING)[at], NOTHING)
 
-    def next_anywhere(self, at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The first work that was launched on any stream from some time on, or NOTHING."""
-        order = np.argsort(self.launched_ns, kind="stable")
-        at = np.searchsorted(self.launched_ns[order], at_ns)
-        return np.append(self.work[order], NOTHING)[at]
+    def next_anywhere(self, scope: Scope, call: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The first work that a call's rank launched on any stream from it on, or NOTHING."""
+        own, rank = scope.events.ranks[scope.lane[call]], scope.events.ranks[self.lane]
+        order = np.lexsort((self.launched_ns, rank))
+        at = by_lane(rank[order], self.launched_ns[order], own, scope.start_ns[call])
+        found = np.append(self.work[order], NOTHING)[at]
+        return np.where(np.append(rank[order], NOTHING)[at] == own, found, NOTHING)
 
 
 def stream_queues(scope: Scope) -> Queues:

@@ -69,17 +69,13 @@ def lanes_of(
     scope: Scope, stream: NDArray[np.int64], device: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """The lane of each stream; where the device is unknown, of the first device that has it."""
-    known: dict[tuple[int, int], int] = {}
-    for at, lane in enumerate(scope.events.lanes):
-        if lane.on_device:
-            known.setdefault((lane.device, lane.stream), at)
-            known.setdefault((NOTHING, lane.stream), at)
-    pairs = zip(device.tolist(), stream.tolist(), strict=True)
-    lanes = [
-        known.get((one, number), known.get((NOTHING, number), NOTHING)) if number >= 0 else NOTHING
-        for one, number in pairs
-    ]
-    return np.array(lanes, dtype=np.int64)
+    found = np.full(len(stream), NOTHING, dtype=np.int64)
+    for exactly in (True, False):
+        for at, lane in enumerate(scope.events.lanes):
+            if lane.on_device:
+                fits = (found == NOTHING) & (stream == lane.stream)
+                found[fits & (device == lane.device) if exactly else fits] = at
+    return found
 
 
 # Calls into a device's runtime by name, for the runtimes that profilers know.
@@ -120,7 +116,9 @@ def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
     parts = [
         _context_syncs(scope, streams, records),
         *_recorded_or_likeliest(scope, streams, by_stream, stream, by_stream),
-        *_recorded_or_likeliest(scope, streams, by_event, records.recorded[record], record),
+        *_recorded_or_likeliest(
+            scope, streams, by_event, records.recorded[record], record, earlier=True
+        ),
         _copies(scope),
     ]
     call = np.concatenate([part.call for part in parts])
@@ -131,6 +129,7 @@ def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
     call, work, tier = call[feasible], work[feasible], tier[feasible]
     waited = np.unique(call[scope.end_ns[work] > scope.start_ns[call]])
     exit_ns, floor_ns = _costs(scope, call, work, waited)
+    took_ns, after_ns = scope.end_ns[call] - scope.start_ns[call], exit_ns[scope.name[call]]
     return found(
         edges(
             2 * work + 1,
@@ -138,7 +137,7 @@ def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
             EdgeKind.SYNC,
             Class.SYNC_EXIT,
             tier=tier.astype(np.int8),
-            weight_ns=exit_ns[scope.name[call]],
+            weight_ns=np.where(after_ns == NOTHING, took_ns, after_ns),
             owner=call,
         ),
         waits=2 * waited + 1,
@@ -150,11 +149,15 @@ def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
 def _costs(
     scope: Scope, call: NDArray[np.int64], work: NDArray[np.int64], waited: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """By name: how long a call takes to return after its work, and when there is none to do."""
+    """By name: how long a call takes to return after its work, and when there is none to do.
+
+    The first is NOTHING where no such call was seen to wait.
+    """
     names = max(1, len(scope.events.names))
     last_ns = np.full(len(scope), np.iinfo(np.int64).min)
     np.maximum.at(last_ns, call, scope.end_ns[work])
-    exit_ns = percentile_floors(scope.end_ns[waited] - last_ns[waited], scope.name[waited], names)
+    after_ns = scope.end_ns[waited] - last_ns[waited]
+    exit_ns = percentile_floors(after_ns, scope.name[waited], names, NOTHING)
     synchronising = [
         scope.named(pattern, Category.RUNTIME)
         for pattern in (_CONTEXT_SYNC, _STREAM_SYNC, _EVENT_SYNC, _COPY, _ALLOCATION)
@@ -175,7 +178,9 @@ def _context_syncs(scope: Scope, streams: Streams, records: SyncRecords) -> Awai
     lanes = streams.queue.lanes
     call, lane = np.repeat(call, len(lanes)), np.tile(lanes, len(call))
     device = records.device[call]
+    ranks = scope.events.ranks
     own = (device == NOTHING) | (device == scope.events.devices[lane])
+    own &= ranks[scope.lane[call]] == ranks[lane]
     return _reached(scope, streams, call[own], lane[own], call[own], Tier.SEMANTIC)
 
 
@@ -185,11 +190,13 @@ def _recorded_or_likeliest(
     call: NDArray[np.int64],
     lane: NDArray[np.int64],
     at: NDArray[np.int64],
+    *,
+    earlier: bool = False,
 ) -> Iterator[Awaited]:
     """What was queued on a lane when a call was made; on the likeliest, where it is not known."""
     known = lane != NOTHING
     yield _reached(scope, streams, call[known], lane[known], at[known], Tier.RECORDED)
-    yield _likeliest(scope, streams.queue, call[~known], at[~known])
+    yield _likeliest(scope, streams.queue, call[~known], at[~known], earlier=earlier)
 
 
 def _reached(
@@ -205,10 +212,15 @@ def _reached(
 
 
 def _likeliest(
-    scope: Scope, queue: Queues, call: NDArray[np.int64], at: NDArray[np.int64]
+    scope: Scope,
+    queue: Queues,
+    call: NDArray[np.int64],
+    at: NDArray[np.int64],
+    *,
+    earlier: bool,
 ) -> Awaited:
     """The work that ended last while the call ran, over all streams; nothing where none did."""
-    work = queue.ended_last(scope, scope.start_ns[at], scope.start_ns[call], scope.end_ns[call])
+    work = queue.ended_last(scope, at, scope.start_ns[call], scope.end_ns[call], earlier=earlier)
     return Awaited(call=call, work=work, tier=Tier.INFERRED)
 
 
@@ -258,7 +270,9 @@ def delayed_work(
     others = np.setdiff1d(call, _recorded_stream_waits(scope, records)[0])
     lane = lanes_of(scope, records.stream[others], records.device[others])
     queue, at_ns = streams.queue, scope.start_ns[others]
-    unknown = np.where(lane != NOTHING, queue.next_from(lane, at_ns), queue.next_anywhere(at_ns))
+    unknown = np.where(
+        lane != NOTHING, queue.next_from(lane, at_ns), queue.next_anywhere(scope, others)
+    )
     known = queue.next_from(streams.lane, streams.called_ns)
     return known[known != NOTHING], np.unique(unknown[unknown != NOTHING])
 
@@ -277,7 +291,7 @@ def unknown_stream_waits(scope: Scope, work: NDArray[np.int64], fit: Fitted) -> 
     stalled &= ready_ns >= 0
     work, ready_ns = work[stalled], ready_ns[stalled]
     device = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
-    ends = event_index(2 * device + 1, scope.lane[device], scope.end_ns[device])
+    ends = event_index(scope.events.ranks, 2 * device + 1, scope.lane[device], scope.end_ns[device])
     before = ends.last_elsewhere(scope.lane[work], scope.start_ns[work], ready_ns)
     known = before != NOTHING
     return found(stream_edges(scope, before[known] >> 1, work[known], Tier.INFERRED, fit))
@@ -310,8 +324,9 @@ def polling(scope: Scope, queue: Queues) -> Found:
     runs = _runs(scope, query)
     first, last = query[runs[:, 0]], query[runs[:, 1]]
     before_last = query[runs[:, 1] - 1]
-    began_ns = scope.start_ns[first]
-    work = queue.ended_last(scope, began_ns, scope.start_ns[before_last], scope.end_ns[last])
+    work = queue.ended_last(
+        scope, first, scope.start_ns[before_last], scope.end_ns[last], earlier=True
+    )
     known = work != NOTHING
     first, last, work = first[known], last[known], work[known]
     head = 2 * last + 1

@@ -215,7 +215,7 @@ def inferred_wakeups(
     begin_ns = np.full(len(head), scope.window.start_ns)
     begin_ns[: len(gap)] = timelines.start_ns[gap]
     end_ns = timelines.time_ns[head]
-    tail = event_index(busy.end, busy.lane, busy.end_ns).last_elsewhere(
+    tail = event_index(scope.events.ranks, busy.end, busy.lane, busy.end_ns).last_elsewhere(
         scope.lane[head >> 1], end_ns, np.maximum(begin_ns, end_ns - scope.thresholds.wake_ns - 1)
     )
     head, tail = head[tail != NOTHING], tail[tail != NOTHING]

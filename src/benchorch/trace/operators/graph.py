@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from benchorch.trace.operators.library import STANDARD, Library
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorNode:
@@ -33,8 +35,10 @@ class OperatorGraph:
         name: of the graph, as its own file calls it: viewers join by it.
         nodes: in order; `node_time_ns` of the tables joins by their names.
         source: ``onnx``, ``export`` or ``inductor``.
+        library: how the operators are grouped and drawn.
     """
 
     name: str
     nodes: tuple[OperatorNode, ...]
     source: str
+    library: Library = STANDARD

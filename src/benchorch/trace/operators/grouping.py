@@ -6,82 +6,13 @@ A group never makes a cycle: what it is merged into stays a graph that can be dr
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import takewhile
+from dataclasses import dataclass, replace
+from itertools import chain, takewhile
 
+from benchorch.errors import TraceError
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern:
-    """Operators that are often one kernel, found from one of them.
-
-    Attributes:
-        name: of the group.
-        seeds: where it is looked for.
-        before, after: what is taken in towards the producers and towards the readers.
-        needs: of which at least one must be there.
-        most: how many of an operator there may be.
-    """
-
-    name: str
-    seeds: frozenset[str]
-    before: frozenset[str] = frozenset()
-    after: frozenset[str] = frozenset()
-    needs: frozenset[str] = frozenset()
-    most: Mapping[str, int] = field(default_factory=dict)
-
-
-def _ops(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_LAYOUT = "reshape view transpose permute unsqueeze squeeze flatten expand contiguous t slice"
-_ACTIVATIONS = "relu clip hardswish hardsigmoid sigmoid silu leakyrelu relu6 hardtanh"
-
-PATTERNS = (
-    Pattern(
-        name="attention",
-        seeds=_ops("softmax"),
-        before=_ops("matmul div mul add where cast transpose sqrt"),
-        after=_ops("matmul where isnan cast dropout"),
-        needs=_ops("matmul"),
-        most={"matmul": 2},
-    ),
-    Pattern(
-        name="normalization",
-        seeds=_ops("reducemean"),
-        before=_ops("add"),
-        after=_ops("sub pow reducemean add sqrt div mul reciprocal cast"),
-        needs=_ops("sqrt"),
-    ),
-    Pattern(
-        name="add-normalization",
-        seeds=_ops("layernormalization layer_norm native_layer_norm skiplayernormalization"),
-        before=_ops("add"),
-        most={"add": 1},
-        needs=_ops("add"),
-    ),
-    Pattern(
-        name="gelu",
-        seeds=_ops("erf tanh"),
-        before=_ops("div mul add pow cast"),
-        after=_ops("add mul cast"),
-        needs=_ops("mul"),
-        most={"add": 3, "mul": 4},
-    ),
-    Pattern(
-        name="convolution",
-        seeds=_ops("conv conv2d conv1d convolution convtranspose fusedconv"),
-        after=_ops(f"batchnormalization batch_norm add {_ACTIVATIONS}"),
-        most={"add": 1},
-    ),
-    Pattern(name="linear", seeds=_ops("matmul"), after=_ops("add"), most={"add": 1}),
-    Pattern(name="layout", seeds=_ops(_LAYOUT), before=_ops(_LAYOUT), after=_ops(_LAYOUT)),
-)
-"""In this order; an operator belongs to the first that takes it."""
+from benchorch.trace.operators.library import Pattern, plain_op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,28 +22,51 @@ class Grouping:
     Attributes:
         graph: one node for each group, and for each node that is in none.
         members: names of the nodes in each node of `graph`, in topological order.
+        numbered: the node of `graph` that Amdahl4ML's files mean by a number.
     """
 
     graph: OperatorGraph
     members: Mapping[str, tuple[str, ...]]
+    numbered: Mapping[int, str]
 
 
-def plain_op(op: str) -> str:
-    """An operator's type however a graph spells it: ``aten.add.Tensor`` and ``Add`` are ``add``."""
-    match = re.fullmatch(r"(?:\w+[.:]+)?(\w+?)(?:\.\w+)?", op)
-    return (match[1] if match else op).lower()
-
-
-def by_pattern(graph: OperatorGraph, patterns: Sequence[Pattern] = PATTERNS) -> Grouping:
-    """Operators of one kernel together, as far as the patterns know them."""
-    merging = _Merging(graph)
-    for pattern in patterns:
+def by_pattern(graph: OperatorGraph) -> Grouping:
+    """Operators of one kernel together, as far as the graph's library knows them."""
+    merging = _Merging(_without_hidden(graph))
+    for pattern in graph.library.groups:
         for index in merging.free():
             if merging.op[index] in pattern.seeds and merging.name_of[index] is None:
                 found = _grown(merging, pattern, index)
                 if len(found) > 1 and (not pattern.needs or merging.has(found, pattern.needs)):
                     merging.merge(found, pattern.name)
     return merging.result()
+
+
+def _without_hidden(graph: OperatorGraph) -> OperatorGraph:
+    """The graph without the operators that its library hides."""
+    reads: dict[str, tuple[str, ...]] = {}
+    nodes = []
+    for node in graph.nodes:
+        through = (reads.get(name, (name,)) for name in node.inputs)
+        inputs = tuple(dict.fromkeys(chain.from_iterable(through)))
+        if plain_op(node.op) in graph.library.hidden:
+            reads[node.name] = inputs
+        else:
+            nodes.append(replace(node, inputs=inputs))
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _numbered(
+    given: Mapping[int, str], members: Mapping[str, tuple[str, ...]], order: Sequence[str]
+) -> dict[int, str]:
+    """Nodes by the numbers that a library gives, or counted in the order of first operators."""
+    if not given:
+        return dict(enumerate(order))
+    holder = {one: name for name, held in members.items() for one in held}
+    unknown = [name for name in given.values() if name not in holder]
+    if unknown:
+        raise TraceError(f"numbers: no operator of the model is called {', '.join(unknown)}")
+    return {number: holder[name] for number, name in given.items()}
 
 
 def _grown(merging: _Merging, pattern: Pattern, seed: int) -> set[int]:
@@ -213,8 +167,12 @@ class _Merging:
             reads = tuple(called[tail] for tail in sorted(self.into[root]))
             nodes.append(self._node(root, called[root], reads, inside[root]))
             members[called[root]] = names
-        graph = OperatorGraph(name=self.graph.name, nodes=tuple(nodes), source=self.graph.source)
-        return Grouping(graph=graph, members=members)
+        order = [called[root] for root in sorted(inside, key=inside.__getitem__)]
+        return Grouping(
+            graph=replace(self.graph, nodes=tuple(nodes)),
+            members=members,
+            numbered=_numbered(self.graph.library.numbers, members, order),
+        )
 
     def _called(self, root: int, indices: Sequence[int]) -> str:
         first = self.graph.nodes[indices[0]].name

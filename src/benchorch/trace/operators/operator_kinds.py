@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchorch.trace.operators.grouping import plain_op
+from benchorch.trace.operators.library import plain_op
 from benchorch.trace.operators.provenance import is_fused, kernel_of
 
 FUSED = "fused kernels"

@@ -55,21 +55,15 @@ def _write(analysis: Analysis, folder: _Folder, predictions: Sequence[Prediction
     graph, findings = analysis.graph, analysis.findings
     command = ""
     if graph is not None and findings.matched_ratio:  # nothing is drawn where no node has a time
-        name = f"model_explorer/{file_name(graph.name)}"
         nodes = findings.tables.get("graph nodes", ())[:-1]
-        command = _model_explorer(graph, nodes, findings.period_ns, folder, name)
-        for file, text in pictures(
-            graph, {row.name: row for row in nodes}, findings.period_ns
-        ).items():
-            folder.text(f"graphviz/{file}", text)
+        command = _drawn(graph, nodes, findings.period_ns, folder)
     trace = perfetto(analysis)
     folder.path("perfetto.json.gz").write_bytes(trace)
     names = file_names([one.name for one in predictions])
     for name, one in zip(names, predictions, strict=True):
         folder.text(f"whatif/{name}.json", json_text(one.as_mapping()))
         if graph is not None and one.nodes:
-            place = f"model_explorer/{file_name(graph.name)}.whatif.{name}"
-            _model_explorer(graph, one.nodes, one.predicted_ns, folder, place)
+            _drawn(graph, one.nodes, one.predicted_ns, folder, f".whatif.{name}")
     folder.text("report.html", page(analysis, trace, command))
 
 
@@ -105,11 +99,18 @@ def _path(analysis: Analysis) -> dict[str, object]:
     }
 
 
-def _model_explorer(
-    graph: OperatorGraph, nodes: Sequence[EntityRow], period_ns: int, folder: _Folder, name: str
+def _drawn(
+    graph: OperatorGraph,
+    nodes: Sequence[EntityRow],
+    period_ns: int,
+    folder: _Folder,
+    which: str = "",
 ) -> str:
-    """Write the model's graph with its overlays; returns the command that shows it."""
+    """Write the model's graph, with overlays and as pictures; returns the command that shows it."""
     rows = {row.name: row for row in nodes}
+    name = f"model_explorer/{file_name(graph.name)}{which}"
+    for picture, text in pictures(graph, rows, period_ns).items():
+        folder.text(f"graphviz/{picture}{which}.dot", text)
     for metric, data in node_data(graph, rows, period_ns).items():
         folder.text(f"{name}.{metric}.json", json_text(data))
     folder.text(f"{name}.edges.json", json_text(edge_overlays(graph, rows)))

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.events import Category
-from benchorch.trace.operators.graph import OperatorNode
-from benchorch.trace.operators.grouping import by_pattern, plain_op
+from benchorch.trace.operators.grouping import Grouping, by_pattern
+from benchorch.trace.operators.library import plain_op
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.hypothesis import Hypothesis
 from benchorch.trace.whatif.selector_values import suggest
@@ -25,7 +25,7 @@ class NodeSpeedups(Transform):
     """By number and by type of the grouped graph's nodes; a number wins over a type.
 
     Attributes:
-        by_id: of nodes, counted from 0 in the order of the grouped graph.
+        by_id: of nodes, by their number in the grouped graph.
         by_type: of operator types, as the grouped graph calls them.
     """
 
@@ -45,19 +45,22 @@ class NodeSpeedups(Transform):
 
     def problems(self, basis: Basis) -> list[str]:
         """Numbers and types that the model does not have."""
-        nodes = _grouped(basis)
-        types = {plain_op(node.op) for node, _ in nodes} | set(_operators(basis).values())
+        grouping = _grouped(basis)
+        nodes = grouping.graph.nodes if grouping else ()
+        types = {plain_op(node.op) for node in nodes} | set(_operators(basis).values())
         found = [
             f"op_type {name!r} is none of this model's.{suggest(name, types)}"
             for name in self.by_type
             if plain_op(name) not in types
         ]
-        if self.by_id and not nodes:
+        if self.by_id and not grouping:
             return [*found, "op_id: the graph of the model's operators is not known; use op_type."]
+        numbered = grouping.numbered if grouping else {}
         return found + [
-            f"op_id {number} is none of the {len(nodes)} nodes, which count from 0."
+            f"op_id {number} is none of the {len(numbered)} nodes, which have the numbers "
+            f"{min(numbered, default=0)} to {max(numbered, default=0)}."
             for number in self.by_id
-            if not 0 <= number < len(nodes)
+            if number not in numbered
         ]
 
     def _left(self, basis: Basis) -> NDArray[np.float64]:
@@ -71,9 +74,12 @@ class NodeSpeedups(Transform):
         operator = basis.within(is_operator & (of_name[events.name] != 1.0))
         by_operator = np.where(operator >= 0, of_name[events.name[operator]], 1.0)
         speedup = dict[str, float]()
-        for number, (node, members) in enumerate(_grouped(basis)):
-            found = self.by_id.get(number, by_type.get(plain_op(node.op), 1.0))
-            speedup.update(dict.fromkeys(members, found))
+        grouping = _grouped(basis)
+        if grouping:
+            by_id = {grouping.numbered[number]: found for number, found in self.by_id.items()}
+            for node in grouping.graph.nodes:
+                found = by_id.get(node.name, by_type.get(plain_op(node.op), 1.0))
+                speedup.update(dict.fromkeys(grouping.members[node.name], found))
         nodes = basis.nodes
         by_node = [
             sum(share / speedup.get(nodes.names[row], 1.0) for row, share in part.items())
@@ -107,12 +113,9 @@ def node_speedups(listed: object) -> NodeSpeedups:
     return NodeSpeedups(by_id=by_id, by_type=by_type)
 
 
-def _grouped(basis: Basis) -> list[tuple[OperatorNode, tuple[str, ...]]]:
-    """Nodes of the grouped graph in order, each with the names of those it is made of."""
-    if basis.graph is None:
-        return []
-    grouping = by_pattern(basis.graph)
-    return [(node, grouping.members[node.name]) for node in grouping.graph.nodes]
+def _grouped(basis: Basis) -> Grouping | None:
+    """The model's operators in groups; None where no model is given."""
+    return by_pattern(basis.graph) if basis.graph else None
 
 
 def _operators(basis: Basis) -> Mapping[int, str]:

@@ -38,7 +38,7 @@ def edges(text):
 
 
 def test_the_longest_chain_is_red_and_branches_have_their_shares() -> None:
-    said = edges(drawn(OPS, TIMES)["graph.dot"])
+    said = edges(drawn(OPS, TIMES)["graph"])
     assert set(said) == {(of, name) for name, (_, reads) in OPS.items() for of in reads}
     red = {edge for edge, attributes in said.items() if "#8b0000" in attributes}
     chain = ["q", "scores", "sum", "fc", "bias"]
@@ -49,7 +49,7 @@ def test_the_longest_chain_is_red_and_branches_have_their_shares() -> None:
 
 
 def test_a_group_has_the_time_of_all_its_operators() -> None:
-    text = drawn(OPS, TIMES)["graph_grouped.dot"]
+    text = drawn(OPS, TIMES)["graph_grouped"]
     (label,) = re.findall(r'label="(linear.*?)"', text)
     assert label == "linear\\n500 ns, 50 % of the path"
 
