@@ -90,7 +90,7 @@ def safetensors_headers(path: Path) -> Mapping[str, Header]:
             )
             for name, entry in table.items()
         }
-    except (KeyError, TypeError, IndexError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{path} has a safetensors header that describes no tensors") from error
     if end != data_bytes:
         raise ValueError(f"{path} is cut short or damaged: {data_bytes} of {end} data bytes")
