@@ -6,7 +6,9 @@ PYTHON ?=
 
 VENV := .venv
 RUN := $(VENV)/bin/python -m
-INSTALL := $(RUN) pip install -qq --disable-pip-version-check --constraint constraints.txt
+PIP := $(RUN) pip install -qq --disable-pip-version-check
+# What a lock lacks: the libraries of torch's CUDA build.
+REST := $(PIP) --constraint constraints.txt --no-build-isolation
 TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 TOOLS := build/tools
 
@@ -152,14 +154,16 @@ $(TOOLS)/.installed: locks/tools.txt | $(VENV)/bin/python
 	@$(TOOLS)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps -r locks/tools.txt
 	@touch $@
 
-$(VENV)/.installed: $(TORCH_STAMP) pyproject.toml constraints.txt
-	@echo "Installing benchorch and the tested versions of what it needs ..."
-	@$(INSTALL) --editable . hatchling
+$(VENV)/.installed: $(TORCH_STAMP) pyproject.toml constraints.txt locks/install.txt
+	@echo "Installing benchorch and the tested versions of what it needs, each by its hash ..."
+	@$(PIP) --require-hashes --no-deps --requirement locks/install.txt
+	@$(REST) --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: $(TORCH_STAMP) pyproject.toml constraints.txt
-	@echo "Installing benchorch, its sweeper and the developer's tools ..."
-	@$(INSTALL) --editable '.[dev,docs,sweep]'
+$(VENV)/.installed-dev: $(TORCH_STAMP) pyproject.toml constraints.txt locks/develop.txt
+	@echo "Installing benchorch, its sweeper and the developer's tools, each by its hash ..."
+	@$(PIP) --require-hashes --no-deps --requirement locks/develop.txt
+	@$(REST) --editable '.[dev,docs,sweep]'
 	@npm ci --silent --no-audit --no-fund --prefix tests/support/policies >/dev/null 2>&1 \
 	  || echo "npm is absent or reached no registry: the tests that evaluate AWS policies are skipped."
 	@touch $@ $(VENV)/.installed
