@@ -15,7 +15,7 @@ TOOLS := build/tools
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help bench test test-slow test-gpu fuzz coverage check docs reference ui bench-overheads conversions corpus \
+.PHONY: help bench test test-slow test-gpu fuzz mutants coverage check docs reference ui bench-overheads conversions corpus \
   install lock sbom audit clean provision provision-check provision-plan image status destroy test-terraform check-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
@@ -58,6 +58,17 @@ FUZZ ?= 2000
 
 fuzz: $(VENV)/.installed-dev ## command lines, recipes and journals at random, FUZZ=2000 of each; an hour
 	@FUZZ=$(FUZZ) $(RUN) pytest tests/fuzz -q
+
+# MUTANTS chooses among them by module: MUTANTS='benchorch.journal.chain*'; those that no test notices are listed last.
+MUTANTS ?=
+MUTATED := build/mutants
+
+mutants: $(VENV)/.installed-dev ## changes of journal, signatures, stopping and parity that no test notices; hours
+	@$(VENV)/bin/python -m venv --clear $(MUTATED)
+	@$(MUTATED)/bin/python -m pip install -qq --disable-pip-version-check mutmut==3.8.1
+	@printf '%s\n' "$$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" $(CURDIR)/mutants/src \
+	  > "$$($(MUTATED)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/project.pth"
+	@$(MUTATED)/bin/mutmut run $(MUTANTS) && $(MUTATED)/bin/mutmut results
 
 check: $(VENV)/.installed-dev docs ## lint, format, types, layers, the documentation's links
 	@$(RUN) ruff check .

@@ -144,7 +144,7 @@ def _first(reference: str, terminal: Terminal, *, is_measured: bool) -> Iterator
         if not is_measured:
             names = unpacked_names(plan, files, opened.carried)
             plan = replace(plan, trials=tuple(renamed(one, names) for one in plan.trials))
-            trials = [replace(one, trial=renamed(one.trial, names)) for one in trials]
+            trials = tuple(replace(one, trial=renamed(one.trial, names)) for one in trials)
             files = {names.get(name, name): digest for name, digest in files.items()}
             refuse_untrusted(plan, path, {here: name for name, here in names.items()})
         yield _First(reference=reference, plan=plan, trials=trials, files=files)

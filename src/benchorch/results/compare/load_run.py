@@ -62,7 +62,7 @@ def locate(reference: str) -> Path:
         raise ConfigError([problem]) from error
 
 
-_LABELS = {"model", "conversion", "hardware", "workload", "scenario", "axes"}
+_LABELS = {"model", "conversion", "hardware", "workload", "axes"}
 
 
 def is_run(reference: str) -> bool:
