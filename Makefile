@@ -6,14 +6,16 @@ PYTHON ?=
 
 VENV := .venv
 RUN := $(VENV)/bin/python -m
-INSTALL := $(RUN) pip install -qq --disable-pip-version-check --constraint constraints.txt
+PIP := $(RUN) pip install -qq --disable-pip-version-check
+# What a lock lacks: the libraries of torch's CUDA build.
+REST := $(PIP) --constraint constraints.txt --no-build-isolation
 TORCH_STAMP := $(VENV)/.torch-$(TORCH)
 TOOLS := build/tools
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help bench test test-slow test-gpu fuzz coverage check docs reference ui bench-overheads conversions corpus \
+.PHONY: help bench test test-slow test-gpu fuzz mutants coverage check docs reference ui bench-overheads conversions corpus \
   install lock sbom audit clean provision provision-check provision-plan image status destroy test-terraform check-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
@@ -56,6 +58,17 @@ FUZZ ?= 2000
 
 fuzz: $(VENV)/.installed-dev ## command lines, recipes and journals at random, FUZZ=2000 of each; an hour
 	@FUZZ=$(FUZZ) $(RUN) pytest tests/fuzz -q
+
+# MUTANTS chooses among them by module: MUTANTS='benchorch.journal.chain*'; those that no test notices are listed last.
+MUTANTS ?=
+MUTATED := build/mutants
+
+mutants: $(VENV)/.installed-dev ## changes of journal, signatures, stopping and parity that no test notices; hours
+	@$(VENV)/bin/python -m venv --clear $(MUTATED)
+	@$(MUTATED)/bin/python -m pip install -qq --disable-pip-version-check mutmut==3.8.1
+	@printf '%s\n' "$$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" $(CURDIR)/mutants/src \
+	  > "$$($(MUTATED)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/project.pth"
+	@$(MUTATED)/bin/mutmut run $(MUTANTS) && $(MUTATED)/bin/mutmut results
 
 check: $(VENV)/.installed-dev docs ## lint, format, types, layers, the documentation's links
 	@$(RUN) ruff check .
@@ -152,14 +165,16 @@ $(TOOLS)/.installed: locks/tools.txt | $(VENV)/bin/python
 	@$(TOOLS)/bin/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps -r locks/tools.txt
 	@touch $@
 
-$(VENV)/.installed: $(TORCH_STAMP) pyproject.toml constraints.txt
-	@echo "Installing benchorch and the tested versions of what it needs ..."
-	@$(INSTALL) --editable . hatchling
+$(VENV)/.installed: $(TORCH_STAMP) pyproject.toml constraints.txt locks/install.txt
+	@echo "Installing benchorch and the tested versions of what it needs, each by its hash ..."
+	@$(PIP) --require-hashes --no-deps --requirement locks/install.txt
+	@$(REST) --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: $(TORCH_STAMP) pyproject.toml constraints.txt
-	@echo "Installing benchorch, its sweeper and the developer's tools ..."
-	@$(INSTALL) --editable '.[dev,docs,sweep]'
+$(VENV)/.installed-dev: $(TORCH_STAMP) pyproject.toml constraints.txt locks/develop.txt
+	@echo "Installing benchorch, its sweeper and the developer's tools, each by its hash ..."
+	@$(PIP) --require-hashes --no-deps --requirement locks/develop.txt
+	@$(REST) --editable '.[dev,docs,sweep]'
 	@npm ci --silent --no-audit --no-fund --prefix tests/support/policies >/dev/null 2>&1 \
 	  || echo "npm is absent or reached no registry: the tests that evaluate AWS policies are skipped."
 	@touch $@ $(VENV)/.installed

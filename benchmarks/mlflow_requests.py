@@ -145,7 +145,7 @@ def server(folder: Path) -> Iterator[str]:
     """MLflow's server as `benchorch ui` starts it."""
     store = f"sqlite:///{folder / 'mlflow.db'}"
     create_store(store)
-    launch = ui.prepare(["--port", "5500", "--uri", store])
+    launch = ui.prepare(5500, store)
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(
             launch.argv,

@@ -1,13 +1,18 @@
-"""Files written whole or not at all."""
+"""Files written whole or not at all, and what reading a damaged archive raises."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import zipfile
+import zlib
 from pathlib import Path
 
 from benchorch.domain.codec import Json
 from benchorch.domain.json_text import indented
+
+ARCHIVE_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+"""What reading a damaged zip file or its members raises: zipfile promises no one class."""
 
 
 def write_json(path: Path, value: Json) -> None:

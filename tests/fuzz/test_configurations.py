@@ -5,19 +5,17 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from support.command_lines import Commands
+from support.mutations import LIMIT_CPU_S, fuzzed
 
-CASES = int(os.environ.get("FUZZ", "12"))
-LIMIT_CPU_S = 10
 KEYS = (
     *("model", "conversion", "hardware", "workload", "scenario", "stopping", "profiler", "store"),
     *("executor", "recorder", "name", "matrix", "each", "baseline", "control", "rebuild", "resume"),
@@ -87,16 +85,8 @@ def judge(commands: Commands, folder: Path, words: list[str]) -> None:
     assert done.code == 0 or done.output.strip(), f"code {done.code} without a word: {words}"
 
 
-fuzzed = settings(
-    max_examples=CASES,
-    derandomize="FUZZ" not in os.environ,
-    report_multiple_bugs=True,
-    suppress_health_check=list(HealthCheck),
-)
-
-
 @pytest.mark.timeout(36000)
-@fuzzed
+@fuzzed(12)
 @given(words=st.lists(word, max_size=4))
 def test_a_command_line_is_planned_or_refused(
     commands: Commands, folder: Path, words: list[str]
@@ -105,7 +95,7 @@ def test_a_command_line_is_planned_or_refused(
 
 
 @pytest.mark.timeout(36000)
-@fuzzed
+@fuzzed(12)
 @given(tree=st.dictionaries(st.one_of(key, st.integers()), node, max_size=4))
 def test_a_recipe_is_planned_or_refused(
     commands: Commands, folder: Path, tree: dict[Any, Any]
@@ -116,7 +106,7 @@ def test_a_recipe_is_planned_or_refused(
 
 
 @pytest.mark.timeout(36000)
-@fuzzed
+@fuzzed(12)
 @given(content=st.one_of(st.binary(max_size=60), st.text(max_size=60).map(str.encode)))
 def test_a_file_that_is_no_recipe_is_refused(
     commands: Commands, folder: Path, content: bytes

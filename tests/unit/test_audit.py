@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import zipfile
 from importlib.metadata import version
@@ -15,6 +17,9 @@ from packaging.version import Version
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 from audit import findings, is_affected, main
 
+from support.odd_server import Answer, odd_server
+
+ROOT = Path(__file__).resolve().parents[2]
 INSTALLED = version("packaging")
 NEXT = f"{Version(INSTALLED).major + 1}.0"
 
@@ -116,3 +121,30 @@ def test_withdrawn_advisories_and_other_ecosystems_are_not_findings() -> None:
     npm["affected"][0]["package"]["ecosystem"] = "npm"
     found, count = findings([withdrawn, npm], {"packaging": Version(INSTALLED)})
     assert (found, count) == ([], 1)
+
+
+@pytest.mark.skipif(
+    not (ROOT / "build/tools/bin/pip-audit").exists(), reason="make audit has not been run here"
+)
+@pytest.mark.parametrize(("status", "code", "told"), [(200, 2, "PYSEC-1"), (500, 2, "500 Server")])
+def test_without_a_database_osv_is_asked_of_every_package(
+    tmp_path: Path, status: int, code: int, told: str
+) -> None:
+    asked: list[str] = []
+
+    def respond(method: str, path: str, body: bytes) -> Answer:
+        name = json.loads(body)["package"]["name"]
+        asked.append(name)
+        found = {"vulns": [OPEN]} if name == "packaging" else {}
+        return Answer(body=json.dumps(found).encode(), status=status)
+
+    with odd_server() as server:
+        server.respond = respond
+        variables = {"PIP_AUDIT_OSV_URL": server.url, "XDG_CACHE_HOME": str(tmp_path)}
+        done = subprocess.run(
+            ["make", "-o", ".venv/.installed", "-o", "build/tools/.installed", "audit"],
+            cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == code
+    assert told in done.stdout + done.stderr
+    assert "packaging" in asked or status == 500

@@ -105,10 +105,10 @@ class RayJobs:
 
 
 def _ray_errors() -> tuple[type[Exception], ...]:
-    """Errors of Ray's client, and of the connection to the head."""
+    """Errors of Ray's client, of the connection to the head, and of a reply that is not Ray's."""
     from ray.exceptions import RayError
 
-    return (RayError, RuntimeError, OSError, ValueError)
+    return (RayError, RuntimeError, OSError, ValueError, TypeError, LookupError, AttributeError)
 
 
 def _connected(url: str) -> Any:

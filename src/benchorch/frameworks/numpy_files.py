@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import math
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from benchorch.files import ARCHIVE_DAMAGE
 from benchorch.host.environment import available_memory_bytes
 from benchorch.units import format_bytes
 
 if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
-
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
 def read_npz(path: Path) -> Mapping[str, NDArray[generic]]:
@@ -41,7 +39,7 @@ def read_npz(path: Path) -> Mapping[str, NDArray[generic]]:
                     _check(f"{path}: {member.filename}", file, member.file_size)
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except _DAMAGE as error:
+    except ARCHIVE_DAMAGE as error:
         raise ValueError(f"{path} is not an .npz file, or is damaged: {error}") from error
 
 

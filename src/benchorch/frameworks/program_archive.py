@@ -15,10 +15,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zipfile import BadZipFile, ZipFile, is_zipfile
+from zipfile import ZipFile, is_zipfile
 
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError
+from benchorch.files import ARCHIVE_DAMAGE
 
 if TYPE_CHECKING:
     import torch
@@ -95,7 +96,7 @@ def _problems(path: Path) -> Iterator[str]:
                     yield from _graph_problems(json.loads(archive.read(name)))
                 elif name.endswith(".pt"):
                     yield from _pickle_problems(archive, name)
-    except (BadZipFile, ValueError, RecursionError) as error:
+    except (*ARCHIVE_DAMAGE, OSError, ValueError) as error:
         yield f"it is damaged ({error})"
 
 

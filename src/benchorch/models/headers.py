@@ -6,12 +6,13 @@ import ast
 import json
 import struct
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, TypeAlias
+
+from benchorch.files import ARCHIVE_DAMAGE
 
 SAFETENSORS_DTYPES = {
     "F64": "float64",
@@ -31,11 +32,8 @@ _NPY_KINDS = {"f": "float", "i": "int", "u": "uint"}
 _NPY_MAGIC = b"\x93NUMPY"
 _LONGEST_HEADER_BYTES = 100_000_000  # the safetensors format's own limit
 
-_DAMAGE = (
-    *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError),
-    *(ValueError, SyntaxError, KeyError, TypeError),
-)
-"""What reading a damaged archive raises: zipfile promises no one class."""
+_ODD = (OSError, ValueError, SyntaxError, KeyError, TypeError)
+"""What a damaged header raises; a member that begins before the file is an OSError."""
 
 Stamp: TypeAlias = tuple[int, int, int, int, int]
 
@@ -92,7 +90,7 @@ def safetensors_headers(path: Path) -> Mapping[str, Header]:
             )
             for name, entry in table.items()
         }
-    except (KeyError, TypeError, IndexError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{path} has a safetensors header that describes no tensors") from error
     if end != data_bytes:
         raise ValueError(f"{path} is cut short or damaged: {data_bytes} of {end} data bytes")
@@ -108,7 +106,7 @@ def _safetensors_table(path: Path, file: IO[bytes]) -> tuple[dict[str, Any], int
         raise ValueError(f"{path} is not a safetensors file: its first 8 bytes give no length")
     try:
         table = json.loads(file.read(length))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a safetensors file: its header is not JSON") from error
     if not isinstance(table, dict):
         message = f"{path} is not a safetensors file: its header is not a mapping"
@@ -124,7 +122,7 @@ def _npz_headers(path: Path) -> Mapping[str, Header]:
             return {
                 name.removesuffix(".npy"): _npy_header(archive, name) for name in archive.namelist()
             }
-    except _DAMAGE as error:
+    except (*ARCHIVE_DAMAGE, *_ODD) as error:
         raise ValueError(f"{path} is not an .npz file, or is damaged: {error}") from error
 
 

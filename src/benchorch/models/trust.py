@@ -242,7 +242,7 @@ def references_of(plan: Plan) -> list[str]:
     """Whatever a plan's trials hold that has the form of a reference or of a script's path."""
     nodes = (trial.spec.get(key) for trial in plan.trials for key in _CODE)
     texts = dict.fromkeys(text for node in nodes for text in _texts(node))
-    return [text for text in texts if text.endswith(".py") or _is_reference(text)]
+    return [text for text in texts if text.endswith(".py") or is_reference(text)]
 
 
 def own_files(plan: Plan) -> Mapping[str, Path]:
@@ -250,9 +250,9 @@ def own_files(plan: Plan) -> Mapping[str, Path]:
     nodes = (trial.spec.get(key) for trial in plan.trials for key in _CODE)
     texts = dict.fromkeys(text for node in nodes for text in _texts(node) if "\0" not in text)
     places = {
-        text: _place(text) if _is_reference(text) else Path(text)
+        text: _place(text) if is_reference(text) else Path(text)
         for text in texts
-        if _is_reference(text) or "/" in text or Path(text).suffix
+        if is_reference(text) or "/" in text or Path(text).suffix
     }
     return {
         text: place
@@ -261,7 +261,8 @@ def own_files(plan: Plan) -> Mapping[str, Path]:
     }
 
 
-def _is_reference(text: str) -> bool:
+def is_reference(text: str) -> bool:
+    """Whether a text has the form of ``module:name`` or ``file.py:name``."""
     return bool(REFERENCE.fullmatch(text) or IN_FILE.fullmatch(text))
 
 

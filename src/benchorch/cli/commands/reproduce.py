@@ -68,8 +68,8 @@ class _First:
     help="""A stored run measured again: reproduced, not comparable (why), or differs (by what).
 
     RUN is a run's directory or plan id, RUN:TRIAL one of its trials and its baseline, or the file
-    that --bundle wrote on another machine, whose code and files are not in it. KEY=VALUE chooses
-    executor, store, recorder or profiler.
+    that --bundle wrote on another machine. Code in a bundle runs only with --trust BUNDLE.
+    KEY=VALUE chooses executor, store, recorder or profiler.
 
     \b
     Exit codes: 0  reproduced           1  differs
@@ -84,13 +84,18 @@ class _First:
     metavar="FILE.zip",
     help="measure nothing; write what another machine needs to do so",
 )
+@click.option("--with-code", is_flag=True, help="put the Python files that its trials name in it")
+@click.option("--with-weights", is_flag=True, help="put the checkpoints and inputs in it")
 @click.option("--measured", metavar="RUN", help="take this run for the repetition")
 @click.option("--directory", type=click.Path(path_type=Path), help="of the repetition")
 @ACROSS
 def run(terminal: Terminal, run: str, words: Sequence[str], **options: Any) -> Reply | int:
     """The bundle that was written, or the verdict about what was measured again."""
     if options["bundle"] is not None:
-        return _bundled(run, options["bundle"], terminal)
+        contents = {"code": options["with_code"], "weights": options["with_weights"]}
+        return _bundled(run, options["bundle"], contents, terminal)
+    if options["with_code"] or options["with_weights"]:
+        raise ConfigError(["--with-code and --with-weights go with --bundle FILE.zip."])
     across = named_factors(options["across"])
     with _first(run, terminal, is_measured=options["measured"] is not None) as first:
         if options["measured"] is None:
@@ -98,14 +103,20 @@ def run(terminal: Terminal, run: str, words: Sequence[str], **options: Any) -> R
         return _judged(first, options["measured"], across, terminal)
 
 
-def _bundled(reference: str, path: Path, terminal: Terminal) -> Reply:
-    from benchorch.run.reproduce.bundle import write_bundle
+def _bundled(reference: str, path: Path, contents: Mapping[str, bool], terminal: Terminal) -> Reply:
+    from benchorch.run.reproduce.bundle import member, write_bundle
 
     name, trial = split_trial(reference)
     patterns = [trial] if trial else []
-    manifest = write_bundle(find_invocation(name, "reproduce"), patterns, path, terminal.say)
+    manifest = write_bundle(
+        find_invocation(name, "reproduce"), patterns, path, terminal.say, **contents
+    )
     lines = [f"{path} holds {len(manifest.trials)} trials of {manifest.plan_id}."]
-    lines += [f"Not in it: {file}, which must lie there too." for file in manifest.files]
+    lines += [
+        f"Not in it: {file}, which must lie there too."
+        for file, digest in manifest.files.items()
+        if member(file, digest) not in manifest.digests
+    ]
     lines += [
         f"{one.labels['conversion']}: {name}: {why}."
         for one in manifest.trials.values()
@@ -120,7 +131,7 @@ def _bundled(reference: str, path: Path, terminal: Terminal) -> Reply:
 def _first(reference: str, terminal: Terminal, *, is_measured: bool) -> Iterator[_First]:
     """What a reference leads to; a bundle is unpacked and checked, and gone in the end."""
     from benchorch.run.reproduce.opened import is_bundle, open_bundle
-    from benchorch.run.reproduce.repeat import refuse_untrusted
+    from benchorch.run.reproduce.repeat import refuse_untrusted, renamed, unpacked_names
 
     path = Path(reference).expanduser()
     if not is_bundle(path):
@@ -128,12 +139,15 @@ def _first(reference: str, terminal: Terminal, *, is_measured: bool) -> Iterator
         return
     with TemporaryDirectory(prefix="benchorch-bundle-") as scratch:
         opened = open_bundle(path, Path(scratch), terminal.say)
-        plan = read_plan(opened.directory)
+        plan, trials = read_plan(opened.directory), opened.run.trials
+        files = opened.manifest.files
         if not is_measured:
-            refuse_untrusted(plan, path)
-        yield _First(
-            reference=reference, plan=plan, trials=opened.run.trials, files=opened.manifest.files
-        )
+            names = unpacked_names(plan, files, opened.carried)
+            plan = replace(plan, trials=tuple(renamed(one, names) for one in plan.trials))
+            trials = tuple(replace(one, trial=renamed(one.trial, names)) for one in trials)
+            files = {names.get(name, name): digest for name, digest in files.items()}
+            refuse_untrusted(plan, path, {here: name for name, here in names.items()})
+        yield _First(reference=reference, plan=plan, trials=trials, files=files)
 
 
 def _stored(reference: str, terminal: Terminal, *, is_measured: bool) -> _First:

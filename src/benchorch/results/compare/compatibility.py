@@ -73,6 +73,7 @@ _FLEETING = (
     "environment.cpu_steal_s",
     "environment.cpu_throttled_periods",
 )
+_VARIABLES = "environment.variables"
 # A file of inputs that is named by its content is the same one wherever it lies.
 _NAMED_BY_CONTENT = re.compile(r"(?:.*/)?([0-9a-f]{16,}\.(?:npz|safetensors))")
 _DEFINING_NODES = ("model", "workload", "conversion", "hardware", "scenario", "protocol")
@@ -129,13 +130,15 @@ def excused_by(factors: Collection[str]) -> frozenset[str]:
 def differences(a: StoredTrial, b: StoredTrial) -> tuple[FieldDifference, ...]:
     """Every field in which two trials with results differ, those that decide first.
 
-    A fact of the environment that is unknown on one side is no difference.
+    A fact of the environment that is unknown on one side is no difference; a variable that is
+    not set there is one.
     """
     defined = _differing(definition_of(a.trial.spec), definition_of(b.trial.spec), known=False)
-    observed = _differing(_environment(a), _environment(b), known=True)
+    of_a, of_b = _environment(a), _environment(b)
+    observed = _differing(_with_unset(of_a, of_b), _with_unset(of_b, of_a), known=True)
     found = [
-        FieldDifference(field=field, factor=factor_of(field) or "", a=of_a, b=of_b)
-        for field, of_a, of_b in (*defined, *observed)
+        FieldDifference(field=field, factor=factor_of(field) or "", a=in_a, b=in_b)
+        for field, in_a, in_b in (*defined, *observed)
         if not field.startswith(_FLEETING)
     ]
     return tuple(sorted(found, key=lambda difference: not difference.factor))
@@ -160,6 +163,17 @@ def _environment(stored: StoredTrial) -> Mapping[str, Json]:
         if result.build is not None and result.build.model_digest:
             nodes["weights"] = result.build.model_digest
     return dict(_leaves(nodes))
+
+
+def _with_unset(one: Mapping[str, Json], other: Mapping[str, Json]) -> Mapping[str, Json]:
+    """The fields of one, and the environment variables that only the other has set.
+
+    A run that noted no variables, which is an older one, may have had any.
+    """
+    if not any(field.startswith(_VARIABLES) for field in one):
+        return one
+    unset = (field for field in other if field.startswith(f"{_VARIABLES}.") and field not in one)
+    return {**one, **dict.fromkeys(unset, "(not set)")}
 
 
 def _differing(

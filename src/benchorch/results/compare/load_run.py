@@ -62,6 +62,9 @@ def locate(reference: str) -> Path:
         raise ConfigError([problem]) from error
 
 
+_LABELS = {"model", "conversion", "hardware", "workload", "axes"}
+
+
 def is_run(reference: str) -> bool:
     """Whether a reference names a run or an exported file, readable or not."""
     try:
@@ -94,6 +97,7 @@ def derive(directory: Path, reference: str, say: Say = silent, *, running: bool 
     from benchorch.results.metrics.summary import summarise_all
 
     plan = run_directory.read_plan(directory)
+    _refuse_unlabelled(plan, directory)
     if not running:
         refuse_running(directory, plan)
     results = {one.trial_id: one for one in reader.read_results(directory, say)}
@@ -125,6 +129,15 @@ def stored(
         trials=tuple(_stored(derived, trial, each_process) for trial in trials),
         skips=derived.plan.skips,
     )
+
+
+def _refuse_unlabelled(plan: Plan, directory: Path) -> None:
+    """ConfigError for a damaged plan whose trials lack what every table shows."""
+    for trial in plan.trials:
+        missing = _LABELS - trial.labels.keys()
+        if missing:
+            where = f"{directory / run_directory.PLAN}: trial {trial.trial_id}"
+            raise ConfigError([f"{where} has no label {', '.join(sorted(missing))}."])
 
 
 def refuse_running(directory: Path, plan: Plan) -> None:

@@ -6,14 +6,18 @@
     README.md           the one command
     requirements.txt    the packages
     run/                the run's directory: plan (the resolved recipe), results, raw series
+    files/              on request, the user's files that the trials name, by their SHA-256
 
-It holds no code. Digests find damage and edits, not forgery: a bundle is as foreign as a recipe.
+Digests find damage and edits, not forgery: a bundle is as foreign as a recipe.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import re
+import secrets
+import shutil
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +30,7 @@ from benchorch.domain.estimate import Estimate
 from benchorch.domain.result import Outcome
 from benchorch.domain.trial import Plan, node_of
 from benchorch.errors import ConfigError
-from benchorch.files import write_bytes, write_json, write_text
+from benchorch.files import write_json, write_text
 from benchorch.host.environment import package_versions
 from benchorch.journal import run_directory
 from benchorch.journal.reader import read_journal
@@ -38,7 +42,10 @@ from benchorch.results.compare.stored_run import StoredTrial
 from benchorch.run.selection import narrowed
 
 FORMAT, SCHEMA_VERSION = "benchorch bundle", 1
-MANIFEST, RUN = "bundle.json", "run"
+MANIFEST, RUN, FILES = "bundle.json", "run", "files"
+COPIED_BYTES = 2**20
+_CODE = (".py", ".ipynb")
+_SUFFIX = re.compile(r"\.\w{1,16}", re.ASCII)
 _REQUIREMENTS, _README = "requirements.txt", "README.md"
 _SESSION: Mapping[str, Json] = {"cwd": "", "rebuild": "if_needed"}
 """A machine's own folders, store and recorder mean nothing elsewhere."""
@@ -84,8 +91,8 @@ class Manifest:
     Attributes:
         version: benchorch's.
         trials: by their ids.
-        files: SHA-256 of the user's files that the trials name, which the bundle does not hold, by
-            the name in the trial.
+        files: SHA-256 of the user's files that the trials name, by the name in the trial; the
+            bundle holds those of which it has a `member`.
         commit: of the user's own code; empty outside of git.
         digests: SHA-256 of the bundle's other members.
     """
@@ -101,9 +108,19 @@ class Manifest:
 
 
 def write_bundle(
-    directory: Path, patterns: Sequence[str], path: Path, say: Say = silent
+    directory: Path,
+    patterns: Sequence[str],
+    path: Path,
+    say: Say = silent,
+    *,
+    code: bool = False,
+    weights: bool = False,
 ) -> Manifest:
     """Write the bundle of a run, or of some of its trials with their baselines.
+
+    Args:
+        code: whether it holds the Python files that the trials name; not what those import.
+        weights: whether it holds the other files: checkpoints and inputs.
 
     Raises:
         ConfigError: there is no such trial, one of them has no sound result, or the file exists.
@@ -120,10 +137,11 @@ def write_bundle(
         trials = stored(derive(folder / RUN, str(directory), say), str(directory), say).trials
         manifest = _manifest(plan, trials)
         _write_notes(folder, manifest, trials)
+        _link_files(folder, trust.own_files(plan), manifest.files, code=code, weights=weights)
         manifest = replace(manifest, digests=_digests(folder))
         write_json(folder / MANIFEST, encode(manifest))
         try:
-            write_bytes(path, _packed(folder, Path(scratch) / "bundle.zip"))
+            _pack(folder, path)
         except OSError as error:
             raise ConfigError([f"--bundle: {path} cannot be written: {error.strerror}."]) from error
     return manifest
@@ -132,6 +150,27 @@ def write_bundle(
 def named_files(plan: Plan) -> Mapping[str, str]:
     """SHA-256 of the user's files that a plan's trials name: code, checkpoints, inputs."""
     return {name: _digest(place) for name, place in trust.own_files(plan).items()}
+
+
+def member(name: str, digest: str) -> str:
+    """Where a bundle holds a file, with the suffix that its reader goes by."""
+    suffix = ".py" if trust.is_reference(name) else Path(name).suffix
+    return f"{FILES}/{digest}{suffix if _SUFFIX.fullmatch(suffix) else ''}"
+
+
+def _link_files(
+    folder: Path,
+    places: Mapping[str, Path],
+    digests: Mapping[str, str],
+    *,
+    code: bool,
+    weights: bool,
+) -> None:
+    (folder / FILES).mkdir()
+    for name, place in places.items():
+        link = folder / member(name, digests[name])
+        if (code if place.suffix in _CODE else weights) and not link.exists():
+            link.symlink_to(place.resolve())
 
 
 def _copy_run(directory: Path, plan: Plan, out: Path) -> None:
@@ -231,12 +270,18 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _packed(folder: Path, path: Path) -> bytes:
-    """The folder as a zip file; the same content always gives the same bytes."""
-    members = _members(folder)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, place in members:
-            archive.writestr(
-                zipfile.ZipInfo(name), place.read_bytes(), compress_type=zipfile.ZIP_DEFLATED
-            )
-    return path.read_bytes()
+def _pack(folder: Path, path: Path) -> None:
+    """The folder as a zip file, whole or not at all; equal content gives equal bytes."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with zipfile.ZipFile(draft, "w") as archive:
+            for name, place in _members(folder):
+                info = zipfile.ZipInfo(name)
+                if not name.startswith(f"{FILES}/"):  # weights do not shrink
+                    info.compress_type = zipfile.ZIP_DEFLATED
+                info.file_size = place.stat().st_size
+                with place.open("rb") as file, archive.open(info, "w") as packed:
+                    shutil.copyfileobj(file, packed, COPIED_BYTES)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,27 +15,35 @@ from typing import final
 from benchorch.domain.codec import decode
 from benchorch.domain.estimate import Estimate
 from benchorch.errors import ConfigError
+from benchorch.files import ARCHIVE_DAMAGE
 from benchorch.journal.chain import UNREADABLE
 from benchorch.progress import Say, silent
 from benchorch.results.compare.load_run import derive, stored
 from benchorch.results.compare.reproduction import expectations
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.run.check import FAILS, check, same_figure
-from benchorch.run.reproduce.bundle import FORMAT, MANIFEST, RUN, SCHEMA_VERSION, Manifest
+from benchorch.run.reproduce.bundle import (
+    COPIED_BYTES,
+    FILES,
+    FORMAT,
+    MANIFEST,
+    RUN,
+    SCHEMA_VERSION,
+    Manifest,
+    member,
+)
 
 _MEMBER = re.compile(
     r"""bundle\.json | README\.md | requirements\.txt | run/plan\.json | run/results\.jsonl
     | run/trials/[A-Za-z0-9_][\w.-]{0,127}/(observations\.jsonl | environment\.json | parity\.json)
+    | files/[0-9a-f]{64}(\.\w{1,16})?
     """,
     re.VERBOSE | re.ASCII,
 )
 _MOST_MEMBERS = 100_000
 _MOST_TIMES, _FREE_BYTES, _MOST_BYTES = 200, 2**26, 2**32
 _MANIFEST_BYTES = 2**26
-_DAMAGE = (
-    *(zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError),
-    *UNREADABLE,
-)
+_DAMAGE = (*ARCHIVE_DAMAGE, OSError, *UNREADABLE)
 
 
 @final
@@ -46,11 +54,13 @@ class Opened:
     Attributes:
         directory: of its run, as `run_directory` has it.
         run: the same, derived anew from the raw series.
+        carried: the user's files that it holds, by the name in the trials.
     """
 
     manifest: Manifest
     directory: Path
     run: StoredRun
+    carried: Mapping[str, Path]
 
 
 def open_bundle(path: Path, into: Path, say: Say = silent) -> Opened:
@@ -66,7 +76,9 @@ def open_bundle(path: Path, into: Path, say: Say = silent) -> Opened:
     _refuse(path, [f"{one.name}: {problem}" for one in failing for problem in one.problems[:3]])
     run = stored(derive(into / RUN, str(path), say), str(path), say)
     _refuse(path, list(_unfounded(manifest, run)))
-    return Opened(manifest=manifest, directory=into / RUN, run=run)
+    return Opened(
+        manifest=manifest, directory=into / RUN, run=run, carried=_carried(manifest, into)
+    )
 
 
 def is_bundle(path: Path) -> bool:
@@ -89,8 +101,11 @@ def _problems(archive: zipfile.ZipFile, size_bytes: int) -> Iterator[str]:
         yield "two of its files have one name"
     strange = [name for name in names if not _MEMBER.fullmatch(name)]
     yield from (f"it holds {name[:80]!r}" for name in strange[:5])
+    carried = [one for one in members if one.filename.startswith(f"{FILES}/")]
     total = sum(member.file_size for member in members)
-    if total > min(_MOST_BYTES, _MOST_TIMES * size_bytes + _FREE_BYTES):
+    plain = sum(member.file_size for member in carried)
+    most = min(_MOST_BYTES, _MOST_TIMES * size_bytes + _FREE_BYTES)
+    if total - plain > most or plain > size_bytes:  # what is carried is not compressed
         yield f"its {size_bytes} bytes expand to {total}"
 
 
@@ -112,11 +127,22 @@ def _unpacked(archive: zipfile.ZipFile, manifest: Manifest, into: Path) -> Itera
     for name in sorted(names ^ set(manifest.digests)):
         yield f"{name[:80]!r} is missing, or {MANIFEST} does not know it"
     for name in sorted(names & set(manifest.digests)):
-        content = archive.read(name)
-        if hashlib.sha256(content).hexdigest() != manifest.digests[name]:
-            yield f"{name} does not have its digest"
         (into / name).parent.mkdir(parents=True, exist_ok=True)
-        (into / name).write_bytes(content)
+        with archive.open(name) as packed, (into / name).open("wb+") as file:
+            shutil.copyfileobj(packed, file, COPIED_BYTES)
+            file.seek(0)
+            if hashlib.file_digest(file, "sha256").hexdigest() != manifest.digests[name]:
+                yield f"{name} does not have its digest"
+
+
+def _carried(manifest: Manifest, into: Path) -> dict[str, Path]:
+    """The files whose member has the digest that the trials' file had."""
+    members = {name: member(name, digest) for name, digest in manifest.files.items()}
+    return {
+        name: into / members[name]
+        for name, digest in manifest.files.items()
+        if manifest.digests.get(members[name]) == digest
+    }
 
 
 def _unfounded(manifest: Manifest, run: StoredRun) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from benchorch.config.components import make
 from benchorch.config.parity_setup import parity_setup
@@ -19,15 +20,50 @@ from benchorch.results.compare.stored_run import StoredTrial
 from benchorch.run.planner import new_plan_id
 from benchorch.run.reproduce.bundle import named_files
 
+Names: TypeAlias = Mapping[str, str]
 
-def refuse_untrusted(plan: Plan, path: Path) -> None:
-    """ConfigError where a plan of others names code; it runs where the user has named its file."""
+
+def refuse_untrusted(plan: Plan, path: Path, carried: Mapping[str, str]) -> None:
+    """ConfigError where a plan of others names code; it runs where the user has named its file.
+
+    Args:
+        path: of the bundle.
+        carried: of code that lies in the bundle, the name that its trials had for it.
+    """
     if trust.trusts(path):
         trust.grant(*trust.references_of(plan))
     refused = {reference: trust.refusal(reference) for reference in trust.references_of(plan)}
-    problems = [f"{reference}: {why}." for reference, why in refused.items() if why]
+    of_bundle = f"the bundle holds this code; if you trust who made it, add {trust.FLAG} {path}"
+    problems = [
+        f"{carried.get(reference, reference)}: {of_bundle if reference in carried else why}."
+        for reference, why in refused.items()
+        if why
+    ]
     if problems:
         raise ConfigError(problems)
+
+
+def unpacked_names(plan: Plan, files: Mapping[str, str], carried: Mapping[str, Path]) -> Names:
+    """What a bundle holds, and this machine does not: its name in the trials, and its name here."""
+    own = named_files(plan)
+    return {
+        name: f"{place}:{name.rpartition(':')[2]}" if trust.is_reference(name) else str(place)
+        for name, place in carried.items()
+        if own.get(name) != files[name]
+    }
+
+
+def renamed(trial: Trial, names: Names) -> Trial:
+    """The trial with other names for its files."""
+    return replace(trial, spec=_renamed(trial.spec, names))
+
+
+def _renamed(node: Any, names: Names) -> Any:
+    if isinstance(node, Mapping):
+        return {key: _renamed(value, names) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        return [_renamed(value, names) for value in node]
+    return names.get(node, node) if isinstance(node, str) else node
 
 
 def refuse_unknown(trials: Sequence[Trial]) -> None:

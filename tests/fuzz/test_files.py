@@ -1,0 +1,195 @@
+"""Traces, archives and bundles damaged at random: read, or refused by documented errors.
+
+`FUZZ` is how many of each are tried; a slice by default.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import shutil
+import struct
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchorch.cli import main
+from benchorch.errors import BenchorchError
+from benchorch.models.headers import read_headers
+from benchorch.run.reproduce.bundle import write_bundle
+from benchorch.run.reproduce.opened import open_bundle
+from benchorch.trace.analysis import analyze
+from support.mutations import bounded, fuzzed, with_odd_bytes, with_odd_json_or_bytes
+from support.nsight_tables import tables
+from support.synthetic_runs import result, trial, write_run
+from support.trace_files import steps, write, write_tables
+
+LONGEST_S = 36000
+ENDS = (0, 1, 2, 3)
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fuzzed")
+
+
+def with_odd_member(archive: Path, data: st.DataObject) -> bytes:
+    """A zip file with a member's content or name changed, its checksums sound."""
+    with ZipFile(archive) as old:
+        members = {name: old.read(name) for name in old.namelist()}
+    name = data.draw(st.sampled_from(sorted(members)))
+    change = with_odd_json_or_bytes if name.endswith((".json", ".jsonl")) else with_odd_bytes
+    try:
+        members[name] = change(members[name], data)
+    except json.JSONDecodeError:  # several lines
+        members[name] = with_odd_bytes(members[name], data)
+    if data.draw(st.booleans()):
+        other = data.draw(st.sampled_from([*sorted(members), "x", "../x", "é/" + name]))
+        members[other] = members[name]
+    buffer = io.BytesIO()
+    with ZipFile(buffer, "w") as new:
+        for each, content in members.items():
+            new.writestr(each, content)
+    return buffer.getvalue()
+
+
+def mutated(sound: Path, data: st.DataObject) -> bytes:
+    if data.draw(st.booleans()):
+        return with_odd_member(sound, data)
+    return with_odd_bytes(sound.read_bytes(), data)
+
+
+@pytest.mark.timeout(LONGEST_S)
+@fuzzed(40)
+@given(data=st.data())
+def test_a_damaged_profile_is_analysed_or_refused(data: st.DataObject, scratch: Path) -> None:
+    path = scratch / "trace.json"
+    content = with_odd_json_or_bytes(write(path, steps()).read_bytes(), data)
+    if data.draw(st.booleans()):
+        content = gzip.compress(content)
+        content = content[: data.draw(st.sampled_from([len(content), len(content) // 2, 20, 3]))]
+    path.write_bytes(content)
+    with bounded(BenchorchError):
+        assert analyze(path).path is not None
+
+
+@pytest.mark.timeout(LONGEST_S)
+@fuzzed(25)
+@given(data=st.data())
+def test_a_damaged_nsight_export_is_analysed_or_refused(data: st.DataObject, scratch: Path) -> None:
+    path = scratch / "trace.sqlite"
+    path.unlink(missing_ok=True)
+    path.write_bytes(with_odd_bytes(write_tables(path, tables()).read_bytes(), data))
+    with bounded(BenchorchError):
+        assert analyze(path).path is not None
+
+
+@pytest.mark.timeout(LONGEST_S)
+@fuzzed(100)
+@given(data=st.data())
+def test_a_damaged_file_of_arrays_is_listed_or_refused(data: st.DataObject, scratch: Path) -> None:
+    sound = scratch / "sound.npz"
+    np.savez(sound, a=np.ones((2, 3), np.float32), b=np.zeros(4, np.int64))
+    path = scratch / "damaged.npz"
+    path.write_bytes(mutated(sound, data))
+    with bounded(ValueError):
+        read_headers(path)
+
+
+@pytest.mark.timeout(LONGEST_S)
+@fuzzed(100)
+@given(data=st.data())
+def test_damaged_safetensors_are_listed_or_refused(data: st.DataObject, scratch: Path) -> None:
+    table = {"w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
+    header = with_odd_json_or_bytes(json.dumps(table).encode(), data)
+    content = struct.pack("<Q", len(header)) + header + bytes(24)
+    if data.draw(st.booleans()):
+        content = with_odd_bytes(content, data)
+    path = scratch / "damaged.safetensors"
+    path.write_bytes(content)
+    with bounded(ValueError):
+        read_headers(path)
+
+
+@pytest.fixture(scope="module")
+def program(scratch: Path) -> Path:
+    torch = pytest.importorskip("torch")
+    path = scratch / "sound.pt2"
+    torch.export.save(torch.export.export(torch.nn.Linear(4, 2), (torch.ones(3, 4),)), path)
+    return path
+
+
+@pytest.mark.timeout(LONGEST_S)
+@fuzzed(40)
+@given(data=st.data())
+def test_a_damaged_program_is_looked_through_or_refused(
+    data: st.DataObject, scratch: Path, program: Path
+) -> None:
+    from benchorch.frameworks.program_archive import check_program
+
+    path = scratch / "damaged.pt2"
+    path.write_bytes(mutated(program, data))
+    with bounded(BenchorchError):
+        check_program(path)
+
+
+@pytest.mark.timeout(LONGEST_S)
+@fuzzed(40)
+@given(data=st.data())
+def test_a_damaged_graph_is_read_or_refused(data: st.DataObject, scratch: Path) -> None:
+    helper = pytest.importorskip("onnx.helper")
+    from benchorch.frameworks.onnx_graph import read_onnx_graph
+
+    x, y = (helper.make_tensor_value_info(name, 1, [2, 3]) for name in "xy")
+    weight = helper.make_tensor("w", 1, [2, 3], [0.5] * 6)
+    node = helper.make_node("Add", ["x", "w"], ["y"], name="add")
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y], [weight]))
+    path = scratch / "damaged.onnx"
+    path.write_bytes(with_odd_bytes(model.SerializeToString(), data))
+    with bounded(BenchorchError):
+        read_onnx_graph(path)
+
+
+@pytest.fixture(scope="module")
+def run(scratch: Path) -> Path:
+    eager = trial()
+    fast = trial("fast", baseline=eager)
+    pairs = (eager, result(eager)), (fast, result(fast, 5e5, baseline_ns=1e6))
+    return write_run(scratch / "run", *pairs)
+
+
+@pytest.mark.timeout(LONGEST_S)
+@fuzzed(15)
+@given(data=st.data())
+def test_a_damaged_bundle_is_opened_or_refused(
+    data: st.DataObject, scratch: Path, run: Path
+) -> None:
+    sound, path = scratch / "sound.zip", scratch / "damaged.zip"
+    if not sound.exists():
+        write_bundle(run, [], sound)
+    path.write_bytes(mutated(sound, data))
+    shutil.rmtree(scratch / "into", ignore_errors=True)
+    with bounded(BenchorchError):
+        open_bundle(path, scratch / "into")
+
+
+@pytest.mark.timeout(LONGEST_S)
+@fuzzed(15)
+@given(data=st.data())
+def test_a_damaged_run_is_shown_or_refused(data: st.DataObject, scratch: Path, run: Path) -> None:
+    damaged = scratch / "damaged"
+    shutil.rmtree(damaged, ignore_errors=True)
+    shutil.copytree(run, damaged)
+    files = sorted(path for path in damaged.rglob("*") if path.suffix in (".json", ".jsonl"))
+    path = data.draw(st.sampled_from(files))
+    change = with_odd_json_or_bytes if path.suffix == ".json" else with_odd_bytes
+    path.write_bytes(change(path.read_bytes(), data))
+    command = data.draw(st.sampled_from(["report", "check", "status", "compare"]))
+    words = [command, str(damaged), *([str(run)] if command == "compare" else [])]
+    with bounded(BenchorchError):
+        assert main.run(words) in ENDS

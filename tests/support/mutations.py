@@ -1,0 +1,89 @@
+"""Damage at random to files and trees, for the tests of `tests/fuzz`.
+
+`FUZZ` is how many cases of each kind are tried; a slice by default.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+LIMIT_CPU_S = 10
+ODD = (
+    *(None, True, -1, 0, 10**400, 1e308, float("nan"), float("inf"), "", "x", "../../x", "\x1b[2J"),
+    *([], {}, [[]], {"": None}, ["x"] * 3, "\ud800", [1.5, None]),
+)
+
+
+def fuzzed(slice_of: int) -> settings:
+    """`FUZZ` cases, or that many, which are then always the same."""
+    return settings(
+        max_examples=int(os.environ.get("FUZZ", slice_of)),
+        derandomize="FUZZ" not in os.environ,
+        deadline=None,
+        report_multiple_bugs=True,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@contextlib.contextmanager
+def bounded(*allowed: type[Exception]) -> Iterator[None]:
+    """A case that ends within `LIMIT_CPU_S`, in nothing but these errors."""
+    before = time.process_time()
+    with contextlib.suppress(*allowed):
+        yield
+    assert time.process_time() - before < LIMIT_CPU_S
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path to every value in a tree."""
+    inner: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        inner = list(value.items())
+    elif isinstance(value, list):
+        inner = list(enumerate(value))
+    return [path, *(each for key, one in inner for each in places(one, (*path, key)))]
+
+
+def with_odd_value(text: bytes, data: st.DataObject, *without: str) -> bytes:
+    """JSON with one value replaced or left out, and without these keys."""
+    tree = json.loads(text)
+    for name in without:
+        tree.pop(name, None)
+    path = data.draw(st.sampled_from(places(tree)))
+    value = data.draw(st.sampled_from(ODD))
+    if not path:
+        return json.dumps(value).encode() + b"\n"
+    inner = tree
+    for key in path[:-1]:
+        inner = inner[key]
+    if data.draw(st.booleans()) and isinstance(inner, dict):
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return json.dumps(tree).encode() + b"\n"
+
+
+def with_odd_bytes(content: bytes, data: st.DataObject) -> bytes:
+    """The content with some bytes replaced, cut out, or put in."""
+    at = data.draw(st.integers(0, len(content)))
+    cut = data.draw(st.one_of(st.integers(0, 40), st.just(len(content))))
+    new = data.draw(
+        st.one_of(st.binary(max_size=20), st.sampled_from([b"\n", b"[" * 10**5, b"\0"]))
+    )
+    return content[:at] + new + content[at + cut :]
+
+
+def with_odd_json_or_bytes(content: bytes, data: st.DataObject) -> bytes:
+    """JSON with a value or with bytes changed."""
+    change: Callable[[bytes, st.DataObject], bytes] = data.draw(
+        st.sampled_from([with_odd_value, with_odd_bytes])
+    )
+    return change(content, data)
