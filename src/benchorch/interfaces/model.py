@@ -55,7 +55,10 @@ class Model(ABC):
 
     @property
     def prompt_symbol(self) -> str | None:
-        """The symbol of how many tokens its ``input_ids`` have; None where it generates none."""
+        """The symbol of how many tokens a prompt has; None where the model generates none.
+
+        Empty where all prompts have one length, as recordings for Whisper do.
+        """
         return None
 
     def load_step(self, seed: int) -> torch.nn.Module:
