@@ -78,6 +78,10 @@ class Decoder(DecoderModel):
         """The same model, its cache known."""
         return replace(self, cache=cache)
 
+    def token_ids(self, text: str) -> Sequence[int]:
+        """By the source's tokenizer."""
+        return self.source.token_ids(text)
+
     def load(self, seed: int) -> torch.nn.Module:
         """One step as a module."""
         return self.source.load_step(seed)

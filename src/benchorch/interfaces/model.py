@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.errors import BuildError
 
 if TYPE_CHECKING:
     import torch
@@ -67,6 +68,14 @@ class Model(ABC):
         Only where there is a `prompt_symbol`.
         """
         raise NotImplementedError
+
+    def token_ids(self, text: str) -> Sequence[int]:
+        """The text as its tokenizer reads it; BuildError where it has none."""
+        raise BuildError(
+            "This model has no tokenizer to read a text with.",
+            kind="inputs",
+            remedy="a .npy file of token ids, or model.pretrained=true with a hub_id",
+        )
 
     @abstractmethod
     def load(self, seed: int) -> torch.nn.Module:

@@ -124,6 +124,17 @@ class TransformersModel(DeclaredModel):
             return frozen(decoder(model))
         return frozen(encoder_decoder(model, sources, self.prompt_symbol or ""))
 
+    def token_ids(self, text: str) -> Sequence[int]:
+        """By the tokenizer beside the weights; of random weights none."""
+        if not self.pretrained:
+            return DeclaredModel.token_ids(self, text)
+        from transformers import AutoTokenizer
+
+        with _hub(open=True), _refusals(f"{self.hub_id} has no tokenizer", "inputs"):
+            tokenizer = AutoTokenizer.from_pretrained(self.hub_id, revision=self.revision or "main")
+            ids: Sequence[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
+
     def identity(self) -> Mapping[str, Json] | None:
         """Identity of module and weights; None for a folder's, or the hub's where no commit is."""
         moves = not _COMMIT.fullmatch(self.revision or "") or Path(self.hub_id or "").is_dir()

@@ -341,29 +341,10 @@ def _positions(batch: int, prompt: int, count: int) -> list[Array]:
 
 
 def continued(one: Arrays, reference: Arrays) -> Arrays:
-    """The prompts with the tokens that the baseline found likeliest, which all are to follow."""
+    """The prompts with the tokens that follow: a text's own, or what the baseline found likeliest."""
+    if CONTINUATION in one:
+        return one
     return {**one, CONTINUATION: reference[SCORES].argmax(axis=-1)}
-
-
-def agreement(outputs: Sequence[Arrays], references: Sequence[Arrays]) -> str:
-    """How many greedy tokens agree with the baseline's, and where the first one does not."""
-    pairs = [
-        (ours[SCORES].argmax(axis=-1), theirs[SCORES].argmax(axis=-1))
-        for ours, theirs in zip(outputs, references, strict=True)
-        if ours[SCORES].shape == theirs[SCORES].shape
-    ]
-    total = sum(ours.size for ours, _ in pairs)
-    same = sum(int((ours == theirs).sum()) for ours, theirs in pairs)
-    text = f"greedy tokens agree at {same} of {total} positions"
-    firsts = [
-        (int((ours != theirs).any(axis=0).argmax()), number)
-        for number, (ours, theirs) in enumerate(pairs)
-        if (ours != theirs).any()
-    ]
-    if not firsts:
-        return text
-    position, number = min(firsts)
-    return f"{text}; the first that differs is token {position} of input {number}"
 
 
 def count_generation(

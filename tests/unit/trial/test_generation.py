@@ -21,7 +21,6 @@ from benchorch.interfaces.runtime import LoadRequest
 from benchorch.run.expand import SPEC_KEYS
 from benchorch.trial.generation import (
     SCORES,
-    agreement,
     cache_of,
     continued,
     count_generation,
@@ -31,13 +30,18 @@ from benchorch.trial.generation import (
 
 PROMPT, NEW, BATCH = 5, 6, 2
 
+SMALL = {
+    **dict.fromkeys(("d_model", "max_target_positions"), 32),
+    **dict.fromkeys(("encoder_layers", "decoder_layers"), 2),
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 2),
+    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 64),
+    **{"vocab_size": 128, "num_mel_bins": 8, "max_source_positions": 10},
+    "tie_word_embeddings": "false",
+    **{"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3},
+}
 WHISPER = [
     "model=whisper_tiny",
-    "model.config={vocab_size: 128, d_model: 32, encoder_layers: 2, decoder_layers: 2, "
-    "encoder_attention_heads: 2, decoder_attention_heads: 2, encoder_ffn_dim: 64, "
-    "decoder_ffn_dim: 64, num_mel_bins: 8, max_source_positions: 10, max_target_positions: 20, "
-    "pad_token_id: 0, bos_token_id: 1, eos_token_id: 2, decoder_start_token_id: 3, "
-    "tie_word_embeddings: false, use_cache: false}",
+    *(f"++model.config.{key}={value}" for key, value in SMALL.items()),
     "model.inputs.input_features.shape=[batch_size, 8, 20]",
     "model.inputs.decoder_input_ids.low=3",
     "model.inputs.decoder_input_ids.high=4",
@@ -186,19 +190,11 @@ def test_scores_follow_a_given_continuation(loaded: Any, model: str) -> None:
     assert np.allclose(scores, expected, atol=1e-4)
 
 
-def test_agreement_names_the_first_token_that_differs() -> None:
-    theirs = np.eye(8)[np.arange(NEW)][None].repeat(BATCH, axis=0)
-    ours = theirs.copy()
-    ours[1, 3] = np.eye(8)[7]
-    assert agreement([{SCORES: theirs}], [{SCORES: theirs}]).endswith("agree at 12 of 12 positions")
-    text = agreement([{SCORES: theirs}, {SCORES: ours}], [{SCORES: theirs}] * 2)
-    assert "23 of 24" in text
-    assert "token 3 of input 1" in text
-
-
 def test_a_continuation_is_what_the_baseline_found_likeliest() -> None:
     scores = np.eye(8)[[[4, 2, 7]]]
     assert continued({}, {SCORES: scores})["continuation"].tolist() == [[4, 2, 7]]
+    text = np.array([[1, 1, 1]])
+    assert continued({"continuation": text}, {SCORES: scores})["continuation"] is text
 
 
 def test_work_of_a_generation_is_that_of_all_its_steps() -> None:
