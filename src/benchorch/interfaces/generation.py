@@ -1,4 +1,4 @@
-"""Generation of tokens: the calls it needs of an artifact, its models and its scenarios."""
+"""Generation of tokens: the calls it needs of an artifact, its models and its timing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.interfaces.model import Model
-from benchorch.interfaces.scenario import Scenario
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -70,19 +69,6 @@ class DecoderModel(Model):
     @abstractmethod
     def with_cache(self, cache: tuple[TensorSpec, ...]) -> DecoderModel:
         """The same model, its cache known."""
-
-
-class TokenScenario(Scenario):
-    """A scenario whose calls each generate tokens."""
-
-    @abstractmethod
-    def choose(self, logits: NDArray[generic], number: int) -> NDArray[generic]:
-        """The next token of each sequence, shape (batch_size,), int64.
-
-        Args:
-            logits: shape (batch_size, vocabulary).
-            number: of the token, from 0.
-        """
 
 
 class TokenCall(ABC):

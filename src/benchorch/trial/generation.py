@@ -26,10 +26,10 @@ from benchorch.interfaces.generation import (
     DecoderModel,
     Program,
     TokenCall,
-    TokenScenario,
 )
 from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
+from benchorch.interfaces.scenario import Sampling
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[generic]
     Arrays = Mapping[str, Array]
-    Choose = Callable[[Array, int], Array]
 
 SCORES = "logits"
 """Name of what is compared: the scores of each generated position."""
@@ -68,7 +67,8 @@ def cache_of(setup: TrialSetup, module: torch.nn.Module) -> tuple[TensorSpec, ..
 def load_executable(setup: TrialSetup, runtime: Runtime, request: LoadRequest) -> Executable:
     """A loaded artifact whose calls are the scenario's: of the model, or whole generations."""
     loaded = runtime.load(request)
-    if not isinstance(setup.scenario, TokenScenario):
+    sampling = setup.scenario.sampling
+    if sampling is None:
         return loaded
     program = loaded.program()
     if program is None:
@@ -81,7 +81,7 @@ def load_executable(setup: TrialSetup, runtime: Runtime, request: LoadRequest) -
         loaded=loaded,
         feeding=program,
         clock=setup.hardware.clock(),
-        choose=setup.scenario.choose,
+        choose=sampling,
         sources=cast(DecoderModel, setup.model).sources,
         cache=_cache_in(request.example.specs),
         symbols={name: setup.workload.symbols[name] for name in setup.model.symbols},
@@ -107,7 +107,7 @@ class GeneratingExecutable(Executable):
     loaded: Executable
     feeding: Program
     clock: Clock
-    choose: Choose
+    choose: Sampling
     sources: tuple[str, ...]
     cache: tuple[TensorSpec, ...]
     symbols: Mapping[str, int]
@@ -276,7 +276,7 @@ class Generation(TokenCall):
         now_ns: the clock's time.
     """
 
-    def __init__(self, *, steps: Steps, choose: Choose, now_ns: Callable[[], int]) -> None:
+    def __init__(self, *, steps: Steps, choose: Sampling, now_ns: Callable[[], int]) -> None:
         self._steps = steps
         self._choose = choose
         self._now_ns = now_ns

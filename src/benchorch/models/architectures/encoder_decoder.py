@@ -94,7 +94,7 @@ class EncoderDecoder(nn.Module):
         cache.is_updated = dict.fromkeys(range(len(source) // 2), True)
         # With the source's keys and values at hand only its shape is read.
         config = cast(Any, self.model).config
-        shape = (len(ids), source[0].shape[2], config.d_model)
+        shape = (ids.shape[0], source[0].shape[2], config.d_model)
         answer = self.model(
             encoder_outputs=(source[0].new_zeros(1, 1, 1).expand(shape),),
             decoder_input_ids=ids,
@@ -159,7 +159,7 @@ def _made(model: nn.Module, **options: Any) -> nn.Module:
 
 def _skipped(tensor: Tensor) -> bool:
     """Whether a part has nothing to do; a graph has both parts, whatever it was traced on."""
-    return not torch.compiler.is_exporting() and len(tensor) == 0
+    return not torch.compiler.is_exporting() and tensor.shape[0] == 0
 
 
 def _probe(spec: TensorSpec, length: str) -> Tensor:
