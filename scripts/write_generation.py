@@ -71,8 +71,8 @@ def _run(work: Path, run: Path) -> int:
 def _origin(made: dict[str, float]) -> str:
     busy = made["load"] > BUSY_RATIO * made["processors"]
     beside = (
-        f"**Other work ran on the machine (load average {made['load']:.1f}), so that ratios between "
-        "rows count and times do not.**"
+        f"**Other work ran on the machine (load average {made['load']:.1f}): ratios between rows "
+        "count, times do not.**"
         if busy
         else "Nothing else ran on the machine."
     )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from benchorch.domain.measurement import Calibration, Load, Observations
 from benchorch.errors import MeasureError, check_options
-from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.generation import TokenCall
+from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.scenario import Sampling, Scenario
 from benchorch.interfaces.stopping import Stopping
 from benchorch.scenarios.arrivals import Arrivals, Kind, fresh_seed
@@ -144,7 +144,6 @@ class OpenLoop(Scenario):
             "capacity_s: above 0": positive(self.capacity_s),
             "seed: at least 0, or null": self.seed is None or self.seed >= 0,
         }
-
 
     def _token_rules(self) -> Mapping[str, bool]:
         alone = "1 with generate; a batch of prompts is workload.batch_size"

@@ -28,8 +28,8 @@ from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
 from benchorch.host.environment import package_versions
 from benchorch.interfaces.model import Model
 from benchorch.models.parity_data import data_digest
-from benchorch.trial.reference import given_sets
 from benchorch.trial.identity_stamps import Stamps
+from benchorch.trial.reference import given_sets
 
 if TYPE_CHECKING:
     import torch

@@ -341,7 +341,7 @@ def _positions(batch: int, prompt: int, count: int) -> list[Array]:
 
 
 def continued(one: Arrays, reference: Arrays) -> Arrays:
-    """The prompts with the tokens that follow: a text's own, or what the baseline found likeliest."""
+    """The prompts with what follows: a text's own tokens, or those the baseline found likeliest."""
     if CONTINUATION in one:
         return one
     return {**one, CONTINUATION: reference[SCORES].argmax(axis=-1)}
