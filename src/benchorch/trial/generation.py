@@ -134,13 +134,10 @@ class GeneratingExecutable(Executable):
         place, sources = self.feeding.place, {name: arrays[name] for name in self.sources}
         silent = place(_nobody(sources))
         first = {IDS: ids, POSITIONS: positions[0], **self._empty(own, len(ids))}
-        encode = {
-            **place({**sources, **_nobody({IDS: ids, POSITIONS: positions[0]})}),
-            **place(self._empty(self.cache, 0)),
-        }
+        encoded = {**sources, **_nobody({IDS: ids, POSITIONS: positions[0]})}
         return Steps(
             program=self.feeding,
-            encode=encode if sources else None,
+            encode=place({**encoded, **self._empty(self.cache, 0)}) if sources else None,
             first={**place(first), **silent},
             later=[{**place({POSITIONS: each}), **silent} for each in positions[1:]],
             cache=tuple(spec.name for spec in own),
