@@ -81,12 +81,12 @@ def _figures(alike: Mapping[int, tuple[Scores, Scores]]) -> TokenParity:
         for ours, theirs in zip(y, ref, strict=True):  # one sequence at a time: they are large
             total[: len(theirs)] += divergence(finite(ours), finite(theirs))
             seen[: len(theirs)] += 1
-    position, number = min(firsts, default=(None, None))
+    first = min(firsts, default=None)
     return TokenParity(
         positions=count,
         agreeing=agreeing,
-        first_divergence=position,
-        first_divergence_input=number,
+        first_divergence=first and first[0],
+        first_divergence_input=first and first[1],
         divergence_nats=tuple((total / seen).tolist()),
     )
 
