@@ -131,7 +131,8 @@ def encoder_decoder(model: nn.Module, sources: Sequence[TensorSpec], length: str
     Raises:
         BuildError: its cache is of another kind, or no layers make the source's part of it.
     """
-    inputs = {spec.name: _probe(spec, length) for spec in sources}
+    floats = next(each.dtype for each in model.parameters() if each.is_floating_point())
+    inputs = {spec.name: _probe(spec, length, floats) for spec in sources}
     start = torch.zeros(1, _PROBED_TOKENS, dtype=torch.int64)
     with torch.no_grad():
         hidden = cast(Any, model).get_encoder()(**inputs, return_dict=True).last_hidden_state
@@ -162,10 +163,10 @@ def _skipped(tensor: Tensor) -> bool:
     return not torch.compiler.is_exporting() and tensor.shape[0] == 0
 
 
-def _probe(spec: TensorSpec, length: str) -> Tensor:
+def _probe(spec: TensorSpec, length: str, floats: torch.dtype) -> Tensor:
     sizes: Mapping[str, int] = {**dict.fromkeys(spec.symbols, 1), length: _PROBED_TOKENS}
-    dtype: torch.dtype = getattr(torch, spec.dtype)
-    return torch.ones(spec.resolve(sizes), dtype=dtype)
+    ones = torch.ones(spec.resolve(sizes), dtype=getattr(torch, spec.dtype))
+    return ones.to(floats) if ones.is_floating_point() else ones
 
 
 def _of_length(spec: TensorSpec, tokens: str | int) -> TensorSpec:
