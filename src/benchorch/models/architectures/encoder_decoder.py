@@ -182,7 +182,7 @@ def _projection(model: nn.Module, hidden: Tensor, made: Tensor) -> str:
         if isinstance(layer, nn.Linear) and (layer.in_features, layer.out_features) == wanted:
             found = layer(hidden).unflatten(-1, (heads, size)).transpose(1, 2)
             if torch.dist(found, made) <= _CLOSE_RATIO * torch.linalg.vector_norm(made):
-                return name
+                return str(name)
     raise BuildError(
         f"{type(model).__name__} cannot generate step by step: no linear layer makes the keys and "
         "values that its decoder takes from the encoder's output.",
