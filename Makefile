@@ -15,7 +15,7 @@ TOOLS := build/tools
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help bench test test-slow test-gpu fuzz mutants coverage check docs reference ui bench-overheads conversions corpus \
+.PHONY: help bench test test-slow test-gpu fuzz mutants coverage check docs reference ui bench-overheads conversions generation corpus \
   install lock sbom audit clean provision provision-check provision-plan image status destroy test-terraform check-terraform test-chaos rehearse
 unexport PYTHONPATH PYTHONHOME
 
@@ -90,6 +90,9 @@ bench-overheads: $(VENV)/.installed-dev ## what benchorch itself costs, as ratio
 
 conversions: $(VENV)/.installed ## every conversion on small models, into docs/reference/conversions-table.md; about an hour, again for what is left
 	@$(VENV)/bin/python scripts/write_conversions.py
+
+generation: $(VENV)/.installed ## GPT-2 generating tokens by five conversions, into docs/guides/generation.md; 20 minutes on a quiet machine
+	@$(VENV)/bin/python scripts/write_generation.py
 
 corpus: $(VENV)/.installed ## a script for each architecture of transformers, and what becomes of them: corpus.html; a day
 	@$(VENV)/bin/python scripts/write_corpus.py build/corpus

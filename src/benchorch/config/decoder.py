@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import TensorSpec, Workload
-from benchorch.interfaces.generation import IDS, NEW, PAST, POSITIONS, PROMPT, DecoderModel
+from benchorch.interfaces.generation import (
+    DECODED,
+    IDS,
+    NEW,
+    PAST,
+    POSITIONS,
+    PROMPT,
+    SOURCE,
+    SOURCE_BATCH,
+    DecoderModel,
+)
 from benchorch.interfaces.model import Model
 
 if TYPE_CHECKING:
@@ -16,9 +26,8 @@ if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
 
-_INPUTS = tuple(
-    TensorSpec(name=name, shape=("batch_size", PROMPT), dtype="int64") for name in (IDS, POSITIONS)
-)
+_BATCH = "batch_size"
+_START = "decoder_input_ids"
 
 
 @final
@@ -27,8 +36,9 @@ class Decoder(DecoderModel):
     """The same weights behind one step of generation.
 
     Attributes:
-        source: the model whose forward scores tokens; its ``input_ids`` are the prompts.
-        length: the symbol of its inputs' second axis.
+        source: the model whose forward scores tokens; its ``input_ids`` are the prompts. Where it
+            has ``decoder_input_ids``, generation starts with those, and all else is encoded.
+        length: the symbol of its prompts' second axis; empty where that is fixed.
         cache: the tensors of its cache; empty until the model was loaded once.
     """
 
@@ -44,12 +54,20 @@ class Decoder(DecoderModel):
     @property
     def symbols(self) -> tuple[str, ...]:
         """Batch, prompt, and how many tokens are generated."""
-        return ("batch_size", PROMPT, NEW)
+        return (_BATCH, *self._lengths, NEW)
 
     @property
     def open_symbols(self) -> tuple[str, ...]:
-        """One export serves prefill and every later step."""
-        return (PROMPT, PAST)
+        """One export serves encoder, prefill and every later step."""
+        return (PROMPT, PAST, *((DECODED, _BATCH, SOURCE_BATCH) if self._encodes else ()))
+
+    @property
+    def _encodes(self) -> bool:
+        return any(spec.name == _START for spec in self.source.specs())
+
+    @property
+    def _lengths(self) -> tuple[str, ...]:
+        return (PROMPT,) if self.length else ()
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -60,26 +78,53 @@ class Decoder(DecoderModel):
         """The same model, its cache known."""
         return replace(self, cache=cache)
 
+    def token_ids(self, text: str) -> Sequence[int]:
+        """By the source's tokenizer."""
+        return self.source.token_ids(text)
+
     def load(self, seed: int) -> torch.nn.Module:
         """One step as a module."""
         return self.source.load_step(seed)
 
     def specs(self) -> tuple[TensorSpec, ...]:
-        """Tokens, their positions, and the cache where it is known."""
-        return (*_INPUTS, *self.cache)
+        """Inputs of an encoder, tokens, their positions, and the cache where it is known."""
+        renamed = {_BATCH: SOURCE_BATCH, self.length: PROMPT}
+        encoded = [
+            replace(
+                spec,
+                name=f"{SOURCE}{spec.name}",
+                shape=tuple(renamed.get(str(size), size) for size in spec.shape),
+            )
+            for spec in (self.source.specs() if self._encodes else ())
+            if spec.name != _START
+        ]
+        shape = (_BATCH, DECODED if self._encodes else PROMPT)
+        tokens = (TensorSpec(name=name, shape=shape, dtype="int64") for name in (IDS, POSITIONS))
+        return (*encoded, *tokens, *self.cache)
 
     def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
         """A prompt that follows a cache of ``new_tokens`` empty places, or of its fixed size."""
         import numpy as np
 
         symbols = {**workload.symbols, PAST: workload.symbols[NEW]}
-        asked = self.source.batch(self._sized(workload, symbols[PROMPT]), seed)
-        ids = np.asarray(asked[IDS], dtype=np.int64)
+        asked = self.source.batch(self._sized(workload, symbols.get(PROMPT, 0)), seed)
+        ids = np.asarray(asked[_START if self._encodes else IDS], dtype=np.int64)
         places = np.arange(ids.shape[1], dtype=np.int64)
+        encoded = {name: asked[name.removeprefix(SOURCE)] for name in self.sources}
         cache = {
             spec.name: np.zeros(spec.resolve(symbols), dtype=_held(spec)) for spec in self.cache
         }
-        return {IDS: ids, POSITIONS: np.tile(places, (ids.shape[0], 1)), **cache}
+        return {**encoded, IDS: ids, POSITIONS: np.tile(places, (ids.shape[0], 1)), **cache}
+
+    def sequence_tokens(self, workload: Workload) -> int:
+        """Those that the decoder starts with, and the new ones."""
+        return self._started(workload) + workload.symbols[NEW]
+
+    def _started(self, workload: Workload) -> int:
+        if not self._encodes:
+            return workload.symbols[PROMPT]
+        (start,) = (spec for spec in self.source.specs() if spec.name == _START)
+        return start.resolve(workload.symbols)[1]
 
     def keywords(self) -> Mapping[str, Json]:
         """None: a step takes tensors only."""
@@ -102,12 +147,18 @@ class Decoder(DecoderModel):
         """Those of the source on all tokens of a sequence, and missing lengths."""
         missing = [
             f"workload.{symbol}: is missing; set workload.{symbol}=..."
-            for symbol in (PROMPT, NEW)
+            for symbol in (*self._lengths, NEW)
             if symbol not in workload.symbols
         ]
         if missing:
             return missing
-        tokens = workload.symbols[PROMPT] + workload.symbols[NEW]
+        if self._encodes:
+            asked = self._sized(workload, workload.symbols.get(PROMPT, 0))
+            return [
+                problem.replace(f"workload.{self.length}", f"workload.{PROMPT}")
+                for problem in self.source.problems(asked)
+            ]
+        tokens = self.sequence_tokens(workload)
         return [
             problem.replace(
                 f"symbol {self.length!r} is {tokens}",
@@ -117,7 +168,8 @@ class Decoder(DecoderModel):
         ]
 
     def _sized(self, workload: Workload, tokens: int) -> Workload:
-        return replace(workload, symbols={**workload.symbols, self.length: tokens})
+        sized = {self.length: tokens} if self.length else {}
+        return replace(workload, symbols={**workload.symbols, **sized})
 
 
 def _held(spec: TensorSpec) -> str:

@@ -20,7 +20,8 @@ class ParitySetup:
         task: one of `parity_task.TASKS`.
         metric: ``package.module:callable`` of the user, or None.
         least_score: with it the metric decides instead of the tolerance.
-        data: the user's own input sets: an .npz or .npy file, or ``package.module:callable``.
+        data: the user's own input sets: an .npz or .npy file, a .txt of words where
+            tokens are generated, or ``package.module:callable``.
     """
 
     inputs: int

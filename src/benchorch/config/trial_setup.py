@@ -22,7 +22,7 @@ from benchorch.domain.tensors import NOT_SYMBOLS, Example, Workload
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, Problems
 from benchorch.interfaces.conversion import TF32_RATIO, FileStep, Step
-from benchorch.interfaces.generation import NEW, PROMPT, TokenScenario
+from benchorch.interfaces.generation import DecoderModel
 from benchorch.interfaces.hardware import Hardware
 from benchorch.interfaces.model import Model
 from benchorch.interfaces.runtime import Runtime
@@ -91,12 +91,12 @@ class TrialSetup:
     @property
     def generates(self) -> bool:
         """Whether a call generates tokens."""
-        return isinstance(self.scenario, TokenScenario)
+        return self.scenario.sampling is not None
 
     @property
     def sequence_tokens(self) -> int:
-        """Tokens of a whole sequence, where calls generate them."""
-        return self.workload.symbols[PROMPT] + self.workload.symbols[NEW]
+        """Tokens that a cache holds in the end, where calls generate them."""
+        return cast(DecoderModel, self.model).sequence_tokens(self.workload)
 
     def has_fixed_cache(self, n_steps: int | None = None) -> bool:
         """Whether a decoder's cache has its full size from the start after so many steps."""
@@ -264,7 +264,8 @@ def open_trial(spec: ConfigNode, memo: NodeMemo | None = None) -> TrialSetup:
     found.add(once_of("limits", _limit_problems))
     found.add(once_of("parity", parity_problems))
     model = parts["model"]
-    if isinstance(parts["scenario"], TokenScenario) and isinstance(model, Model):
+    scenario = parts["scenario"]
+    if isinstance(scenario, Scenario) and scenario.sampling and isinstance(model, Model):
         parts["model"] = found.attempt(lambda: _decoder(model))
     if not found.found:
         runtime = cast(Runtime, parts["runtime"])

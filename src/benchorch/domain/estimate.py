@@ -41,6 +41,7 @@ METRIC_GROUPS: Mapping[str, Mapping[str, str]] = {
         },
         "prefill_tokens_per_s/mean": "tokens of the prompts over the time to first token",
         "decode_tokens_per_s/mean": "tokens after the first over the time they took",
+        "goodput_per_s/mean": "queries per second whose tokens all came in time",
         "kv_cache_bytes_per_token/total": "keys and values over the tokens that fit into them",
         "cost_usd_per_million_input_tokens/on_demand": "price of the machine over prefill's rate",
         "cost_usd_per_million_input_tokens/spot": "the same at the spot price",

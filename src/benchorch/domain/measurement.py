@@ -44,6 +44,8 @@ class Load:
         utilisation_ratio: what share of the capacity the rate was meant to be, or None.
         target_ms: what a response should stay within, or None.
         quantile_ratio: the share of responses that should.
+        ttft_target_ms, tpot_target_ms: what a query's first token, counted from when it was due,
+            and its time per further token should stay within, or None.
     """
 
     rate_per_s: float
@@ -58,6 +60,8 @@ class Load:
     utilisation_ratio: float | None = None
     target_ms: float | None = None
     quantile_ratio: float = 0.99
+    ttft_target_ms: float | None = None
+    tpot_target_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,52 @@ class OutputParity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenParity:
+    """Generated tokens against the baseline's, each scored after the same text.
+
+    Attributes:
+        positions: how many were compared, over all sequences of all inputs.
+        agreeing: at how many of them the likeliest token is the same.
+        first_divergence: the first position, from 0, where it is not, and the number of its input;
+            None where there is none.
+        divergence_nats: of the next token's distribution, Kullback-Leibler, at each position, mean
+            over sequences.
+        perplexity, baseline_perplexity: on the user's text; None without one.
+    """
+
+    positions: int
+    agreeing: int
+    first_divergence: int | None = None
+    first_divergence_input: int | None = None
+    divergence_nats: tuple[float, ...] = ()
+    perplexity: float | None = None
+    baseline_perplexity: float | None = None
+
+    @property
+    def mean_divergence_nats(self) -> float:
+        """Over all positions."""
+        return sum(self.divergence_nats) / len(self.divergence_nats)
+
+    @property
+    def sentence(self) -> str:
+        """The same for people."""
+        place = "no position differs"
+        if self.first_divergence is not None:
+            place = (
+                f"the first that differs is token {self.first_divergence} of input "
+                f"{self.first_divergence_input}"
+            )
+        found = (
+            f"greedy tokens agree at {self.agreeing} of {self.positions} positions; {place}; "
+            f"KL divergence {self.mean_divergence_nats:.3g} nats, at most "
+            f"{max(self.divergence_nats):.3g} at a position"
+        )
+        if self.perplexity is None:
+            return found
+        return f"{found}; perplexity {self.perplexity:.6g}, baseline {self.baseline_perplexity:.6g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Passed or failed, with reasons and numbers.
 
@@ -98,6 +144,7 @@ class Verdict:
         noise_ratio: by how much the baseline differs from itself, relative L2; 0 where it is
             bit for bit the same, None where it ran only once.
         notes: what was seen and is no reason to fail.
+        tokens: figures of generated tokens; None where none were generated.
     """
 
     passed: bool
@@ -113,6 +160,7 @@ class Verdict:
     task: str = ""
     noise_ratio: float | None = None
     notes: tuple[str, ...] = ()
+    tokens: TokenParity | None = None
 
     def __post_init__(self) -> None:
         if self.kind is None:

@@ -1,4 +1,4 @@
-"""Generation of tokens: the calls it needs of an artifact, its models and its scenarios."""
+"""Generation of tokens: the calls it needs of an artifact, its models and its timing."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from benchorch.domain.tensors import TensorSpec
+from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.interfaces.model import Model
-from benchorch.interfaces.scenario import Scenario
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -16,6 +15,12 @@ if TYPE_CHECKING:
 
 PROMPT, NEW, PAST = "prompt_tokens", "new_tokens", "past_tokens"
 """Symbols: tokens of a prompt, tokens to generate, tokens that a cache holds."""
+
+DECODED, SOURCE_BATCH = "decoded_tokens", "source_batch"
+"""Symbols of an encoder-decoder: tokens that one call decodes, sequences that it encodes."""
+
+SOURCE, CROSS = "source_", "cross_"
+"""Beginnings of names: inputs of an encoder, keys and values of its output."""
 
 IDS, POSITIONS = "input_ids", "position_ids"
 """Inputs of a step besides its cache, each of shape (batch_size, tokens)."""
@@ -52,22 +57,18 @@ class DecoderModel(Model):
     def cache(self) -> tuple[TensorSpec, ...]:
         """The tensors of its cache; empty until the model was loaded once."""
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the inputs of its encoder; empty without one."""
+        return tuple(spec.name for spec in self.specs() if spec.name.startswith(SOURCE))
+
+    @abstractmethod
+    def sequence_tokens(self, workload: Workload) -> int:
+        """Tokens that the cache holds in the end."""
+
     @abstractmethod
     def with_cache(self, cache: tuple[TensorSpec, ...]) -> DecoderModel:
         """The same model, its cache known."""
-
-
-class TokenScenario(Scenario):
-    """A scenario whose calls each generate tokens."""
-
-    @abstractmethod
-    def choose(self, logits: NDArray[generic], number: int) -> NDArray[generic]:
-        """The next token of each sequence, shape (batch_size,), int64.
-
-        Args:
-            logits: shape (batch_size, vocabulary).
-            number: of the token, from 0.
-        """
 
 
 class TokenCall(ABC):

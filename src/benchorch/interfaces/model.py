@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.errors import BuildError
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +56,10 @@ class Model(ABC):
 
     @property
     def prompt_symbol(self) -> str | None:
-        """The symbol of how many tokens its ``input_ids`` have; None where it generates none."""
+        """The symbol of how many tokens a prompt has; None where the model generates none.
+
+        Empty where all prompts have one length, as recordings for Whisper do.
+        """
         return None
 
     def load_step(self, seed: int) -> torch.nn.Module:
@@ -67,6 +71,14 @@ class Model(ABC):
 
     def preload(self) -> None:  # noqa: B027 - most have nothing
         """Import what `load` imports besides torch, where it is installed and starts no thread."""
+
+    def token_ids(self, text: str) -> Sequence[int]:
+        """The text as its tokenizer reads it; BuildError where it has none."""
+        raise BuildError(
+            "This model has no tokenizer to read a text with.",
+            kind="inputs",
+            remedy="a .npy file of token ids, or model.pretrained=true with a hub_id",
+        )
 
     @abstractmethod
     def load(self, seed: int) -> torch.nn.Module:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from benchorch.domain.measurement import Calibration, Observations
 from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.stopping import Stopping
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+
+Sampling: TypeAlias = "Callable[[NDArray[generic], int], NDArray[generic]]"
+"""The next token of each sequence, shape (batch_size,), int64: of the logits, shape (batch_size,
+vocabulary), and the token's number, from 0."""
 
 
 class Scenario(ABC):
@@ -20,6 +29,11 @@ class Scenario(ABC):
     """
 
     pairing: ClassVar[str] = "alternated"
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """How a call that generates chooses tokens; None where calls are the model's own."""
+        return None
 
     @abstractmethod
     def run(

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, NDArray[generic]]
 
 _SUFFIXES = (".npz", ".npy")
+_TEXT = ".txt"
 
 
 def data_problems(reference: str) -> list[str]:
     """Why ``parity.data`` is no data, as far as can be told without reading it."""
-    if Path(reference).suffix not in _SUFFIXES:
+    if Path(reference).suffix not in (*_SUFFIXES, _TEXT):
         return reference_problems("parity.data", reference)
     if Path(reference).is_file():
         return []
@@ -63,6 +64,8 @@ def data_digest(sets: Sequence[Arrays]) -> str:
 
 def _read(reference: str, specs: Sequence[TensorSpec], workload: Workload) -> Iterator[Arrays]:
     rows = _rows(specs, workload)
+    if Path(reference).suffix == _TEXT:
+        raise _refused(reference, "is a text, which is for scenario=generate")
     if Path(reference).suffix in _SUFFIXES:
         yield from _cut(reference, _from_file(Path(reference), specs), rows)
         return

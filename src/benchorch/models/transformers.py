@@ -22,6 +22,7 @@ from benchorch.models.weights import checkpoint_identity, load_checkpoint
 if TYPE_CHECKING:
     import torch
 
+_START = "decoder_input_ids"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -109,15 +110,36 @@ class TransformersModel(DeclaredModel):
         """None without tokens or a cache."""
         found = catalog.architecture(self.architecture) if catalog.is_readable() else None
         arguments = found.arguments if found else None
-        ids = next((spec for spec in self.specs() if spec.name == "input_ids"), None)
-        caches = arguments is None or {"past_key_values", "logits_to_keep"} <= arguments
-        return str(ids.shape[1]) if ids is not None and len(ids.shape) == 2 and caches else None
+        specs = {spec.name: spec for spec in self.specs()}
+        needed = {"encoder_outputs"} if _START in specs else {"logits_to_keep"}
+        if arguments is not None and not {"past_key_values", *needed} <= arguments:
+            return None
+        ids = specs.get("input_ids")
+        if ids is not None and len(ids.shape) == 2:
+            return str(ids.shape[1])
+        return "" if _START in specs else None
 
     def load_step(self, seed: int) -> torch.nn.Module:
         """The same weights on the library's own cache."""
         from benchorch.models.architectures.decoder import decoder
+        from benchorch.models.architectures.encoder_decoder import encoder_decoder
 
-        return frozen(decoder(cast("Any", self.load(seed)).model))
+        model = cast("Any", self.load(seed)).model
+        sources = [spec for spec in self.specs() if spec.name != _START]
+        if len(sources) == len(self.specs()):
+            return frozen(decoder(model))
+        return frozen(encoder_decoder(model, sources, self.prompt_symbol or ""))
+
+    def token_ids(self, text: str) -> Sequence[int]:
+        """By the tokenizer beside the weights; of random weights none."""
+        if not self.pretrained:
+            return DeclaredModel.token_ids(self, text)
+        from transformers import AutoTokenizer
+
+        with _hub(open=True), _refusals(f"{self.hub_id} has no tokenizer", "inputs"):
+            tokenizer = AutoTokenizer.from_pretrained(self.hub_id, revision=self.revision or "main")
+            ids: Sequence[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
 
     def identity(self) -> Mapping[str, Json] | None:
         """Identity of module and weights; None for a folder's, or the hub's where no commit is."""

@@ -17,7 +17,7 @@ from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
-from benchorch.domain.verdict import OutputParity, Verdict
+from benchorch.domain.verdict import OutputParity, TokenParity, Verdict
 from benchorch.journal.run_directory import WINNER
 from benchorch.units import ns_to_ms
 
@@ -171,6 +171,8 @@ def _metrics(result: TrialResult, summary: Summary) -> Iterator[tuple[str, float
         yield from _with_interval("speedup_ratio/p50", summary.speedup.ratio)
     if result.parity is not None and result.parity.outputs:
         yield from _parity(result.parity.outputs)
+    if result.parity is not None and result.parity.tokens is not None:
+        yield from _tokens(result.parity.tokens)
     if result.profile is not None:
         yield from _profile(result.profile)
     yield from ((f"{stage}_stage_s/total", s) for stage, s in result.stages_s.items())
@@ -189,6 +191,15 @@ def _parity(outputs: tuple[OutputParity, ...]) -> Iterator[tuple[str, float | No
     agreements = [o.argmax_agreement_ratio for o in outputs]
     known = [agreement for agreement in agreements if agreement is not None]
     yield "parity_argmax_agreement_ratio/min", min(known, default=None)
+
+
+def _tokens(tokens: TokenParity) -> Iterator[tuple[str, float | None]]:
+    """Of generated tokens; the first divergence only where there is one."""
+    yield "parity_token_agreement_ratio/mean", tokens.agreeing / tokens.positions
+    yield "parity_first_divergence_tokens/min", tokens.first_divergence
+    yield "parity_kl_nats/mean", tokens.mean_divergence_nats
+    yield "parity_kl_nats/max", max(tokens.divergence_nats)
+    yield "parity_perplexity/mean", tokens.perplexity
 
 
 def _profile(record: ProfileRecord) -> Iterator[tuple[str, float | None]]:

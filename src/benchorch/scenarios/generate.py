@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, cast, final
 
 from benchorch.domain.measurement import Calibration, Observations
-from benchorch.interfaces.generation import TokenCall, TokenScenario
+from benchorch.interfaces.generation import TokenCall
 from benchorch.interfaces.hardware import Clock
+from benchorch.interfaces.scenario import Sampling, Scenario
 from benchorch.interfaces.stopping import Stopping
-from benchorch.scenarios.series import fill, quiet_heap, sized
+from benchorch.scenarios.series import fill, quiet_heap, sized, token_fields, token_times
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generate(TokenScenario):
+class Generate(Scenario):
     """One batch of prompts in flight: prefill, then ``workload.new_tokens`` one by one.
 
     Every sequence has the same length and none ends early, so that each call is the same work.
@@ -44,6 +44,11 @@ class Generate(TokenScenario):
             raise ValueError(f"top_k: at least 1, or null; got {self.top_k}")
         if self.seed < 0:
             raise ValueError(f"seed: at least 0; got {self.seed}")
+
+    @property
+    def sampling(self) -> Sampling:
+        """Greedy, or as drawn."""
+        return self.choose
 
     def choose(self, logits: NDArray[generic], number: int) -> NDArray[generic]:
         """The likeliest token, or one drawn by the Gumbel-max rule.
@@ -76,17 +81,12 @@ class Generate(TokenScenario):
         if not calls:
             raise ValueError("a scenario needs at least one call; it got none")
         streams = [call for call in calls if isinstance(call, TokenCall)]
-        for stream in streams:
-            stream.take_times()  # of calls before this run
+        token_times(streams)  # of calls before this run
         with quiet_heap():
             series = sized(calls, clock, calibration, cold_caches=cold_caches)
             fill(series, stopping)
         observed = series.observations(items_per_call)
-        times = sorted(times for stream in streams for times in stream.take_times())
+        times = token_times(streams)
         # Blocks that were too short are not kept, and were the first ones.
         kept = times[-len(observed.durations_ns) * observed.calls_per_block :]
-        return replace(
-            observed,
-            token_ns=tuple(later - earlier for call in kept for earlier, later in pairwise(call)),
-            tokens_per_call=len(kept[0]) - 1 if kept else 0,
-        )
+        return replace(observed, **token_fields(kept))

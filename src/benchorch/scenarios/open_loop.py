@@ -7,16 +7,23 @@ from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from benchorch.domain.measurement import Calibration, Load, Observations
 from benchorch.errors import MeasureError, check_options
+from benchorch.interfaces.generation import TokenCall
 from benchorch.interfaces.hardware import Clock
-from benchorch.interfaces.scenario import Scenario
+from benchorch.interfaces.scenario import Sampling, Scenario
 from benchorch.interfaces.stopping import Stopping
 from benchorch.scenarios.arrivals import Arrivals, Kind, fresh_seed
+from benchorch.scenarios.series import token_fields, token_times
 from benchorch.scenarios.virtual_queue import QueryQueue, ServedQueries, serve
 from benchorch.stats.queueing import LoadPhase
 from benchorch.units import NS_PER_S, s_to_ns
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
 
 CLOSED = "closed"
 CAPACITY = "capacity"
@@ -53,6 +60,10 @@ class OpenLoop(Scenario):
         target_ms: the limit of response times, or null.
         quantile_ratio: the share of responses that should keep it.
         capacity_s: duration of the measurement of the capacity.
+        generate: whether a query is a prompt, whose tokens are generated one by one (greedy); one
+            prompt, or one batch of prompts, at a time.
+        ttft_target_ms: what a first token should stay within, from when its query was due, or null.
+        tpot_target_ms: what the mean time per further token should stay within, or null.
         seed: of all schedules; null draws one for every process, and it is recorded.
     """
 
@@ -68,10 +79,18 @@ class OpenLoop(Scenario):
     quantile_ratio: float = 0.99
     capacity_s: float = 2.0
     seed: int | None = None
+    generate: bool = False
+    ttft_target_ms: float | None = None
+    tpot_target_ms: float | None = None
 
     def __post_init__(self) -> None:
         check_options(self, {**self.own_rules(), **self._shared_rules()})
         self.stream()
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """Greedy, where queries are prompts."""
+        return _likeliest if self.generate else None
 
     @abstractmethod
     def own_rules(self) -> Mapping[str, bool]:
@@ -115,6 +134,7 @@ class OpenLoop(Scenario):
 
     def _shared_rules(self) -> Mapping[str, bool]:
         return {
+            **self._token_rules(),
             "servers: at least 1": self.servers >= 1,
             "max_batch: at least 1": self.max_batch >= 1,
             "duration_s: above 0": positive(self.duration_s),
@@ -124,6 +144,24 @@ class OpenLoop(Scenario):
             "capacity_s: above 0": positive(self.capacity_s),
             "seed: at least 0, or null": self.seed is None or self.seed >= 0,
         }
+
+    def _token_rules(self) -> Mapping[str, bool]:
+        alone = "1 with generate; a batch of prompts is workload.batch_size"
+        in_time = "above 0, and only with generate; or null"
+        return {
+            f"servers: {alone}": not self.generate or self.servers == 1,
+            f"max_batch: {alone}": not self.generate or self.max_batch == 1,
+            f"ttft_target_ms: {in_time}": self._is_token_target(self.ttft_target_ms),
+            f"tpot_target_ms: {in_time}": self._is_token_target(self.tpot_target_ms),
+        }
+
+    def _is_token_target(self, target_ms: float | None) -> bool:
+        return target_ms is None or (self.generate and positive(target_ms))
+
+
+def _likeliest(logits: NDArray[generic], number: int) -> NDArray[generic]:
+    chosen: NDArray[generic] = logits.argmax(axis=-1)
+    return chosen
 
 
 def positive(value: float) -> bool:
@@ -159,6 +197,8 @@ class LoadRun:
         self._options = options
         self._arrivals = options.stream()
         self._calls = calls
+        self._streams = [call for call in calls if isinstance(call, TokenCall)]
+        token_times(self._streams)  # of calls before this run
         self._clock = clock
         self._scheduled_ns = array("q")
         self._served = ServedQueries()
@@ -208,6 +248,8 @@ class LoadRun:
             purpose=purpose,
             servers=options.servers,
             max_batch=options.max_batch,
+            ttft_target_ms=options.ttft_target_ms,
+            tpot_target_ms=options.tpot_target_ms,
         )
         if options.target_ms is None:
             return load
@@ -248,6 +290,7 @@ class LoadRun:
         """Every query so far, as stored."""
         served = self._served
         origin_ns = min(min(self._scheduled_ns), min(served.started_ns))
+        tokens = token_times(self._streams)
         return Observations(
             durations_ns=tuple(served.durations_ns),
             started_ns=tuple(start - origin_ns for start in served.started_ns),
@@ -260,6 +303,7 @@ class LoadRun:
             device_ns=served.of_each(served.device_ns),
             scheduled_ns=tuple(due - origin_ns for due in self._scheduled_ns),
             loads=tuple(self.loads),
+            **token_fields(tokens),
             events={event: tuple(places) for event, places in served.events.items()},
         )
 

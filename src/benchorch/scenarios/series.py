@@ -6,12 +6,14 @@ import gc
 import itertools
 import math
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, overload
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypedDict, overload
 
 from benchorch.domain.measurement import Calibration, Observations
 from benchorch.errors import MeasureError
+from benchorch.interfaces.generation import TokenCall
 from benchorch.interfaces.hardware import Clock, Counts, Timing
 from benchorch.interfaces.stopping import Stopping
 
@@ -367,3 +369,23 @@ def quiet_heap() -> Iterator[None]:
         gc.unfreeze()
         if was_enabled:
             gc.enable()
+
+
+class TokenFields(TypedDict):
+    """Those of `Observations` that calls which generate tokens have."""
+
+    token_ns: tuple[int, ...]
+    tokens_per_call: int
+
+
+def token_times(streams: Iterable[TokenCall]) -> list[tuple[int, ...]]:
+    """Start and tokens of each call since the last request, in the order of the calls."""
+    return sorted(times for stream in streams for times in stream.take_times())
+
+
+def token_fields(times: Sequence[tuple[int, ...]]) -> TokenFields:
+    """The time of each token since the one before it."""
+    return TokenFields(
+        token_ns=tuple(later - earlier for call in times for earlier, later in pairwise(call)),
+        tokens_per_call=len(times[0]) - 1 if times else 0,
+    )

@@ -27,8 +27,9 @@ from benchorch.frameworks.identity.compilers import COMPILED_FACTS, compiled_fac
 from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
 from benchorch.host.environment import package_versions
 from benchorch.interfaces.model import Model
-from benchorch.models.parity_data import data_digest, data_sets
+from benchorch.models.parity_data import data_digest
 from benchorch.trial.identity_stamps import Stamps
+from benchorch.trial.reference import given_sets
 
 if TYPE_CHECKING:
     import torch
@@ -226,7 +227,7 @@ def _texts(model: Model) -> Iterator[str]:
 
 
 def _data(setup: TrialSetup, data: str) -> Json:
-    return data_digest(data_sets(data, setup.model.specs(), setup.workload))
+    return data_digest(given_sets(setup, data))
 
 
 def _values_digest(arrays: Mapping[str, NDArray[generic]]) -> str:

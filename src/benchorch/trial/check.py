@@ -20,9 +20,11 @@ from benchorch.interfaces.conversion import (
     ModuleStep,
     StateStep,
 )
+from benchorch.interfaces.generation import CONTINUATION
 from benchorch.interfaces.runtime import Executable
+from benchorch.results.parity.tokens import judge_tokens
 from benchorch.trial.divergence import first_divergence
-from benchorch.trial.generation import agreement, continued, with_cache
+from benchorch.trial.generation import SCORES, continued, with_cache
 from benchorch.trial.live_module import module_of
 from benchorch.trial.measuring_process import LoadedTrial
 from benchorch.trial.reference import (
@@ -101,8 +103,12 @@ def _judged(
     notes = (
         f"output {path} is no tensor and was not compared: {why}" for path, why in left_out.items()
     )
-    tokens = (agreement(ours, references),) if setup.generates else ()
-    return replace(verdict, notes=(*verdict.notes, *notes, *tokens))
+    verdict = replace(verdict, notes=(*verdict.notes, *notes))
+    if not setup.generates:
+        return verdict
+    pairs = [(a[SCORES], b[SCORES]) for a, b in zip(ours, references, strict=True)]
+    texts = {n: one[CONTINUATION] for n, one in enumerate(sets.values()) if CONTINUATION in one}
+    return judge_tokens(verdict, pairs, texts)
 
 
 def _not_compared(told: Reference, known: Outputs | None, ours: Arrays) -> dict[str, str]:

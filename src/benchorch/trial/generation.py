@@ -16,18 +16,20 @@ from benchorch.domain.tensors import TensorSpec
 from benchorch.errors import MeasureError
 from benchorch.interfaces.generation import (
     CONTINUATION,
+    CROSS,
     IDS,
     NEW,
     PAST,
     POSITIONS,
     PROMPT,
+    SOURCE,
     DecoderModel,
     Program,
     TokenCall,
-    TokenScenario,
 )
 from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
+from benchorch.interfaces.scenario import Sampling
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[generic]
     Arrays = Mapping[str, Array]
-    Choose = Callable[[Array, int], Array]
 
 SCORES = "logits"
 """Name of what is compared: the scores of each generated position."""
@@ -66,7 +67,8 @@ def cache_of(setup: TrialSetup, module: torch.nn.Module) -> tuple[TensorSpec, ..
 def load_executable(setup: TrialSetup, runtime: Runtime, request: LoadRequest) -> Executable:
     """A loaded artifact whose calls are the scenario's: of the model, or whole generations."""
     loaded = runtime.load(request)
-    if not isinstance(setup.scenario, TokenScenario):
+    sampling = setup.scenario.sampling
+    if sampling is None:
         return loaded
     program = loaded.program()
     if program is None:
@@ -79,9 +81,11 @@ def load_executable(setup: TrialSetup, runtime: Runtime, request: LoadRequest) -
         loaded=loaded,
         feeding=program,
         clock=setup.hardware.clock(),
-        choose=setup.scenario.choose,
-        cache=tuple(spec for spec in request.example.specs if spec.name not in (IDS, POSITIONS)),
-        symbols=setup.workload.symbols,
+        choose=sampling,
+        sources=cast(DecoderModel, setup.model).sources,
+        cache=_cache_in(request.example.specs),
+        symbols={name: setup.workload.symbols[name] for name in setup.model.symbols},
+        example=request.example.arrays,
     )
 
 
@@ -94,16 +98,20 @@ class GeneratingExecutable(Executable):
         loaded: the artifact, one step a call.
         feeding: its calls that feed each other.
         choose: the next token of each sequence by its scores.
+        sources: names of the inputs of its encoder; empty without one.
         cache: the tensors of its cache.
         symbols: of the workload.
+        example: inputs of one generation.
     """
 
     loaded: Executable
     feeding: Program
     clock: Clock
-    choose: Choose
+    choose: Sampling
+    sources: tuple[str, ...]
     cache: tuple[TensorSpec, ...]
     symbols: Mapping[str, int]
+    example: Arrays
 
     @property
     def artifact(self) -> Executable:
@@ -120,15 +128,24 @@ class GeneratingExecutable(Executable):
 
     def _steps(self, arrays: Arrays, count: int) -> Steps:
         ids = arrays[IDS]
-        empty = _zeros(self.cache, {**self.symbols, "batch_size": len(ids), PAST: 0})
+        own = [spec for spec in self.cache if not spec.name.startswith(CROSS)]
+        cross = [spec for spec in self.cache if spec.name.startswith(CROSS)]
         positions = _positions(len(ids), ids.shape[1], count)
-        first = {IDS: ids, POSITIONS: positions[0]}
+        place, sources = self.feeding.place, {name: arrays[name] for name in self.sources}
+        silent = place(_nobody(sources))
+        first = {IDS: ids, POSITIONS: positions[0], **self._empty(own, len(ids))}
+        encoded = {**sources, **_nobody({IDS: ids, POSITIONS: positions[0]})}
         return Steps(
             program=self.feeding,
-            first=self.feeding.place({**first, **empty}),
-            later=[self.feeding.place({POSITIONS: each}) for each in positions[1:]],
-            cache=tuple(empty),
+            encode=place({**encoded, **self._empty(self.cache, 0)}) if sources else None,
+            first={**place(first), **silent},
+            later=[{**place({POSITIONS: each}), **silent} for each in positions[1:]],
+            cache=tuple(spec.name for spec in own),
+            cross=tuple(spec.name for spec in cross),
         )
+
+    def _empty(self, specs: Sequence[TensorSpec], batch: int) -> Arrays:
+        return _zeros(specs, {**self.symbols, "batch_size": batch, PAST: 0})
 
     def calling(self) -> AbstractContextManager[object]:
         """The artifact's own context."""
@@ -171,19 +188,18 @@ class GeneratingExecutable(Executable):
         return {**self.loaded.settings(), **self._generated()}
 
     def _generated(self) -> dict[str, Json]:
-        """What its cache takes, after one step."""
-        ids = _zeros(_leading(self.symbols), self.symbols)
-        steps = self._steps(ids, 1)
+        """What its cache takes, after one step of the first prompts."""
+        steps, (batch, started) = self._steps(self.example, 1), self.example[IDS].shape
         with self.loaded.calling():
             steps.scores(0, None)
-        tokens = {True: self.symbols[PROMPT], False: self.symbols[PROMPT] + self.symbols[NEW]}
-        held = sum(self.feeding.size_bytes(value) for value in steps.held())
-        per_token = held / (self.symbols.get("batch_size", 1) * tokens[self._grows])
+        tokens = started if self._grows else started + self.symbols[NEW]
+        held = sum(map(self.feeding.size_bytes, steps.held()))
+        prompt: dict[str, Json] = {PROMPT: self.symbols[PROMPT]} if PROMPT in self.symbols else {}
         return {
             "cache": "dynamic" if self._grows else "static",
-            "kv_cache_bytes_per_token": round(per_token),
-            PROMPT: self.symbols[PROMPT],
+            "kv_cache_bytes_per_token": round(held / (batch * tokens)),
             NEW: self.symbols[NEW],
+            **prompt,
         }
 
     @property
@@ -204,16 +220,21 @@ class Steps:
     """The steps of one generation, each on the cache that the one before it left.
 
     Attributes:
+        encode: inputs of a call of the encoder alone; None without one.
         first: inputs of the prefill.
         later: positions of each further step.
-        cache: names of the cache's tensors.
+        cache: names of the decoder's own cache's tensors.
+        cross: names of the keys and values of the encoder's output.
     """
 
     program: Program
+    encode: Mapping[str, object] | None
     first: Mapping[str, object]
     later: Sequence[Mapping[str, object]]
     cache: tuple[str, ...]
+    cross: tuple[str, ...]
     _past: Mapping[str, object] = field(default_factory=dict)
+    _source: Mapping[str, object] = field(default_factory=dict)
 
     def scores(self, number: int, token: Array | None) -> Array:
         """Scores of that step, from 0, shape (batch_size, vocabulary), on the host.
@@ -222,15 +243,22 @@ class Steps:
             token: the last one chosen, shape (batch_size, 1), int64; None for the first step.
         """
         if token is None:
-            inputs = self.first
-            self._past = {name: inputs[name] for name in self.cache if name in inputs}
+            self._past = {name: self.first[name] for name in self.cache if name in self.first}
+            self._source = self._encoded()
+            inputs = {**self.first, **self._source}
         else:
             placed = self.program.place({IDS: token})
-            inputs = {**placed, **self.later[number - 1], **self._past}
+            inputs = {**placed, **self.later[number - 1], **self._past, **self._source}
         logits, *present = self.program.call(inputs)
-        if present:
-            self._past = dict(zip(self.cache, present, strict=True))
+        if grown := present[: len(present) - len(self.cross)]:
+            self._past = dict(zip(self.cache, grown, strict=True))
         return self.program.fetch(logits)
+
+    def _encoded(self) -> Mapping[str, object]:
+        if self.encode is None:
+            return {}
+        made = self.program.call(self.encode)[-len(self.cross) :]
+        return dict(zip(self.cross, made, strict=True))
 
     def held(self) -> Sequence[object]:
         """The tensors of the cache."""
@@ -245,7 +273,7 @@ class Generation(TokenCall):
         now_ns: the clock's time.
     """
 
-    def __init__(self, *, steps: Steps, choose: Choose, now_ns: Callable[[], int]) -> None:
+    def __init__(self, *, steps: Steps, choose: Sampling, now_ns: Callable[[], int]) -> None:
         self._steps = steps
         self._choose = choose
         self._now_ns = now_ns
@@ -290,9 +318,15 @@ def _zeros(specs: Sequence[TensorSpec], symbols: Mapping[str, int]) -> dict[str,
     }
 
 
-def _leading(symbols: Mapping[str, int]) -> Sequence[TensorSpec]:
-    shape = (symbols.get("batch_size", 1), symbols[PROMPT])
-    return [TensorSpec(name=IDS, shape=shape, dtype="int64")]
+def _nobody(arrays: Arrays) -> dict[str, Array]:
+    """The same inputs of an empty batch."""
+    return {name: array[:0] for name, array in arrays.items()}
+
+
+def _cache_in(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
+    """The inputs of a step that are its cache."""
+    inputs = (IDS, POSITIONS)
+    return tuple(s for s in specs if s.name not in inputs and not s.name.startswith(SOURCE))
 
 
 def _positions(batch: int, prompt: int, count: int) -> list[Array]:
@@ -304,29 +338,10 @@ def _positions(batch: int, prompt: int, count: int) -> list[Array]:
 
 
 def continued(one: Arrays, reference: Arrays) -> Arrays:
-    """The prompts with the tokens that the baseline found likeliest, which all are to follow."""
+    """The prompts with what follows: a text's own tokens, or those the baseline found likeliest."""
+    if CONTINUATION in one:
+        return one
     return {**one, CONTINUATION: reference[SCORES].argmax(axis=-1)}
-
-
-def agreement(outputs: Sequence[Arrays], references: Sequence[Arrays]) -> str:
-    """How many greedy tokens agree with the baseline's, and where the first one does not."""
-    pairs = [
-        (ours[SCORES].argmax(axis=-1), theirs[SCORES].argmax(axis=-1))
-        for ours, theirs in zip(outputs, references, strict=True)
-        if ours[SCORES].shape == theirs[SCORES].shape
-    ]
-    total = sum(ours.size for ours, _ in pairs)
-    same = sum(int((ours == theirs).sum()) for ours, theirs in pairs)
-    text = f"greedy tokens agree at {same} of {total} positions"
-    firsts = [
-        (int((ours != theirs).any(axis=0).argmax()), number)
-        for number, (ours, theirs) in enumerate(pairs)
-        if (ours != theirs).any()
-    ]
-    if not firsts:
-        return text
-    position, number = min(firsts)
-    return f"{text}; the first that differs is token {position} of input {number}"
 
 
 def count_generation(
@@ -341,17 +356,20 @@ def count_generation(
     """
     example = setup.example(setup.workload.seed)
     symbols = setup.workload.symbols
-    cache = [spec for spec in example.specs if spec.name not in (IDS, POSITIONS)]
+    cache = _cache_in(example.specs)
     ids, positions = example.arrays[IDS], example.arrays[POSITIONS]
-    later = symbols[NEW] - 1
-    middle = symbols[PROMPT] + later // 2
+    sources = {name: example.arrays[name] for name in cast(DecoderModel, setup.model).sources}
+    later, started = symbols[NEW] - 1, ids.shape[1]
+    middle = started + later // 2
 
     def counted(tokens: int, past: int) -> ModelCounts:
         held = _zeros(cache, {**symbols, PAST: past})
-        arrays = {IDS: ids[:, :tokens], POSITIONS: positions[:, :tokens] + past, **held}
+        places = positions[:, :tokens] + past
+        encoded = _nobody(sources) if past else sources
+        arrays = {**encoded, IDS: ids[:, :tokens], POSITIONS: places, **held}
         return count(module, replace(example, arrays=arrays))
 
-    prefill, step = counted(symbols[PROMPT], 0), counted(1, middle)
+    prefill, step = counted(started, 0), counted(1, middle)
     if prefill.macs is None or step.macs is None or prefill.flops is None or step.flops is None:
         return prefill
     return replace(

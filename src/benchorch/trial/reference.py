@@ -27,8 +27,10 @@ from benchorch.frameworks.module_precision import half_precision
 from benchorch.frameworks.module_state import changes, snapshot
 from benchorch.frameworks.numpy_files import read_npz
 from benchorch.host.environment import available_memory_bytes
+from benchorch.interfaces.generation import CONTINUATION, DecoderModel
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.models.parity_data import data_sets
+from benchorch.models.token_data import token_sets
 from benchorch.results.parity.noise import noise_between
 from benchorch.trial.generation import (
     SCORES,
@@ -105,14 +107,22 @@ def compared_sets(setup: TrialSetup, inputs: int, data: str | None) -> list[Arra
     """
     seed = setup.workload.seed
     seeded = [setup.example(seed + index).arrays for index in range(inputs)]
-    more = data_sets(data, setup.model.specs(), setup.workload) if data else []
+    more = given_sets(setup, data) if data else []
     return [*seeded, *setup.inputs_of_other_sizes(), *more]
+
+
+def given_sets(setup: TrialSetup, data: str) -> list[Arrays]:
+    """The user's data: inputs of a call, or a text for models that generate."""
+    if isinstance(setup.model, DecoderModel):
+        return token_sets(data, setup.model, setup.workload)
+    return data_sets(data, setup.model.specs(), setup.workload)
 
 
 def model_inputs(setup: TrialSetup, one: Arrays) -> Arrays:
     """Only what the model is called with: data may hold labels besides."""
     names = {spec.name for spec in setup.model.specs()}
-    return {name: array for name, array in one.items() if not names or name in names}
+    kept = names | {CONTINUATION}
+    return {name: array for name, array in one.items() if not names or name in kept}
 
 
 def write_reference(

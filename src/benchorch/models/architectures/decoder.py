@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,8 @@ from benchorch.interfaces.generation import IDS, PAST, POSITIONS
 
 _KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _PROBED_TOKENS = 2
+
+_Step = TypeVar("_Step", bound=nn.Module)
 
 
 class Decoder(nn.Module):
@@ -41,7 +43,7 @@ class Decoder(nn.Module):
             position_ids: of the same shape; its first is the number of tokens that are cached.
             past: keys and values of each layer, shape (batch_size, heads, tokens, size).
         """
-        cache = _static_cache(past, position_ids) if self.static else _dynamic_cache(past)
+        cache = static_cache(past, position_ids) if self.static else dynamic_cache(past)
         answer = self.model(
             input_ids=input_ids,
             position_ids=position_ids,
@@ -51,7 +53,7 @@ class Decoder(nn.Module):
             return_dict=True,
         )
         logits = answer.logits[:, -1]
-        return (logits,) if self.static else (logits, *_tensors(answer.past_key_values))
+        return (logits,) if self.static else (logits, *tensors_of_cache(answer.past_key_values))
 
     def with_static_cache(self) -> Decoder:
         """The same weights on a static cache."""
@@ -65,14 +67,20 @@ class Decoder(nn.Module):
 def decoder(model: nn.Module, *, static: bool = False) -> Decoder:
     """The model behind a forward whose signature names each tensor of the cache."""
     names = [IDS, POSITIONS, *(spec.name for spec in cache_specs(model))]
+    return named_step(Decoder, names)(model, static=static)
 
-    def forward(self: Decoder, *args: Tensor, **kwargs: Tensor) -> tuple[Tensor, ...]:
-        return Decoder.forward(self, *args, *(kwargs[name] for name in names[len(args) :]))
+
+def named_step(kind: type[_Step], names: Sequence[str]) -> type[_Step]:
+    """The class whose forward takes its tensors by these names, which tracers read."""
+
+    def forward(self: nn.Module, *args: Tensor, **kwargs: Tensor) -> tuple[Tensor, ...]:
+        named = (kwargs[name] for name in names[len(args) :])
+        answered: tuple[Tensor, ...] = kind.forward(self, *args, *named)
+        return answered
 
     parameters = [inspect.Parameter(name, _KIND) for name in ("self", *names)]
     forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    made: type[Decoder] = type("Decoder", (Decoder,), {"forward": forward})
-    return made(model, static=static)
+    return type(kind.__name__, (kind,), {"forward": forward})
 
 
 class _Layer(Protocol):
@@ -80,7 +88,8 @@ class _Layer(Protocol):
     values: Tensor
 
 
-def _tensors(cache: Any) -> list[Tensor]:
+def tensors_of_cache(cache: Any) -> list[Tensor]:
+    """Keys and values of each layer."""
     layers: Sequence[_Layer] = cache.layers
     return [tensor for layer in layers for tensor in (layer.keys, layer.values)]
 
@@ -89,7 +98,8 @@ def _pairs(past: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
     return list(zip(past[::2], past[1::2], strict=True))
 
 
-def _dynamic_cache(past: Sequence[Tensor]) -> Any:
+def dynamic_cache(past: Sequence[Tensor]) -> Any:
+    """A cache that grows, of its tensors."""
     from transformers.cache_utils import DynamicCache, DynamicLayer
 
     cache = DynamicCache()
@@ -101,7 +111,8 @@ def _dynamic_cache(past: Sequence[Tensor]) -> Any:
     return cache
 
 
-def _static_cache(past: Sequence[Tensor], position_ids: Tensor) -> Any:
+def static_cache(past: Sequence[Tensor], position_ids: Tensor) -> Any:
+    """A cache of its full size, of its tensors and the positions that come next."""
     from transformers.cache_utils import Cache, StaticLayer
 
     layers = []
@@ -124,8 +135,13 @@ def cache_specs(model: nn.Module) -> tuple[TensorSpec, ...]:
     ids = torch.zeros(1, _PROBED_TOKENS, dtype=torch.int64, device=_device(model))
     with torch.no_grad():
         cache = model(input_ids=ids, use_cache=True, return_dict=True).get("past_key_values")
+    return layer_specs(model, cache, _PROBED_TOKENS, "past")
+
+
+def layer_specs(model: nn.Module, cache: Any, tokens: int, name: str) -> tuple[TensorSpec, ...]:
+    """Each tensor of a cache that holds so many tokens; BuildError for another kind of cache."""
     layers = getattr(cache, "layers", ())
-    if not layers or any(not _is_plain(layer) for layer in layers):
+    if not layers or any(not _is_plain(layer, tokens) for layer in layers):
         kinds = sorted({type(layer).__name__ for layer in layers}) or [type(cache).__name__]
         raise BuildError(
             f"{type(model).__name__} cannot generate step by step: its cache is made of "
@@ -133,7 +149,7 @@ def cache_specs(model: nn.Module) -> tuple[TensorSpec, ...]:
             kind="cache",
         )
     return tuple(
-        _spec(f"past_{number}_{part}", getattr(layer, f"{part}s"))
+        _spec(f"{name}_{number}_{part}", getattr(layer, f"{part}s"))
         for number, layer in enumerate(layers)
         for part in ("key", "value")
     )
@@ -143,14 +159,14 @@ def _device(model: nn.Module) -> torch.device:
     return next(model.parameters()).device
 
 
-def _is_plain(layer: object) -> bool:
+def _is_plain(layer: object, tokens: int) -> bool:
     """Whether a layer holds keys and values of every token, and nothing else."""
     keys = getattr(layer, "keys", None)
     return (
         type(layer).__name__ == "DynamicLayer"
         and isinstance(keys, Tensor)
         and keys.dim() == 4
-        and keys.shape[2] == _PROBED_TOKENS
+        and keys.shape[2] == tokens
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -9,7 +10,8 @@ from numpy import float64
 from numpy.typing import NDArray
 
 from benchorch.domain.estimate import Estimate
-from benchorch.domain.measurement import ProcessRecord
+from benchorch.domain.measurement import Observations, ProcessRecord
+from benchorch.results.metrics.load import at_one_rate, unstable
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.quantiles import LEVEL_RATIO, minimum_n, sample_quantile
 from benchorch.units import NS_PER_MS, NS_PER_S
@@ -26,7 +28,7 @@ def generation_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estim
     Each is the median over processes of a process's own figure: tokens of one process are
     correlated.
     """
-    seen = [process for process in processes if process.observations.token_ns]
+    seen = [each for each in processes if each.observations.token_ns and token_ns(each).size]
     if not seen:
         return {}
     return {name: estimate for name, estimate in _estimates(seen) if estimate is not None}
@@ -39,7 +41,36 @@ def token_ns(process: ProcessRecord) -> Tokens:
     """
     observed = process.observations
     every = np.asarray(observed.token_ns, dtype=np.float64).reshape(-1, observed.tokens_per_call)
+    if observed.loads:
+        return _under_load(observed, every)
     return every[(process.steady_from or 0) * observed.calls_per_block :]
+
+
+def _under_load(observed: Observations, every: Tokens) -> Tokens:
+    """Those of the one rate that was offered, the first counted from when its query was due.
+
+    No rows where several rates were offered, and where the queue grew without end.
+    """
+    mains = at_one_rate([observed])
+    if not mains or unstable(mains):
+        return every[:0]
+    (main,) = mains
+    settled = main.settled()
+    rows = every[main.load.end - settled.due_ns.size : main.load.end].copy()
+    rows[:, 0] += settled.queueing_ns
+    return rows
+
+
+def _goodput(process: ProcessRecord) -> float:
+    """Queries a second whose tokens were all in time; those given up on were not."""
+    (main,) = at_one_rate([process.observations])
+    rows, load, settled = token_ns(process), main.load, main.settled()
+    first, further = rows[:, 0], rows[:, 1:].mean(axis=1) if rows.shape[1] > 1 else 0 * rows[:, 0]
+    good = np.ones(len(rows), dtype=bool)
+    for times, target_ms in ((first, load.ttft_target_ms), (further, load.tpot_target_ms)):
+        good &= times <= (math.inf if target_ms is None else target_ms * NS_PER_MS)
+    rate = settled.achieved_per_s() or 0.0
+    return rate * float(good.sum()) / (len(rows) + load.unserved)
 
 
 def _estimates(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estimate | None]]:
@@ -52,17 +83,16 @@ def _estimates(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estima
     yield from (
         (f"ttft_ms/{name}", found) for name, found in _quantiles(firsts, _TTFT) if found is not None
     )
+    closed = not any(process.observations.loads for process in processes)
+    if not closed and any(map(_has_target, processes)):
+        yield "goodput_per_s/mean", over_processes([*map(_goodput, processes)], unit="per_s")
     prompts = [_batch(process) * _prompt_tokens(process) for process in processes]
-    yield (
-        "prefill_tokens_per_s/mean",
-        over_processes(
-            [
-                tokens * NS_PER_S / float(sample[:, 0].mean())
-                for tokens, sample in zip(prompts, samples, strict=True)
-            ],
-            unit="tokens_per_s",
-        ),
-    )
+    if closed and all(prompts):
+        rates = [
+            tokens * NS_PER_S / float(sample[:, 0].mean())
+            for tokens, sample in zip(prompts, samples, strict=True)
+        ]
+        yield "prefill_tokens_per_s/mean", over_processes(rates, unit="tokens_per_s")
     if samples[0].shape[1] > 1:
         between = [sample[:, 1:].ravel() / NS_PER_MS for sample in samples]
         yield (
@@ -73,6 +103,7 @@ def _estimates(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estima
             (f"inter_token_latency_ms/{name}", found)
             for name, found in _quantiles(between, _BETWEEN)
         )
+    if closed and samples[0].shape[1] > 1:
         batch = _batch(processes[0])
         yield (
             "decode_tokens_per_s/mean",
@@ -96,6 +127,11 @@ def _quantiles(
 
 def _batch(process: ProcessRecord) -> float:
     return process.observations.items_per_call
+
+
+def _has_target(process: ProcessRecord) -> bool:
+    load = process.observations.loads[-1]
+    return load.ttft_target_ms is not None or load.tpot_target_ms is not None
 
 
 def _prompt_tokens(process: ProcessRecord) -> int:

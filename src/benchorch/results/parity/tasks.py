@@ -117,11 +117,11 @@ def _language_model(pairs: Pairs, limits: Limits) -> Iterator[str]:
     wrong, last, divergences, allowed = [], [], [], []
     for ours, theirs in pairs:
         for y, ref in zip(ours, theirs, strict=True):  # one sequence at a time: they are large
-            rows, right = _finite(y), _finite(ref)
+            rows, right = finite(y), finite(ref)
             wrong.append(outvoted(rows, right, 1, limits))
             last.append(wrong[-1][-1:])
             divergences.append(divergence(rows, right))
-            allowed.append(_divergence_allowed(right, limits))
+            allowed.append(divergence_allowed(right, limits))
     yield disagreement(np.concatenate(wrong), "the likeliest next token")
     yield disagreement(np.concatenate(last), "the likeliest token after the last one")
     for name, part in (("on average", slice(None)), ("after the last token", slice(-1, None))):
@@ -145,18 +145,19 @@ def divergence(y: Floats, ref: Floats) -> Floats:
     """
     import numpy as np
 
-    ours, theirs = _log_softmax(y), _log_softmax(ref)
+    ours, theirs = log_softmax(y), log_softmax(ref)
     return np.asarray(np.maximum((np.exp(theirs) * (theirs - ours)).sum(axis=1), 0.0))
 
 
-def _log_softmax(scores: Floats) -> Floats:
+def log_softmax(scores: Floats) -> Floats:
+    """Log-probabilities, shape (rows, classes)."""
     import numpy as np
 
     shifted = scores - scores.max(axis=1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
-def _divergence_allowed(ref: Floats, limits: Limits) -> Floats:
+def divergence_allowed(ref: Floats, limits: Limits) -> Floats:
     """Half the variance of the error of logits, as far as that is allowed, shape (rows,)."""
     import numpy as np
 
@@ -239,17 +240,17 @@ def _targets(sides: Sequence[Array]) -> Floats:
     import numpy as np
 
     shaped = [each.reshape(-1, each.shape[-1] if each.ndim > 1 else 1) for each in sides]
-    return np.concatenate([_finite(each) for each in shaped])
+    return np.concatenate([finite(each) for each in shaped])
 
 
 def _rows(sides: Sequence[Array]) -> Floats:
     """All positions of all inputs, shape (rows, classes), finite."""
     import numpy as np
 
-    return np.concatenate([_finite(each.reshape(-1, each.shape[-1])) for each in sides])
+    return np.concatenate([finite(each.reshape(-1, each.shape[-1])) for each in sides])
 
 
-def _finite(rows: Array) -> Floats:
+def finite(rows: Array) -> Floats:
     """In float64; what is not finite is less than anything else, as a mask of logits wants it."""
     import numpy as np
 

@@ -70,6 +70,10 @@ TOKENS = {
 }
 """Columns of tables with generated tokens, and their metrics."""
 
+TOKEN_PARITY = "greedy tokens; KL nats"
+"""Column of the same tables: how many tokens agree, from where not, and how far it is on average.
+"""
+
 PRECISION = "ran in"
 """Column of tables in which a trial ran in another precision than float32, or changed nothing."""
 
@@ -126,7 +130,7 @@ def table_rows(
         for header, wanted in ((PRECISION, told), (priced, paid), (LIMIT, profiled))
         if wanted
     )
-    rows: list[tuple[str, ...]] = [(*HEADERS, *(TOKENS if tokens else ()), *more)]
+    rows: list[tuple[str, ...]] = [(*HEADERS, *((*TOKENS, TOKEN_PARITY) if tokens else ()), *more)]
     for trial in ranked(plan, results, summaries):
         name = cell_name(trial.labels, varying)
         result = results.get(trial.trial_id)
@@ -134,7 +138,7 @@ def table_rows(
             cells: tuple[str, ...] = ("not run", *("–",) * 6)
         else:
             cells = _cells(result, summaries[trial.trial_id])
-        generated = _token_cells(summaries.get(trial.trial_id)) if tokens else ()
+        generated = _token_cells(result, summaries.get(trial.trial_id)) if tokens else ()
         ran_in = (precision_text(result),) if told else ()
         cost = (cost_text(summaries.get(trial.trial_id)),) if paid else ()
         limit = (limit_text(result),) if profiled else ()
@@ -194,9 +198,19 @@ def _cells(result: TrialResult, summary: Summary) -> tuple[str, ...]:
     )
 
 
-def _token_cells(summary: Summary | None) -> tuple[str, ...]:
+def _token_cells(result: TrialResult | None, summary: Summary | None) -> tuple[str, ...]:
     found = [summary.metrics.get(name) if summary else None for name in TOKENS.values()]
-    return tuple("–" if one is None else interval_text(one) for one in found)
+    cells = ("–" if one is None else interval_text(one) for one in found)
+    return (*cells, _token_parity_text(result))
+
+
+def _token_parity_text(result: TrialResult | None) -> str:
+    """``30/32 from 5; 0.002``: one of the tokens from number 5 on is another."""
+    if result is None or result.parity is None or result.parity.tokens is None:
+        return "–"
+    tokens = result.parity.tokens
+    first = "" if tokens.first_divergence is None else f" from {tokens.first_divergence}"
+    return f"{tokens.agreeing}/{tokens.positions}{first}; {tokens.mean_divergence_nats:.2g}"
 
 
 def _rate_text(metrics: Mapping[str, Estimate]) -> str:

@@ -135,6 +135,8 @@ def _parity(parity: Verdict) -> Iterator[Fact]:
         f"{outcome} (relative L2 error up to {parity.tolerance_ratio:g} is allowed{judged})",
     )
     yield from (("same model?", note) for note in parity.notes)
+    if parity.tokens is not None:
+        yield "generated tokens", parity.tokens.sentence
     for output in parity.outputs:
         finite = f", {output.not_finite} values are not finite" if output.not_finite else ""
         agree = output.argmax_agreement_ratio
