@@ -188,7 +188,9 @@ class RayExecutor(Executor):
                     starts=self._starts(),
                     machines=self._machines(),
                 ),
-                setup=AgentSetup(node=_node_id, shipped=shipped, metadata=self.metadata),
+                setup=AgentSetup(
+                    node=_node_id, gpus=_gpus, shipped=shipped, metadata=self.metadata
+                ),
                 rules=rules,
                 facts={"rehearsed": True} if self.rehearse else {},
             )
@@ -286,3 +288,11 @@ def _node_id() -> str:
     import ray
 
     return str(ray.get_runtime_context().get_node_id())
+
+
+def _gpus() -> Sequence[int]:
+    """The GPUs that Ray gave the actor in which this is called."""
+    import ray
+
+    found = ray.get_runtime_context().get_accelerator_ids().get("GPU", ())
+    return [int(gpu) for gpu in found if gpu.isdigit()]  # parts of GPUs have other names

@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -15,6 +15,8 @@ from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.executors.scheduling.file_transfer import FolderContent, ShippedFiles, read_folder
 from benchorch.executors.scheduling.spot_interruption import SpotInterruptionWatcher
+from benchorch.host.environment import PART
+from benchorch.host.pinning import confine, part_of_cpus
 from benchorch.interfaces.executor import TrialRunner
 
 logger = logging.getLogger(__name__)
@@ -27,11 +29,13 @@ class AgentSetup:
 
     Attributes:
         node: returns the id of the node where it is called; empty if unknown.
+        gpus: returns the numbers of the GPUs that its process was given.
         shipped: files for nodes that do not share the run's directory, if any.
         metadata: URL of the service that announces spot interruptions; None for no requests.
     """
 
     node: Callable[[], str] = str
+    gpus: Callable[[], Sequence[int]] = tuple
     shipped: ShippedFiles | None = None
     metadata: str | None = None
 
@@ -63,10 +67,17 @@ class AgentReport:
 
 @final
 class Agent:
-    """Works through assignments on one slot and collects events until the next update."""
+    """Works through assignments on one slot and collects events until the next update.
 
-    def __init__(self, work: TrialRunner, setup: AgentSetup) -> None:
+    Args:
+        work: runs a trial.
+        setup: of all agents.
+        slots: of its node; where each has its GPUs, each keeps to its part of the node.
+    """
+
+    def __init__(self, work: TrialRunner, setup: AgentSetup, slots: int = 1) -> None:
         _restore_thread_setting()
+        _keep_to_part(setup.gpus(), slots)
         self._work = work
         self._setup = setup
         self._events: deque[Event] = deque(maxlen=1000)
@@ -117,6 +128,15 @@ class Agent:
         if content.left_out:
             logger.warning("files=left_out names=%r", content.left_out)
         return content
+
+
+def _keep_to_part(gpus: Sequence[int], slots: int) -> None:
+    """Confine this process and its children to the cores and the memory beside its GPUs."""
+    if slots < 2 or not gpus:
+        return
+    os.environ[PART] = f"{min(gpus) // len(gpus) + 1}/{slots}"
+    if not confine(part_of_cpus(min(gpus) // len(gpus), slots)):
+        logger.warning("cores=shared slots=%d", slots)
 
 
 def _restore_thread_setting() -> None:
