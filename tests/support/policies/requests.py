@@ -60,7 +60,8 @@ def _asked(call: Call) -> Iterator[Asked]:
 def _of_s3(call: Call) -> Iterator[Asked]:
     bucket, _, key = call.path.lstrip("/").partition("/")
     if key:
-        yield _S3[call.action], f"arn:aws:s3:::{bucket}/{key}", {}
+        condition = {"s3:if-none-match": call.if_none_match} if call.if_none_match else {}
+        yield _S3[call.action], f"arn:aws:s3:::{bucket}/{key}", condition
     elif call.action == "GET" and "uploads" in call.query:
         yield "s3:ListBucketMultipartUploads", f"arn:aws:s3:::{bucket}", {}
     elif call.action in ("GET", "HEAD"):
