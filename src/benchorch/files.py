@@ -6,7 +6,7 @@ import os
 import secrets
 import zipfile
 import zlib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from benchorch.domain.codec import Json
 from benchorch.domain.json_text import indented
@@ -36,3 +36,11 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_inside(name: str, root: Path) -> None:
+    """ValueError for a file's name that leads out of the folder it is to be written in."""
+    parts = PurePosixPath(name).parts
+    wrong = not parts or PurePosixPath(name).is_absolute() or ".." in parts or "\0" in name
+    if wrong or "\\" in name:
+        raise ValueError(f"{name!r} leads out of {root}")

@@ -21,6 +21,7 @@ from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
 from benchorch.executors.ray import RayExecutor
+from benchorch.host.environment import physical_cores
 from benchorch.interfaces.executor import TrialRunner
 from support.ray_machines import Machines, ray_settings
 from support.waiting import until
@@ -66,10 +67,11 @@ def working(history: Path) -> TrialRunner:
 
         spec = trial.spec
         child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({spec['s']})"])
-        names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+        names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "BENCHORCH_PART")
         variables = {name: os.environ.get(name) for name in names}
+        cpus = sorted(os.sched_getaffinity(child.pid))
         nice = os.getpriority(os.PRIO_PROCESS, child.pid)
-        note("begin", pids=[os.getpid(), child.pid], variables=variables, nice=nice)
+        note("begin", pids=[os.getpid(), child.pid], variables=variables, nice=nice, cpus=cpus)
         emit(Event(trial_id=trial.trial_id, stage="measure", message="begun"))
         if spec.get("dies_in_attempt") == attempt:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -159,6 +161,25 @@ def test_a_node_of_two_kinds_measures_one_trial_at_a_time(
     assert {result.outcome for result in results.values()} == {Outcome.OK}
     assert spans(history).keys() == {node}
     assert not overlap(spans(history)[node])
+
+
+def test_a_node_with_two_gpus_measures_two_trials_each_on_its_gpu_and_half_the_cores(
+    machines: Machines, history: Path
+) -> None:
+    node = machines.add("gpu-2", slots=2, num_gpus=2)
+    results, _ = run(executor(machines), [trial(f"t{i}", "gpu-2", s=3) for i in (0, 1)], history)
+    machines.kill(node)
+    assert {result.outcome for result in results.values()} == {Outcome.OK}
+    assert overlap(spans(history)[node])
+    one, other = entries(history, "begin")
+    seen = {one["variables"]["CUDA_VISIBLE_DEVICES"], other["variables"]["CUDA_VISIBLE_DEVICES"]}
+    assert seen == {"0", "1"}
+    for entry in (one, other):
+        gpu = int(entry["variables"]["CUDA_VISIBLE_DEVICES"])
+        assert entry["variables"]["BENCHORCH_PART"] == f"{gpu + 1}/2"
+    if physical_cores() >= 2:
+        assert not set(one["cpus"]) & set(other["cpus"])
+        assert len(one["cpus"]) == len(other["cpus"])
 
 
 def test_what_a_trial_says_arrives_while_it_runs(machines: Machines, history: Path) -> None:
@@ -254,6 +275,7 @@ def test_a_child_sees_the_gpu_and_none_of_rays_limits(machines: Machines, histor
     assert entry["variables"] == {
         "CUDA_VISIBLE_DEVICES": "0",
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
+        "BENCHORCH_PART": None,
     }
     if os.geteuid() == 0:  # others may not raise a priority again
         assert entry["nice"] == os.getpriority(os.PRIO_PROCESS, 0)

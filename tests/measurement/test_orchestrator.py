@@ -301,7 +301,8 @@ class SimulatedRay:
             def options(*, resources: Mapping[str, int], scheduling_strategy: Any, **_: Any) -> Any:
                 machine = next(m for m in self.machines if m.node_id == scheduling_strategy.node_id)
 
-                def start(work: TrialRunner, setup: AgentSetup) -> Actor:
+                def start(work: TrialRunner, setup: AgentSetup, slots: int) -> Actor:
+                    assert slots == machine.slots
                     actor = Actor(self, machine, resources, make(work, setup))
                     machine.queued.append(actor)
                     self.place(machine)

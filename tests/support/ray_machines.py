@@ -23,7 +23,7 @@ SETTINGS = {
 
 
 class Machines:
-    """The cluster; every node has one slot."""
+    """The cluster; every node has one slot unless it is added with more."""
 
     def __init__(self, *kinds: str) -> None:
         from ray._raylet import Config  # noqa: TID251  (tests of Ray's room)
@@ -41,12 +41,12 @@ class Machines:
     def address(self) -> str:
         return str(self.cluster.address)
 
-    def add(self, *kinds: str, **more: object) -> str:
+    def add(self, *kinds: str, slots: int = 1, **more: object) -> str:
         """The id of a new node of these kinds."""
         self.added += 1
         node = self.cluster.add_node(
             num_cpus=1,
-            resources={f"benchorch:{kind}": 1 for kind in kinds},
+            resources={f"benchorch:{kind}": slots for kind in kinds},
             node_ip_address=f"127.0.0.{1 + self.added}",  # so that no coordinator attaches to it
             **more,
         )

@@ -20,7 +20,7 @@ variables {
   running            = true
 
   fleet = {
-    "g5.xlarge" = { max_workers = 2, template_id = "lt-1", template_version = 3, subnet_ids = ["subnet-2"], vcpus = 4, accelerators = 1, architecture = "x86_64", packages = "cuda-x86_64-0" }
+    "g5.12xlarge" = { max_workers = 2, template_id = "lt-1", template_version = 3, subnet_ids = ["subnet-2"], vcpus = 48, accelerators = 4, architecture = "x86_64", packages = "cuda-x86_64-0" }
     "r6g.large" = { max_workers = 3, template_id = "lt-2", template_version = 1, subnet_ids = ["subnet-1", "subnet-2"], vcpus = 2, accelerators = 0, architecture = "aarch64", packages = "cpu-aarch64-0" }
   }
 }
@@ -33,7 +33,7 @@ run "the_cluster_file" {
   }
 
   assert {
-    condition     = toset(keys(local.node_types)) == toset(["g5.xlarge-spot", "g5.xlarge-on-demand", "r6g.large-spot", "r6g.large-on-demand"])
+    condition     = toset(keys(local.node_types)) == toset(["g5.12xlarge-spot", "g5.12xlarge-on-demand", "r6g.large-spot", "r6g.large-on-demand"])
     error_message = "There is not one type for each machine and market."
   }
 
@@ -43,13 +43,13 @@ run "the_cluster_file" {
   }
 
   assert {
-    condition     = yamldecode(output.cluster_file).available_node_types["g5.xlarge-spot"].node_config.InstanceMarketOptions.MarketType == "spot" && !can(yamldecode(output.cluster_file).available_node_types["g5.xlarge-on-demand"].node_config.InstanceMarketOptions)
+    condition     = yamldecode(output.cluster_file).available_node_types["g5.12xlarge-spot"].node_config.InstanceMarketOptions.MarketType == "spot" && !can(yamldecode(output.cluster_file).available_node_types["g5.12xlarge-on-demand"].node_config.InstanceMarketOptions)
     error_message = "The market is not the type's own."
   }
 
   assert {
-    condition     = yamldecode(output.cluster_file).available_node_types["g5.xlarge-spot"].resources == { CPU = 4, GPU = 1, "benchorch:g5.xlarge" = 1 }
-    error_message = "A trial could not ask for a whole node of its type."
+    condition     = yamldecode(output.cluster_file).available_node_types["g5.12xlarge-spot"].resources == { CPU = 48, GPU = 4, "benchorch:g5.12xlarge" = 4 }
+    error_message = "A node does not measure a trial on each of its GPUs."
   }
 
   assert {
@@ -78,7 +78,7 @@ run "the_cluster_file" {
   }
 
   assert {
-    condition     = yamldecode(output.cluster_file).available_node_types["g5.xlarge-spot"].node_config.SubnetIds == ["subnet-2"] && yamldecode(output.cluster_file).available_node_types["g5.xlarge-spot"].node_config.LaunchTemplate.Version == "3"
+    condition     = yamldecode(output.cluster_file).available_node_types["g5.12xlarge-spot"].node_config.SubnetIds == ["subnet-2"] && yamldecode(output.cluster_file).available_node_types["g5.12xlarge-spot"].node_config.LaunchTemplate.Version == "3"
     error_message = "A type would be tried in a zone that lacks it, or a running head would launch nodes of another checkout."
   }
 

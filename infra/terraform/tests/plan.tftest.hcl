@@ -110,8 +110,8 @@ run "a_gpu_machine_runs_on_what_was_made_for_gpus" {
   }
 
   override_data {
-    target = data.aws_ec2_instance_type.each["g5.xlarge"]
-    values = { supported_architectures = ["x86_64"], default_vcpus = 4, gpus = [{ count = 1, manufacturer = "NVIDIA", memory_size = 24576, name = "A10G" }] }
+    target = data.aws_ec2_instance_type.each["g5.12xlarge"]
+    values = { supported_architectures = ["x86_64"], default_vcpus = 48, gpus = [{ count = 4, manufacturer = "NVIDIA", memory_size = 24576, name = "A10G" }] }
   }
 
   override_data {
@@ -121,21 +121,21 @@ run "a_gpu_machine_runs_on_what_was_made_for_gpus" {
 
   variables {
     name                = "benchorch"
-    instance_types      = ["g5.xlarge", "g5g.xlarge"]
+    instance_types      = ["g5.12xlarge", "g5g.xlarge"]
     head_type           = "m7i.large"
     security_group_id   = "sg-1"
     worker_profile_name = "worker"
     ttl_minutes         = 480
     packages            = { "cpu-x86_64" = "cpu-x86_64-0", "cuda-x86_64" = "cuda-x86_64-0" }
-    offers              = { "g5.xlarge" = ["us-east-1a"], "g5g.xlarge" = [] }
+    offers              = { "g5.12xlarge" = ["us-east-1a"], "g5g.xlarge" = [] }
     common_script       = "{packages} {self_test}"
-    worker_script       = ""
+    worker_script       = "slots={slots}"
     cpu_self_test       = "cpu"
     gpu_self_test       = "gpu"
   }
 
   assert {
-    condition     = local.scripts["g5.xlarge"] == "cuda-x86_64-0 gpu\n" && data.aws_ssm_parameter.image["gpu"].name == "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
+    condition     = local.scripts["g5.12xlarge"] == "cuda-x86_64-0 gpu\nslots=4" && data.aws_ssm_parameter.image["gpu"].name == "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
     error_message = "A GPU machine has the packages or the image of a machine without GPU."
   }
 

@@ -128,6 +128,21 @@ class EnergyRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UploadedFile:
+    """A file of a trial that the node where it ran has put into the run's bucket.
+
+    Attributes:
+        name: relative to the trial's folder.
+        key: of the object, relative to the run's place in the bucket; of this attempt alone.
+        sha256: of its bytes, in hexadecimal.
+    """
+
+    name: str
+    key: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialResult:
     """One line of ``results.jsonl``: what was observed, before anything is derived.
 
@@ -141,6 +156,7 @@ class TrialResult:
         profile: what a profiler recorded afterwards; None where none was requested.
         prices: of an hour of its machine, one a market; empty where nothing is paid for.
         execution: in which precision and where the operators ran; None where nothing was measured.
+        uploads: its large files, where its node has no disk in common with the run's directory.
         unfinished: whether the trial was still being measured: its run was interrupted, or goes on.
 
     Schema history: 1, first; 2, with pairs, conditions, memory, counts and energy. What can
@@ -171,6 +187,7 @@ class TrialResult:
     profile: ProfileRecord | None = None
     prices: tuple[Price, ...] = ()
     execution: Execution | None = None
+    uploads: tuple[UploadedFile, ...] = ()
     unfinished: bool = False
     schema_version: int = SCHEMA_VERSION
 

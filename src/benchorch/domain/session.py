@@ -33,6 +33,7 @@ class Session:
         budget_s: seconds after which no process is added; None for the usual limit.
         trusted: references to code that may be imported from there, and paths of scripts.
         spending: of machines that are launched for the trials.
+        archive_url: ``s3://bucket/prefix`` where the run's directory is archived; None: nowhere.
         to_profile: conversions to profile once all is decided; ``winner``, ``baseline`` and
             ``all`` stand for those.
     """
@@ -47,6 +48,7 @@ class Session:
     prices: PriceSnapshot | None = None
     budget_s: float | None = None
     spending: SpendingRules = field(default_factory=SpendingRules)
+    archive_url: str | None = None
     to_profile: tuple[str, ...] = ("winner", "baseline")
 
     @classmethod
@@ -57,6 +59,7 @@ class Session:
             raise ConfigError(
                 [f"{directory}/plan.json is damaged: it has no session.{missing[0]}."]
             )
+        archive = plan.session.get("keep_at")  # older plans have none
         return cls(
             plan_id=plan.plan_id,
             directory=directory.resolve(),
@@ -66,6 +69,7 @@ class Session:
             profiler=node_of(plan.session, "profiler"),
             prices=plan.prices,
             budget_s=_minutes_s(node_of(plan.session, "budget").get("minutes")),
+            archive_url=str(archive) if archive else None,
             to_profile=profile_words(plan),
         )
 

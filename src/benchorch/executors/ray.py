@@ -37,6 +37,7 @@ from benchorch.executors.scheduling.file_transfer import ShippedFiles, collect_f
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
 from benchorch.executors.scheduling.spending import SpendingMeter
 from benchorch.executors.simulated_fleet import simulated_node_types
+from benchorch.interfaces.attempt_files import AttemptFiles
 from benchorch.interfaces.executor import ARCHIVE_VARIABLE, Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.launched_machines import LaunchedMachines
 from benchorch.interfaces.node_starts import NodeStarts
@@ -188,7 +189,13 @@ class RayExecutor(Executor):
                     starts=self._starts(),
                     machines=self._machines(),
                 ),
-                setup=AgentSetup(node=_node_id, shipped=shipped, metadata=self.metadata),
+                setup=AgentSetup(
+                    node=_node_id,
+                    gpus=_gpus,
+                    shipped=shipped,
+                    uploads=self._uploads(session),
+                    metadata=self.metadata,
+                ),
                 rules=rules,
                 facts={"rehearsed": True} if self.rehearse else {},
             )
@@ -201,6 +208,15 @@ class RayExecutor(Executor):
                 )
             finally:
                 fleet.close()
+
+    def _uploads(self, session: Session | None) -> AttemptFiles | None:
+        """The run's archive, where it is the one that launched nodes may add to."""
+        url = self.archive_url()
+        if session is None or url is None or session.archive_url != url:
+            return None
+        target = "benchorch.stores.attempt_bucket.AttemptBucket"
+        node = {"_target_": target, "url": f"{url}/{session.plan_id}"}
+        return make(node, AttemptFiles, "keep_at")
 
     def _starts(self) -> NodeStarts | None:
         node = {"_target_": "benchorch.hardware.aws_starts.AwsStarts", "url": self.starts}
@@ -286,3 +302,11 @@ def _node_id() -> str:
     import ray
 
     return str(ray.get_runtime_context().get_node_id())
+
+
+def _gpus() -> Sequence[int]:
+    """The GPUs that Ray gave the actor in which this is called."""
+    import ray
+
+    found = ray.get_runtime_context().get_accelerator_ids().get("GPU", ())
+    return [int(gpu) for gpu in found if gpu.isdigit()]  # parts of GPUs have other names

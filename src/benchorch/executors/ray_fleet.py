@@ -190,6 +190,10 @@ class RayFleet(Fleet):
         """How many of this kind living nodes announced at the last poll."""
         return sum(slots_of(node) for node in self._nodes if kind in kinds_of(node))
 
+    def slots_each(self, kind: str) -> int:
+        """By the cluster file; 1 where nodes come and go by themselves."""
+        return self._rules.slots(kind) if self._rules else 1
+
     def cannot_launch(self, kind: str) -> bool:
         """Nodes of this kind are not declared, or none starts, or the autoscaler is broken."""
         if self._rules is None or self.slots(kind):
@@ -289,13 +293,13 @@ class RayFleet(Fleet):
     def _start_pending(self, placement: Placement) -> None:
         """Start an agent without a node, for which Ray launches one."""
         assert self._rules is not None
-        gpus = next(n.gpus for n in self._rules.node_types if n.placement == placement)
+        node_type = next(n for n in self._rules.node_types if n.placement == placement)
         handle = self._actor.options(
             num_cpus=0,
-            num_gpus=gpus,
+            num_gpus=node_type.gpus // node_type.slots,
             resources={f"{RESOURCE_PREFIX}{placement.kind}": 1},
             label_selector=placement.labels,
-        ).remote(self._work, self._setup)
+        ).remote(self._work, self._setup, node_type.slots)
         self._add(handle, (placement.kind,), node="", host="a node to come", placement=placement)
 
     def _fill_slots(self, node: Mapping[str, Any]) -> None:
@@ -310,7 +314,7 @@ class RayFleet(Fleet):
                 num_gpus=int(node["Resources"].get("GPU", 0)) // slots,
                 resources={f"{RESOURCE_PREFIX}{kind}": 1 for kind in kinds},
                 scheduling_strategy=strategies.NodeAffinitySchedulingStrategy(node_id, soft=False),
-            ).remote(self._work, self._setup)
+            ).remote(self._work, self._setup, slots)
             self._add(handle, kinds, node=node_id, host=host_of(node))
 
     def _add(
@@ -368,7 +372,8 @@ class RayFleet(Fleet):
             agent.greeting = None
             if agent.placement is not None:
                 self._locate(agent, str(content))
-            self._messages.append(Joined(agent=agent.name, kinds=agent.kinds))
+            joined = Joined(agent=agent.name, kinds=agent.kinds, machine=agent.node)
+            self._messages.append(joined)
         elif reply is agent.update:
             agent.update = None
             self._handle_update(agent, content)

@@ -4,6 +4,7 @@ Below its name the bucket has what a run's directory has, as `benchorch keep` co
 sweep goes on, and besides::
 
     files/...        what the trials name, by absolute path
+    attempts/...     large files of the trials, from the nodes where they ran (`journal.uploads`)
     sent.json        when it was sent
     fetched.json     that somebody has followed it to its end
 """
@@ -25,9 +26,10 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Session
 from benchorch.domain.spending import Spending
 from benchorch.domain.trial import Plan, Trial, node_of
-from benchorch.executors.scheduling.file_transfer import FolderContent, check_inside, collect_files
+from benchorch.executors.scheduling.file_transfer import FolderContent, collect_files
+from benchorch.files import check_inside
 from benchorch.interfaces.stack import Stack
-from benchorch.journal import chain, run_directory
+from benchorch.journal import chain, run_directory, uploads
 from benchorch.journal.lock import FILE as STATUS
 from benchorch.journal.reader import Entry, entry_of
 
@@ -182,8 +184,19 @@ class SentSweep:
             path = self.directory / relative
             path.parent.mkdir(parents=True, exist_ok=True)
             self.stack.download(name, path)
+        if entry.result.uploads:
+            self._fetch_uploads(entry.result)
         self.seen.add(trial_id)
         return entry.whole(self.directory)
+
+    def _fetch_uploads(self, result: TrialResult) -> None:
+        there = {*self.stack.listed(f"{self.name}/{uploads.ATTEMPTS}/{result.trial_id}/")}
+
+        def download(key: str, path: Path) -> None:
+            if f"{self.name}/{key}" in there:
+                self.stack.download(f"{self.name}/{key}", path)
+
+        uploads.complete(self.directory, result, download)
 
     def mark_fetched(self) -> None:
         """Note that it was followed to its end, so that the same line begins a new one."""

@@ -13,6 +13,14 @@ from benchorch.errors import PriceUnavailable
 from benchorch.interfaces.price_source import PriceSource, SpotPrice
 
 PRICE_LIST_REGION = "us-east-1"  # the price list of all regions is served from few places
+PRODUCT = {
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "preInstalledSw": "NA",
+    "capacitystatus": "Used",
+}
+"""Attributes of what is billed for a Linux machine on demand, among all products of its type."""
+
 # Nobody waits for minutes to learn a price that a bundled list tells as well.
 _QUICK = {"connect_timeout": 3, "read_timeout": 10, "retries": {"total_max_attempts": 2}}
 
@@ -39,6 +47,20 @@ class AwsPrices(PriceSource):
         for (kind, _), (_, usd) in newest.items():
             by_kind.setdefault(kind, []).append(usd)
         return {kind: SpotPrice(statistics.median(usd), min(usd)) for kind, usd in by_kind.items()}
+
+
+def prices_in(offer: Mapping[str, Any], kinds: Collection[str]) -> dict[str, float]:
+    """Dollars an hour by kind, from the content of a price list file of one region."""
+    found: dict[str, float] = {}
+    for sku, product in offer["products"].items():
+        attributes = product["attributes"]
+        kind = attributes.get("instanceType")
+        if kind in kinds and attributes.items() >= PRODUCT.items():
+            terms = offer["terms"]["OnDemand"].get(sku, {})
+            usd = _cheapest([{"terms": {"OnDemand": terms}}])
+            if usd is not None:
+                found[kind] = min(usd, found.get(kind, usd))
+    return found
 
 
 def has_credentials() -> bool:
@@ -77,14 +99,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
 def _products(client: Any, kind: str, region: str) -> Iterator[Mapping[str, Any]]:
     """The price list's entries for one kind, each a JSON document."""
-    wanted = {
-        "instanceType": kind,
-        "regionCode": region,
-        "operatingSystem": "Linux",
-        "tenancy": "Shared",
-        "preInstalledSw": "NA",
-        "capacitystatus": "Used",
-    }
+    wanted = {"instanceType": kind, "regionCode": region, **PRODUCT}
     filters = [{"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in wanted.items()]
     answer = client.get_products(ServiceCode="AmazonEC2", Filters=filters)
     for text in answer.get("PriceList", []):

@@ -50,8 +50,12 @@ VARIABLES = (
 )
 """The only environment variables that are ever recorded: none of them can hold a secret."""
 
-LAUNCHED = {"instance": "RAY_CLOUD_INSTANCE_ID", "image": "BENCHORCH_IMAGE_ID"}
-"""Which machine of a cloud this is and the image it started from, by the variable that says so."""
+PART = "BENCHORCH_PART"
+"""Set where trials are measured side by side: which equal part of the machine, such as ``2/8``."""
+
+LAUNCHED = {"instance": "RAY_CLOUD_INSTANCE_ID", "image": "BENCHORCH_IMAGE_ID", "part": PART}
+"""Which machine of a cloud this is, the image it started from and the part of it that measures, by
+the variables that say so."""
 
 REHEARSED = "BENCHORCH_REHEARSED"
 """Set where machines are only played, so that what they measure is never taken for theirs."""
@@ -92,7 +96,7 @@ def describe_host(root: Path = ROOT) -> dict[str, Json]:
 
 
 def _launched_as() -> dict[str, Json]:
-    """What the node's start script says of the machine; nothing where none did."""
+    """What the node's start script and its agent say of the machine; nothing where none did."""
     told = {name: os.environ.get(variable) for name, variable in LAUNCHED.items()}
     rehearsed: dict[str, Json] = {"rehearsed": True} if os.environ.get(REHEARSED) else {}
     return {**{name: value for name, value in told.items() if value}, **rehearsed}
@@ -210,14 +214,21 @@ def _git(path: Path, *words: str) -> str | None:
 
 
 def available_memory_bytes(root: Path = ROOT) -> int:
-    """Memory that a new process can use: the machine's free part or the control group's."""
-    available = _meminfo(root).get("MemAvailable")
-    if available is None:
+    """Memory that a new process can use: the machine's free part or the control group's.
+
+    Where trials are measured side by side, no more than this one's part of all.
+    """
+    memory = _meminfo(root)
+    if "MemAvailable" not in memory:
         import psutil
 
-        available = int(psutil.virtual_memory().available)
+        found = psutil.virtual_memory()
+        memory = {"MemAvailable": int(found.available), "MemTotal": int(found.total)}
     room = cgroup.memory_headroom_bytes(root)
-    return available if room is None else min(available, room)
+    limits = [memory["MemAvailable"]] if room is None else [memory["MemAvailable"], room]
+    if PART in os.environ:
+        limits.append(memory["MemTotal"] // int(os.environ[PART].partition("/")[2]))
+    return min(limits)
 
 
 def physical_cores(root: Path = ROOT) -> int:

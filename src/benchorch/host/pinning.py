@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +65,30 @@ def pin(threads: int, cpus: tuple[int, ...] = ()) -> tuple[int, ...]:
         The processors; empty where the platform cannot, or where there are not so many cores.
     """
     cpus = cpus or placement(threads, crowded=crowded_cpus).cpus
-    return cpus if cpus and all(_confine(thread, cpus) for thread in _own_threads()) else ()
+    return cpus if confine(cpus) else ()
+
+
+def confine(cpus: Collection[int]) -> bool:
+    """Keep this process, its threads and children to these processors; False where it cannot."""
+    return bool(cpus) and all(_confine(thread, cpus) for thread in _own_threads())
+
+
+def part_of_cpus(number: int, parts: int, root: Path = ROOT) -> frozenset[int]:
+    """The processors of one of so many equal parts of this machine; empty for too few cores.
+
+    Whole cores in the order of the memory nodes, which is that of the GPUs beside them: on EC2's
+    machines with eight, the first four belong to the first node.
+
+    Args:
+        number: from 0.
+        root: where ``sys`` is.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        return frozenset()
+    cores = sorted(_cores(root), key=lambda core: (core.node, core.cpu))
+    each = len(cores) // parts
+    chosen = cores[number * each : (number + 1) * each]
+    return frozenset().union(*(core.siblings for core in chosen)) & allowed_cpus()
 
 
 @contextlib.contextmanager
@@ -197,7 +220,7 @@ def _own_threads() -> list[int]:
     return [int(entry.name) for entry in _TASKS.iterdir()]
 
 
-def _confine(thread: int, cpus: tuple[int, ...]) -> bool:
+def _confine(thread: int, cpus: Collection[int]) -> bool:
     """Whether it could be done; a thread that has just ended needs it no more."""
     try:
         os.sched_setaffinity(thread, cpus)

@@ -15,8 +15,9 @@ from tempfile import TemporaryDirectory
 from typing import final
 
 from benchorch.errors import ConfigError, StoreError
-from benchorch.executors.scheduling.file_transfer import check_inside
-from benchorch.journal import lease, lock, run_directory
+from benchorch.files import check_inside
+from benchorch.journal import lease, lock, run_directory, uploads
+from benchorch.journal.reader import read_journal
 from benchorch.run.sidecar import Wait, follow
 from benchorch.stores.objects import Objects
 from benchorch.trial.build_keys import NOTES
@@ -69,7 +70,8 @@ def download_run(place: Objects, plan_id: str, directory: Path) -> int:
     """
     if directory.exists():
         raise ConfigError([f"{directory} exists already; name another directory."])
-    names = [found.name.removeprefix(f"{plan_id}/") for found in place.listed(f"{plan_id}/")]
+    listed = [found.name.removeprefix(f"{plan_id}/") for found in place.listed(f"{plan_id}/")]
+    names = [name for name in listed if not name.startswith(f"{uploads.ATTEMPTS}/")]
     if run_directory.PLAN not in names:
         raise ConfigError([_no_such(place, plan_id)])
     for name in names:
@@ -85,8 +87,18 @@ def download_run(place: Objects, plan_id: str, directory: Path) -> int:
             path = Path(scratch) / "run" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             place.download(f"{plan_id}/{name}", path)
+        if run_directory.RESULTS in names:
+            _download_uploads(place, plan_id, Path(scratch) / "run")
         (Path(scratch) / "run").rename(directory)
     return len(names)
+
+
+def _download_uploads(place: Objects, plan_id: str, directory: Path) -> None:
+    """Files that nodes have put into the bucket by themselves, as far as they count."""
+    for entry in read_journal(directory).entries.values():
+        uploads.complete(
+            directory, entry.result, lambda key, path: place.download(f"{plan_id}/{key}", path)
+        )
 
 
 def download_all(place: Objects, folder: Path) -> list[Path]:

@@ -19,15 +19,16 @@ from pathlib import Path
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Trial
-from benchorch.errors import RecordError
+from benchorch.errors import RecordError, StoreError
 from benchorch.files import write_json
 from benchorch.interfaces.recorder import Recorder
-from benchorch.journal import run_directory
+from benchorch.journal import run_directory, uploads
 from benchorch.journal.lease import lease
 from benchorch.journal.record_cursor import RecordCursor
 from benchorch.recorders.mlflow_links import TRACKING
 from benchorch.run import sidecar
 from benchorch.run.sidecar import Wait
+from benchorch.stores.s3 import bucket_at
 
 POLL_S = 1.0
 LONGEST_WAIT_S = 30.0
@@ -194,10 +195,22 @@ class _Replay:
             return
         summary = self.summarise(result, baseline)
         folder = run_directory.trial_directory(self.directory, trial.trial_id)
+        self._download_uploads(result)
         run_id = self.recorder.record(trial, result, summary, folder)
         self.cursor.mark(trial.trial_id, run_id)
         self.recorded += 1
         self.postponed.pop(trial.trial_id, None)
+
+    def _download_uploads(self, result: TrialResult) -> None:
+        """Files that a node put into the run's archive by itself."""
+        place = self.cursor.plan.session.get("keep_at")
+        if not place or not result.uploads:
+            return
+        try:
+            archive = bucket_at(f"{place}/{self.cursor.plan.plan_id}")
+            uploads.complete(self.directory, result, archive.download)
+        except StoreError as error:
+            LOG.warning("Files of trial %s stay in the bucket: %s", result.trial_id, error)
 
     def _failed(self, error: RecordError) -> None:
         self.reason = str(error)

@@ -78,6 +78,10 @@ class Objects(ABC):
         """Store a file's bytes; they are visible once all are there."""
 
     @abstractmethod
+    def add(self, name: str, path: Path) -> None:
+        """Store a file's bytes unless the object exists already."""
+
+    @abstractmethod
     def download(self, name: str, path: Path) -> bool:
         """Whether the object existed and was written to a file."""
 

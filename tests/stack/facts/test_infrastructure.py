@@ -14,6 +14,7 @@ import yaml
 
 from benchorch.executors.scheduling import spot_interruption
 from benchorch.executors.scheduling.cluster_status import LAUNCH_REMEDIES
+from benchorch.hardware import aws_stack
 from support.aws_emulator.images import FACTS, facts
 
 TABLE = facts()
@@ -189,6 +190,10 @@ def test_refusals_of_launches_that_have_a_remedy_are_those_of_the_table() -> Non
     codes = {fact.value for name, fact in TABLE.items() if name.startswith("error.")
              and isinstance(fact.value, str)}  # fmt: skip
     assert LAUNCH_REMEDIES.keys() <= codes
+
+
+def test_a_region_that_is_not_enabled_is_known_by_the_code_of_the_table() -> None:
+    assert TABLE["error.region_disabled"].value in aws_stack._NOT_THERE
 
 
 def test_codes_that_tests_let_aws_answer_come_from_the_table() -> None:

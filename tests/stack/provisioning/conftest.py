@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -43,6 +43,7 @@ class Stack:
     emulator: Emulator
     place: Path
     environment: Mapping[str, str]
+    called: set[str] = field(default_factory=set)  # while it was made
 
     def provision(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -95,4 +96,5 @@ def stack(
     made = Stack(aws, place, environment)
     applied = made.provision("apply", "--yes")
     assert applied.returncode == 0, applied.stdout[-3000:] + applied.stderr[-3000:]
+    made.called.update(aws.traffic.counts)
     return made

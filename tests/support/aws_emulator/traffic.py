@@ -21,6 +21,7 @@ class Call:
         fields: of the form, where the request is one.
         content: of the body, where that is JSON.
         query: of the address.
+        if_none_match: the condition of a write; empty for none.
     """
 
     service: str
@@ -29,6 +30,7 @@ class Call:
     fields: Mapping[str, str]
     content: Mapping[str, Any] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
+    if_none_match: str = ""
 
     @property
     def name(self) -> str:
@@ -106,7 +108,8 @@ def call_of(environ: Mapping[str, object], body: bytes) -> Call:
     if "x-www-form-urlencoded" in str(environ.get("CONTENT_TYPE", "")):
         form = _flat(body.decode())
         return Call(service, form.get("Action", ""), path, form)
-    return Call(service, str(environ.get("REQUEST_METHOD", "")), path, {}, query=query)
+    method, condition = (str(environ.get(n, "")) for n in ("REQUEST_METHOD", "HTTP_IF_NONE_MATCH"))
+    return Call(service, method, path, {}, query=query, if_none_match=condition)
 
 
 def _flat(text: str) -> dict[str, str]:

@@ -121,7 +121,9 @@ def _cluster(kinds: Sequence[str], idle_s: float, place: Mapping[str, Any]) -> s
         content["available_node_types"][node_type.name]["node_config"] = {
             "InstanceType": node_type.placement.kind,
             "ImageId": IMAGE,
-            "UserData": _script("worker").replace("{instance_type}", node_type.placement.kind),
+            "UserData": _script("worker")
+            .replace("{instance_type}", node_type.placement.kind)
+            .replace("{slots}", str(node_type.slots)),
             **(market if node_type.placement.market is Market.SPOT else {}),
             **place,
         }

@@ -60,7 +60,8 @@ def _asked(call: Call) -> Iterator[Asked]:
 def _of_s3(call: Call) -> Iterator[Asked]:
     bucket, _, key = call.path.lstrip("/").partition("/")
     if key:
-        yield _S3[call.action], f"arn:aws:s3:::{bucket}/{key}", {}
+        condition = {"s3:if-none-match": call.if_none_match} if call.if_none_match else {}
+        yield _S3[call.action], f"arn:aws:s3:::{bucket}/{key}", condition
     elif call.action == "GET" and "uploads" in call.query:
         yield "s3:ListBucketMultipartUploads", f"arn:aws:s3:::{bucket}", {}
     elif call.action in ("GET", "HEAD"):
@@ -69,6 +70,7 @@ def _of_s3(call: Call) -> Iterator[Asked]:
 
 def _of_launch(fields: Mapping[str, str]) -> Iterator[Asked]:
     """A launch is authorized for each of its resources, its tags and the role it hands over."""
+    fields = {**_of_template(fields), **fields}
     of = facts()["ec2.launch_resources"].value
     spot = "InstanceMarketOptions.MarketType" in fields
     context = _launch_context(fields)
@@ -81,6 +83,20 @@ def _of_launch(fields: Mapping[str, str]) -> Iterator[Asked]:
     if profile:
         role = f"arn:aws:iam::{ACCOUNT}:role/{profile}"
         yield "iam:PassRole", role, {"iam:PassedToService": "ec2.amazonaws.com"}
+
+
+def _of_template(fields: Mapping[str, str]) -> dict[str, str]:
+    """What the call leaves to its launch template, which EC2 reads before it decides."""
+    if "LaunchTemplate.LaunchTemplateId" not in fields:
+        return {}
+    from moto.ec2.models import ec2_backends
+
+    template = ec2_backends[ACCOUNT][REGION].get_launch_template(
+        fields["LaunchTemplate.LaunchTemplateId"]
+    )
+    data = template.get_version(int(fields["LaunchTemplate.Version"])).data
+    tokens = data["MetadataOptions"]["HttpTokens"]
+    return {"ImageId": data["ImageId"], "MetadataOptions.HttpTokens": tokens}
 
 
 def _launch_context(fields: Mapping[str, str]) -> Mapping[str, dict[str, str]]:

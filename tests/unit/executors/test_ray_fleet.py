@@ -54,7 +54,7 @@ class Node:
     node_id: str
     labels: dict[str, str]
     alive: bool = True
-    actor: Actor | None = None
+    actors: list[Actor] = field(default_factory=list)
     launched_s: float = 0.0
     ended_s: float | None = None
 
@@ -120,11 +120,12 @@ class Boot:
 class LaunchingRay:
     """What the fleet sees of Ray; nodes come for pending agents unless their market is dry."""
 
-    def __init__(self, dry: Sequence[Market] = (), most: int = 100) -> None:
+    def __init__(self, dry: Sequence[Market] = (), most: int = 100, slots: int = 1) -> None:
         self.exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
         self.clock_s = 0.0
         self.dry = [market.replace("_", "-") for market in dry]
         self.most = most
+        self.slots_each = slots
         self.machines: list[Node] = []
         self.actors: list[Actor] = []
         self.launched: list[tuple[float, str]] = []
@@ -155,7 +156,11 @@ class LaunchingRay:
                 continue
             market = actor.selector[MARKET_LABEL]
             there = [n for n in self.machines if n.labels == actor.selector and n.alive]
-            if market not in self.dry and len(there) < self.most and self.coming < len(pending):
+            if (
+                market not in self.dry
+                and len(there) < self.most
+                and (self.coming * self.slots_each < len(pending))
+            ):
                 self.coming += 1
                 self.booting[market.replace("-", "_")] += 1
                 self.launched.append((self.clock_s, market))
@@ -177,9 +182,10 @@ class LaunchingRay:
     def place(self, actor: Actor) -> bool:
         usable = (n for n in self.machines if n.alive and n.node_id not in self.gone)
         for node in usable:
-            free = node.actor is None or not node.actor.alive
+            free = sum(one.alive for one in node.actors) < self.slots_each
             if free and actor.alive and actor.node is None and node.labels == actor.selector:
-                actor.node, node.actor = node, actor
+                actor.node = node
+                node.actors.append(actor)
                 actor.answer()
                 return True
         return False
@@ -200,7 +206,7 @@ class LaunchingRay:
                 "NodeID": node.node_id,
                 "NodeManagerHostname": "host",
                 "NodeManagerAddress": node.node_id,
-                "Resources": {f"benchorch:{node.kind}": 1},
+                "Resources": {f"benchorch:{node.kind}": self.slots_each},
                 "Labels": node.labels,
             }
             for node in self.machines
@@ -210,8 +216,9 @@ class LaunchingRay:
         return value
 
     def remote(self, **_: object) -> Any:
-        def options(*, label_selector: Mapping[str, str], **_: Any) -> Any:
-            def start(work: Any, setup: AgentSetup) -> Actor:
+        def options(*, label_selector: Mapping[str, str], num_gpus: int, **_: Any) -> Any:
+            def start(work: Any, setup: AgentSetup, slots: int) -> Actor:
+                assert (num_gpus, slots) == (1, self.slots_each)
                 self.actors.append(Actor(self, label_selector))
                 return self.actors[-1]
 
@@ -297,7 +304,11 @@ def sweep(
     rules = CapacityRules(
         node_types=[
             NodeType(
-                placement=Placement(kind=KIND, market=market), max_nodes=max_nodes, name=market
+                placement=Placement(kind=KIND, market=market),
+                max_nodes=max_nodes,
+                gpus=ray.slots_each,
+                slots=ray.slots_each,
+                name=market,
             )
             for market in Market
         ],
@@ -503,11 +514,27 @@ def outcomes(results: Mapping[str, TrialResult]) -> Counter[str]:
     return Counter(r.failure.kind if r.failure else str(r.outcome) for r in results.values())
 
 
-def test_what_was_spent_is_what_the_machines_lived() -> None:
-    ray, meter = LaunchingRay(), paid(None)
-    trials = [trial(str(i), s=600) for i in range(8)]
-    results, events = sweep(ray, trials, max_nodes=4, spending=meter)
+def test_a_machine_of_four_slots_measures_four_trials_at_once() -> None:
+    ray = LaunchingRay(slots=4)
+    results, _ = sweep(ray, [trial(str(i), s=100) for i in range(8)], max_nodes=2)
     assert outcomes(results) == {"ok": 8}
+    assert [len(node.actors) for node in ray.machines] == [4, 4]
+    assert ray.clock_s < BOOT_S + 2 * 100
+
+
+def test_a_machine_of_four_slots_is_launched_once_for_four_trials() -> None:
+    ray = LaunchingRay(slots=4)
+    results, _ = sweep(ray, [trial(str(i)) for i in range(4)], max_nodes=4)
+    assert outcomes(results) == {"ok": 4}
+    assert len(ray.machines) == 1
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+def test_what_was_spent_is_what_the_machines_lived(slots: int) -> None:
+    ray, meter = LaunchingRay(slots=slots), paid(None)
+    trials = [trial(str(i), s=600) for i in range(8 * slots)]
+    results, events = sweep(ray, trials, max_nodes=4, spending=meter)
+    assert outcomes(results) == {"ok": 8 * slots}
     assert meter.usd == pytest.approx(ray.bill(idle_s=0) * USD_PER_HOUR, rel=0.02)
     last = events[-1].spending
     assert last is not None
@@ -518,18 +545,19 @@ def test_what_was_spent_is_what_the_machines_lived() -> None:
 
 @pytest.mark.parametrize("slower", [1, 3, 10])
 @pytest.mark.parametrize("max_usd", [0.25, 0.5, 1.0])
+@pytest.mark.parametrize("slots", [1, 4])
 def test_the_bill_stays_within_the_budget_however_long_trials_take(
-    slower: int, max_usd: float
+    slots: int, slower: int, max_usd: float
 ) -> None:
-    ray = LaunchingRay()
-    trials = [trial(str(i), s=120.0 * slower) for i in range(12)]
+    ray = LaunchingRay(slots=slots)
+    trials = [trial(str(i), s=120.0 * slower) for i in range(12 * slots)]
     results, _ = sweep(
         ray, trials, max_nodes=4, forecasts=expecting(trials, 120), spending=paid(max_usd)
     )
     assert ray.bill(idle_s=IDLE_S) * USD_PER_HOUR <= max_usd
     assert set(outcomes(results)) <= {"ok", "budget_reached"}
     if slower == 1 and max_usd >= 0.7:  # the twelve of them, a launch and an idle end
-        assert outcomes(results) == {"ok": 12}
+        assert outcomes(results) == {"ok": 12 * slots}
 
 
 def test_a_budget_ends_what_runs_and_keeps_what_is_finished() -> None:
@@ -572,13 +600,13 @@ def test_the_time_from_launch_to_first_trial_is_observed_and_expected_next_time(
 def test_a_machine_that_was_there_before_the_sweep_says_nothing_of_launches() -> None:
     meter, place = paid(None), Placement(kind=KIND, market=Market.SPOT)
     meter.observe(0.0, {place: 1})
-    meter.begin("t", KIND, 10.0)
+    meter.begin("t", KIND, 10.0, "m")
     assert meter.report() is not None
     assert meter.last_report().launch_s == {}  # type: ignore[union-attr]  # just reported
     meter.observe(10.0, {})
     meter.observe(20.0, {place: 1})
     meter.observe(80.0, {place: 1})
-    meter.begin("u", KIND, 10.0)
+    meter.begin("u", KIND, 10.0, "m")
     assert meter.last_report().launch_s == {KIND: 60.0}  # type: ignore[union-attr]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ import pytest
 
 from benchorch.cli.commands.status import _on_a_stack
 from benchorch.domain.codec import encode
-from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.result import Outcome, TrialResult, UploadedFile
 from benchorch.domain.session import SPENDING, Event, Session
 from benchorch.domain.spending import SpendingRules
 from benchorch.domain.trial import Plan, Trial
@@ -72,7 +73,13 @@ class Account(Stack):
         plan = json.loads(self.objects[f"{self.name}/plan.json"])
         ids = [trial["trial_id"] for trial in plan["trials"]]
         if self.done < len(ids):
-            result = TrialResult(trial_id=ids[self.done], labels={}, outcome=Outcome.OK)
+            key = f"attempts/{ids[self.done]}/0/trace.json"
+            self.objects[f"{self.name}/{key}"] = b"traced there"
+            digest = hashlib.sha256(b"traced there").hexdigest()
+            trace = UploadedFile(name="profile/trace.json", key=key, sha256=digest)
+            result = TrialResult(
+                trial_id=ids[self.done], labels={}, outcome=Outcome.OK, uploads=(trace,)
+            )
             at = f"{self.name}/results.jsonl"
             *_, before = [b"", *self.objects.get(at, b"").splitlines()]
             node: Any = encode(result)
@@ -172,6 +179,7 @@ def test_a_sweep_starts_the_head_runs_there_and_its_results_come_home(
     assert "--at s3://mine-1/results" in command
     log = tmp_path / "1" / "trials" / TRIALS[0].trial_id / "log.txt"
     assert log.read_text() == "measured there"
+    assert (log.parent / "profile" / "trace.json").read_text() == "traced there"
     told = [event.message for event in heard]
     assert any("is being started" in text for text in told)
     assert "process 1" in told

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import boto3  # noqa: TID251 - makes what provision makes
 import pytest
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
 
+from benchorch.errors import PriceUnavailable
+from benchorch.hardware.aws_prices import AwsPrices
 from benchorch.hardware.aws_stack import AwsStacks
 from benchorch.interfaces.stack import Stack, StackError
 from support.aws_emulator.server import ACCOUNT
@@ -220,3 +226,49 @@ def test_a_command_on_the_head_and_its_end(aws: Any, monkeypatch: pytest.MonkeyP
         assert stack.end_of(machine, command) == (False, "there")
     finally:
         ec2.terminate_instances(InstanceIds=[machine])
+
+
+def test_the_page_names_each_permission_that_a_laptop_needs_and_no_other(
+    aws: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(aws, "mine", "us-east-1", fleet='{"g5.xlarge" = 1}')
+    tags = [("ray-cluster-name", "mine"), ("ray-node-type", "head")]
+    launched = boto3.client("ec2", region_name="us-east-1").run_instances(
+        ImageId="ami-12c6146b",
+        MinCount=1,
+        MaxCount=1,
+        TagSpecifications=[
+            {"ResourceType": "instance", "Tags": [{"Key": k, "Value": v} for k, v in tags]}
+        ],
+    )
+    machine = launched["Instances"][0]["InstanceId"]
+    called: set[str] = set()
+    call = BaseClient._make_api_call
+
+    def noted(self: BaseClient, operation: str, arguments: dict[str, Any]) -> Any:
+        name = {"ListObjectsV2": "ListBucket", "HeadObject": "GetObject"}.get(operation, operation)
+        if operation == "GetServiceQuota":  # AWS knows no quota of an account that never asked
+            called.add("servicequotas:GetServiceQuota")
+            raise ClientError({"Error": {"Code": "NoSuchResourceException"}}, operation)
+        called.add(f"{self.meta.service_model.signing_name}:{name}")
+        return call(self, operation, arguments)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", noted)
+    stack = only()
+    stack.write("run/plan.json", b"{}")
+    stack.download("run/plan.json", tmp_path / "plan.json")
+    for ask in (
+        *(lambda: stack.read("run/plan.json"), lambda: stack.listed("run/"), stack.sweeps),
+        *(lambda: stack.lock("cuda-x86_64"), stack.head, stack.start_head),
+        *(lambda: stack.send(machine, "true"),),
+        *(lambda: stack.end_of(machine, "0" * 36),),
+        lambda: stack.preflight(["g5.xlarge"], ["spot", "on_demand"]),
+        lambda: AwsPrices().on_demand(["g5.xlarge"], "us-east-1"),
+        lambda: AwsPrices().spot(["g5.xlarge"], "us-east-1"),
+    ):
+        with contextlib.suppress(StackError, PriceUnavailable):  # the call was made all the same
+            ask()
+    boto3.client("ec2", region_name="us-east-1").terminate_instances(InstanceIds=[machine])
+    page = (Path(__file__).resolve().parents[3] / "docs/cloud/aws.md").read_text()
+    paragraph = page[page.index("The laptop needs permission") :].partition("\n\n")[0]
+    assert called == set(re.findall(r"`(\w+:[A-Z]\w+)`", paragraph))

@@ -84,6 +84,13 @@ def test_boost_is_read_from_the_generic_driver_too(machine: Path) -> None:
     assert describe_host(machine)["cpu_boost"] is True
 
 
+def test_a_part_of_a_machine_may_use_its_part_of_the_memory(tmp_path, monkeypatch) -> None:
+    write(tmp_path, "proc/meminfo", "MemTotal: 800 kB\nMemAvailable: 700 kB\n")
+    assert available_memory_bytes(tmp_path) == 700 * 1024
+    monkeypatch.setenv("BENCHORCH_PART", "2/4")
+    assert available_memory_bytes(tmp_path) == 200 * 1024
+
+
 def test_what_can_move_a_clock_or_a_page_is_read(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

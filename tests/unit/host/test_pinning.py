@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchorch.host import pinning
-from benchorch.host.pinning import cpu_list, crowded_cpus, pinned, placement
+from benchorch.host.pinning import cpu_list, crowded_cpus, part_of_cpus, pinned, placement
 
 CAN_PIN = hasattr(os, "sched_setaffinity")
 linux_only = pytest.mark.skipif(not CAN_PIN, reason="this platform cannot pin")
@@ -86,6 +86,16 @@ def test_a_process_that_does_not_fit_is_not_pinned_and_the_reason_has_both_numbe
     found = placement(threads, machine(tmp_path, [(0,), (1,)]))
     assert found.cpus == ()
     assert f"{threads} threads need as many cores; there are 2" in found.reason
+
+
+def test_parts_of_a_machine_are_whole_cores_of_one_memory_node_and_overlap_nowhere(
+    tmp_path, allow
+) -> None:
+    allow(set(range(16)))
+    root = machine(tmp_path, [(cpu, cpu + 8) for cpu in range(8)], ["0-3,8-11", "4-7,12-15"])
+    parts = [part_of_cpus(number, 4, root) for number in range(4)]
+    assert parts == [{0, 1, 8, 9}, {2, 3, 10, 11}, {4, 5, 12, 13}, {6, 7, 14, 15}]
+    assert part_of_cpus(0, 9, root) == frozenset()
 
 
 def test_without_a_topology_every_processor_counts_as_a_core(tmp_path, allow) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from benchorch.cli.commands import archive as command
 from benchorch.errors import ConfigError
 from benchorch.journal import run_directory
 from benchorch.run.archive import archive_run, archived_runs, download_all, download_run
+from benchorch.stores.attempt_bucket import AttemptBucket
 from benchorch.stores.s3 import bucket_at
 from support.aws_emulator.traffic import Fault
 from support.s3 import Bucket, bucket
@@ -110,6 +112,28 @@ def test_what_could_not_be_copied_is_told_with_the_command_that_does(
     assert reply.exit_code == 1
     assert "AccessDenied" in reply.text
     assert f"python -m benchorch keep {run}" in reply.text
+
+
+def test_files_that_nodes_uploaded_come_home_and_those_of_lost_attempts_do_not(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    one, directory, node = trial("eager"), tmp_path / "run", tmp_path / "node"
+    node.mkdir()
+    place = bucket_at(bucket.url)
+    (node / "trace.json").write_text("of an attempt whose node was lost")
+    AttemptBucket(url=f"{bucket.url}/plan").add(node, ["trace.json"], one.trial_id)
+    (node / "trace.json").write_text("counted")
+    added = AttemptBucket(url=f"{bucket.url}/plan").add(node, ["trace.json"], one.trial_id)
+    write_run(directory, (one, replace(result(one), uploads=added)))
+    plan = run_directory.read_plan(directory)
+    run_directory.write_plan(directory, replace(plan, plan_id="plan"))
+    archive_run(directory, place)
+    back = tmp_path / "back"
+    download_run(place, "plan", back)
+    assert (back / "trials" / one.trial_id / "trace.json").read_text() == "counted"
+    assert not (back / "attempts").exists()
+    copied = download_run(place, "plan", tmp_path / "again")
+    assert copied == len(files(directory))
 
 
 def test_a_run_that_is_not_there_is_refused_with_those_that_are(

@@ -75,6 +75,8 @@ class Shared(Objects):
 
     def upload(self, name: str, path: Path) -> None: ...
 
+    def add(self, name: str, path: Path) -> None: ...
+
     def download(self, name: str, path: Path) -> bool:
         return False
 

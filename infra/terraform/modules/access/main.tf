@@ -26,9 +26,16 @@ data "aws_iam_policy_document" "machines" {
 # What head and workers have in common.
 data "aws_iam_policy_document" "node" {
   statement {
-    sid       = "KeepArtifactsAndResults"
+    sid       = "KeepArtifacts"
     actions   = ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"]
-    resources = [for prefix in ["store", "results"] : "${var.bucket_arn}/${prefix}/*"]
+    resources = ["${var.bucket_arn}/store/*"]
+  }
+
+  # Large files of a trial, below a name that no other attempt has.
+  statement {
+    sid       = "AddFilesOfTrials"
+    actions   = ["s3:PutObject"]
+    resources = ["${var.bucket_arn}/results/*/attempts/*"]
   }
 
   statement {
@@ -48,7 +55,7 @@ data "aws_iam_policy_document" "node" {
     sid       = "AddArtifactsAndReplaceNone"
     effect    = "Deny"
     actions   = ["s3:PutObject"]
-    resources = ["${var.bucket_arn}/store/artifacts/*/manifest.json"]
+    resources = ["${var.bucket_arn}/store/artifacts/*/manifest.json", "${var.bucket_arn}/results/*/attempts/*"]
 
     condition {
       test     = "Null"
@@ -71,7 +78,7 @@ data "aws_iam_policy_document" "node" {
     condition {
       test     = "StringLike"
       variable = "s3:prefix"
-      values   = ["store/*", "results/*", "packages/*"]
+      values   = ["store/*", "packages/*"]
     }
   }
 
@@ -98,20 +105,26 @@ data "aws_iam_policy_document" "head" {
   }
 
   statement {
+    sid       = "KeepResults"
+    actions   = ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"]
+    resources = ["${var.bucket_arn}/results/*"]
+  }
+
+  statement {
     sid       = "KnowTheClusterFileAndHowStartsWent"
     actions   = ["s3:GetObject"]
     resources = ["${var.bucket_arn}/config/*", "${var.bucket_arn}/starts/*"]
   }
 
   statement {
-    sid       = "LookForStarts"
+    sid       = "LookForStartsAndResults"
     actions   = ["s3:ListBucket"]
     resources = [var.bucket_arn]
 
     condition {
       test     = "StringLike"
       variable = "s3:prefix"
-      values   = ["starts/*"]
+      values   = ["starts/*", "results/*"]
     }
   }
 

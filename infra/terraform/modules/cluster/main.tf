@@ -20,7 +20,8 @@ locals {
       min_workers = 0
       max_workers = worker.max_workers
       resources = merge(
-        { CPU = worker.vcpus, "benchorch:${worker.type}" = 1 },
+        # Trials side by side, one a GPU.
+        { CPU = worker.vcpus, "benchorch:${worker.type}" = max(1, worker.accelerators) },
         worker.accelerators > 0 ? { GPU = worker.accelerators } : {},
       )
       labels = {

@@ -39,7 +39,7 @@ locals {
         "{packages}", lookup(var.packages, kind, "none")),
         "{make_packages}", ""),
       "{self_test}", startswith(kind, "cuda") ? var.gpu_self_test : var.cpu_self_test),
-      replace(var.worker_script, "{instance_type}", type),
+      replace(replace(var.worker_script, "{instance_type}", type), "{slots}", tostring(max(1, local.gpus[type]))),
     ])
   }
 }

@@ -89,7 +89,7 @@ variable "common_script" {
 }
 
 variable "worker_script" {
-  description = "What follows on a worker; {instance_type} in it stands for the type."
+  description = "What follows on a worker; {instance_type} in it stands for the type, {slots} for how many trials it measures side by side."
   type        = string
   nullable    = false
 }

@@ -6,15 +6,24 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import final
 
-from benchorch.domain.result import TrialResult
+from benchorch.domain.result import TrialResult, UploadedFile
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
-from benchorch.executors.scheduling.file_transfer import FolderContent, ShippedFiles, read_folder
+from benchorch.errors import StoreError
+from benchorch.executors.scheduling.file_transfer import (
+    FolderContent,
+    ShippedFiles,
+    large_files,
+    read_folder,
+)
 from benchorch.executors.scheduling.spot_interruption import SpotInterruptionWatcher
+from benchorch.host.environment import PART
+from benchorch.host.pinning import confine, part_of_cpus
+from benchorch.interfaces.attempt_files import AttemptFiles
 from benchorch.interfaces.executor import TrialRunner
 
 logger = logging.getLogger(__name__)
@@ -27,12 +36,16 @@ class AgentSetup:
 
     Attributes:
         node: returns the id of the node where it is called; empty if unknown.
+        gpus: returns the numbers of the GPUs that its process was given.
         shipped: files for nodes that do not share the run's directory, if any.
+        uploads: where large files go instead of with the result; None if nowhere.
         metadata: URL of the service that announces spot interruptions; None for no requests.
     """
 
     node: Callable[[], str] = str
+    gpus: Callable[[], Sequence[int]] = tuple
     shipped: ShippedFiles | None = None
+    uploads: AttemptFiles | None = None
     metadata: str | None = None
 
 
@@ -63,10 +76,17 @@ class AgentReport:
 
 @final
 class Agent:
-    """Works through assignments on one slot and collects events until the next update."""
+    """Works through assignments on one slot and collects events until the next update.
 
-    def __init__(self, work: TrialRunner, setup: AgentSetup) -> None:
+    Args:
+        work: runs a trial.
+        setup: of all agents.
+        slots: of its node; where each has its GPUs, each keeps to its part of the node.
+    """
+
+    def __init__(self, work: TrialRunner, setup: AgentSetup, slots: int = 1) -> None:
         _restore_thread_setting()
+        _keep_to_part(setup.gpus(), slots)
         self._work = work
         self._setup = setup
         self._events: deque[Event] = deque(maxlen=1000)
@@ -92,11 +112,12 @@ class Agent:
         _restore_priority()
         begun_s = time.monotonic()
         result = self._work(trial, attempt=attempt, isolated=True, emit=self._events.append)
+        uploads, files = self._files(trial)
         return AgentReport(
-            result=result,
+            result=replace(result, uploads=uploads),
             events=self.update().events,
             busy_s=time.monotonic() - begun_s,
-            files=self._files(trial),
+            files=files,
         )
 
     def update(self) -> AgentUpdate:
@@ -110,13 +131,30 @@ class Agent:
         """End this process and what it runs, when the head that could kill it is gone."""
         os._exit(0)
 
-    def _files(self, trial: Trial) -> FolderContent | None:
+    def _files(self, trial: Trial) -> tuple[tuple[UploadedFile, ...], FolderContent | None]:
+        """What was uploaded of the trial's folder, and the rest of it."""
         if not self._must_send_files or self._setup.shipped is None:
-            return None
-        content = read_folder(self._setup.shipped.directory / "trials" / trial.trial_id)
+            return (), None
+        folder = self._setup.shipped.directory / "trials" / trial.trial_id
+        uploads: tuple[UploadedFile, ...] = ()
+        if self._setup.uploads is not None:
+            try:
+                uploads = self._setup.uploads.add(folder, large_files(folder), trial.trial_id)
+            except (StoreError, OSError) as error:
+                logger.warning("upload=failed reason=%r", str(error))  # they go with the result
+        content = read_folder(folder, without={upload.name for upload in uploads})
         if content.left_out:
             logger.warning("files=left_out names=%r", content.left_out)
-        return content
+        return uploads, content
+
+
+def _keep_to_part(gpus: Sequence[int], slots: int) -> None:
+    """Confine this process and its children to the cores and the memory beside its GPUs."""
+    if slots < 2 or not gpus:
+        return
+    os.environ[PART] = f"{min(gpus) // len(gpus) + 1}/{slots}"
+    if not confine(part_of_cpus(min(gpus) // len(gpus), slots)):
+        logger.warning("cores=shared slots=%d", slots)
 
 
 def _restore_thread_setting() -> None:

@@ -1,8 +1,9 @@
 """Capacity planner: how many nodes of which kind, in which market, to request now.
 
-Ray launches a node because an agent is pending for it, and retries the same market for ever. So no
-more agents are pending than trials are queued, and the market is chosen here: spot for as long as
-it delivers, then on demand, and spot is not tried for that kind for a while.
+Ray launches a node because agents are pending for it, as many as it has slots, and retries the same
+market for ever. So no more agents are pending than trials are queued, and the market is chosen
+here: spot for as long as it delivers, then on demand, and spot is not tried for that kind for a
+while.
 
 Pure bookkeeping: no clock, no network.
 """
@@ -59,6 +60,10 @@ class CapacityRules:
             each.placement.market: each for each in self.node_types if each.placement.kind == kind
         }
         return tuple(found[market] for market in self.policy.markets if market in found)
+
+    def slots(self, kind: str) -> int:
+        """How many trials a machine of a kind measures side by side."""
+        return max((node_type.slots for node_type in self.of(kind)), default=1)
 
     def undeclared(self, kind: str) -> str | None:
         """Why no node of this kind can be launched, or None."""
@@ -138,11 +143,12 @@ class CapacityPlanner:
         return found
 
     def _left(self, node_type: NodeType, state: ClusterState) -> int:
-        """How many more of its kind may run."""
+        """For how many more agents there may be nodes of its kind."""
         kind = node_type.placement.kind
         active = sum(n for placement, n in state.active.items() if placement.kind == kind)
         limit = self._rules.max_nodes
-        return min(node_type.max_nodes, node_type.max_nodes if limit is None else limit) - active
+        nodes = node_type.max_nodes if limit is None else min(node_type.max_nodes, limit)
+        return nodes * node_type.slots - active
 
     def _choose(self, kind: str, now_s: float, state: ClusterState) -> NodeType | None:
         """The node type to request; remembers since when."""

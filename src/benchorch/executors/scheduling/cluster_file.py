@@ -50,6 +50,7 @@ class NodeType:
     Attributes:
         max_nodes: how many may run at a time.
         gpus: per node.
+        slots: trials that are measured side by side, each on an equal part of the node.
         name: in the cluster file.
         packages: name of the lock that its nodes were installed by; empty if unknown.
     """
@@ -57,6 +58,7 @@ class NodeType:
     placement: Placement
     max_nodes: int
     gpus: int = 0
+    slots: int = 1
     name: str = ""
     packages: str = ""
 
@@ -113,7 +115,10 @@ def cluster_file(
         node_type.name: {
             "min_workers": 0,
             "max_workers": node_type.max_nodes,
-            "resources": {"CPU": 1, f"{RESOURCE_PREFIX}{node_type.placement.kind}": 1},
+            "resources": {
+                "CPU": 1,
+                f"{RESOURCE_PREFIX}{node_type.placement.kind}": node_type.slots,
+            },
             "labels": dict(node_type.placement.labels),
             "node_config": {},
         }
@@ -152,6 +157,7 @@ def _node_types(content: Json) -> Iterator[NodeType]:
                 placement=Placement(kind=str(kind), market=Market(market)),
                 max_nodes=max_nodes,
                 gpus=_count(resources.get("GPU")),
+                slots=max(1, _count(resources[f"{RESOURCE_PREFIX}{kind}"])),
                 name=name,
                 packages=str(labels.get(PACKAGES_LABEL, "")),
             )

@@ -45,10 +45,11 @@ ANNOUNCE_AFTER_S = 10.0
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """An agent is ready for trials of any of these kinds."""
+    """An agent is ready for trials of any of these kinds, on one slot of a machine."""
 
     agent: str
     kinds: tuple[str, ...]
+    machine: str = ""
 
 
 @final
@@ -144,6 +145,11 @@ class Fleet(ABC):
     @abstractmethod
     def slots(self, kind: str) -> int:
         """How many measuring slots of this kind living nodes announce."""
+
+    def slots_each(self, kind: str) -> int:
+        """How many trials a launched machine of this kind measures side by side."""
+        del kind
+        return 1
 
     def cannot_launch(self, kind: str) -> bool:
         """Whether no agent of this kind will come, however long it is waited for."""
@@ -259,6 +265,7 @@ class _Sweep:
     Attributes:
         declined: results of trials that the budget does not allow, to be returned next.
         kinds: of each living agent.
+        machines: of each agent.
         prefetch: how many assignments an agent gets beyond the one it works on.
         idle: agents with too few assignments, the longest waiting first.
         n_agents: of each kind.
@@ -276,6 +283,7 @@ class _Sweep:
     spending: SpendingMeter
     declined: list[TrialResult] = field(default_factory=list)
     kinds: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    machines: dict[str, str] = field(default_factory=dict)
     prefetch: dict[str, int] = field(default_factory=dict)
     idle: dict[str, None] = field(default_factory=dict)
     n_agents: Counter[str] = field(default_factory=Counter)
@@ -323,7 +331,8 @@ class _Sweep:
         if not self.spending.is_limited:
             return queued
         queued_s = {kind: self.assignments.queued_s(kind) for kind in queued}
-        return self.spending.affordable(queued, queued_s, self.n_agents)
+        slots = {kind: self.fleet.slots_each(kind) for kind in queued}
+        return self.spending.affordable(queued, queued_s, self.n_agents, slots)
 
     def _declined(self) -> Iterator[TrialResult]:
         yield from self.declined
@@ -353,18 +362,20 @@ class _Sweep:
         """Send an assignment to its agent, if the budget allows that."""
         trial = assignment.trial
         expected_s = self.assignments.expected_s(trial)
-        no = self.spending.declined(kind, expected_s)
+        machine = self.machines[assignment.agent]
+        no = self.spending.declined(kind, expected_s, machine)
         if no is not None:
             self.declined.append(self.assignments.decline(assignment, no))
             return
-        self.spending.begin(trial.trial_id, kind, expected_s)
+        self.spending.begin(trial.trial_id, kind, expected_s, machine)
         self.fleet.send(assignment)
 
     def handle(self, message: Message) -> Iterator[TrialResult]:
         """The results that a message leads to, mostly none or one."""
         match message:
-            case Joined(agent=agent, kinds=kinds):
+            case Joined(agent=agent, kinds=kinds, machine=machine):
                 self.kinds[agent], self.prefetch[agent] = kinds, 0
+                self.machines[agent] = machine or agent
                 self.n_agents.update(kinds)
                 self.announced -= {*kinds}
                 for kind in kinds:

@@ -9,19 +9,22 @@ from __future__ import annotations
 import ast
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
-from benchorch.files import write_bytes
+from benchorch.files import check_inside, write_bytes
 
 MAX_BACK_BYTES = 256 * 2**20
 """Limit for the files that a trial sends back; the largest are left out first."""
+
+LARGE_BYTES = 2**20
+"""Larger files do not pass through the coordinator where nodes can upload them."""
 
 MAX_THERE_BYTES = 2 * 2**30
 """Limit for the files that a sweep ships to each node."""
@@ -41,9 +44,16 @@ class FolderContent:
     left_out: tuple[str, ...] = ()
 
 
-def read_folder(folder: Path, most_bytes: int = MAX_BACK_BYTES) -> FolderContent:
+def large_files(folder: Path) -> list[str]:
+    """Names of a folder's regular files that a node uploads by itself where it can."""
+    return sorted(name for name, size in _regular_files(folder) if size > LARGE_BYTES)
+
+
+def read_folder(
+    folder: Path, most_bytes: int = MAX_BACK_BYTES, without: Collection[str] = ()
+) -> FolderContent:
     """A folder's regular files, the smallest first, up to a total size; links are left out."""
-    sizes = sorted((size, name) for name, size in _regular_files(folder))
+    sizes = sorted((size, name) for name, size in _regular_files(folder) if name not in without)
     files: dict[str, bytes] = {}
     left_out: list[str] = []
     for size, name in sizes:
@@ -216,11 +226,3 @@ def _regular_files(folder: Path) -> Iterator[tuple[str, int]]:
             status = path.lstat()
             if stat.S_ISREG(status.st_mode):
                 yield path.relative_to(folder).as_posix(), status.st_size
-
-
-def check_inside(name: str, root: Path) -> None:
-    """ValueError for a file's name that leads out of the folder it is to be written in."""
-    parts = PurePosixPath(name).parts
-    wrong = not parts or PurePosixPath(name).is_absolute() or ".." in parts or "\0" in name
-    if wrong or "\\" in name:
-        raise ValueError(f"{name!r} leads out of {root}")

@@ -53,7 +53,7 @@ class SpendingMeter:
     usd: float = field(init=False)
     _machines: Mapping[Placement, int] = field(default_factory=dict)
     _observed_s: float | None = None
-    _ends_s: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _ends_s: dict[str, tuple[str, str, float]] = field(default_factory=dict)
     _launched_s: dict[str, float] = field(default_factory=dict)
     _launch_s: dict[str, float] = field(default_factory=dict)
     _reported: Spending | None = None
@@ -76,9 +76,9 @@ class SpendingMeter:
         self._launched_s = {kind: self._launched_s.get(kind, begin_s) for kind in kinds}
         self._observed_s, self._machines = now_s, machines
 
-    def begin(self, trial_id: str, kind: str, expected_s: float) -> None:
-        """Note that a trial runs until its result, expected to take so long."""
-        self._ends_s[trial_id] = (kind, self._now_s + expected_s)
+    def begin(self, trial_id: str, kind: str, expected_s: float, machine: str) -> None:
+        """Note that a trial runs on a machine until its result, expected to take so long."""
+        self._ends_s[trial_id] = (machine, kind, self._now_s + expected_s)
         took_s = self._now_s - self._launched_s.get(kind, -math.inf)
         if took_s < math.inf:
             self._launch_s.setdefault(kind, took_s)
@@ -102,9 +102,14 @@ class SpendingMeter:
         """Whether machines that stay until they are idle for long enough would pass the budget."""
         return self.is_limited and self._left_usd() < self._usd(IDLE_S, self._usd_per_hour())
 
-    def declined(self, kind: str, expected_s: float) -> Failure | None:
-        """Why a trial of this kind may not begin on a machine that is there, or None."""
-        usd = self._usd(expected_s, self._price(kind, self.rules.market))
+    def declined(self, kind: str, expected_s: float, machine: str) -> Failure | None:
+        """Why a trial may not begin on a machine that is there, or None.
+
+        Beside others it costs the time by which it outlasts them.
+        """
+        _, until_s = self._busy().get(machine, (kind, self._now_s))
+        more_s = max(0.0, self._now_s + expected_s - until_s)
+        usd = self._usd(more_s, self._price(kind, self.rules.market))
         if not self.is_limited or usd <= self._uncommitted_usd():
             return None
         return self._failure(f"this trial is expected to cost {usd:.2f}")
@@ -117,7 +122,11 @@ class SpendingMeter:
         return self._failure(f"launching a {kind} is expected to cost {usd:.2f}")
 
     def affordable(
-        self, queued: Mapping[str, int], queued_s: Mapping[str, float], agents: Mapping[str, int]
+        self,
+        queued: Mapping[str, int],
+        queued_s: Mapping[str, float],
+        agents: Mapping[str, int],
+        slots: Mapping[str, int],
     ) -> Mapping[str, int]:
         """For how many queued trials of each kind a machine may be there.
 
@@ -126,22 +135,25 @@ class SpendingMeter:
 
         Args:
             queued: of each kind, how many trials wait.
-            queued_s: the seconds that they are expected to take together.
-            agents: of each kind, how many machines have work.
+            queued_s: the seconds that they are expected to take, one after the other.
+            agents: of each kind, how many slots have work.
+            slots: of each kind, how many trials a machine measures side by side.
         """
         price = {kind: self._price(kind, self.rules.market) for kind in queued}
-        free = {kind: max(0, self._count(kind) - agents.get(kind, 0)) for kind in queued}
+        free = {k: max(0, self._count(k) * slots[k] - agents.get(k, 0)) for k in queued}
         left_usd = self._uncommitted_usd()
-        for kind in queued:  # what queued trials and machines that are there still take
-            boot_s, idle_s = self._boot_s(kind) * free[kind], IDLE_S * self._count(kind)
-            left_usd -= self._usd(queued_s[kind] + boot_s + idle_s, price[kind])
+        for kind, count in queued.items():  # what these and machines that are there still take
+            boot_s = self._boot_s(kind) * (free[kind] // slots[kind])
+            work_s = queued_s[kind] / max(1, min(slots[kind], count))
+            left_usd -= self._usd(work_s + boot_s + IDLE_S * self._count(kind), price[kind])
         found = {}
         for kind, count in queued.items():
             each_usd = self._usd(self._boot_s(kind) + IDLE_S, price[kind])
             more = int(max(0.0, left_usd) // each_usd) if each_usd else count
             least = 0 if self._count(kind) else 1
-            found[kind] = min(count, free[kind] + max(more, least))
-            left_usd -= max(0, found[kind] - free[kind]) * each_usd
+            found[kind] = min(count, free[kind] + max(more, least) * slots[kind])
+            launches = math.ceil(max(0, found[kind] - free[kind]) / slots[kind])
+            left_usd -= launches * each_usd
         return found
 
     def report(self) -> Spending | None:
@@ -179,12 +191,19 @@ class SpendingMeter:
         return self.rules.max_usd - self.usd - self._usd(END_S, self._usd_per_hour())
 
     def _uncommitted_usd(self) -> float:
-        """Of the budget, less what running trials are still expected to cost."""
-        running = self._ends_s.values()
+        """Of the budget, less what machines with running trials are still expected to cost."""
         return self._left_usd() - sum(
-            self._usd(max(0.0, ends_s - self._now_s), self._price(kind, self.rules.market))
-            for kind, ends_s in running
+            self._usd(until_s - self._now_s, self._price(kind, self.rules.market))
+            for kind, until_s in self._busy().values()
         )
+
+    def _busy(self) -> dict[str, tuple[str, float]]:
+        """Of each machine with running trials its kind, and when the last of them is to end."""
+        found: dict[str, tuple[str, float]] = {}
+        for machine, kind, ends_s in self._ends_s.values():
+            _, until_s = found.get(machine, (kind, self._now_s))
+            found[machine] = kind, max(until_s, ends_s)
+        return found
 
     def _usd_per_hour(self) -> float:
         """Of everything that is billed now."""

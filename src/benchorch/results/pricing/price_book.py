@@ -93,7 +93,7 @@ class PriceBook:
             kinds_then = sorted(kind for kind, price in old.items() if price.as_of == as_of)
             warnings.append(
                 f"{', '.join(kinds_then)}: priced by the list of {as_of} for "
-                f"{self.bundled['region']}; pricing.usd_per_hour sets a newer price."
+                f"{self.region}; pricing.usd_per_hour sets a newer price."
             )
         distinct = tuple(dict.fromkeys(warnings))
         return PriceSnapshot(on_demand=on_demand, spot=spot, taken_at=now, warnings=distinct)
@@ -163,11 +163,14 @@ class PriceBook:
         )
 
     def _listed(self, kind: str, vcpus: int | None) -> Price | None:
-        """The bundled list's price; None in other regions, whose prices differ."""
-        if self.region != self.bundled["region"]:
-            return None
+        """The bundled list's newest price; None in regions that it lacks, whose prices differ."""
         also = cast(Sequence[Mapping[str, Json]], self.bundled.get("also", ()))
-        for part in (self.bundled, *also):
+        here = [
+            part
+            for part in (self.bundled, *also)
+            if part.get("region", self.bundled["region"]) == self.region
+        ]
+        for part in sorted(here, key=lambda part: str(part["as_of"]), reverse=True):
             usd = cast(Mapping[str, float], part.get("usd_per_hour", {})).get(kind)
             family = cast(Mapping[str, float], part.get("per_vcpu", {})).get(kind.split(".")[0])
             if usd is None and family is not None and vcpus is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
@@ -105,7 +106,7 @@ class Machine:
 
     Attributes:
         kind: e.g. ``g5.xlarge``, or ``head``.
-        seconds: launch, all trials of its kind one after the other, idle time.
+        seconds: launch, all trials of its kind, as many side by side as it has GPUs, idle time.
         usd: with its disk and address; None where its price is unknown.
     """
 
@@ -167,6 +168,7 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
     past = past_durations(history_of(plan).trials())
     known = forecasts(chosen, past) if chosen else {}
     profiled = _profiled(plan, chosen)
+    beside = _beside(chosen, launched_kinds(plan, chosen))
     there: set[str] = set()
     found = {}
     for trial in chosen:
@@ -177,9 +179,19 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
         seconds = forecast.measure_s + build_s
         seconds += past.profile_s(trial) if trial.trial_id in profiled else 0.0
         price = plan.prices.of(trial.hardware_kind, market) if plan.prices else None
-        usd = trial_usd(seconds, price.usd_per_hour) if price else None
+        share = beside.get(trial.hardware_kind, 1)
+        usd = trial_usd(seconds, price.usd_per_hour / share) if price else None
         found[trial.trial_id] = Expected(seconds=seconds, usd=usd, build_s=build_s)
     return found
+
+
+def _beside(trials: Sequence[Trial], launched: Collection[str]) -> Mapping[str, int]:
+    """How many trials run side by side on a launched machine of each kind, one a GPU."""
+    from benchorch.results.pricing.price_book import gpus_of
+
+    gpus = {trial.hardware_kind: gpus_of(trial.hardware) for trial in trials}
+    counts = Counter(trial.hardware_kind for trial in trials)
+    return {kind: min(gpus[kind], counts[kind]) for kind in gpus.keys() & set(launched)}
 
 
 def _profiled(plan: Plan, trials: Sequence[Trial]) -> Collection[str]:
@@ -289,11 +301,13 @@ def machines(
     """
     seconds: dict[str, float] = {}
     launch_s = history_of(plan).launch_s()
-    for trial in plan.trials:
-        if trial.hardware_kind in launched and trial.trial_id in forecast:
-            launch = launch_s.get(trial.hardware_kind, LAUNCH_S)
-            so_far = seconds.get(trial.hardware_kind, launch + IDLE_S)
-            seconds[trial.hardware_kind] = so_far + forecast[trial.trial_id].seconds
+    trials = [trial for trial in plan.trials if trial.trial_id in forecast]
+    beside = _beside(trials, launched)
+    for trial in trials:
+        kind = trial.hardware_kind
+        if kind in launched:
+            so_far = seconds.get(kind, launch_s.get(kind, LAUNCH_S) + IDLE_S)
+            seconds[kind] = so_far + forecast[trial.trial_id].seconds / beside[kind]
     found = [_machine(kind, s, _usd_per_hour(plan, kind)) for kind, s in seconds.items()]
     if found:
         found.append(_machine("head", max(seconds.values()), _head_usd_per_hour()))
@@ -391,11 +405,14 @@ def _of_several_gpus(plan: Plan) -> Iterator[str]:
     from benchorch.results.pricing.price_book import gpus_of
 
     counts = {trial.hardware_kind: gpus_of(trial.hardware) for trial in plan.trials}
+    beside = _beside(plan.trials, launched_kinds(plan, plan.trials))
     for kind, count in counts.items():
         if count > 1:
+            there = beside.get(kind, 1)
             yield (
-                f"{kind}: a trial measures one of its {count} GPUs, and USD per 1M is of that "
-                "part; the sweep pays for the whole machine."
+                f"{kind}: a trial measures one of its {count} GPUs, "
+                + (f"{there} trials side by side, " if there > 1 else "one trial at a time, ")
+                + "and USD per 1M is of that part; the sweep pays for the whole machine."
             )
 
 

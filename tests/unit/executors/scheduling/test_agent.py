@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.result import Outcome, TrialResult, UploadedFile
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
+from benchorch.errors import StoreError
 from benchorch.executors.scheduling.agent import Agent, AgentSetup
-from benchorch.executors.scheduling.file_transfer import FolderContent, ShippedFiles
+from benchorch.executors.scheduling.file_transfer import LARGE_BYTES, FolderContent, ShippedFiles
+from benchorch.interfaces.attempt_files import AttemptFiles
 from benchorch.interfaces.executor import Emit
 
 TRIAL = Trial(trial_id="t", labels={}, spec={})
@@ -55,6 +58,38 @@ def test_files_are_sent_back_only_without_a_shared_run_directory(
     report = agent.run(TRIAL, 1)
     assert report.files == (None if seen else FolderContent(files={"log.txt": b"what was logged"}))
     assert [event.message for event in report.events] == ["x = 1"]
+
+
+@dataclass(frozen=True)
+class Uploads(AttemptFiles):
+    """A place for large files that may be away."""
+
+    away: bool = False
+
+    def add(self, folder: Path, names: Sequence[str], trial_id: str) -> tuple[UploadedFile, ...]:
+        if self.away:
+            raise StoreError("not now")
+        return tuple(UploadedFile(name=name, key=f"{trial_id}/{name}", sha256="") for name in names)
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_large_files_are_uploaded_and_go_with_the_result_where_that_fails(
+    tmp_path: Path, away: bool
+) -> None:
+    def work(trial: Trial, *, attempt: int, isolated: bool, emit: Emit) -> TrialResult:
+        folder = tmp_path / "run" / "trials" / trial.trial_id
+        folder.mkdir(parents=True)
+        (folder / "log.txt").write_text("short")
+        (folder / "trace.json").write_bytes(b"x" * (LARGE_BYTES + 1))
+        return TrialResult(trial_id=trial.trial_id, labels={}, outcome=Outcome.OK)
+
+    setup = AgentSetup(
+        shipped=ShippedFiles(directory=tmp_path / "run", probe="probe"), uploads=Uploads(away)
+    )
+    report = Agent(work, setup).run(TRIAL, 1)
+    assert report.files is not None
+    assert {*report.files.files} == ({"log.txt", "trace.json"} if away else {"log.txt"})
+    assert [file.name for file in report.result.uploads] == ([] if away else ["trace.json"])
 
 
 def test_without_shipped_files_nothing_is_sent_back(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ available_node_types:
   head: {max_workers: 0, resources: {CPU: 0}, node_config: {InstanceType: t3.medium}}
   g5.xlarge-spot:
     max_workers: 2
-    resources: {CPU: 4, GPU: 1, "benchorch:g5.xlarge": 1}
+    resources: {CPU: 4, GPU: 4, "benchorch:g5.xlarge": 4}
     labels: {benchorch/instance-type: g5.xlarge, ray.io/market-type: spot}
   r6i.large-on-demand:
     max_workers: 3
@@ -41,7 +41,8 @@ def test_node_types_are_those_with_a_kind_and_a_market(tmp_path: Path) -> None:
         NodeType(
             placement=Placement(kind="g5.xlarge", market=Market.SPOT),
             max_nodes=2,
-            gpus=1,
+            gpus=4,
+            slots=4,
             name="g5.xlarge-spot",
         ),
         NodeType(

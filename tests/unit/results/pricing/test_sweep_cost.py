@@ -10,6 +10,7 @@ from benchorch.domain.price import Market
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError
 from benchorch.executors.scheduling.duration_forecast import PastTrial
+from benchorch.executors.scheduling.spending import IDLE_S, LAUNCH_S
 from benchorch.executors.stack import StackExecutor
 from benchorch.interfaces.price_source import SpotPrice
 from benchorch.results.metrics.cost import cost_warnings
@@ -90,6 +91,23 @@ def test_of_a_machine_with_several_gpus_a_trial_pays_one_and_the_sweep_all():
     assert (whole.usd_per_hour, whole.shared_by) == (5.672, 1)
     assert [*cost_warnings([whole])] == []
     assert "which was not measured" in next(cost_warnings([part]))
+
+
+def test_trials_side_by_side_share_the_time_of_their_machine(monkeypatch):
+    monkeypatch.setattr(sweep_cost, "launched_kinds", lambda *_: {"g5.12xlarge"})
+    sizes = {"12xlarge": {"vcpus": 48, "memory_gib": 192, "accelerators": 4}}
+    target = "benchorch.hardware.cuda.CudaHardware"
+    four = {"_target_": target, "kind": "g5.12xlarge", "size": "12xlarge", "sizes": sizes}
+    for count, beside in ((1, 1), (3, 3), (8, 4)):
+        planned = plan(*(trial(number, four) for number in range(count)))
+        forecast = sweep_cost.expected(planned)
+        seconds = sum(one.seconds for one in forecast.values())
+        machine, _ = sweep_cost.machines(planned, forecast, {"g5.12xlarge"})
+        assert machine.seconds == pytest.approx(LAUNCH_S + IDLE_S + seconds / beside)
+        usd = sum(one.usd for one in forecast.values())
+        assert usd == pytest.approx(seconds / beside / 3600 * 5.672)
+        notes = sweep_cost.summary_lines(planned, forecast, {"g5.12xlarge"})
+        assert any(f"{beside} trials side by side" in line for line in notes) is (beside > 1)
 
 
 def test_what_several_trials_need_is_built_once():

@@ -1,0 +1,54 @@
+"""Download of the files that nodes have uploaded by themselves, by the journal's digests."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from benchorch.domain.result import TrialResult, UploadedFile
+from benchorch.files import check_inside
+from benchorch.journal.run_directory import trial_directory
+
+ATTEMPTS = "attempts"
+"""The folder of uploaded files in a run's archive."""
+
+LOG = logging.getLogger(__name__)
+
+
+def complete(directory: Path, result: TrialResult, download: Callable[[str, Path], object]) -> None:
+    """Download a trial's uploaded files that its folder lacks; warn of those that were changed.
+
+    Args:
+        directory: the run's.
+        result: which names the files.
+        download: fetches an object of the run's archive into a file, if there is one.
+    """
+    folder = trial_directory(directory, result.trial_id)
+    for upload in result.uploads:
+        check_inside(upload.name, folder)
+        check_inside(upload.key, folder)
+        path = folder / upload.name
+        if path.exists() or not upload.key.startswith(f"{ATTEMPTS}/{result.trial_id}/"):
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.part")
+        try:
+            download(upload.key, part)
+            _accept(upload, part, path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _accept(upload: UploadedFile, part: Path, path: Path) -> None:
+    """Keep a download whose bytes are those that were uploaded."""
+    if not part.exists():
+        LOG.warning("%s is gone from the bucket; the result stands without it.", upload.key)
+        return
+    with part.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest == upload.sha256:
+        part.replace(path)
+    else:
+        LOG.warning("%s was changed in the bucket; the result stands without it.", upload.key)
