@@ -266,9 +266,9 @@ built_from(
         def forward(self, y):
             return y * value
     torch.export.save(torch.export.export(Times(), (torch.ones(2, 4),)), "times.pt2")
-    held = torch.export.load("times.pt2").module()
+    held = [torch.export.load("times.pt2").module()]
     """,
-    "return held(y)",
+    "return held[0](y)",
 )
 built_from(
     "session_of_onnxruntime",
