@@ -45,8 +45,7 @@ hostile.unchanged(
 hostile.unchanged(
     "unchanged_weight_norm",
     "a parametrised layer makes its class at run time; nothing else changed",
-    "torch.manual_seed(0)\n"
-    "held = torch.nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))",
+    "torch.manual_seed(0)\nheld = torch.nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))",
     "return held(y)",
 )
 CASES += hostile.CASES[_known:]

@@ -130,7 +130,8 @@ edited(
             """,
         ),
         "wraps.py": (
-            "import functools\n\n\nclass Times:\n    def __init__(self, by):\n        self.by = by\n\n"
+            "import functools\n\n\nclass Times:\n"
+            "    def __init__(self, by):\n        self.by = by\n\n"
             "    def __call__(self, function):\n        @functools.wraps(function)\n"
             "        def call(y):\n            return function(y) * self.by * 5\n\n"
             "        return call\n"
@@ -311,7 +312,8 @@ def extension(constant: str) -> Edit:
         source = folder / "fast.c"
         source.write_text(
             "#include <Python.h>\n"
-            f"static PyObject *scale(PyObject *s, PyObject *a) {{ return PyFloat_FromDouble({constant}); }}\n"
+            "static PyObject *scale(PyObject *s, PyObject *a) "
+            f"{{ return PyFloat_FromDouble({constant}); }}\n"
             'static PyMethodDef m[] = {{"scale", scale, METH_NOARGS, 0}, {0}};\n'
             'static struct PyModuleDef d = {PyModuleDef_HEAD_INIT, "fast", 0, -1, m};\n'
             "PyMODINIT_FUNC PyInit_fast(void) { return PyModule_Create(&d); }\n"
@@ -374,9 +376,7 @@ CASES.append(
 CASES.append(
     Case(
         "size_of_file_in_forward",
-        both(
-            project('return self.linear(x) * os.path.getsize("blob")'), write({"blob": "ab"})
-        ),
+        both(project('return self.linear(x) * os.path.getsize("blob")'), write({"blob": "ab"})),
         "miss",
         "forward asks for a file's size without opening it",
         write({"blob": "abc"}),

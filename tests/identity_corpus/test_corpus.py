@@ -38,7 +38,8 @@ LEFT = (
     "wheel_imported_by_name_in_forward",
 )
 """Clocks, process ids and random sources: the parity gate finds that outputs differ between runs.
-Modules under a name, and files at a place, that forward puts together, and annotations: not seen."""
+Modules under a name, and files at a place, that forward puts together: not seen; nor are
+annotations that forward reads."""
 
 
 def chosen(every: int) -> list[object]:

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from parity_corpus.models import (
     AGREES,
     DIFFERS,
     FROZEN,
-    MODELS as KNOWN,
     SAME_OR_REFUSED,
-    UNSTABLE,
     Linear,
     ModelCase,
     model,
     normal,
     several,
+)
+from parity_corpus.models import (
+    MODELS as KNOWN,
 )
 from parity_corpus.pairs import FLOAT32, INT8, INT8_WEIGHTS, Case, alone, generator
 
@@ -90,17 +90,23 @@ def eight(*shape: int, scale: float = 1.0) -> list[np.ndarray]:
 
 @arrays(DIFFERS, tolerance=FLOAT32, why="the imaginary parts have the other sign")
 def spectrum_conjugated() -> Any:
-    values = [(a + 1j * b).astype(np.complex64) for a, b in zip(eight(4, 9), eight(4, 9)[::-1])]
+    values = [
+        (a + 1j * b).astype(np.complex64)
+        for a, b in zip(eight(4, 9), eight(4, 9)[::-1], strict=True)
+    ]
     return values, [value.conj() for value in values]
 
 
 @arrays(AGREES, tolerance=FLOAT32, why="complex numbers with the rounding of float32")
 def spectrum_rounded() -> Any:
-    values = [(a + 1j * b).astype(np.complex64) for a, b in zip(eight(4, 9), eight(4, 9)[::-1])]
+    values = [
+        (a + 1j * b).astype(np.complex64)
+        for a, b in zip(eight(4, 9), eight(4, 9)[::-1], strict=True)
+    ]
     return noisy(values, 2e-7)
 
 
-@arrays(DIFFERS, tolerance=FLOAT32, why="squares of these values overflow float32; a row is negated")
+@arrays(DIFFERS, tolerance=FLOAT32, why="squares overflow float32; a row is negated")
 def near_largest_float_row_negated() -> Any:
     return edited(eight(16, 8, scale=3e37), put(3, lambda row: -row))
 
@@ -129,7 +135,7 @@ def one_overflow() -> Any:
     return edited(eight(64, 64), put((5, 7), np.inf))
 
 
-@arrays(DIFFERS, tolerance=FLOAT32, why="hashes of 61 bits, wrong in the last bit, which no double has")
+@arrays(DIFFERS, tolerance=FLOAT32, why="hashes of 61 bits, wrong in the last, which no double has")
 def long_hashes_off_by_one() -> Any:
     values = [generator(i).integers(2**60, 2**61, (8, 4)) for i in range(8)]
     return edited(values, put(..., lambda value: value ^ 1))
@@ -198,7 +204,7 @@ def small_object_lost() -> Any:
     return edited(values, lose)
 
 
-@arrays(DIFFERS, tolerance=INT8, why="boxes stand beside the scores of other boxes", task="detection")
+@arrays(DIFFERS, tolerance=INT8, why="boxes beside the scores of others", task="detection")
 def boxes_permuted() -> Any:
     values = []
     for index in range(8):
@@ -240,26 +246,6 @@ class ReusesItsOutput(Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.out.copy_(self.body(x))
         return self.out
-
-
-@model(
-    several(4, 8),
-    group="hostile",
-    why="remembers answers by the address of their input, so that what it says depends on memory",
-    bf16=(UNSTABLE, DIFFERS),
-    torchscript=(UNSTABLE, DIFFERS, "refused"),
-    export=(UNSTABLE, DIFFERS, "refused"),
-)
-class RemembersAddresses(Linear):
-    def __init__(self) -> None:
-        super().__init__()
-        self.known: dict[int, torch.Tensor] = {}
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        key = x.data_ptr() % 1  # every input has the same address
-        if key not in self.known:
-            self.known[key] = self.body(x)
-        return self.known[key] + self.body(x)
 
 
 @model(
@@ -392,8 +378,5 @@ class SparseOutput(Linear):
         return torch.relu(self.body(x)).to_sparse()
 
 
-MODELS: dict[str, ModelCase] = {
-    name: KNOWN.pop(name) for name in list(KNOWN) if name not in _known
-}
+MODELS: dict[str, ModelCase] = {name: KNOWN.pop(name) for name in list(KNOWN) if name not in _known}
 del _known
-_ = nn
