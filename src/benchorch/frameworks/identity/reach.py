@@ -315,7 +315,7 @@ class Reach:
     def _imported_names(
         self, name: str, wanted: tuple[Any, ...], scope: dict[str, Any], level: int, code: CodeType
     ) -> None:
-        module = sys.modules.get(_absolute(name, level, scope))
+        module: object = sys.modules.get(_absolute(name, level, scope))
         if isinstance(module, ModuleType):
             self._module_attributes(module, sorted({*map(str, wanted), *code.co_names}))
         elif module is not None:  # whatever somebody put there
