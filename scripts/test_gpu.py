@@ -1,16 +1,19 @@
 """Try everything that needs an NVIDIA GPU on this machine; write a page of what held.
 
     python scripts/test_gpu.py [--only TEXT] [--again] [--work runs/gpu] [--limit-s 600]
+        [--total-s 1500]
 
 The work is cut into pieces, each a process of its own with at most --limit-s seconds. What is
 done is not done again, so that the script can be ended and started at any time; --again repeats
-what --only names. Without a GPU it says so, claims nothing and ends well.
+what --only names. --total-s ends the whole run in time, with the page written, and leaves the rest
+for the next one. Without a GPU it says so, claims nothing and ends well.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import subprocess
@@ -111,10 +114,18 @@ def main(argv: Sequence[str] | None = None, pieces: Sequence[Piece] | None = Non
         return 0
     chosen = list(every_piece() if pieces is None else pieces)
     options.work.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + options.total_s
     for piece in chosen:
         named = options.only in piece.name
         if named and (options.again or _known(options.work, piece) is None):
-            _keep(options.work, piece, attempt(piece, options.work, options.limit_s))
+            left_s = end - time.monotonic()
+            outcome = (
+                attempt(piece, options.work, min(options.limit_s, left_s)) if left_s > 0 else None
+            )
+            if outcome is None or (outcome.state == "hung" and left_s < options.limit_s):
+                print(f"--total-s is used up at {piece.name}; start again for the rest.")
+                break  # the piece was not given its own limit: it counts as not tried
+            _keep(options.work, piece, outcome)
     found = {piece.name: _known(options.work, piece) for piece in chosen}
     write_page(options.work, found)
     return int(any(each and each.state in ("broke", "hung") for each in found.values()))
@@ -456,6 +467,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="what has been tried, too")
     parser.add_argument("--work", type=Path, default=Path("runs/gpu"))
     parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="of one piece")
+    parser.add_argument("--total-s", type=float, default=math.inf, help="of the whole run")
     parser.add_argument("--check", choices=sorted(CHECKS), help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if not 0 < options.limit_s <= LIMIT_S:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from benchorch.domain.artifact import Format
+from benchorch.frameworks.program_outputs import recorded_outputs
 from benchorch.interfaces.conversion import FileStep, ModuleStep, StateStep
 from support import conversions as lab
 
@@ -29,6 +30,8 @@ OPTIONAL_BY_DEFAULT = ("quanto_int8",)
 
 MODELS = {
     "channels_last": "Convolution",
+    # Two rows of 16 values are too few to smooth the activations of an MLP by.
+    "openvino_int8_smoothquant": "Wide",
     # A scale per 32 weights of a row.
     "torchao_int4_weight_only": "Wide",
     "torchao_int8_dynamic_int4": "Wide",
@@ -150,6 +153,31 @@ def test_two_inputs_a_constant_and_a_nested_result_survive(name: str, tmp_path: 
     # Half precision may choose another class where two are close; values are compared.
     lab.assert_same(outputs, lab.reference_of(made), chain.tolerance_ratio)
     executable.close()
+
+
+NESTED = {
+    "tensors": ("logits", "past.0.0", "past.0.1", "past.1.0", "last.0"),
+    "constants": {"past.1.1": None, "kind": "linear", "count": 3},
+}
+FLAT = [
+    *("export", "onnxruntime", "torchscript", "openvino", "openvino_trace", "openvino_onnx"),
+    *("openvino_int8_weights", "executorch", "tvm"),
+]
+
+
+@pytest.mark.parametrize("name", cases(*FLAT, "onnxruntime+openvino"))
+def test_files_keep_the_names_and_the_structure_of_outputs(name: str, tmp_path: Path) -> None:
+    chain = runnable(name, "Nested")
+    made = lab.built(chain, tmp_path)
+    executable = lab.loaded(chain, made)
+    outputs = lab.outputs_of(chain, executable)
+    executable.close()
+
+    lab.assert_same(outputs, lab.reference_of(made), chain.tolerance_ratio)
+    found = recorded_outputs(made.sources)
+    assert found is not None
+    assert tuple(found.tensors) == NESTED["tensors"]
+    assert dict(found.constants) == NESTED["constants"]
 
 
 @pytest.mark.parametrize("name", cases("export", "onnxruntime", "aot_inductor"))

@@ -10,17 +10,18 @@ from types import ModuleType
 
 import pytest
 
-from parity_corpus import architectures, models, pairs
+from parity_corpus import architectures, hostile, models, pairs
 from parity_corpus.unseen import architectures as unseen_architectures
 from parity_corpus.unseen import models as unseen_models
 from parity_corpus.unseen import pairs as unseen_pairs
 from support.parity_lab import judge_arrays, judge_model
 from support.slices import one_in
 
-PAIRS = {"seen": pairs, "unseen": unseen_pairs}
+PAIRS = {"seen": pairs, "unseen": unseen_pairs, "hostile": hostile}
 MODELS = {
     "seen": {**models.MODELS, **architectures.ARCHITECTURES},
     "unseen": {**unseen_models.MODELS, **unseen_architectures.ARCHITECTURES},
+    "hostile": hostile.MODELS,
 }
 # The lab builds, judges and verifies in one process, so what only differs between processes
 # cannot show in it.

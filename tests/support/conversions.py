@@ -104,6 +104,7 @@ class TinyModel(Model):
 
 _INPUTS: Mapping[str, Any] = {
     "Mlp": (("x", (16,), "float32"),),
+    "Nested": (("x", (16,), "float32"),),
     "Masked": (("ids", (5,), "int64"), ("mask", (5,), "float32")),
     "Convolution": (("image", (3, 8, 8), "float32"),),
     "Transformer": (("ids", (6,), "int64"),),

@@ -78,3 +78,16 @@ class Transformer(torch.nn.Module):
         query, key, value = self.mixed(self.norm(hidden)).unsqueeze(1).chunk(3, -1)
         mixed = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         return self.head(hidden + self.back(mixed.squeeze(1)))
+
+
+class Nested(torch.nn.Module):
+    """Tensors in dicts, tuples of tuples and lists, beside text, a number and None."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(16, 8)
+
+    def forward(self, x: torch.Tensor) -> dict[str, object]:
+        y = self.layer(x)
+        past = ((y * 2, y.sum(-1)), (y - 1, None))
+        return {"logits": y, "past": past, "kind": "linear", "count": 3, "last": [y.exp()]}

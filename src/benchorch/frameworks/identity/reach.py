@@ -49,6 +49,7 @@ _CLASS_NOISE = frozenset(
 _ENVIRONMENT_WORDS = frozenset({"environ", "getenv", "environb", "getenvb"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
 _FILE = re.compile(r"[\w./~-]*[./][\w./~-]+")
+_WORD = re.compile(r"[\w~-]+")
 _NAME = re.compile(r"[\x20-\x7e]{1,200}")
 _CLOCKS = frozenset({"time", "datetime", "secrets", "uuid"})
 _OWN_SCOPE = frozenset({"globals", "eval", "exec", "vars"})
@@ -199,9 +200,13 @@ class Reach:
         texts = [text for text in texts if _NAME.fullmatch(text)]
         here = [Path.cwd(), Path(code.co_filename).parent]
         folders = [*here, *(here[0] / text for text in texts if (here[0] / text).is_dir())]
-        for text in filter(_FILE.fullmatch, texts):
-            self.texts.add(text)
+        for text in texts:
+            is_file = _FILE.fullmatch(text)
+            if not is_file and not _WORD.fullmatch(text):
+                continue
             found = next(filter(Path.is_file, (folder / text for folder in folders)), None)
+            if is_file or found is not None:
+                self.texts.add(text)
             if found is not None:
                 self._leaves.put(f"files.{text}", file_digest(found)[:32])
 
@@ -219,14 +224,14 @@ class Reach:
                     self._whole(scope[name].__name__)
 
     def _whole(self, name: str) -> None:
-        """All functions and classes of a user's module."""
+        """All that a user's module holds, other modules aside."""
         module = sys.modules.get(name)
         if name in self._wholes or module is None or self._owners.of_module(name) != USER:
             return
         self._wholes.add(name)
         self.add(module, "")
         for key, value in sorted(vars(module).items()):
-            if isinstance(value, FunctionType | type):
+            if not isinstance(value, ModuleType) and not (key[:2] == key[-2:] == "__"):
                 self.value(f"globals.{module_label(module)}.{key}", value)
 
     def _named(self, path: str, value: object, names: list[str]) -> None:
@@ -310,9 +315,11 @@ class Reach:
     def _imported_names(
         self, name: str, wanted: tuple[Any, ...], scope: dict[str, Any], level: int, code: CodeType
     ) -> None:
-        module = sys.modules.get(_absolute(name, level, scope))
-        if module is not None:
+        module: object = sys.modules.get(_absolute(name, level, scope))
+        if isinstance(module, ModuleType):
             self._module_attributes(module, sorted({*map(str, wanted), *code.co_names}))
+        elif module is not None:  # whatever somebody put there
+            self.value(f"globals.{name}", module)
 
     def _import(self, name: str, level: int, scope: dict[str, Any]) -> None:
         """A module that an import statement of reached code names, and the packages it is in."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TENSOR, WEIGHT, NUMBER = "tensor", "weight", "number"
 _NAME = re.compile(r"^[lg]_(self_)?(\w+?)_$")
 _RESERVED = ("file", "shapes", "self")
-_DTYPES = ("torch.float64", "torch.float32", "torch.float16")
+_DTYPES = ("torch.float64", "torch.float32", "torch.float16", "torch.bfloat16")
 
 
 class NotExportable(Exception):
@@ -94,7 +94,10 @@ class CallArguments:
             ) from error
 
     def dtype(self, module: torch.fx.GraphModule) -> str:
-        """The dtype of all weights; NotExportable where they differ or it is not supported."""
+        """The workload's dtype; NotExportable where weights differ or theirs is not supported.
+
+        Weights in bfloat16 stay so under the default one, as those of every other model do.
+        """
         held = [*self.weights.values(), *module.state_dict().values()]
         dtypes = sorted({str(each.dtype) for each in held if each.is_floating_point()})
         if len(dtypes) > 1:
@@ -103,7 +106,8 @@ class CallArguments:
             raise NotExportable(
                 f"its weights are {dtypes[0]}; those that can travel: {', '.join(_DTYPES)}"
             )
-        return dtypes[0].removeprefix("torch.") if dtypes else "float32"
+        found = dtypes[0].removeprefix("torch.") if dtypes else "float32"
+        return "float32" if found == "bfloat16" else found
 
     def constants(self) -> tuple[object, ...]:
         """The plain numbers that are not the size of a tensor."""

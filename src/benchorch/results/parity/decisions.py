@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from benchorch.results.parity.limits import (
     DISAGREEING_RATIO,
+    FEW_ROWS,
     FLIPPED_MOST,
+    FLIPPED_PLACE_MOST,
     FLOAT32_EPSILON,
     NEAR_TIE_FACTOR,
     ROUNDING_EPSILONS,
@@ -94,10 +96,34 @@ def flipped(pairs: Pairs, ties: Sequence[NDArray[bool_] | None], limits: Limits)
     count, size = (sum(int(f(each)) for each in clear) for f in (np.sum, np.size))
     share = min(limits.tolerance_ratio, FLIPPED_MOST) if limits.low_precision else 0.0
     if count <= share * size:
-        return ""
+        return _flipped_place(clear)
     number = next(i for i, each in enumerate(clear) if each.any())
     allowed = f"; {100 * share:g} % may" if share else ""
     return f"{count} of {size} values are not equal (first on input {number}){allowed}."
+
+
+def _flipped_place(flips: Sequence[NDArray[bool_]]) -> str:
+    """A sentence where one position of the inner axes is wrong in most rows of most inputs.
+
+    Parameters
+    ----------
+    flips : sequence of ndarray of bool, shape (rows, ...)
+        Judged where all inputs share the inner shape and have 8 rows or more together.
+    """
+    import numpy as np
+
+    inner = {each.shape[1:] for each in flips if each.ndim > 1}
+    rows = np.concatenate(flips) if len(inner) == 1 and min(e.ndim for e in flips) > 1 else None
+    if rows is None:
+        return ""
+    shares = rows.mean(axis=0)
+    if len(rows) < FEW_ROWS or shares.max(initial=0) <= FLIPPED_PLACE_MOST:
+        return ""
+    place = [int(at) for at in np.unravel_index(int(shares.argmax()), shares.shape)]
+    return (
+        f"the value at position {place} is another one in {100 * shares.max():.0f} % of "
+        f"{len(rows)} rows; {100 * FLIPPED_PLACE_MOST:g} % may."
+    )
 
 
 def tied(y: Array, ids: Array, scores: Sequence[Array], limits: Limits) -> NDArray[bool_] | None:

@@ -84,6 +84,12 @@ DISAGREEING_RATIO = 0.01
 FLIPPED_MOST = 0.05
 """In low precision a share of whole numbers as large as the tolerance may flip, at most this."""
 
+FLIPPED_PLACE_MOST = 0.5
+"""... but one position of the inner axes in no larger share of the rows of all inputs."""
+
+FEW_ROWS = 8
+"""Fewer rows say nothing about one position."""
+
 DIVERGENCE_FACTOR = 3.0
 """Next-token distributions may diverge as far as logits that are so many tolerances away."""
 

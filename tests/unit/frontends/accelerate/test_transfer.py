@@ -44,6 +44,12 @@ def sent(capture: CaptureContext, directory: Path) -> list[ExportedCall]:
     ]
 
 
+def tensor_of(array: Any) -> torch.Tensor:
+    if array.dtype.name == "bfloat16":  # which torch reads from no array
+        return torch.tensor(array.astype("float32")).bfloat16()
+    return torch.tensor(array)
+
+
 def arrived(directory: Path, call: ExportedCall) -> tuple[nn.Module, dict[str, torch.Tensor]]:
     """What a trial's process makes of the files."""
     node = yaml.safe_load((directory / "conf" / "model" / f"{call.model}.yaml").read_text())
@@ -53,7 +59,7 @@ def arrived(directory: Path, call: ExportedCall) -> tuple[nn.Module, dict[str, t
     workload = Workload(symbols={"batch_size": int(rows[0])} if rows else {})
     assert model.problems(workload) == []
     batch = model.batch(workload, seed=0)
-    return model.load(seed=0), {name: torch.tensor(array) for name, array in batch.items()}
+    return model.load(seed=0), {name: tensor_of(array) for name, array in batch.items()}
 
 
 def test_a_graph_arrives_with_its_weights_and_inputs(tmp_path: Path) -> None:
@@ -107,6 +113,16 @@ def test_float64_weights_keep_their_precision(tmp_path: Path) -> None:
     assert torch.equal(module(**inputs)[0], net(x))
 
 
+def test_bfloat16_weights_and_inputs_stay_as_they_are(tmp_path: Path) -> None:
+    net = nn.Linear(2, 2).bfloat16().eval()
+    x = torch.randn(1, 2).bfloat16()
+    (call,) = sent(captured(net, (x,)), tmp_path)
+    assert "workload.dtype=float32" in call.words
+    module, inputs = arrived(tmp_path, call)
+    assert {each.dtype for each in module.state_dict().values()} == {torch.bfloat16}
+    assert torch.equal(module(**inputs)[0], net(x))
+
+
 class _Mixed(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +143,11 @@ class _Mixed(nn.Module):
         (lambda x: nn.functional.dropout(x), (torch.ones(99),), "random numbers"),
         (nn.BatchNorm1d(4), (torch.ones(3, 4),), "changes the model's own state"),
         (nn.Sequential(nn.Linear(4, 4), nn.Dropout()), (torch.ones(3, 4),), "call .eval"),
-        (nn.Linear(4, 4).bfloat16().eval(), (torch.ones(3, 4).bfloat16(),), "bfloat16"),
+        (
+            nn.Linear(4, 4).to(torch.float8_e4m3fn).eval(),
+            (torch.ones(3, 4).to(torch.float8_e4m3fn),),
+            "float8_e4m3fn",
+        ),
         (_Mixed().eval(), (torch.ones(1, 2),), "several precisions: torch.float32, torch.float64"),
     ],
 )
