@@ -117,7 +117,8 @@ def test_the_onnx_graph_answers_as_native_prediction_does(
     answer = session.run(None, {"X": rows})
     assert len(answer) == len(native)
     for one, other in zip(answer, native.values(), strict=True):
-        np.testing.assert_allclose(np.reshape(one, other.shape), other, rtol=1e-4, atol=1e-5)
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_labels_are_what_predict_says_and_probabilities_what_predict_proba_says(

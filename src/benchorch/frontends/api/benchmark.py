@@ -22,7 +22,7 @@ from benchorch.frontends.api.input_shapes import ROWS
 from benchorch.frontends.api.results import Results
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
-from benchorch.results.report.console import ConsoleReport, silent_console
+from benchorch.results.report.notebook import report_of
 from benchorch.run.invocation import Invocation
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def benchmark(
     invocation = Invocation(
         composer=request.composer,
         directory=Path(directory) if directory else new_directory(),
-        report=ConsoleReport(silent_console() if quiet else None),
+        report=report_of(quiet=quiet),
     )
     _run(invocation, request)
     assert invocation.plan is not None

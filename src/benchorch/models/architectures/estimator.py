@@ -60,6 +60,8 @@ class Estimator(OpaqueModule):
         classes = getattr(self.fitted, "classes_", None)
         if not hasattr(self.fitted, "predict_proba"):
             del model.graph.output[1:]  # the scores of a classifier without probabilities
+        if classes is None and self.fitted.predict(example.arrays["X"]).ndim == 1:
+            _flatten(model)
         if classes is not None and _are_text(classes):
             _number_labels(model)
         write_graph(model, directory, large=False)
@@ -131,6 +133,17 @@ def _parts(fitted: Any) -> list[Any]:
     made_of = fitted.get_params().values() if hasattr(fitted, "get_params") else ()
     inside = [each for each in made_of if hasattr(each, "get_params")]
     return [fitted, *inside]
+
+
+def _flatten(model: Any) -> None:
+    """Give one number for each row, as predict does, where the converter gives a column."""
+    from onnx import helper
+
+    (column,) = model.graph.output
+    model.graph.initializer.append(helper.make_tensor("one_axis", 7, [1], [-1]))
+    model.graph.node.append(helper.make_node("Reshape", [column.name, "one_axis"], ["flat"]))
+    kind = column.type.tensor_type.elem_type
+    column.CopyFrom(helper.make_tensor_value_info("flat", kind, [None]))
 
 
 def _number_labels(model: Any) -> None:
