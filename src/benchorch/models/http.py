@@ -95,7 +95,7 @@ class HttpModel(DeclaredModel):
         if not self.timeout_s > 0:
             found.append(f"model.timeout_s: must be above 0, got {self.timeout_s}.")
         if self.checkpoint is not None or self.kwargs:
-            found.append("model: an endpoint takes neither a checkpoint nor kwargs; give model.body.")
+            found.append("model: an endpoint takes neither checkpoint nor kwargs; give model.body.")
         is_fixed = self.body is not None and not self.inputs
         return [*found, *([] if is_fixed else self.declared_problems(workload))]
 

@@ -19,8 +19,8 @@ from benchorch.interfaces.model import Model
 from benchorch.models import trust
 from benchorch.models.estimator import EstimatorModel
 
-sklearn = pytest.importorskip("sklearn", reason="scikit-learn is not installed: benchorch[estimators]")
-pytest.importorskip("skl2onnx", reason="skl2onnx is not installed: benchorch[estimators]")
+pytest.importorskip("sklearn", reason="no scikit-learn: benchorch[estimators]")
+pytest.importorskip("skl2onnx", reason="no skl2onnx: benchorch[estimators]")
 
 WORKLOAD = Workload(symbols={"batch_size": 8})
 INPUTS: dict[str, Json] = {"X": {"shape": ["batch_size", 6], "generator": "normal"}}

@@ -199,7 +199,7 @@ def test_recorded_answers_must_come_again(server: ThreadingHTTPServer, tmp_path:
         ({"body": {"rows": 1}}, "names no input"),
         ({"timeout_s": 0}, "above 0"),
         ({"answers": "nowhere.jsonl"}, "cannot be read"),
-        ({"kwargs": {"a": 1}}, "neither a checkpoint nor kwargs"),
+        ({"kwargs": {"a": 1}}, "neither checkpoint nor kwargs"),
         ({"inputs": {}}, "is empty"),
     ],
 )

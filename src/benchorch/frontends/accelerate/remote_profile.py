@@ -26,9 +26,9 @@ from benchorch.frontends.accelerate.function import activate, deactivate
 from benchorch.frontends.accelerate.outcomes import Outcomes
 from benchorch.frontends.accelerate.report import AcceleratedReport
 from benchorch.frontends.accelerate.transfer import ExportedCall, GraphExporter
+from benchorch.host.processes.sigterm import sigterm_as_interrupt
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
-from benchorch.host.processes.sigterm import sigterm_as_interrupt
 from benchorch.results.report.console import ConsoleReport, silent_console
 from benchorch.run.invocation import Invocation
 

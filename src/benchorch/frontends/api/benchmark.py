@@ -95,8 +95,9 @@ def benchmark(
 
     Args:
         model: a live module, also compiled or scripted; a fitted estimator of scikit-learn,
-            XGBoost or LightGBM; a callable without arguments that makes a module, ``"path.py:callable"``, ``"package.module:callable"``, or a name such as
-            ``"bert"``. A callable that needs arguments, or a module's method, is measured itself.
+            XGBoost or LightGBM; a callable without arguments that makes a module,
+            ``"path.py:callable"``, ``"package.module:callable"``, or a name such as ``"bert"``. A
+            callable that needs arguments, or a module's method, is measured itself.
         inputs: of forward, or of the function: tensors or arrays by name, or in its order; or a
             list of such sets by name. A named model has its own inputs. Calls rotate through
             several sets, and all of them are compared: where fewer are given, the others are

@@ -175,4 +175,3 @@ def _folder(stored: StoredTrial) -> str:
 def _cells(gain: Gain) -> tuple[str, ...]:
     *counts, ratio = asdict(gain).values()
     return (*map(str, counts), "" if ratio is None else f"{ratio:.3g}x")
-

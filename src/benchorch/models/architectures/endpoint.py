@@ -79,7 +79,9 @@ class Endpoint(OpaqueModule):
         answered = f"{self.url} answered {response.status} {response.reason}"
         if 300 <= response.status < 400:
             place = response.getheader("Location", "")
-            raise _failed(f"{answered}: it redirects to {place}.", "name that address, as model.url")
+            raise _failed(
+                f"{answered}: it redirects to {place}.", "name that address, as model.url"
+            )
         lines = content.decode(errors="replace").strip().splitlines()
         raise _failed(f"{answered}{f': {lines[0][:200]}' if lines else ''}.")
 

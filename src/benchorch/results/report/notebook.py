@@ -61,7 +61,9 @@ class NotebookReport(ConsoleReport):
     def interrupted(self, directory: Path) -> None:
         """Show how to go on."""
         words = escape(f"python -m benchorch resume={directory}")
-        self._show(f"<p>Interrupted: what was measured is kept; go on with <code>{words}</code></p>")
+        self._show(
+            f"<p>Interrupted: what was measured is kept; go on with <code>{words}</code></p>"
+        )
 
     def _draw(self) -> None:
         if time.monotonic() - self._drawn_s < _LEAST_S:
@@ -83,4 +85,5 @@ def report_of(*, quiet: bool) -> ConsoleReport:
     from IPython.display import display
 
     start = {"text/html": "<p>benchorch</p>", "text/plain": "benchorch"}
-    return NotebookReport(display(start, raw=True, display_id=True))
+    handle = display(start, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+    return NotebookReport(handle)
