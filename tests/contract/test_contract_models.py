@@ -66,6 +66,14 @@ SMALLER: Mapping[str, Mapping[str, object]] = {
         "module": "contract_tiny_lightning:Tiny",
         "inputs": {"x": {"shape": ["batch_size", 4], "generator": "normal"}},
     },
+    "http": {
+        "url": "http://127.0.0.1:8000/",
+        "inputs": {"x": {"shape": ["batch_size", 4], "generator": "normal"}},
+    },
+    "estimator": {
+        "estimator": "contract_tiny_factory:make_model",
+        "inputs": {"X": {"shape": ["batch_size", 4], "generator": "normal"}},
+    },
     "script": {
         "script": str(SCRIPT),
         "digest": script_digest(SCRIPT),
@@ -97,6 +105,10 @@ def users_code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(params=NAMES)
 def model(request: pytest.FixtureRequest, users_code: Path) -> Model:
+    if request.param == "estimator":
+        pytest.skip("needs a fitted estimator; unit/models/test_estimator.py has them")
+    if request.param == "http":
+        pytest.skip("needs a server; unit/models/test_http.py has one")
     return make(node_of(request.param), Model, "model")
 
 

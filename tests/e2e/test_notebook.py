@@ -58,3 +58,12 @@ def test_results_show_themselves_and_two_runs_of_one_module_are_compared(place):
 def test_a_mistake_in_a_notebook_is_told_in_words(place):
     with pytest.raises(CellExecutionError, match="Did you mean 'onnxruntime'"):
         executed(place, NET, RUN.format("a").replace("eager", "onnxrutime"))
+
+
+def test_a_run_is_one_output_that_is_updated_and_the_table_is_shown_once(place):
+    loud = RUN.format("a").replace("quiet=True, ", "")
+    outputs = executed(place, NET, f"{loud}\nresults")
+    widget, table = outputs[1]
+    assert "items/s" not in widget["text/html"]
+    assert "eager" in widget["text/html"]
+    assert "<td>eager</td>" in table["text/html"]

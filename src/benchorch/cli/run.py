@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, cast
 
 from benchorch.cli.arguments import Request
@@ -25,6 +22,7 @@ from benchorch.cli.terminal import (
 )
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, ExecutorError, NoMachine
+from benchorch.host.processes.sigterm import Terminated, sigterm_as_interrupt
 
 if TYPE_CHECKING:
     from benchorch.cli.shown_configuration import Shown
@@ -210,14 +208,14 @@ def _without_passwords(flags: Sequence[str]) -> Iterator[None]:
 def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | None]) -> int:
     """Do the work of an invocation and close it however that ends; the exit code."""
     try:
-        with _drained_by_sigterm():
+        with sigterm_as_interrupt():
             work()
     except KeyboardInterrupt as error:
         if found := invocation():
             found.interrupt()
-            if not isinstance(error, _Terminated):  # nobody is there to answer
+            if not isinstance(error, Terminated):  # nobody is there to answer
                 _leave_or_cancel(found.directory)
-        return TERMINATED if isinstance(error, _Terminated) else INTERRUPTED
+        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
     except ExecutorError:
         if found := invocation():
             found.cut_short()
@@ -242,31 +240,6 @@ def _leave_or_cancel(directory: Path) -> None:
             print_err(f"{where}; the same line follows it again.")
     except ExecutorError as error:
         print_err(f"{error} The sweep goes on; the same line follows it again.")
-
-
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, which service managers and schedulers send before they kill."""
-
-
-@contextlib.contextmanager
-def _drained_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end a run as Ctrl-C does: what was measured is kept, the table is shown."""
-    if threading.current_thread() is not threading.main_thread():  # only that one is told
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    except SystemExit as error:
-        if error.code != signal.SIGTERM:
-            raise
-        raise _Terminated from error  # Ray's own handler leaves so
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    raise _Terminated
 
 
 def _resume(directory: Path, composer: Composer, terms: Terms, terminal: Terminal) -> int:

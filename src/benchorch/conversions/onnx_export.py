@@ -34,7 +34,7 @@ class OnnxExport(FileStep):
     """Traces on the CPU, with torch's exporter that is built on torch.export.
 
     A program that was exported before is translated as it is, its open sizes included. A model
-    that is an ONNX file already is taken as it is.
+    that is an ONNX file already, or writes one itself, is taken as it is.
 
     Args:
         opset: version of ONNX's operator set; null means the exporter's own choice.
@@ -67,18 +67,18 @@ class OnnxExport(FileStep):
             self._export(request, request.module().to("cpu"))
 
     def _export(self, request: BuildRequest, module: torch.nn.Module) -> None:
-        from benchorch.frameworks.onnx_module import OnnxGraph
+        from benchorch.frameworks.opaque_module import OpaqueModule
 
-        if not isinstance(module, OnnxGraph):
+        if not isinstance(module, OpaqueModule):
             self._write(request, *_with_tensors_alone(module, request))
         elif self.opset is not None:
             raise BuildError(
-                f"the model is an ONNX file, whose opset stays as it is; opset {self.opset} was "
-                "requested.",
+                f"the model comes as an ONNX graph, whose opset stays as it is; opset {self.opset} "
+                "was requested.",
                 remedy="conversion.steps.onnx.opset=null",
             )
         else:
-            module.write(request.out_dir)
+            module.write(request.out_dir, request.example)
 
     def _write(
         self,

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, final
 
 import torch
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from benchorch.domain.tensors import Example
 from benchorch.frameworks.onnx_external import external_files
 from benchorch.frameworks.onnx_files import LARGEST_SINGLE_FILE_BYTES, write_graph
+from benchorch.frameworks.opaque_module import OpaqueModule
 
 _LEARNT = ("float", "bfloat", "int8", "uint8", "int4", "uint4")
 """What weights are held in; initialisers of other types are sizes, indices and axes."""
@@ -45,7 +46,7 @@ class GraphInput:
 
 
 @final
-class OnnxGraph(torch.nn.Module):
+class OnnxGraph(OpaqueModule):
     """Calls the graph with tensors by name.
 
     Args:
@@ -72,10 +73,8 @@ class OnnxGraph(torch.nn.Module):
             torch.nn.Parameter(stand_in, requires_grad=False) for stand_in in _stand_ins(model)
         )
 
-    def forward(self, **tensors: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+    def answer(self, **tensors: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """The graph's outputs, in its order."""
-        if _get_current_dispatch_mode() is not None:
-            raise RuntimeError("an ONNX graph runs outside of torch, which does not see its work")
         fed = {
             each.name: tensors[each.argument].numpy().astype(each.dtype, copy=False)
             for each in self.inputs
@@ -101,7 +100,7 @@ class OnnxGraph(torch.nn.Module):
             self._session = (threads, session)
         return self._session[1]
 
-    def write(self, directory: Path) -> None:
+    def write(self, directory: Path, example: Example) -> None:
         """The graph as a file of its own there, its inputs named as forward's arguments."""
         import onnx
         from onnx import helper

@@ -37,6 +37,10 @@ VARIABLE = "BENCHORCH_TRUST"
 
 IN_FILE = re.compile(r"(.+\.py):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+PICKLES = (".joblib", ".pkl", ".pickle")
+"""Suffixes of files that run code when they are loaded."""
+
+_FILES = (".py", *PICKLES)
 _CONFIG_DIRECTORY = ("--config-dir", "-cd")
 _CODE = ("model", "parity")
 
@@ -217,7 +221,7 @@ def _installation() -> tuple[Path, ...]:
 
 def _place(reference: str) -> Path | None:
     """The file that a reference or a script's path leads to, links followed; imports nothing."""
-    if reference.endswith(".py"):
+    if reference.endswith(_FILES):
         return Path(reference).resolve()
     name = reference.rpartition(":")[0]
     if IN_FILE.fullmatch(reference):
@@ -239,10 +243,10 @@ def _is_users(reference: str) -> bool:
 
 
 def references_of(plan: Plan) -> list[str]:
-    """Whatever a plan's trials hold that has the form of a reference or of a script's path."""
+    """Whatever a plan's trials hold that has the form of a reference or of a path to code."""
     nodes = (trial.spec.get(key) for trial in plan.trials for key in _CODE)
     texts = dict.fromkeys(text for node in nodes for text in _texts(node))
-    return [text for text in texts if text.endswith(".py") or is_reference(text)]
+    return [text for text in texts if text.endswith(_FILES) or is_reference(text)]
 
 
 def own_files(plan: Plan) -> Mapping[str, Path]:

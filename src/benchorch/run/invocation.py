@@ -333,6 +333,11 @@ class Invocation:
         """What is derived from each result; candidates of one baseline are compared together."""
         return self._sweep_findings().summaries(self.results, self.report.text)
 
+    def so_far(self) -> tuple[dict[str, TrialResult], dict[str, Summary]]:
+        """Every result, those of trials that go on included, and what is derived from each."""
+        results = {**self.results, **self.unfinished}
+        return results, self._sweep_findings().summaries(results)
+
     def _summary(self, result: TrialResult) -> Summary:
         return self._sweep_findings().of(result, self.results.get(result.baseline_id or "")).alone()
 
@@ -392,9 +397,7 @@ class Invocation:
         """Write the page anew, if that was long enough ago; nothing is measured meanwhile."""
         if self._page.is_due():
             assert self.plan is not None  # it is being run
-            so_far = {**self.results, **self.unfinished}
-            summaries = self._sweep_findings().summaries(so_far)
-            self._page.write(self.plan, so_far, summaries, running=True)
+            self._page.write(self.plan, *self.so_far(), running=True)
 
     def _table_of(self, result: TrialResult) -> dict[str, TrialResult]:
         """What was measured so far of the trials with the same baseline."""

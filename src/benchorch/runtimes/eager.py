@@ -43,8 +43,8 @@ class Eager(Runtime):
 
 def _provider(request: LoadRequest, module: torch.nn.Module) -> str:
     """Name of what runs the module."""
-    from benchorch.frameworks.onnx_module import OnnxGraph
+    from benchorch.frameworks.opaque_module import OpaqueModule
 
-    if isinstance(module, OnnxGraph):
+    if isinstance(module, OpaqueModule):
         return module.provider
     return "torch export" if Format.EXPORTED_PROGRAM in request.sources else "torch eager"

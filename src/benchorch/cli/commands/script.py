@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 from collections import Counter
@@ -21,7 +22,7 @@ from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, RecordError
 from benchorch.frontends.scripts.discover import Enough, Script, labels_of
 from benchorch.frontends.scripts.discover_all import Discovery
 from benchorch.frontends.scripts.model_configs import words_for, write_configs
@@ -85,15 +86,24 @@ class Prepared:
     founds: tuple[ConfigNode, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict)
 
-    def corpus(self) -> str:
-        """The corpus report, written to the run's directory; empty for a single script."""
+    def corpus(self, *, complete: bool) -> str:
+        """The corpus report, in the run's directory and its tracker; empty for a single script."""
+        from benchorch.cli.commands.record import recorder_of
         from benchorch.frontends.scripts.corpus_report import corpus_report
+        from benchorch.journal.run_directory import read_plan
         from benchorch.results.compare.load_run import load
 
         if self.directory is None or not (self.directory / run_directory.PLAN).is_file():
             return ""
         report = corpus_report(self.places, self.founds, load(str(self.directory)))
-        return f"{report.text()}\n\ncorpus    {report.write(self.directory)}"
+        page = report.write(self.directory)
+        plan = read_plan(self.directory)
+        recorder = recorder_of(self.directory, plan, None)
+        if recorder.address:
+            with contextlib.suppress(RecordError):  # the run has said so of its own results
+                recorder.open(plan, self.directory)
+                recorder.close(self.directory, complete=complete)
+        return f"{report.text()}\n\ncorpus    {page}"
 
 
 @command(
@@ -151,7 +161,7 @@ def run(terminal: Terminal, words: Sequence[str], **options: Any) -> Reply | int
         return prepared.reply
     code = replace(terminal, output=None).reply(prepared.reply)  # the file is the run's
     code = max(code, benchmark(parse_run(prepared.words), terminal))
-    report = prepared.corpus()
+    report = prepared.corpus(complete=code <= 1)
     if report:
         terminal.show(report)
     return code

@@ -80,7 +80,7 @@ class CallArguments:
     def arrays(self) -> Arrays:
         """The tensors as they are written; NotExportable with every one that cannot be."""
         if not self.tensors:
-            raise NotExportable("it takes no tensor; make those outside that it makes itself")
+            raise NotExportable("it takes no tensor, and makes none that it could be given")
         odd = [name for name, each in self.tensors.items() if not _is_plain(each)]
         if odd:
             raise NotExportable(

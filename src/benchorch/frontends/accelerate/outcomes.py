@@ -56,7 +56,15 @@ class Outcomes:
         return any(result.environment.get("rehearsed") for result in self._results())
 
     def _results(self) -> Sequence[TrialResult]:
-        return list(self.invocation.results.values()) if self.invocation else []
+        return list(self.invocation.so_far()[0].values()) if self.invocation else []
+
+    def processors(self) -> Iterator[tuple[str, str]]:
+        """The processor of each backend on which something ran, for people."""
+        for asked in self.backends:
+            for result in self._results():
+                if backend_labels(result.labels) == asked.labels:
+                    seen = result.environment
+                    yield asked.name, str(seen.get("gpu_name") or seen.get("cpu_model") or "")
 
     def _by_trial(self) -> dict[tuple[str, str, str], GraphTiming]:
         """By model, hardware kind and conversion."""
@@ -66,10 +74,10 @@ class Outcomes:
             (skip.labels["model"], *backend_labels(skip.labels)): GraphTiming(reason=skip.reason)
             for skip in self.invocation.plan.skips
         }
-        summaries = self.invocation.summaries()
+        results, summaries = self.invocation.so_far()
         ran = {
             (result.labels["model"], *backend_labels(result.labels)): _told(result, summaries)
-            for result in self._results()
+            for result in results.values()
         }
         return {**skipped, **ran}
 

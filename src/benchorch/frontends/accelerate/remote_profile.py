@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -11,6 +14,7 @@ from typing import IO, Any, final
 from benchorch.config.composer import Composer, config_loader
 from benchorch.config.overrides import keyword_overrides, lift_lists
 from benchorch.domain.codec import encode
+from benchorch.domain.session import ROUND, Event
 from benchorch.errors import BenchorchError, ConfigError
 from benchorch.files import write_json, write_text
 from benchorch.formatting import plural
@@ -22,6 +26,7 @@ from benchorch.frontends.accelerate.function import activate, deactivate
 from benchorch.frontends.accelerate.outcomes import Outcomes
 from benchorch.frontends.accelerate.report import AcceleratedReport
 from benchorch.frontends.accelerate.transfer import ExportedCall, GraphExporter
+from benchorch.host.processes.sigterm import sigterm_as_interrupt
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
 from benchorch.results.report.console import ConsoleReport, silent_console
@@ -103,6 +108,20 @@ def remote_profile(
     )
 
 
+@contextmanager
+def _silent_dynamo() -> Iterator[None]:
+    """No warnings of graph breaks, which the report has with file and line."""
+    logger = logging.getLogger("torch._dynamo")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\._dynamo")
+            yield
+    finally:
+        logger.setLevel(before)
+
+
 def _octoml_problems(repeats: object, warmups: object, stream: object) -> list[str]:
     """Problems of the arguments that octoml-profile has."""
     problems = []
@@ -121,6 +140,24 @@ def _at_least(least: int, value: object) -> bool:
 
 def _given(key: str, overrides: Mapping[str, object]) -> bool:
     return any(each.partition(".")[0] == key and "." not in each for each in overrides)
+
+
+class _Progress(ConsoleReport):
+    """The report of the run, which shows the profile's table once every graph has a figure.
+
+    Args:
+        first: shows it.
+    """
+
+    def __init__(self, first: Callable[[], None], *, quiet: bool) -> None:
+        super().__init__(silent_console() if quiet else None)
+        self._first = first
+
+    def event(self, event: Event) -> None:
+        """Show what a trial does; after the first round the table."""
+        super().event(event)
+        if event.stage == ROUND:
+            self._first()
 
 
 @final
@@ -147,7 +184,7 @@ class RemoteProfile:
     _stays: dict[Key, str] = field(default_factory=dict)
     _exported: dict[Key, ExportedCall] = field(default_factory=dict)
     _invocation: Invocation | None = None
-    _no_grad: Any = None
+    _entered: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> RemoteProfile:
         import torch
@@ -156,15 +193,15 @@ class RemoteProfile:
             raise ConfigError([f"directory: {self.directory} holds a run already; give another."])
         self._backends = opened(self.names, self.words, Composer(config_loader()))
         activate(self.capture)
-        self._no_grad = torch.no_grad()
-        self._no_grad.__enter__()
+        self._entered.enter_context(torch.no_grad())
+        self._entered.enter_context(_silent_dynamo())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         deactivate()
-        self._no_grad.__exit__(None, None, None)
+        self._entered.close()
         if kind is None:
             self.measure()
             return
@@ -193,6 +230,7 @@ class RemoteProfile:
             ).profiles(self.capture.runs),
             graph_breaks=tuple(self.capture.breaks()),
             notes=tuple(self._notes()),
+            processors=dict(outcomes.processors()),
             directory=self.directory if self.directory.exists() else None,
         )
 
@@ -238,17 +276,20 @@ class RemoteProfile:
             for each in self._backends
             if not each.unavailable
         ]
-        console = silent_console() if self.quiet else None
         invocation = Invocation(
-            composer=composer, directory=self.directory, report=ConsoleReport(console)
+            composer=composer,
+            directory=self.directory,
+            report=_Progress(self._show_first, quiet=self.quiet),
         )
         self._invocation = invocation
         invocation.open()
         try:
-            invocation.run(jobs)
+            with sigterm_as_interrupt():
+                invocation.run(jobs)
         except KeyboardInterrupt:
             self._write()  # before the end: what is in the directory goes to the tracker then
             invocation.interrupt()
+            self._show()
             raise
         except BenchorchError:
             self._write()
@@ -256,9 +297,12 @@ class RemoteProfile:
         self._write()
         invocation.close(complete=True)
 
-    def _show(self) -> None:
+    def _show_first(self) -> None:
+        self._show("First figures, from one process each; they are refined now.\n\n")
+
+    def _show(self, before: str = "") -> None:
         self._write()
-        text = f"\n{self.report().table()}"
+        text = f"\n{before}{self.report().table()}"
         if self.stream is not None:
             self.stream.write(f"{text}\n")
             return

@@ -13,7 +13,9 @@ from benchorch.errors import BenchorchError
 from benchorch.formatting import interval_text
 from benchorch.frontends.accelerate.graph_breaks import GraphBreak
 from benchorch.results.metrics.cost import ITEMS, SECONDS_PER_HOUR
+from benchorch.results.report.console_table import table_text
 from benchorch.stats.interval_arithmetic import scaled
+from benchorch.stats.interval_arithmetic import total as sums
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]  # it comes without types
@@ -22,6 +24,10 @@ _MS_PER_S = 1000.0
 _MEDIAN = " (median)"
 _HEAD = ("Segment", "Runs", "Mean ms [95 %]", "Failures")
 _INDENT = " " * 5
+_FUNCTION_HEAD = (
+    *("Instance", "Processor", "Backend", "Backend ms [95 %]", "Total ms [95 %]"),
+    "USD per million calls",
+)
 
 
 @final
@@ -121,12 +127,14 @@ class AcceleratedReport:
     Attributes:
         graph_breaks: where functions were split into several graphs, and why.
         notes: that qualify the numbers.
+        processors: of each backend on which something ran.
         directory: of the run; None where nothing was stored.
     """
 
     profiles: tuple[FunctionProfile, ...]
     graph_breaks: tuple[GraphBreak, ...] = ()
     notes: tuple[str, ...] = ()
+    processors: Mapping[str, str] = field(default_factory=dict)
     directory: Path | None = None
 
     def table(self) -> str:
@@ -135,10 +143,33 @@ class AcceleratedReport:
             "\n".join(_profile_lines(profile, index, len(self.profiles)))
             for index, profile in enumerate(self.profiles, 1)
         ]
+        for function in dict.fromkeys(profile.function for profile in self.profiles):
+            blocks += filter(None, [self._function_table(function)])
         if self.graph_breaks:
             blocks.append("\n".join(["Graph breaks:", *(f"  {b}" for b in self.graph_breaks)]))
         blocks += [f"note  {note}" for note in self.notes]
         return "\n\n".join(blocks)
+
+    def _function_table(self, function: str) -> str:
+        """One table of a function: each of its profiles on each backend; empty without backends."""
+        rows = [
+            (str(number), *self._backend_cells(profile, backend))
+            for number, profile in enumerate(self.profiles, 1)
+            if profile.function == function
+            for backend in profile.totals
+        ]
+        return table_text([(function, *_FUNCTION_HEAD), *rows]) if rows else ""
+
+    def _backend_cells(self, profile: FunctionProfile, backend: str) -> tuple[str, ...]:
+        """``r6i.large``, its processor, what runs there, its time, the total and the price."""
+        instance, _, runs = backend.partition("/")
+        parts = [each.backends[backend].ms for each in profile.segments if each.backends]
+        graphs = [part for part in parts if part is not None]
+        there = sums(graphs) if graphs and len(graphs) == len(parts) else None
+        whole = profile.totals[backend]
+        times = (there, whole.ms, whole.usd_per_million_calls)
+        known = (interval_text(each) if each else "–" for each in times)
+        return instance, self.processors.get(backend, ""), runs, *known
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row for each segment, and for each backend of a graph; needs pandas."""

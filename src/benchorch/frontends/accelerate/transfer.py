@@ -16,6 +16,7 @@ from benchorch.files import write_text
 from benchorch.frontends.accelerate.arguments import CallArguments
 from benchorch.frontends.accelerate.capture import RecordedCall, RecordedGraph
 from benchorch.frontends.accelerate.export import check_same, exported, takes
+from benchorch.frontends.accelerate.own_inputs import with_inputs
 from benchorch.frontends.api.input_shapes import common_rows
 from benchorch.frontends.api.live_model import write_inputs, write_program
 from benchorch.models.input_variation import varied
@@ -68,11 +69,11 @@ class GraphExporter:
         """Export one call; raises NotExportable where that is not possible."""
         import torch
 
-        module = graph.graph.module
-        given = CallArguments.of(module, seen.arguments)
+        module, arguments = with_inputs(graph.graph.module, seen.arguments)
+        given = CallArguments.of(module, arguments)
         arrays, dtype = given.arrays(), given.dtype(module)
         with torch.no_grad():
-            node = self._program(graph, given, seen.outputs)
+            node = self._program(graph.number, module, given, seen.outputs)
         name = f"graph_{graph.number}"
         name += f"_shapes_{seen.number}" if seen.number > 1 else ""
         self._configure(name, node, arrays)
@@ -81,16 +82,20 @@ class GraphExporter:
         return ExportedCall(model=name, words=(f"workload.dtype={dtype}", *batch))
 
     def _program(
-        self, graph: RecordedGraph, given: CallArguments, outputs: Sequence[Any]
+        self,
+        number: int,
+        module: torch.fx.GraphModule,
+        given: CallArguments,
+        outputs: Sequence[Any],
     ) -> dict[str, Json]:
         """One program for all shapes where the graph has open sizes; else one for these."""
-        key = (graph.number, given.constants())
+        key = (number, given.constants())
         known = self._open.get(key)
         if known is not None and takes(known.program, given):
             check_same(known.program, given, outputs)
             return known.node
         is_open = known is None and bool(given.open_sizes())
-        program = exported(graph.graph.module, given, dynamic=is_open)
+        program = exported(module, given, dynamic=is_open)
         check_same(program, given, outputs)
         self._written += 1
         node = write_program(program, self.directory / f"program_{self._written}")

@@ -22,7 +22,7 @@ from benchorch.frontends.api.input_shapes import ROWS
 from benchorch.frontends.api.results import Results
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
-from benchorch.results.report.console import ConsoleReport, silent_console
+from benchorch.results.report.notebook import report_of
 from benchorch.run.invocation import Invocation
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ COMPILED_NOTE = (
 )
 _ROWS = f"workload.{ROWS}"
 _DYNAMIC = "workload.dynamic"
+_WITHOUT_INPUTS = ("factory", "exported", "estimator")
 _OWN = {
     "model": "give it as the first argument.",
     "conversion": "give conversions=[...].",
@@ -58,10 +59,12 @@ class _Model:
         module: a live one, to be exported.
         names: of forward's arguments, where they are known.
         note: how what is measured differs from what was given.
+        write: writes what needs no inputs to be written to a directory; the keys of ``model``.
     """
 
     choice: str
     words: tuple[str, ...] = ()
+    write: Callable[[Path], ConfigNode] | None = None
     module: torch.nn.Module | None = None
     names: tuple[str, ...] | None = None
     note: str = ""
@@ -91,9 +94,10 @@ def benchmark(
     """Measure a model under each conversion, against eager, and compare.
 
     Args:
-        model: a live module, also compiled or scripted; a callable without arguments that makes
-            one, ``"path.py:callable"``, ``"package.module:callable"``, or a name such as
-            ``"bert"``. A callable that needs arguments, or a module's method, is measured itself.
+        model: a live module, also compiled or scripted; a fitted estimator of scikit-learn,
+            XGBoost or LightGBM; a callable without arguments that makes a module,
+            ``"path.py:callable"``, ``"package.module:callable"``, or a name such as ``"bert"``. A
+            callable that needs arguments, or a module's method, is measured itself.
         inputs: of forward, or of the function: tensors or arrays by name, or in its order; or a
             list of such sets by name. A named model has its own inputs. Calls rotate through
             several sets, and all of them are compared: where fewer are given, the others are
@@ -114,7 +118,7 @@ def benchmark(
     invocation = Invocation(
         composer=request.composer,
         directory=Path(directory) if directory else new_directory(),
-        report=ConsoleReport(silent_console() if quiet else None),
+        report=report_of(quiet=quiet),
     )
     _run(invocation, request)
     assert invocation.plan is not None
@@ -196,11 +200,14 @@ def _model_of(model: object, composer: Composer) -> _Model:
     torch = sys.modules.get("torch")  # a module's owner has imported it
     if torch is not None and isinstance(model, torch.nn.Module):
         return _live(model)
+    if hasattr(model, "predict") and hasattr(model, "get_params"):
+        return _estimator(model)
     if not callable(model):
         raise ConfigError(
             [
                 f"model: expected a torch.nn.Module, a callable that makes one, a function of its "
-                f"inputs, a name such as 'mlp' or 'path.py:callable', got a {type(model).__name__}."
+                f"inputs, a fitted estimator, a name such as 'mlp' or 'path.py:callable', got a "
+                f"{type(model).__name__}."
             ]
         )
     from benchorch.frontends.api.function_model import FunctionModule, is_function
@@ -211,6 +218,21 @@ def _model_of(model: object, composer: Composer) -> _Model:
     if reference is not None:
         return _by_reference(reference)
     return _live(_made_by(model))
+
+
+def _estimator(fitted: object) -> _Model:
+    from benchorch.models.estimator import fitted_problem, write_estimator
+
+    said = fitted_problem(fitted)
+    if said:
+        raise ConfigError([f"model: is {said}."])
+    labels = {"model": type(fitted).__name__}
+    return _Model(
+        choice="estimator",
+        words=(f"name={spelled(labels['model'])}", f"++model.labels={spelled(labels)}"),
+        names=("X",),
+        write=partial(write_estimator, fitted),
+    )
 
 
 def _by_reference(reference: str) -> _Model:
@@ -320,7 +342,7 @@ def _choice(group: str, names: str | Sequence[str] | None, composer: Composer) -
 def _sets_of(model: _Model | None, inputs: object) -> list[Arrays]:
     from benchorch.frontends.api.live_model import input_sets
 
-    if model is None or (inputs is None and model.choice not in ("factory", "exported")):
+    if model is None or (inputs is None and model.choice not in _WITHOUT_INPUTS):
         return []
     if inputs is None:
         takes = f" It takes: {', '.join(model.names)}." if model.names else ""
@@ -381,9 +403,12 @@ def _written(request: _Request, directory: Path) -> list[str]:
     from benchorch.frontends.api.live_model import write_inputs, write_program
 
     words = [f"model={request.model.choice}", *request.model.words]
+    node: ConfigNode = {}
     if request.program is not None:
-        node: ConfigNode = write_program(request.program, directory)
-        words += [f"model.{key}={spelled(value)}" for key, value in node.items()]
+        node = write_program(request.program, directory)
+    elif request.model.write is not None:
+        node = request.model.write(directory)
+    words += [f"model.{key}={spelled(value)}" for key, value in node.items()]
     if not request.sets:
         return words
     words.append(f"++model.inputs={spelled(write_inputs(request.sets, directory))}")

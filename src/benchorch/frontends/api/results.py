@@ -18,6 +18,7 @@ from benchorch.formatting import interval_text
 from benchorch.journal import run_directory
 from benchorch.results.report.console_table import table_text
 from benchorch.results.report.estimate_bars import Chart, bar_chart
+from benchorch.results.report.html_table import html_table
 from benchorch.results.report.tables import conclusion, fastest, ranked, skip_text, table_rows
 
 if TYPE_CHECKING:
@@ -160,12 +161,8 @@ class Results(Sequence[ResultRow]):
         return self.table()
 
     def _repr_html_(self) -> str:
-        head, *body = self._cells()
-        lines = ["<table><thead><tr>", *(f"<th>{escape(cell)}</th>" for cell in head)]
-        lines.append("</tr></thead><tbody>")
-        lines += [f"<tr>{''.join(f'<td>{escape(c)}</td>' for c in row)}</tr>" for row in body]
-        lines.append("</tbody></table>")
-        return "".join([*lines, *(f"<p>{escape(text)}</p>" for text in self._sentences())])
+        sentences = (f"<p>{escape(text)}</p>" for text in self._sentences())
+        return "".join([html_table(self._cells()), *sentences])
 
     def _cells(self) -> list[tuple[str, ...]]:
         return table_rows(self.plan, self.results, self.summaries)

@@ -7,13 +7,13 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from html import escape
 from pathlib import Path, PurePosixPath
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, cast
 
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import write_text
+from benchorch.results.report.html_table import html_table
 
 if TYPE_CHECKING:
     from benchorch.results.compare.stored_run import StoredRun, StoredTrial
@@ -107,7 +107,7 @@ class CorpusReport:
         """Both tables as a page of its own."""
         style = "body{font:16px system-ui;margin:2rem}td,th{padding:.2rem .8rem;text-align:right}"
         head = f"<!doctype html><meta charset=utf-8><title>Corpus</title><style>{style}</style>"
-        return "".join([head, "<h1>Corpus report</h1>", *map(_table, self.tables())])
+        return "".join([head, "<h1>Corpus report</h1>", *map(html_table, self.tables())])
 
 
 def corpus_report(
@@ -175,11 +175,3 @@ def _folder(stored: StoredTrial) -> str:
 def _cells(gain: Gain) -> tuple[str, ...]:
     *counts, ratio = asdict(gain).values()
     return (*map(str, counts), "" if ratio is None else f"{ratio:.3g}x")
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    head, *body = rows
-    lines = ["<table><tr>", *(f"<th>{escape(cell)}</th>" for cell in head), "</tr>"]
-    for row in body:
-        lines += ["<tr>", *(f"<td>{escape(cell)}</td>" for cell in row), "</tr>"]
-    return "".join([*lines, "</table>"])

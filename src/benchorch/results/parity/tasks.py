@@ -67,6 +67,8 @@ def _inferred(model: str, name: str, reference: Array, inputs: Mapping[str, Arra
     if are_token_scores(reference, inputs):
         return parity_task.LANGUAGE_MODEL
     last = name.rpartition(".")[2]
+    if last == "prediction":
+        return parity_task.REGRESSION
     if last.endswith(_EMBEDDINGS) and reference.ndim == 2:
         return parity_task.EMBEDDING
     named = last.endswith("logits") or (model.endswith("Classification") and not is_name(name))

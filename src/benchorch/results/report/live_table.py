@@ -95,6 +95,10 @@ class LiveTable:
         """The best figure first; those without one last, in the order of the plan."""
         return sorted(self.rows.values(), key=lambda row: row.cost)
 
+    def cells(self) -> list[tuple[str, ...]]:
+        """The headers and the first rows."""
+        return [HEADERS, *(row.cells for row in self.ranked()[:_MOST_ROWS])]
+
     def footer(self) -> str:
         """Elapsed time and, where they are known, the expected end and the spending."""
         spending = f"; {self.spending}" if self.spending else ""
@@ -108,8 +112,7 @@ class LiveTable:
     ) -> Iterator[RenderableType]:
         from rich.text import Text
 
-        rows = self.ranked()
-        shown = [HEADERS, *(row.cells for row in rows[:_MOST_ROWS])]
-        more = f"and {len(rows) - _MOST_ROWS:,} more; " if len(rows) > _MOST_ROWS else ""
-        yield rich_table(shown, options.max_width)
+        rest = len(self.rows) - _MOST_ROWS
+        more = f"and {rest:,} more; " if rest > 0 else ""
+        yield rich_table(self.cells(), options.max_width)
         yield Text(f"  {more}{self.footer()}")

@@ -194,3 +194,21 @@ def test_it_is_plain_json_as_well(report: AcceleratedReport) -> None:
     told = json.loads(json.dumps(encode(report)))
     assert told["profiles"][0]["totals"][CPU]["ms"]["value"] == pytest.approx(0.177)
     assert told["graph_breaks"][0]["line"] == 7
+
+
+def test_one_table_of_a_function_has_every_profile_on_every_backend() -> None:
+    profiles = account(timed(2.0, 0.5), prices={GPU: 3.6}).profiles(
+        [*[run(1, 1)] * 3, *[run(1)] * 3]
+    )
+    report = AcceleratedReport(profiles=profiles, processors={GPU: "Tesla-T4"})
+    lines = report.table().splitlines()
+    (head,) = (at for at, line in enumerate(lines) if "Processor" in line)
+    for word in ("predict", "Instance", "Backend ms", "Total ms", "USD per million calls"):
+        assert word in lines[head]
+    rows = [line.split() for line in lines[head + 2 : head + 6]]
+    assert [(row[0], row[1]) for row in rows] == [
+        *(("1", "r6i.large"), ("1", "g4dn.xlarge")),
+        *(("2", "r6i.large"), ("2", "g4dn.xlarge")),
+    ]
+    assert rows[1][2:5] == ["Tesla-T4", "onnxrt-cuda", "0.5"]
+    assert rows[1][-1].rstrip("]") == "2.5"  # 2.5 ms, at 3.6 dollars an hour

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import logging
+import warnings
 from pathlib import Path
 
 import pytest
@@ -169,3 +171,17 @@ def test_inside_there_are_no_gradients_and_outside_what_there_was() -> None:
     with remote_profile(backends="local/eager", **QUIET):
         assert not torch.is_grad_enabled()
     assert torch.is_grad_enabled()
+
+
+def test_dynamo_warns_of_nothing_that_the_report_tells(
+    caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    logger = logging.getLogger("torch._dynamo")
+    before = logger.level
+    with remote_profile(backends="local/eager", **QUIET):
+        logging.getLogger("torch._dynamo.variables").warning("Graph break from `Tensor.item()`")
+        where = {"filename": "functions.py", "lineno": 1, "module": "torch._dynamo.variables"}
+        warnings.warn_explicit("Dynamo does not know how to trace", UserWarning, **where)
+    assert "Graph break" not in caplog.text
+    assert [str(each.message) for each in recwarn if "Dynamo" in str(each.message)] == []
+    assert logger.level == before

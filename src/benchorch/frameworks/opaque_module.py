@@ -1,0 +1,35 @@
+"""A torch module whose work torch does not see: it runs in another library or another process."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from benchorch.domain.tensors import Example
+
+
+class OpaqueModule(torch.nn.Module, ABC):
+    """Takes and returns tensors on the CPU; its operators are neither counted nor traced.
+
+    Class attributes:
+        provider: what runs it, for people.
+    """
+
+    provider: str
+
+    def forward(self, **tensors: torch.Tensor) -> object:
+        """What `answer` gives; RuntimeError under a mode of torch that watches operators."""
+        if _get_current_dispatch_mode() is not None:
+            raise RuntimeError("the model runs outside of torch, which does not see its work")
+        return self.answer(**{name: each.cpu() for name, each in tensors.items()})
+
+    @abstractmethod
+    def answer(self, **tensors: torch.Tensor) -> object:
+        """The model's outputs."""
+
+    def write(self, directory: Path, example: Example) -> None:
+        """Write it as ``model.onnx`` for calls like the example; BuildError where it cannot be."""
+        raise NotImplementedError

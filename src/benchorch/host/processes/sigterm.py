@@ -1,0 +1,34 @@
+"""SIGTERM as an interrupt, so that what was measured is kept and shown."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which service managers and schedulers send before they kill."""
+
+
+@contextlib.contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM end the work inside as Ctrl-C does."""
+    if threading.current_thread() is not threading.main_thread():  # only that one is told
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    except SystemExit as error:
+        if error.code != signal.SIGTERM:
+            raise
+        raise Terminated from error  # Ray's own handler leaves so
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise Terminated

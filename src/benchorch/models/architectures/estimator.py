@@ -1,0 +1,161 @@
+"""A fitted scikit-learn, XGBoost or LightGBM estimator as a module, and as an ONNX graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchorch.domain.tensors import Example
+from benchorch.errors import BuildError
+from benchorch.frameworks.onnx_files import write_graph
+from benchorch.frameworks.opaque_module import OpaqueModule
+from benchorch.frameworks.upstream_errors import wrap_errors
+
+LABELS, PROBABILITIES, PREDICTION = "labels", "probabilities", "prediction"
+_OPSET = {"": 18, "ai.onnx.ml": 3}
+
+
+@final
+class Estimator(OpaqueModule):
+    """Calls a fitted estimator with its features as ``X``, of shape (rows, features).
+
+    A classifier returns ``labels``, those of text by their place in ``classes_``, and
+    ``probabilities`` where it has them; every other estimator ``prediction``.
+
+    Args:
+        fitted: the estimator; it keeps its own threads (``n_jobs``).
+        digest: SHA-256 of the bytes that it is known by.
+    """
+
+    not_content = frozenset({"fitted"})  # a buffer has its digest
+
+    def __init__(self, fitted: Any, digest: bytes) -> None:
+        super().__init__()
+        self.fitted = fitted
+        self.provider = f"{type(fitted).__module__.partition('.')[0]} predict"
+        self.register_buffer("content", torch.tensor(list(digest), dtype=torch.uint8))
+
+    def answer(self, X: torch.Tensor) -> dict[str, torch.Tensor]:  # type: ignore[override]  # noqa: N803 scikit-learn's name
+        """What it predicts for each row."""
+        features, classes = X.numpy(), getattr(self.fitted, "classes_", None)
+        if classes is None:
+            return {PREDICTION: _tensor(self.fitted.predict(features))}
+        if not hasattr(self.fitted, "predict_proba"):
+            labels = self.fitted.predict(features)
+            return {LABELS: _tensor(_numbered(labels, np.asarray(classes)))}
+        probabilities = np.asarray(self.fitted.predict_proba(features))
+        # As predict does, without a second pass over the features.
+        chosen = probabilities.argmax(axis=1)
+        labels = chosen if _are_text(classes) else np.take(classes, chosen)
+        return {LABELS: _tensor(labels), PROBABILITIES: _tensor(probabilities)}
+
+    def write(self, directory: Path, example: Example) -> None:
+        """The graph of skl2onnx, with onnxmltools' operators for boosted trees."""
+        with wrap_errors(BuildError, "skl2onnx refused the model", *_refusals()):
+            model = _converted(self.fitted, example.specs[0].name, example.arrays["X"])
+        classes = getattr(self.fitted, "classes_", None)
+        if not hasattr(self.fitted, "predict_proba"):
+            del model.graph.output[1:]  # the scores of a classifier without probabilities
+        if classes is None and self.fitted.predict(example.arrays["X"]).ndim == 1:
+            _flatten(model)
+        if classes is not None and _are_text(classes):
+            _number_labels(model)
+        write_graph(model, directory, large=False)
+
+
+def _tensor(values: Any) -> torch.Tensor:
+    array = np.ascontiguousarray(values)
+    if array.dtype.kind == "f":
+        array = array.astype(np.float32)
+    return torch.from_numpy(array.reshape(-1) if array.shape[1:] == (1,) else array)
+
+
+def _are_text(classes: Any) -> bool:
+    return np.asarray(classes).dtype.kind in "OUS"
+
+
+def _numbered(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
+    return np.searchsorted(classes, labels) if _are_text(classes) else labels
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    from skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
+
+    return (MissingConverter, MissingShapeCalculator)
+
+
+def _converted(fitted: Any, name: str, features: NDArray[Any]) -> Any:
+    from skl2onnx import to_onnx
+    from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
+
+    _know_boosters(fitted)
+    wide = features.dtype == np.float64
+    kind = (DoubleTensorType if wide else FloatTensorType)([None, features.shape[1]])
+    plain = {id(fitted): {"zipmap": False}} if hasattr(fitted, "predict_proba") else None
+    return to_onnx(fitted, initial_types=[(name, kind)], options=plain, target_opset=dict(_OPSET))
+
+
+def _know_boosters(fitted: Any) -> None:
+    """Register onnxmltools' converters, also for pipelines that end in boosted trees."""
+    kinds = {type(part).__module__.partition(".")[0] for part in _parts(fitted)}
+    if not kinds & {"xgboost", "lightgbm"}:
+        return
+    from skl2onnx import update_registered_converter
+    from skl2onnx.common import shape_calculator
+
+    classes = shape_calculator.calculate_linear_classifier_output_shapes
+    values = shape_calculator.calculate_linear_regressor_output_shapes
+    choices = {"nocl": [True, False], "zipmap": [True, False, "columns"]}
+    if "xgboost" in kinds:
+        from onnxmltools.convert.xgboost.operator_converters.XGBoost import convert_xgboost
+        from xgboost import XGBClassifier, XGBRegressor
+
+        update_registered_converter(
+            XGBClassifier, "XGBClassifier", classes, convert_xgboost, options=choices
+        )
+        update_registered_converter(XGBRegressor, "XGBRegressor", values, convert_xgboost)
+    if "lightgbm" in kinds:
+        from lightgbm import LGBMClassifier, LGBMRegressor
+        from onnxmltools.convert.lightgbm.operator_converters.LightGbm import convert_lightgbm
+
+        update_registered_converter(
+            LGBMClassifier, "LgbmClassifier", classes, convert_lightgbm, options=choices
+        )
+        update_registered_converter(LGBMRegressor, "LgbmRegressor", values, convert_lightgbm)
+
+
+def _parts(fitted: Any) -> list[Any]:
+    """The estimator and those that it is made of."""
+    made_of = fitted.get_params().values() if hasattr(fitted, "get_params") else ()
+    inside = [each for each in made_of if hasattr(each, "get_params")]
+    return [fitted, *inside]
+
+
+def _flatten(model: Any) -> None:
+    """Give one number for each row, as predict does, where the converter gives a column."""
+    from onnx import helper
+
+    (column,) = model.graph.output
+    model.graph.initializer.append(helper.make_tensor("one_axis", 7, [1], [-1]))
+    model.graph.node.append(helper.make_node("Reshape", [column.name, "one_axis"], ["flat"]))
+    kind = column.type.tensor_type.elem_type
+    column.CopyFrom(helper.make_tensor_value_info("flat", kind, [None]))
+
+
+def _number_labels(model: Any) -> None:
+    """Give the place of each label of text, which no tensor of torch holds."""
+    from onnx import TensorProto, helper
+
+    label, *rest = model.graph.output
+    if not rest:
+        raise BuildError(
+            "ONNX labels of text have no probabilities to number them by.",
+            remedy="fit the estimator with whole numbers as labels",
+        )
+    place = helper.make_node("ArgMax", [rest[0].name], ["label_place"], axis=1, keepdims=0)
+    model.graph.node.append(place)
+    label.CopyFrom(helper.make_tensor_value_info("label_place", TensorProto.INT64, [None]))

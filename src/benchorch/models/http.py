@@ -1,0 +1,209 @@
+"""A model behind an HTTP endpoint, measured as its clients call it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+from urllib.parse import urlsplit
+
+from benchorch.config.components import suggest
+from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Workload
+from benchorch.errors import BuildError
+from benchorch.models.declared_model import DeclaredModel
+from benchorch.models.seeding import frozen
+
+if TYPE_CHECKING:
+    import torch
+
+    from benchorch.models.architectures.endpoint import Endpoint
+
+_FROM_ENVIRONMENT = "env:"
+_TOLERANCE = 1e-3  # of the largest number of an answer: a server may batch, and round, otherwise
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpModel(DeclaredModel):
+    """Sends the inputs as JSON to one address, and to no other.
+
+    Attributes:
+        url: the address.
+        method: of HTTP.
+        body: the JSON of a request, in which ``$name`` stands for an input's values; None for an
+            object of all inputs by name. Without any ``$name`` the model needs no inputs.
+        headers: of each request; ``env:NAME`` reads a secret from the environment.
+        timeout_s: seconds that the server may take.
+        answers: a file of recorded answers, a line ``{"body": ..., "answer": ...}`` each, which the
+            endpoint must give again before it is measured; None for none.
+    """
+
+    url: str
+    method: str = "POST"
+    body: Json = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = 30.0
+    answers: str | None = None
+
+    @property
+    def gives(self) -> tuple[Format, ...]:
+        """Nothing that can be converted."""
+        return (Format.CALLABLE,)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Host and path, for people."""
+        parts = urlsplit(self.url)
+        return {"model": f"{parts.netloc}{parts.path}"}
+
+    def load(self, seed: int) -> torch.nn.Module:
+        """The endpoint; BuildError where it does not give the recorded answers."""
+        from benchorch.models.architectures.endpoint import Endpoint
+
+        headers = {name: _resolved(value) for name, value in self.headers.items()}
+        endpoint = Endpoint(self.url, self.method, self.body, headers, self.timeout_s)
+        if self.answers is not None:
+            _check_answers(endpoint, Path(self.answers))
+        return frozen(endpoint)
+
+    def identity(self) -> Mapping[str, Json] | None:
+        """None: what the server holds can change from one run to the next."""
+        return None
+
+    def requested(self) -> Mapping[str, Json]:
+        """The request; headers only by name."""
+        return {
+            "url": self.url,
+            "method": self.method,
+            "body": self.body,
+            "headers": sorted(self.headers),
+        }
+
+    def problems(self, workload: Workload) -> Sequence[str]:
+        """The address, the body, the headers, the recorded answers and the inputs."""
+        found = [*_url_problems(self.url), *self._body_problems(), *self._file_problems()]
+        found += [
+            f"model.headers.{name}: the environment has no {value.removeprefix(_FROM_ENVIRONMENT)}."
+            for name, value in self.headers.items()
+            if value.startswith(_FROM_ENVIRONMENT) and not _resolved(value)
+        ]
+        if not self.timeout_s > 0:
+            found.append(f"model.timeout_s: must be above 0, got {self.timeout_s}.")
+        if self.checkpoint is not None or self.kwargs:
+            found.append("model: an endpoint takes neither checkpoint nor kwargs; give model.body.")
+        is_fixed = self.body is not None and not self.inputs
+        return [*found, *([] if is_fixed else self.declared_problems(workload))]
+
+    def _body_problems(self) -> list[str]:
+        used = set(_placeholders(self.body))
+        unknown = sorted(used - set(self.inputs)) if "file" not in self.inputs else []
+        found = [
+            f"model.body: ${name} is no input.{suggest(name, list(self.inputs))} "
+            f"Inputs: {', '.join(self.inputs) or 'none'}."
+            for name in unknown
+        ]
+        if self.body is not None and not used and self.inputs:
+            found.append(
+                "model.body: names no input, so every request is the same; write $name where an "
+                "input's values go, or give model.inputs={}."
+            )
+        return found
+
+    def _file_problems(self) -> list[str]:
+        if self.answers is None:
+            return []
+        try:
+            read_answers(Path(self.answers))
+        except OSError:
+            return [f"model.answers: {self.answers!r} cannot be read."]
+        except ValueError as error:
+            return [f"model.answers: {self.answers}: {error}."]
+        return []
+
+
+def _url_problems(url: str) -> list[str]:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        example = "http://127.0.0.1:8000/predict"
+        return [f"model.url: {url!r} is no address of HTTP, such as {example}."]
+    if parts.username or parts.password:
+        return ["model.url: holds a password; give headers={Authorization: env:NAME} instead."]
+    try:
+        _ = parts.port
+    except ValueError as error:
+        return [f"model.url: {error}."]
+    return []
+
+
+def _resolved(value: str) -> str:
+    if not value.startswith(_FROM_ENVIRONMENT):
+        return value
+    return os.environ.get(value.removeprefix(_FROM_ENVIRONMENT), "")
+
+
+def _placeholders(body: Json) -> Iterator[str]:
+    if isinstance(body, str):
+        name = body.removeprefix("$")
+        yield from [name] if name != body and name.isidentifier() else []
+    elif isinstance(body, Mapping | list | tuple):
+        for value in body.values() if isinstance(body, Mapping) else body:
+            yield from _placeholders(value)
+
+
+def read_answers(path: Path) -> list[tuple[Json, Json]]:
+    """Bodies with their recorded answers; ValueError for a line that has not both."""
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            record = json.loads(line)
+            found.append((record["body"], record["answer"]))
+        except (ValueError, KeyError, TypeError) as error:
+            wanted = '{"body": ..., "answer": ...}'
+            raise ValueError(f"line {number} is no {wanted}") from error
+    if not found:
+        raise ValueError("it has no line")
+    return found
+
+
+def _check_answers(endpoint: Endpoint, path: Path) -> None:
+    from benchorch.models.architectures.endpoint import decoded
+
+    for number, (body, recorded) in enumerate(read_answers(path), 1):
+        answer = endpoint.send(json.dumps(body).encode())
+        difference = _difference(decoded(answer), decoded(json.dumps(recorded).encode()))
+        if difference:
+            raise BuildError(
+                f"{endpoint.url} does not give the answer that {path.name} has on line {number}: "
+                f"{difference}",
+                kind="answers_differ",
+                remedy="record the answers again if this model is the one you mean",
+            )
+
+
+def _difference(answer: object, recorded: object) -> str:
+    import numpy as np
+    import torch
+
+    from benchorch.frameworks.output_paths import leaf_paths
+
+    ours, theirs = dict(leaf_paths(answer)), dict(leaf_paths(recorded))
+    if ours.keys() != theirs.keys():
+        return f"it has {', '.join(ours) or 'nothing'} instead of {', '.join(theirs) or 'nothing'}"
+    for name, right in theirs.items():
+        left, where = ours[name], name or "the answer"
+        if not isinstance(left, torch.Tensor) or not isinstance(right, torch.Tensor):
+            if left != right:
+                return f"{where} is {left!r}, recorded was {right!r}"
+            continue
+        if left.shape != right.shape:
+            return f"{where} has shape {list(left.shape)}, recorded was {list(right.shape)}"
+        a, b = left.double().numpy(), right.double().numpy()
+        scale = float(np.abs(b).max()) if b.size else 0.0
+        if not np.allclose(a, b, rtol=_TOLERANCE, atol=_TOLERANCE * scale):
+            return f"{where} differs by up to {float(np.abs(a - b).max()):.3g}"
+    return ""

@@ -1,0 +1,208 @@
+"""A model behind a real server on the loopback interface."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchorch.config.components import make
+from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Workload
+from benchorch.errors import BuildError, MeasureError
+from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
+from benchorch.interfaces.model import Model
+from benchorch.models.http import HttpModel
+
+INPUTS: dict[str, Json] = {"x": {"shape": ["batch_size", 2], "generator": "normal"}}
+WORKLOAD = Workload(symbols={"batch_size": 3})
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    seen: list[tuple[str, dict[str, str], bytes]]
+    connections: set[int]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.seen.append((self.path, dict(self.headers), body))
+        self.connections.add(self.client_address[1])
+        status, headers, answer = self.reply(body)
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def reply(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        kind = self.path.partition("?")[0].strip("/")
+        if kind == "slow":
+            time.sleep(2)
+        if kind == "error":
+            return 500, {}, b"out of memory\nsecond line"
+        if kind == "moved":
+            return 302, {"Location": "http://127.0.0.1:1/elsewhere"}, b""
+        if kind == "text":
+            return 200, {}, b"a plain answer"
+        if kind == "closing":
+            self.close_connection = True
+        rows = json.loads(body).get("x", [[1.0]])
+        answer = {"sums": [sum(row) for row in rows], "model": "v1", "ids": [1, 2]}
+        return 200, {}, json.dumps(answer).encode()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[ThreadingHTTPServer]:
+    Handler.seen, Handler.connections = [], set()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def model(server: ThreadingHTTPServer | None, path: str = "/predict", **rest: object) -> HttpModel:
+    port = server.server_address[1] if server else 0
+    node = {"inputs": INPUTS, "url": f"http://127.0.0.1:{port}{path}", **rest}
+    made = make({"_target_": "benchorch.models.http.HttpModel", **node}, Model, "model")
+    assert isinstance(made, HttpModel)
+    return made
+
+
+def test_inputs_go_by_name_and_numbers_come_back_as_tensors(server: ThreadingHTTPServer) -> None:
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    answer: Any = model(server, "/predict?v=2").load(0)(x=x)
+    assert answer["sums"].tolist() == [3.0, 7.0]
+    assert answer["ids"].dtype == torch.int64
+    assert answer["model"] == "v1"
+    path, _, body = Handler.seen[0]
+    assert path == "/predict?v=2"
+    assert json.loads(body) == {"x": [[1.0, 2.0], [3.0, 4.0]]}
+
+
+def test_a_declared_body_holds_the_inputs_where_it_names_them(server: ThreadingHTTPServer) -> None:
+    body = {"x": "$x", "parameters": {"top": 5, "names": ["$1 is no input here"]}}
+    model(server, body=body).load(0)(x=torch.ones(1, 2))
+    assert json.loads(Handler.seen[0][2]) == {**body, "x": [[1.0, 1.0]]}
+
+
+def test_a_fixed_body_needs_no_inputs(server: ThreadingHTTPServer) -> None:
+    made = model(server, body={"prompt": "hello"}, inputs={})
+    assert made.problems(WORKLOAD) == []
+    made.load(0)()
+    assert json.loads(Handler.seen[0][2]) == {"prompt": "hello"}
+
+
+def test_calls_of_a_thread_share_a_connection_and_threads_do_not(
+    server: ThreadingHTTPServer,
+) -> None:
+    module = model(server).load(0)
+    x = torch.ones(1, 2)
+    for _ in range(3):
+        module(x=x)
+    assert len(Handler.connections) == 1
+    thread = threading.Thread(target=lambda: module(x=x))
+    thread.start()
+    thread.join()
+    assert len(Handler.connections) == 2
+
+
+def test_a_connection_that_the_server_closed_is_opened_again(server: ThreadingHTTPServer) -> None:
+    module = model(server, "/closing").load(0)
+    for _ in range(3):
+        module(x=torch.ones(1, 2))
+    assert len(Handler.seen) == 3
+
+
+def test_plain_text_is_compared_by_its_bytes(server: ThreadingHTTPServer) -> None:
+    answer: Any = model(server, "/text").load(0)(x=torch.ones(1, 2))
+    assert bytes(answer["text"].tolist()) == b"a plain answer"
+
+
+@pytest.mark.parametrize(
+    ("path", "rest", "said"),
+    [
+        ("/error", {}, "answered 500 Internal Server Error: out of memory."),
+        ("/moved", {}, "redirects to http://127.0.0.1:1/elsewhere"),
+        ("/slow", {"timeout_s": 0.2}, "did not answer within 0.2 s"),
+    ],
+)
+def test_a_server_that_fails_is_a_sentence(
+    server: ThreadingHTTPServer, path: str, rest: dict[str, object], said: str
+) -> None:
+    with pytest.raises(MeasureError, match=said.replace(".", r"\.")):
+        model(server, path, **rest).load(0)(x=torch.ones(1, 2))
+
+
+def test_a_redirect_is_not_followed(server: ThreadingHTTPServer) -> None:
+    with pytest.raises(MeasureError):
+        model(server, "/moved").load(0)(x=torch.ones(1, 2))
+    assert [path for path, _, _ in Handler.seen] == ["/moved"]
+
+
+def test_nobody_listening_is_a_sentence() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/"
+    with pytest.raises(MeasureError, match="nothing listens there"):
+        model(None, url=url).load(0)(x=torch.ones(1, 2))
+
+
+def test_secrets_come_from_the_environment_and_enter_no_identity(
+    server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = {"Authorization": "env:P_TOKEN"}
+    assert any("P_TOKEN" in each for each in model(server, headers=headers).problems(WORKLOAD))
+    monkeypatch.setenv("P_TOKEN", "hush-hush")
+    made = model(server, headers=headers)
+    made.load(0)(x=torch.ones(1, 2))
+    assert Handler.seen[0][1]["Authorization"] == "hush-hush"
+    assert "hush-hush" not in str(made.requested()) + repr(made)
+
+
+def test_answers_of_another_day_are_never_taken_for_todays(server: ThreadingHTTPServer) -> None:
+    assert UNHASHABLE in content_of(model(server).load(0)).fields
+
+
+def test_recorded_answers_must_come_again(server: ThreadingHTTPServer, tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    answer = {"sums": [3.0], "model": "v1", "ids": [1, 2]}
+    path.write_text(json.dumps({"body": {"x": [[1.0, 2.0]]}, "answer": answer}) + "\n")
+    model(server, answers=str(path)).load(0)
+    changed = {**answer, "sums": [3.5]}
+    path.write_text(json.dumps({"body": {"x": [[1.0, 2.0]]}, "answer": changed}) + "\n")
+    with pytest.raises(BuildError, match=r"line 1: sums differs by up to 0\.5"):
+        model(server, answers=str(path)).load(0)
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ({"url": "127.0.0.1:8000"}, "no address of HTTP"),
+        ({"url": "ftp://127.0.0.1/x"}, "no address of HTTP"),
+        ({"url": "http://me:secret@127.0.0.1/"}, "holds a password"),
+        ({"url": "http://127.0.0.1:port/"}, "Port could not be cast"),
+        ({"body": {"rows": "$y"}}, r"\$y is no input"),
+        ({"body": {"rows": 1}}, "names no input"),
+        ({"timeout_s": 0}, "above 0"),
+        ({"answers": "nowhere.jsonl"}, "cannot be read"),
+        ({"kwargs": {"a": 1}}, "neither checkpoint nor kwargs"),
+        ({"inputs": {}}, "is empty"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_sent(rest: dict[str, object], said: str) -> None:
+    found = model(None, **rest).problems(WORKLOAD)
+    assert any(__import__("re").search(said, problem) for problem in found), found
