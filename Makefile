@@ -154,12 +154,12 @@ $(TOOLS)/.installed: locks/tools.txt | $(VENV)/bin/python
 
 $(VENV)/.installed: $(TORCH_STAMP) pyproject.toml constraints.txt
 	@echo "Installing benchorch and the tested versions of what it needs ..."
-	@$(INSTALL) --editable . hatchling
+	@$(INSTALL) --editable '.[all]' hatchling
 	@touch $@
 
 $(VENV)/.installed-dev: $(TORCH_STAMP) pyproject.toml constraints.txt
 	@echo "Installing benchorch, its sweeper and the developer's tools ..."
-	@$(INSTALL) --editable '.[dev,docs,sweep]'
+	@$(INSTALL) --editable '.[all,dev,docs,sweep]'
 	@npm ci --silent --no-audit --no-fund --prefix tests/support/policies >/dev/null 2>&1 \
 	  || echo "npm is absent or reached no registry: the tests that evaluate AWS policies are skipped."
 	@touch $@ $(VENV)/.installed

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, final
 
 from benchorch.errors import PriceUnavailable
+from benchorch.host.environment import is_installed
 from benchorch.interfaces.price_source import PriceSource, SpotPrice
 
 PRICE_LIST_REGION = "us-east-1"  # the price list of all regions is served from few places
@@ -42,7 +43,9 @@ class AwsPrices(PriceSource):
 
 
 def has_credentials() -> bool:
-    """Whether boto3 finds credentials, without network access."""
+    """Whether boto3 is installed and finds credentials, without network access."""
+    if not is_installed("boto3"):
+        return False
     import boto3
     from botocore.exceptions import BotoCoreError
 
