@@ -54,4 +54,13 @@ def format_seconds(duration_s: float) -> str:
 
 def format_ms(duration_ms: float) -> str:
     """A latency for people, in milliseconds with four significant digits."""
-    return f"{duration_ms:.4g}"
+    return significant(duration_ms)
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """A value for people, with so many significant digits; 12345 has all of its own.
+
+    Powers of ten are left to what is below 1e-4, or not below 1e9.
+    """
+    text = f"{value:.{digits}g}"
+    return f"{value:.0f}" if "e+" in text and abs(value) < 1e9 else text

@@ -1,6 +1,6 @@
 """Hydra's YAML files, each parsed once in a process and by libyaml.
 
-OmegaConf parses in Python, which takes a third of a composition; Hydra composes a run four times.
+OmegaConf parses in Python, which takes a third of a composition.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from benchorch.results.compare.compatibility import FACTORS, differences, excuse
 from benchorch.results.compare.matching import Match, Unmatched
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 from benchorch.results.compare.verdicts import MetricVerdict
-from benchorch.units import format_bytes
+from benchorch.units import format_bytes, significant
 
 SELECTOR = "::"
 _CASES_NAMED = 3
@@ -146,7 +146,7 @@ def value_text(estimate: Estimate | None) -> str:
         return "–"
     if estimate.unit == "bytes":
         return format_bytes(estimate.value)
-    return interval_text(estimate, "{:.4g}".format)
+    return interval_text(estimate, significant)
 
 
 def ratio_text(ratio: Estimate | None) -> str:

@@ -136,9 +136,7 @@ def run(
             first = gate_report.FirstSession(
                 baseline, new.run.reference, max_regression, error.problems
             )
-            if allow_first:
-                return _reply(terminal, first.text(), first.markdown(), first.data(), 0)
-            raise NoBaseline(error.problems, next=first.allowed_command) from error
+            return _first_session(terminal, first, allow_first)
     else:
         old, earlier = open_side(baseline, terminal.say), []
         new = open_side(candidate or _newest_but(old), terminal.say)
@@ -155,6 +153,13 @@ def run(
     code = gate_report.exit_code(found.state, strict)
     text, markdown = gate_report.text(report), gate_report.markdown(report)
     return _reply(terminal, text, markdown, gate_report.data(report, code), code)
+
+
+def _first_session(terminal: Terminal, first: gate_report.FirstSession, allowed: bool) -> Reply:
+    """The reply where there is no earlier session; NoBaseline unless that is allowed."""
+    if not allowed:
+        raise NoBaseline(first.problems, next=first.allowed_command)
+    return _reply(terminal, first.text(), first.markdown(), first.data(), 0)
 
 
 def _reply(terminal: Terminal, text: str, markdown: str, data: Json, code: int) -> Reply:

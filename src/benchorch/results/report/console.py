@@ -67,6 +67,7 @@ class ConsoleReport:
         self._is_drawn = False
         self._begun: set[tuple[str, str]] = set()
         self._machines: Mapping[str, int] = {}
+        self._one_winner = False
 
     def plan(self, plan: Plan, done: int) -> None:
         """Print the number of trials, and every skip with its reason."""
@@ -219,6 +220,7 @@ class ConsoleReport:
     ) -> None:
         """Print the conclusion of each case, or of many cases together."""
         found = conclusions(plan, results, summaries)
+        self._one_winner = [one.fastest is not None for one in found].count(True) == 1
         sentences = "\n".join(one.sentence for one in found)
         if len(found) > _MOST_CONCLUSIONS:
             of_all = overall([(one.fastest, summaries) for one in found])
@@ -273,7 +275,8 @@ class ConsoleReport:
             )
         if not whole:
             self.text(f"resume    python -m benchorch resume={plan.plan_id}")
-        self.text("next      python -m benchorch cache list      python -m benchorch plan --help")
+        export = f"      python -m benchorch export {plan.plan_id} --output FOLDER"
+        self.text(f"next      python -m benchorch open {plan.plan_id}{export * self._one_winner}")
 
     def _mlflow(self, links: MlflowLinks) -> None:
         """Print where MLflow shows the run and the table, and what serves it, once recorded."""
@@ -344,7 +347,8 @@ def console_on(stream: TextIO) -> Console:
     from rich.console import Console
 
     terminal = stream.isatty()
-    return Console(file=stream, width=None if terminal else WIDTH, soft_wrap=not terminal)
+    width = None if terminal else WIDTH
+    return Console(file=stream, width=width, soft_wrap=not terminal, emoji=False)
 
 
 def silent_console() -> Console:

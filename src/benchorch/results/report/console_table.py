@@ -33,6 +33,7 @@ def paper() -> tuple[Console, io.StringIO]:
         file=written,
         width=width,
         color_system=None,
+        emoji=False,  # "model.py:m:" is a name
         force_jupyter=False,
         soft_wrap=width >= WIDTH,  # no terminal, or one that is wide enough
     )

@@ -8,6 +8,7 @@ from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.formatting import interval_text
 from benchorch.results.metrics.load_curve import LoadPoint, load_points
+from benchorch.units import significant
 
 HEADERS = ("rate /s", "of capacity", "achieved /s", "p50 ms [95 %]", "p99 ms [95 %]", "queries")
 
@@ -33,9 +34,9 @@ def load_table(points: Sequence[LoadPoint]) -> str:
 def _cells(point: LoadPoint) -> tuple[str, ...]:
     share = point.utilisation_ratio
     return (
-        f"{point.rate_per_s:.4g}",
+        significant(point.rate_per_s),
         "–" if share is None else f"{100 * share:.3g} %",
-        "–" if point.achieved_per_s is None else f"{point.achieved_per_s:.4g}",
+        "–" if point.achieved_per_s is None else significant(point.achieved_per_s),
         "unstable" if point.unstable else _interval_text(point.p50),
         "unstable" if point.unstable else _interval_text(point.p99),
         str(point.queries),

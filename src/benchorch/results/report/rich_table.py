@@ -17,6 +17,7 @@ DROPPED_FIRST = (
 """Columns in the order in which a narrow terminal goes without them."""
 
 _GAP = 3
+_FOLDED = 20  # characters to which a cell folds before a reader goes without "same model?"
 
 
 def rich_table(rows: Sequence[Sequence[str]], width: int) -> Table:
@@ -58,6 +59,8 @@ def _fitting(rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], list
     kept = list(range(len(head)))
     dropped = []
     for title in DROPPED_FIRST:
+        if title == "same model?" and title in head:
+            widths = [min(own, max(_FOLDED, len(head[at]))) for at, own in enumerate(widths)]
         if sum(widths[at] + _GAP for at in kept) <= width:
             break
         found = [at for at in kept[1:] if head[at] == title]

@@ -22,7 +22,7 @@ from benchorch.results.report.execution_text import execution_matters, precision
 from benchorch.results.report.request_coverage import Coverage, coverage
 from benchorch.stats.pairs import SEQUENTIAL
 from benchorch.stats.ratio_test import INCONCLUSIVE
-from benchorch.units import format_bytes, format_seconds
+from benchorch.units import format_bytes, format_seconds, significant
 
 
 def plan_text(plan: Plan) -> str:
@@ -207,7 +207,7 @@ def _rate_text(metrics: Mapping[str, Estimate]) -> str:
     if target is not None:
         return f"≤ {target.value:.4g} in target"
     rate = items or achieved or metrics.get("capacity_per_s/mean")
-    return "–" if rate is None else interval_text(rate, "{:.4g}".format)
+    return "–" if rate is None else interval_text(rate, significant)
 
 
 def _build_text(result: TrialResult) -> str:
@@ -235,11 +235,12 @@ def speedup_text(summary: Summary, result: TrialResult) -> str:
         return _baseline_text(summary) if result.baseline_id is None else "–"
     ratio = summary.speedup.ratio
     if ratio.low is None or ratio.high is None:
-        return f"{ratio.value:.3g}×"
+        return f"{significant(ratio.value, 3)}×"
     decided = summary.speedup.verdict != INCONCLUSIVE
     if not decided and not is_known(ratio):
         return f"not known yet ({plural(ratio.n, 'pair')}) {summary.speedup.verdict}"
-    return f"{ratio.value:.3g}× [{ratio.low:.3g}, {ratio.high:.3g}] {summary.speedup.verdict}"
+    value, low, high = (significant(end, 3) for end in (ratio.value, ratio.low, ratio.high))
+    return f"{value}× [{low}, {high}] {summary.speedup.verdict}"
 
 
 def _baseline_text(summary: Summary) -> str:

@@ -165,6 +165,19 @@ def test_the_page_and_where_mlflow_shows_the_run_are_printed(tmp_path: Path) -> 
     assert f"table     http://127.0.0.1:5000/#/experiments/3/{table}" in said.getvalue()
 
 
+def test_the_next_commands_show_the_run_and_export_its_one_winner(tmp_path: Path) -> None:
+    plan, results, summaries = sweep(1)
+    said = StringIO()
+    report = ConsoleReport(Console(file=said, width=200))
+    report.closing(plan, tmp_path, recorded=True)
+    shown = f"next      python -m benchorch open {plan.plan_id}"
+    assert said.getvalue().splitlines()[-1] == shown
+    report.table(plan, results, summaries, tmp_path)
+    report.closing(plan, tmp_path, recorded=True)
+    export = f"python -m benchorch export {plan.plan_id} --output FOLDER"
+    assert said.getvalue().splitlines()[-1] == f"{shown}      {export}"
+
+
 @pytest.mark.parametrize(("host", "lines"), [("h", 1), ("elsewhere", 0)])
 def test_what_the_machine_can_tell_is_below_the_table_that_it_measured(
     host: str, lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -103,7 +103,7 @@ def as_text(examined: Examination) -> str:
     from rich.console import Console
 
     written = io.StringIO()
-    console = Console(file=written, width=_WIDTH, force_terminal=sys.stdout.isatty())
+    console = Console(file=written, width=_WIDTH, force_terminal=sys.stdout.isatty(), emoji=False)
     _head(console, examined)
     machine = ((finding.weight, finding.subject, finding.seen) for finding in examined.findings)
     console.print(_table(("the machine", "found"), machine))

@@ -1,0 +1,19 @@
+"""Quantities as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchorch.units import format_ms, significant
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.022314, "0.02231"), (25.87, "25.87"), (12345.6, "12346"), (3e-7, "3e-07"), (2e9, "2e+09")],
+)
+def test_figures_have_four_digits_and_large_ones_no_power_of_ten(value: float, text: str) -> None:
+    assert format_ms(value) == text
+
+
+def test_a_ratio_of_thousands_is_written_out() -> None:
+    assert significant(1161.03, 3) == "1161"
