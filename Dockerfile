@@ -1,6 +1,6 @@
 # benchorch in an image; the name after --target chooses torch's build:
-#   docker build --target cpu -t benchorch .       docker run --rm -v "$PWD:/work" benchorch model=mlp
-#   docker build --target cuda -t benchorch:cuda . docker run --rm --gpus all -v "$PWD:/work" benchorch:cuda ...
+#   docker build --target cpu -t benchorch .       docker run --rm -v "$PWD:/runs" benchorch model=mlp
+#   docker build --target cuda -t benchorch:cuda . docker run --rm --gpus all -v "$PWD:/runs" benchorch:cuda ...
 # Both carry g++, which inductor compiles with. A container sees its host's other load, and cannot
 # change its clocks: `benchorch doctor` shows what a measurement in it is worth.
 FROM python:3.11-slim-bookworm AS base
@@ -21,12 +21,12 @@ FROM base AS cuda
 RUN python scripts/install_torch.py --build cuda --constraints constraints.txt \
     && pip install --no-cache-dir --constraint constraints.txt '.[all,nvidia]'
 USER 1000
-WORKDIR /work
+WORKDIR /runs
 ENTRYPOINT ["benchorch"]
 
 FROM base AS cpu
 RUN python scripts/install_torch.py --build cpu --constraints constraints.txt \
     && pip install --no-cache-dir --constraint constraints.txt '.[all]'
 USER 1000
-WORKDIR /work
+WORKDIR /runs
 ENTRYPOINT ["benchorch"]
