@@ -21,6 +21,7 @@ from benchorch.config.conversion_aliases import RetiredName
 from benchorch.config.directories import builtin_directory
 from benchorch.errors import ConfigError
 from benchorch.host import environment
+from benchorch.host.packages import install_command
 from support import conversions as lab
 
 CATALOG = Catalog([builtin_directory("conf")])
@@ -153,7 +154,7 @@ def test_a_missing_package_is_named_with_the_command(
     stands = conversions.availability(CATALOG.open("onnxruntime"))
     assert stands.hardware == ""
     assert "onnxscript, which is not installed" in stands.reason
-    assert stands.enable == "pip install onnxscript"
+    assert stands.enable == install_command(["onnxscript"])
 
 
 def test_what_needs_a_gpu_says_so() -> None:
