@@ -171,13 +171,13 @@ $(TOOLS)/.installed: locks/tools.txt | $(VENV)/bin/python
 $(VENV)/.installed: $(TORCH_STAMP) pyproject.toml constraints.txt locks/install.txt
 	@echo "Installing benchorch and the tested versions of what it needs, each by its hash ..."
 	@$(PIP) --require-hashes --no-deps --requirement locks/install.txt
-	@$(REST) --editable .
+	@$(REST) --editable '.[all]'
 	@touch $@
 
 $(VENV)/.installed-dev: $(TORCH_STAMP) pyproject.toml constraints.txt locks/develop.txt
 	@echo "Installing benchorch, its sweeper and the developer's tools, each by its hash ..."
 	@$(PIP) --require-hashes --no-deps --requirement locks/develop.txt
-	@$(REST) --editable '.[dev,docs,sweep]'
+	@$(REST) --editable '.[all,dev,docs,sweep]'
 	@npm ci --silent --no-audit --no-fund --prefix tests/support/policies >/dev/null 2>&1 \
 	  || echo "npm is absent or reached no registry: the tests that evaluate AWS policies are skipped."
 	@touch $@ $(VENV)/.installed

@@ -37,12 +37,12 @@ TORCH_CPU_WHEELS = {
 TENSORRT, TENSORRT_PARTS = "11.0.0.114", ("bindings", "libs")
 BUILD = ("setuptools", "wheel")  # what packages without a wheel are built with
 OWN_BUILD = ("hatchling", "editables")  # what an editable install of benchorch is built with
-CHECKOUT = {"install": (), "develop": ("dev", "docs", "sweep")}
+CHECKOUT = {"install": ("all",), "develop": ("all", "dev", "docs", "sweep")}
 TOOLS = ("uv", "cyclonedx-bom", "pip-audit")  # make lock, make sbom, make audit
 EXTRAS = {
-    "cpu-x86_64": ("openvino", "executorch", "tvm", "lightning", "quantization"),
-    "cpu-aarch64": ("openvino", "tvm", "lightning", "quantization"),
-    "cuda-x86_64": ("nvidia", "tensorrt", "lightning", "quantization"),
+    "cpu-x86_64": ("all", "openvino", "executorch", "tvm", "lightning", "quantization"),
+    "cpu-aarch64": ("all", "openvino", "tvm", "lightning", "quantization"),
+    "cuda-x86_64": ("all", "nvidia", "tensorrt", "lightning", "quantization"),
 }
 CHECKOUT_HEAD = """# Every package of a checkout ({name}) by version and hash, not torch: make lock
 # Python 3.11.5 and newer, any system: constraints.txt has the versions.

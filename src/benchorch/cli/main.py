@@ -36,6 +36,12 @@ def main() -> NoReturn:
         code = run(words)
     except BenchorchError as error:
         code = print_error(error, as_json=_wants_json(words))
+    except ModuleNotFoundError as error:
+        from benchorch.host.packages import absence
+
+        if (absent := absence(error)) is None:
+            raise
+        code = print_error(absent, as_json=_wants_json(words))
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:  # the reader left, as `| head` does

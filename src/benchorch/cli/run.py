@@ -181,9 +181,9 @@ def _run_by_hydra(
 
     try:
         code = _to_its_end(work, lambda: application.invocation)
-    except NoMachine:
-        assert application.invocation is not None  # which has raised it
-        application.invocation.discard()
+    except ConfigError:
+        if application.invocation is not None:
+            application.invocation.discard()
         raise
     return _delivered(code, application.invocation, terminal)
 

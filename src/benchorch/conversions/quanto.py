@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from benchorch.errors import BuildError, MeasureError
 from benchorch.frameworks.torch_call import floating_dtypes
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
+from benchorch.locks import locked
 
 if TYPE_CHECKING:
     import torch
@@ -242,8 +242,7 @@ def alone_in(place: Path) -> Iterator[None]:
     left when it ran out of time. This lock ends with its process, so whoever holds it is alone.
     """
     place.mkdir(parents=True, exist_ok=True)
-    with (place / "benchorch.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(place / "benchorch.lock"):
         (place / "lock").unlink(missing_ok=True)
         yield
 

@@ -38,6 +38,8 @@ from benchorch.executors.sent_sweep import (
 )
 from benchorch.files import write_json
 from benchorch.formatting import plural
+from benchorch.host.environment import is_installed
+from benchorch.host.packages import install_command
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.stack import (
     Head,
@@ -146,6 +148,8 @@ class StackExecutor(Executor):
     def unreachable(self, hardware_kind: str) -> str | None:
         """Why the stack cannot launch this hardware, or None."""
         found = found_stack(self.stack)
+        if found is None and not is_installed("boto3"):
+            return f"a stack is reached by boto3, which {install_command(['boto3'])} brings."
         if found is None:
             return "no AWS credentials were found, or their account has no stack."
         if isinstance(found, StackError):

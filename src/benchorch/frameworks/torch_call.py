@@ -22,6 +22,8 @@ from benchorch.frameworks.output_paths import is_flat, returned
 from benchorch.frameworks.torch_operators import operator_facts
 from benchorch.frameworks.torch_program import load_program
 from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.host.environment import is_installed
+from benchorch.host.packages import install_command
 from benchorch.interfaces.conversion import BuildRequest
 from benchorch.interfaces.generation import Program
 from benchorch.interfaces.runtime import Executable, LoadRequest
@@ -35,10 +37,10 @@ Bound = Callable[[], object]
 
 
 def missing_torch() -> str | None:
-    """Reason why torch cannot be used here, or None."""
-    from importlib.util import find_spec
-
-    return None if find_spec("torch") else "torch is not installed: pip install torch"
+    """Reason why torch cannot be used here, or on the node spoken of, or None."""
+    if is_installed("torch"):
+        return None
+    return f"torch is not installed: {install_command(['torch'])}"
 
 
 def module_in(request: BuildRequest | LoadRequest) -> torch.nn.Module:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, final
 
 from benchorch.errors import PriceUnavailable
+from benchorch.host.environment import is_installed
 from benchorch.interfaces.price_source import PriceSource, SpotPrice
 
 PRICE_LIST_REGION = "us-east-1"  # the price list of all regions is served from few places
@@ -64,7 +65,9 @@ def prices_in(offer: Mapping[str, Any], kinds: Collection[str]) -> dict[str, flo
 
 
 def has_credentials() -> bool:
-    """Whether boto3 finds credentials, without network access."""
+    """Whether boto3 is installed and finds credentials, without network access."""
+    if not is_installed("boto3"):
+        return False
     import boto3
     from botocore.exceptions import BotoCoreError
 

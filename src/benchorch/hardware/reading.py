@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import resource
 import statistics
 import sys
 from collections.abc import Callable, Mapping
@@ -20,13 +19,12 @@ CALIBRATION_READS = 10_000
 SPIN_NS = 250_000
 
 
-# Of the calling thread alone, where the system tells.
-_WHO = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
-
-
 def own_preemptions() -> int:
     """Involuntary context switches of the calling thread so far."""
-    return resource.getrusage(_WHO).ru_nivcsw
+    import resource  # absent on Windows, which plans and reports
+
+    who = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # macOS counts processes alone
+    return resource.getrusage(who).ru_nivcsw
 
 
 def own_counts(*, allocator_retries: int = 0) -> Counts:

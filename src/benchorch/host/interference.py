@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,6 +110,8 @@ def _foreign_ratio(before: Usage | None, after: Usage | None, own_s: float) -> f
 
 def _own_cpu_s() -> float:
     """CPU time of this process and of the children it has waited for."""
+    import resource  # absent on Windows, which plans and reports
+
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(part.ru_utime + part.ru_stime for part in used)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import resource
 import sys
 from pathlib import Path
 
@@ -33,6 +32,8 @@ def own_peak_bytes(status: Path = _STATUS) -> int:
     told = _field_bytes(status, "VmHWM")
     if told is not None:
         return told
+    import resource  # absent on Windows, which plans and reports
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * _KIB
 

@@ -7,7 +7,6 @@ can be ended at any point, so the next run's recorder ends it in place of giving
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -24,6 +23,7 @@ from benchorch.files import write_json
 from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.lock import is_still
 from benchorch.journal.record_cursor import CURSOR
+from benchorch.locks import flock
 
 HOLDER = "recorder.json"
 
@@ -55,20 +55,12 @@ def lease(directory: Path, *, take_over: bool) -> Iterator[None]:
             only a dead run's can be there then.
     """
     with (directory / CURSOR).open("a") as lock:
-        if not _locked(lock):
+        if not flock(lock, wait=False):
             holder = _holder(directory)
             if not (take_over and holder and _end(holder, directory, lock)):
                 raise RecordError(_busy(directory, holder))
         _note(directory)
         yield
-
-
-def _locked(lock: IO[str]) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _end(holder: Holder, directory: Path, lock: IO[str]) -> bool:
@@ -79,7 +71,7 @@ def _end(holder: Holder, directory: Path, lock: IO[str]) -> bool:
                 os.kill(holder.pid, number)
         deadline_s = time.monotonic() + wait_s
         while time.monotonic() < deadline_s:
-            if _locked(lock):
+            if flock(lock, wait=False):
                 return True
             time.sleep(_PAUSE_S)
     return False

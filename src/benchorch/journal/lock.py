@@ -7,7 +7,6 @@ and its trials, for commands in other terminals.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import socket
@@ -23,6 +22,7 @@ from benchorch.domain.session import Event
 from benchorch.domain.spending import Spending
 from benchorch.errors import ConfigError
 from benchorch.journal.chain import UNREADABLE
+from benchorch.locks import flock
 
 FILE = "driver.json"
 LOG = "driver.log"
@@ -100,28 +100,21 @@ def acquire_lock(directory: Path) -> IO[str]:
     """
     lock = (directory / LOCK).open("a")
     for tries_left in reversed(range(_LOCK_TRIES)):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if tries_left:
-                time.sleep(_LOCK_PAUSE_S)
-                continue
-            lock.close()
-            raise ConfigError([f"{directory} belongs to a run that is still going on."]) from error
-        break
-    return lock
+        if flock(lock, wait=False):
+            return lock
+        if tries_left:
+            time.sleep(_LOCK_PAUSE_S)
+    lock.close()
+    raise ConfigError([f"{directory} belongs to a run that is still going on."])
 
 
 def is_running(directory: Path) -> bool:
     """Whether a living process has the lock."""
     try:
         with (directory / LOCK).open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # there never was one
+            return not flock(lock, wait=False, shared=True)
+    except (OSError, ConfigError):  # there never was one, or no run can be on this system
         return False
-    return False
 
 
 def read_coordinator(directory: Path) -> Coordinator | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -16,6 +15,7 @@ from benchorch.files import write_text
 from benchorch.journal import run_directory
 from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.lock import is_running
+from benchorch.locks import flock
 
 _LOOKED_AT = 20
 
@@ -35,7 +35,7 @@ def remember(plan_id: str, directory: Path) -> None:
     index = _index()
     index.parent.mkdir(parents=True, exist_ok=True)
     with index.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # every run on this machine writes here
+        flock(lock)  # every run on this machine writes here
         _heal(index)
         run_directory.append_line(
             index, {"plan_id": plan_id, "directory": str(directory.resolve())}

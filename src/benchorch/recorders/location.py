@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchorch.domain.trial import ConfigNode
+from benchorch.locks import locked
 
 SQLITE = "sqlite:///"
 ARN, ARN_PLUGIN = "arn:", "sagemaker_mlflow"
@@ -109,6 +109,5 @@ def one_at_a_time(uri: str) -> Iterator[None]:
         yield
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_name(f"{path.name}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(path.with_name(f"{path.name}.lock")):
         yield

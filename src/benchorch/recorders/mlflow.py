@@ -23,6 +23,7 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import RecordError
+from benchorch.host.packages import absence
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.recorders import attachments, location, run_fields
@@ -215,9 +216,12 @@ def create_store(uri: str) -> None:
 def _mlflow(recorder: Mlflow) -> Iterator[None]:
     """MLflow's settings during requests; its errors become one RecordError."""
     with _environment(recorder.timeout_s):
-        from mlflow.exceptions import MlflowException
-        from sqlalchemy.exc import SQLAlchemyError
-
+        try:
+            from mlflow.exceptions import MlflowException
+            from sqlalchemy.exc import SQLAlchemyError
+        except ModuleNotFoundError as error:
+            absent = absence(error)
+            raise RecordError(f"{absent} {absent.next}" if absent else str(error)) from error
         try:
             yield
         except (MlflowException, SQLAlchemyError, OSError, ImportError, ValueError) as error:

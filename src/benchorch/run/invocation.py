@@ -20,6 +20,7 @@ from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial
 from benchorch.errors import ConfigError, RecordError
 from benchorch.files import write_json, write_text
 from benchorch.formatting import plural
+from benchorch.host.packages import INSTALL
 from benchorch.interfaces.executor import Emit, Executor
 from benchorch.journal import run_directory
 from benchorch.journal.lock import LOCK, StatusFile, acquire_lock
@@ -38,6 +39,7 @@ from benchorch.results.pricing.sweep_history import write_cost
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import full_markdown
 from benchorch.results.report.winner import winner_of
+from benchorch.run.expand import describe
 from benchorch.run.expected_end import ExpectedEnd
 from benchorch.run.live_page import LivePage
 from benchorch.run.planner import Planned, new_plan_id, plan_jobs
@@ -147,6 +149,7 @@ class Invocation:
             return [math.inf] * len(jobs)
         planned = narrowed_to(plan_jobs(self.composer, jobs, self.plan_id), self.terms.only)
         self._refuse_unreachable(planned, jobs)
+        _refuse_without_packages(planned.plan)
         self.run_plan(planned.plan, planned.executor)
         metric = str(planned.plan.session["objective"])
         return [self._objective(ids, metric) for ids in planned.requested]
@@ -489,6 +492,13 @@ def _is_sound(result: TrialResult) -> bool:
     """Whether it ran and is still the same model."""
     wrong = result.parity is not None and not result.parity.passed
     return result.outcome is Outcome.OK and not wrong and not result.unfinished
+
+
+def _refuse_without_packages(plan: Plan) -> None:
+    """ConfigError where no trial is left because packages are not installed."""
+    first = next(iter(plan.skips), None)
+    if first and not plan.trials and all(s.remedy.startswith(INSTALL) for s in plan.skips):
+        raise ConfigError([f"{describe(first.labels)}: {first.reason}"], next=first.remedy)
 
 
 def _merged(old: Plan | None, new: Plan) -> Plan:

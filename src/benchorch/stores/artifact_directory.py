@@ -29,6 +29,7 @@ from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.errors import StoreError
 from benchorch.files import write_json
 from benchorch.interfaces.store import Entry, Store
+from benchorch.locks import locked
 from benchorch.stores import disk, eviction, signing
 from benchorch.stores.entries import (
     QUARANTINE,
@@ -39,7 +40,6 @@ from benchorch.stores.entries import (
     key_of,
     quarantine_note,
 )
-from benchorch.stores.locks import locked
 from benchorch.stores.manifest import (
     DROPPED,
     FAILED,

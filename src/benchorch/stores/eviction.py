@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from benchorch.stores.locks import locked
+from benchorch.locks import locked
 
 _TURN = "turn"
 _USED = "used"

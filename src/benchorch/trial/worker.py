@@ -21,6 +21,7 @@ from benchorch.domain.result import EnergyRecord, Failure
 from benchorch.domain.verdict import Verdict
 from benchorch.errors import ConfigError, StoreError, TrialError
 from benchorch.formatting import interval_text
+from benchorch.host.packages import install_command
 from benchorch.host.processes import child_channel
 from benchorch.models import trust
 from benchorch.trial import measuring_process, stages
@@ -164,7 +165,7 @@ def _kind_of(error: BaseException) -> tuple[str, str]:
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
             return "disk_full", "free some space, or another store.root"
         if isinstance(cause, ModuleNotFoundError):
-            return "missing_package", f"pip install {cause.name}"
+            return "missing_package", install_command([str(cause.name)])
     if isinstance(error, TrialError):
         return error.kind, error.remedy
     if isinstance(error, ConfigError):

@@ -7,6 +7,7 @@ from benchorch.config.trial_setup import open_trial
 from benchorch.errors import ConfigError
 from benchorch.executors.node_packages import bundled_packages
 from benchorch.frameworks.tensorrt_libraries import LINKED_WITH
+from benchorch.host.packages import install_command
 from benchorch.interfaces.executor import Executor
 from benchorch.run.expand import plan
 
@@ -146,7 +147,7 @@ def test_a_missing_package_is_a_skip_that_says_what_to_install(composer, monkeyp
     found, _ = planned(composer, ["model=mlp", "conversion=onnxruntime"])
     (skip,) = found.skips
     assert "needs onnxruntime" in skip.reason
-    assert skip.remedy == "pip install onnxruntime"
+    assert skip.remedy == install_command(["onnxruntime"])
 
 
 class NodesWith(Everywhere):

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from benchorch.domain.artifact import BuildKey, Format
+from benchorch.locks import locked
 from benchorch.stores.local import LocalStore
-from benchorch.stores.locks import locked
 from support.waiting import wait_for
 
 MIB = 2**20

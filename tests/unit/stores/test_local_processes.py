@@ -13,8 +13,8 @@ import pytest
 
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.errors import StoreError
+from benchorch.locks import locked
 from benchorch.stores.local import LocalStore
-from benchorch.stores.locks import locked
 from support.waiting import wait_for
 
 KEY = BuildKey(fields={"model": "mlp"})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -141,32 +141,6 @@ def _links(
 def missing_packages(conversion: Conversion) -> tuple[str, ...]:
     """The distributions it needs and that are not installed."""
     return tuple(name for name in conversion.requires if not is_installed(name))
-
-
-def install_command(packages: Sequence[str]) -> str:
-    """The command that installs them: an extra of benchorch's where one has them all."""
-    for extra, members in _extras().items():
-        if set(packages) <= members:
-            return f"pip install 'benchorch[{extra}]'"
-    return f"pip install {' '.join(packages)}"
-
-
-@cache
-def _extras() -> Mapping[str, frozenset[str]]:
-    """Benchorch's extras with the names of their members."""
-    import re
-    from importlib.metadata import PackageNotFoundError, requires
-
-    try:
-        lines = requires("benchorch") or []
-    except PackageNotFoundError:
-        return {}
-    extras: dict[str, set[str]] = {}
-    for line in lines:
-        extra = re.match(r"""([\w.-]+).*extra == ["']([\w-]+)["']""", line)
-        if extra:
-            extras.setdefault(extra[2], set()).add(extra[1])
-    return {extra: frozenset(members) for extra, members in extras.items() if extra != "dev"}
 
 
 def targets(conversion: Conversion) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,6 @@ from benchorch.cli.commands import conversions_report
 from benchorch.cli.commands.conversion_catalog import (
     Catalog,
     Conversion,
-    install_command,
     missing_packages,
     targets,
 )
@@ -24,6 +23,7 @@ from benchorch.config.extensions import extension_directories
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
+from benchorch.host.packages import install_command
 from benchorch.interfaces.conversion import FileStep, ModuleStep, StateStep
 
 if TYPE_CHECKING:

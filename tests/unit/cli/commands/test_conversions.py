@@ -14,13 +14,14 @@ from typing import Any, cast
 
 import pytest
 
-from benchorch.cli.commands import conversion_catalog, conversions
-from benchorch.cli.commands.conversion_catalog import Catalog, Conversion, install_command
+from benchorch.cli.commands import conversions
+from benchorch.cli.commands.conversion_catalog import Catalog, Conversion
 from benchorch.cli.main import run as run_command
 from benchorch.config.conversion_aliases import RetiredName
 from benchorch.config.directories import builtin_directory
 from benchorch.errors import ConfigError
 from benchorch.host import environment
+from benchorch.host.packages import install_command
 from support import conversions as lab
 
 CATALOG = Catalog([builtin_directory("conf")])
@@ -153,16 +154,7 @@ def test_a_missing_package_is_named_with_the_command(
     stands = conversions.availability(CATALOG.open("onnxruntime"))
     assert stands.hardware == ""
     assert "onnxscript, which is not installed" in stands.reason
-    assert stands.enable == "pip install onnxscript"
-
-
-def test_an_extra_of_ours_is_what_installs_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = ["torch<3", 'torchao<0.19,>=0.17; extra == "quantization"', "x; extra == 'dev'"]
-    monkeypatch.setattr(metadata, "requires", lambda name: told)
-    conversion_catalog._extras.cache_clear()
-    assert install_command(["torchao"]) == "pip install 'benchorch[quantization]'"
-    assert install_command(["torchao", "somewhat-else"]) == "pip install torchao somewhat-else"
-    conversion_catalog._extras.cache_clear()
+    assert stands.enable == install_command(["onnxscript"])
 
 
 def test_what_needs_a_gpu_says_so() -> None:

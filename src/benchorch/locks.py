@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+
+from benchorch.errors import ConfigError
 
 # Descriptors of the locks this process holds: a forked child would inherit them and keep a lock
 # alive after its parent was killed. A child that was executed does not inherit them.
@@ -19,7 +21,30 @@ def _release_in_child() -> None:
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_release_in_child)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_release_in_child)
+
+
+def flock(file: IO[str] | int, *, wait: bool = True, shared: bool = False) -> bool:
+    """Lock an open file until it is closed; False where another process has it.
+
+    Raises ConfigError where the system has no such locks, as Windows.
+    """
+    try:
+        import fcntl
+    except ImportError as error:
+        raise ConfigError(
+            ["Runs, stores and trackers need file locks of Linux or macOS; this system has none."],
+            next="the same command in WSL 2, or benchorch plan",
+        ) from error
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    try:
+        fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # the latter from some network file systems
+        if wait:
+            raise
+        return False
+    return True
 
 
 @contextmanager
@@ -34,19 +59,10 @@ def locked(
         shared: with other holders that share it.
         make: the file if there is none; otherwise FileNotFoundError.
     """
-    flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0)
-    descriptor = os.open(path, flags, 0o600)
+    descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if make else 0), 0o600)
     _held.add(descriptor)
     try:
-        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        try:
-            fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
-            acquired = True
-        except (BlockingIOError, PermissionError):  # the latter from some network file systems
-            if wait:
-                raise
-            acquired = False
-        yield acquired
+        yield flock(descriptor, wait=wait, shared=shared)
     finally:
         if descriptor in _held:  # not in a child that was forked meanwhile
             _held.remove(descriptor)

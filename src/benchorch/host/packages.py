@@ -1,0 +1,62 @@
+"""What to install for a package that is absent: benchorch's extras by the packages they bring."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, requires
+
+from benchorch.errors import ConfigError
+
+INSTALL = "pip install"
+
+_NO_REMEDY = frozenset({"all", "dev", "docs"})
+"""Extras that are made of others, or bring tools of a developer's."""
+
+_BROUGHT_BY = {
+    "botocore": "boto3",
+    "google": "onnx",
+    "onnx_ir": "onnxscript",
+    "sqlalchemy": "mlflow",
+}
+"""Modules that come with another distribution than the one of their name."""
+
+
+def install_command(distributions: Iterable[str]) -> str:
+    """The command that installs them: by benchorch's extras as far as these have them."""
+    wanted = dict.fromkeys(distributions)
+    whole = [name for name, members in _extras().items() if members >= wanted.keys()]
+    needed = whole[:1] or list(dict.fromkeys(e for d in wanted if (e := _extra_of(d))))
+    extras = [f"'benchorch[{','.join(needed)}]'"] if needed else []
+    others = [] if whole else [name for name in wanted if not _extra_of(name)]
+    return " ".join([INSTALL, *extras, *others])
+
+
+def absence(error: ModuleNotFoundError) -> ConfigError | None:
+    """A module that an extra would bring, with the command; None for any other."""
+    module = (error.name or "").partition(".")[0]
+    distribution = _BROUGHT_BY.get(module, module.replace("_", "-"))
+    for name in (distribution, module):
+        if _extra_of(name):
+            return ConfigError([f"{name} is not installed."], next=install_command([name]))
+    return None
+
+
+def _extra_of(distribution: str) -> str | None:
+    return next((name for name, members in _extras().items() if distribution in members), None)
+
+
+@cache
+def _extras() -> Mapping[str, frozenset[str]]:
+    """Benchorch's extras with the names of their members."""
+    try:
+        lines = requires("benchorch") or []
+    except PackageNotFoundError:
+        return {}
+    extras: dict[str, set[str]] = {}
+    for line in lines:
+        extra = re.match(r"""([\w.-]+).*extra == ["']([\w-]+)["']""", line)
+        if extra and extra[2] not in _NO_REMEDY:
+            extras.setdefault(extra[2], set()).add(extra[1])
+    return {extra: frozenset(members) for extra, members in extras.items()}

@@ -1,0 +1,63 @@
+"""Commands that install what is absent, by benchorch's own extras."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchorch.host import packages
+
+LINES = [
+    "click<9,>=8.2",
+    "torch>=2.10; extra == 'local'",
+    'onnx>=1.18; extra == "local"',
+    "transformers>=5; extra == 'hf'",
+    "ray[default]>=2.54; extra == 'ray'",
+    "boto3>=1.40; extra == 'aws'",
+    "benchorch[local,hf]; extra == 'all'",
+    "moto>=5; extra == 'dev'",
+    "torchao>=0.17; extra == 'quantization'",
+]
+
+
+@pytest.fixture(autouse=True)
+def metadata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(packages, "requires", lambda _: LINES)
+    packages._extras.cache_clear()
+    yield
+    packages._extras.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("absent", "command"),
+    [
+        (["torch"], "pip install 'benchorch[local]'"),
+        (["torch", "onnx"], "pip install 'benchorch[local]'"),
+        (["torch", "transformers"], "pip install 'benchorch[local,hf]'"),
+        (["torchao", "tensorrt"], "pip install 'benchorch[quantization]' tensorrt"),
+        (["moto", "tensorrt"], "pip install moto tensorrt"),
+    ],
+)
+def test_extras_are_named_where_they_bring_a_package(absent: list[str], command: str) -> None:
+    assert packages.install_command(absent) == command
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"),
+    [
+        ("torch", "local"),
+        ("botocore.exceptions", "aws"),
+        ("ray", "ray"),
+        ("google.protobuf", "local"),
+    ],
+)
+def test_an_absent_module_has_its_extra(module: str, extra: str) -> None:
+    found = packages.absence(ModuleNotFoundError("no", name=module))
+    assert found is not None
+    assert found.next == f"pip install 'benchorch[{extra}]'"
+
+
+@pytest.mark.parametrize("module", ["somebodys", None])
+def test_a_module_that_no_extra_brings_is_another_error(module: str | None) -> None:
+    assert packages.absence(ModuleNotFoundError("no", name=module)) is None
