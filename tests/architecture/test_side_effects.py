@@ -26,14 +26,15 @@ CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "process_time", 
 TORCH_CODE = {
     "models/architectures/",
     "frameworks/onnx_module.py",
+    "frameworks/opaque_module.py",
     "frameworks/identity/walk.py",
     "frontends/api/function_model.py",
 }
 """Modules written in torch's own classes; imported where a module is loaded."""
 
 PRINTING = {"cli/terminal.py", "results/report/console.py", "cli/main.py", "cli/completion.py"}
-RUNS_A_USERS_FILE = {"models/notebook.py"}
-"""A notebook that the command line named runs as a script does, cell by cell."""
+RUNS_A_USERS_FILE = {"models/notebook.py", "models/estimator.py"}
+"""A notebook and a pickled estimator that the command line named run as a script does."""
 
 CATCHING_EVERYTHING = {
     "trial/worker.py",
@@ -79,6 +80,7 @@ ENVIRONMENT = {
     "journal/registry.py": "the user's choice of where caches are",
     "cli/run.py": "asks Hydra to raise its errors instead of printing them",
     "models/trust.py": "a trial's process is told which code of the user's passed",
+    "models/http.py": "a header's secret stands in no file",
     "models/script_run.py": "Keras takes its framework from nowhere else",
     "recorders/location.py": "a tracker's password is kept nowhere else",
     "recorders/mlflow.py": "MLflow takes its limits from nowhere else",

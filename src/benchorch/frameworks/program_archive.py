@@ -24,6 +24,7 @@ from benchorch.files import ARCHIVE_DAMAGE
 if TYPE_CHECKING:
     import torch
 
+_DAMAGE = (*ARCHIVE_DAMAGE, OSError, ValueError)
 _MOST_TIMES, _FREE_BYTES = 20, 2**26  # torch stores members uncompressed; some are of equal bytes
 _CONTENT = r"""
     archive_format | archive_version | version | byteorder | \.data/\w+ | extra/.+
@@ -96,7 +97,7 @@ def _problems(path: Path) -> Iterator[str]:
                     yield from _graph_problems(json.loads(archive.read(name)))
                 elif name.endswith(".pt"):
                     yield from _pickle_problems(archive, name)
-    except (*ARCHIVE_DAMAGE, OSError, ValueError) as error:
+    except _DAMAGE as error:
         yield f"it is damaged ({error})"
 
 
