@@ -268,7 +268,8 @@ def test_the_page_names_each_permission_that_a_laptop_needs_and_no_other(
     ):
         with contextlib.suppress(StackError, PriceUnavailable):  # the call was made all the same
             ask()
+    needed = frozenset(called)
     boto3.client("ec2", region_name="us-east-1").terminate_instances(InstanceIds=[machine])
     page = (Path(__file__).resolve().parents[3] / "docs/cloud/aws.md").read_text()
     paragraph = page[page.index("The laptop needs permission") :].partition("\n\n")[0]
-    assert called == set(re.findall(r"`(\w+:[A-Z]\w+)`", paragraph))
+    assert needed == set(re.findall(r"`(\w+:[A-Z]\w+)`", paragraph))
