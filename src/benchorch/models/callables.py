@@ -50,7 +50,7 @@ def callable_problems(where: str, reference: str, arguments: Mapping[str, Json])
 
 def reference_problems(where: str, reference: str) -> list[str]:
     """Problems of a reference alone: its spelling, module or attribute."""
-    if not _is_reference(reference):
+    if not trust.is_reference(reference):
         dotted = _DOTTED.fullmatch(reference)
         guess = f" Did you mean {f'{dotted[1]}:{dotted[2]}'!r}?" if dotted else ""
         form = f"{where}: {reference!r} is not of the form 'package.module:callable'."
@@ -73,7 +73,7 @@ def reference_problems(where: str, reference: str) -> list[str]:
 def resolve_callable(reference: str) -> Callable[..., object]:
     """Import what a reference names; BuildError with the user's own traceback as its cause."""
     module_name, _, attribute = reference.rpartition(":")
-    if _is_standard(reference) or not _is_reference(reference):
+    if _is_standard(reference) or not trust.is_reference(reference):
         raise BuildError(f"{reference!r} may not be called", kind="user_code")
     refused = trust.refusal(reference)
     if refused:
@@ -113,10 +113,6 @@ def _without_annotations(signature: inspect.Signature) -> inspect.Signature:
     empty = inspect.Parameter.empty
     parameters = [one.replace(annotation=empty) for one in signature.parameters.values()]
     return signature.replace(parameters=parameters, return_annotation=empty)
-
-
-def _is_reference(reference: str) -> bool:
-    return bool(trust.REFERENCE.fullmatch(reference) or trust.IN_FILE.fullmatch(reference))
 
 
 def _is_standard(reference: str) -> bool:
