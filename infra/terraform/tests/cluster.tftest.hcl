@@ -21,7 +21,7 @@ variables {
 
   fleet = {
     "g5.12xlarge" = { max_workers = 2, template_id = "lt-1", template_version = 3, subnet_ids = ["subnet-2"], vcpus = 48, accelerators = 4, architecture = "x86_64", packages = "cuda-x86_64-0" }
-    "r6g.large" = { max_workers = 3, template_id = "lt-2", template_version = 1, subnet_ids = ["subnet-1", "subnet-2"], vcpus = 2, accelerators = 0, architecture = "aarch64", packages = "cpu-aarch64-0" }
+    "r6g.large"   = { max_workers = 3, template_id = "lt-2", template_version = 1, subnet_ids = ["subnet-1", "subnet-2"], vcpus = 2, accelerators = 0, architecture = "aarch64", packages = "cpu-aarch64-0" }
   }
 }
 
