@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from moto.iam.models import iam_backends
 
 from support.aws_emulator.account import EmulatedAccount
-from support.aws_emulator.server import Emulator
+from support.aws_emulator.server import ACCOUNT, Emulator
 from support.aws_emulator.traffic import Fault
 from support.s3 import emulator
 
@@ -29,6 +30,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def aws() -> Iterator[Emulator]:
     running = emulator()
     running.account = EmulatedAccount()
+    iam_backends[ACCOUNT]["aws"].reset()  # moto's roles are those of the process
     yield running
     running.traffic.faults.clear()
     running.ahead_s = 0.0

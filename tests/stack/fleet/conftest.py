@@ -1,4 +1,4 @@
-"""One stack for all tests of a fleet at work, each with instance types of its own."""
+"""One stack for a module of tests of a fleet at work, each with instance types of its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLEET = (
 USD_PER_HOUR = dict.fromkeys(FLEET, 0.1) | {"r6i.large": 0.126, "c7i.xlarge": 0.1785}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
     """A stack that Terraform has made and whose head is up; idle machines end after a minute."""
     reasons = lacking()

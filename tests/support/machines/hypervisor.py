@@ -65,6 +65,8 @@ class Hypervisor:
         self._notices: dict[str, str] = {}
         self._spaces: set[str] = set()
         self._ended = threading.Event()
+        # moto's instances are those of the process: an earlier emulator's are nobody's machines.
+        self._before = {one.id for one in _instances()}
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[Hypervisor]:
@@ -94,7 +96,7 @@ class Hypervisor:
 
     def instances_alive(self) -> Sequence[str]:
         """Ids of the instances that would cost something."""
-        return [one.id for one in _instances() if one.state not in ("terminated", "stopped")]
+        return [one.id for one in self._own() if one.state not in ("terminated", "stopped")]
 
     def processes(self) -> Sequence[int]:
         """Numbers of the processes that run on any machine that ever was."""
@@ -112,11 +114,14 @@ class Hypervisor:
 
     def _watch(self) -> None:
         while not self._ended.wait(LOOK_S):
-            for found in _instances():
+            for found in self._own():
                 with self._noted(found.id):
                     self._look(found)
         for name in list(self.machines):
             self._check_out(name)
+
+    def _own(self) -> Sequence[Any]:
+        return [one for one in _instances() if one.id not in self._before]
 
     @contextlib.contextmanager
     def _noted(self, name: str) -> Iterator[None]:
