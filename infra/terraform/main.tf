@@ -173,6 +173,7 @@ module "guards" {
   email              = var.email
   monthly_budget_usd = var.monthly_budget_usd
   head_role_name     = module.access.head_role_name
+  no_more_arn        = module.access.no_more_arn
   head_group_name    = module.cluster.head_group_name
 }
 

@@ -118,6 +118,22 @@ def mend() -> None:
     _templates_keep_their_own_tags()
     _images_tag_their_snapshots()
     _service_roles_have_their_names()
+    _attached_policies_stay()
+
+
+def _attached_policies_stay() -> None:
+    """IAM deletes no managed policy that is attached to a role; moto does."""
+    from moto.iam.exceptions import DeleteConflictException
+    from moto.iam.models import IAMBackend
+
+    plain = IAMBackend.delete_policy
+
+    def mended(self: Any, policy_arn: str) -> None:
+        if any(policy_arn in role.managed_policies for role in self.roles.values()):
+            raise DeleteConflictException("Cannot delete a policy attached to entities.")
+        plain(self, policy_arn)
+
+    IAMBackend.delete_policy = mended
 
 
 def _service_roles_have_their_names() -> None:

@@ -241,9 +241,30 @@ data "aws_iam_policy_document" "head" {
   }
 }
 
+# Attached to the head by AWS Budgets once the budget is spent, which Terraform does not see.
+data "aws_iam_policy_document" "no_more" {
+  statement {
+    sid       = "NothingIsLaunchedAnyMore"
+    effect    = "Deny"
+    actions   = ["ec2:RunInstances"]
+    resources = ["*"]
+  }
+}
+
+resource "aws_iam_policy" "no_more" {
+  name        = "${var.name}-no-more"
+  description = "Attached to the head by the budget once it is spent"
+  policy      = data.aws_iam_policy_document.no_more.json
+}
+
+# IAM deletes neither a role nor a policy while one is attached to the other: the role is destroyed
+# first, and detaches whatever it has.
 resource "aws_iam_role" "head" {
-  name               = "${var.name}-head"
-  assume_role_policy = data.aws_iam_policy_document.machines.json
+  name                  = "${var.name}-head"
+  assume_role_policy    = data.aws_iam_policy_document.machines.json
+  force_detach_policies = true
+
+  depends_on = [aws_iam_policy.no_more]
 }
 
 resource "aws_iam_role" "worker" {

@@ -18,6 +18,11 @@ output "head_role_name" {
   value       = aws_iam_role.head.name
 }
 
+output "no_more_arn" {
+  description = "Policy that takes from the head the right to launch."
+  value       = aws_iam_policy.no_more.arn
+}
+
 output "profile_arns" {
   description = "Instance profiles of the stack's machines."
   value       = [aws_iam_instance_profile.head.arn, aws_iam_instance_profile.worker.arn]

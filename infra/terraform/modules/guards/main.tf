@@ -81,21 +81,6 @@ resource "aws_budgets_budget" "monthly" {
 }
 
 # At the budget's end AWS itself takes from the head the right to launch anything.
-data "aws_iam_policy_document" "no_more" {
-  statement {
-    sid       = "NothingIsLaunchedAnyMore"
-    effect    = "Deny"
-    actions   = ["ec2:RunInstances"]
-    resources = ["*"]
-  }
-}
-
-resource "aws_iam_policy" "no_more" {
-  name        = "${var.name}-no-more"
-  description = "Attached to the head by the budget once it is spent"
-  policy      = data.aws_iam_policy_document.no_more.json
-}
-
 data "aws_iam_policy_document" "budgets" {
   statement {
     actions = ["sts:AssumeRole"]
@@ -122,7 +107,7 @@ data "aws_iam_policy_document" "attach" {
     condition {
       test     = "ArnEquals"
       variable = "iam:PolicyARN"
-      values   = [aws_iam_policy.no_more.arn]
+      values   = [var.no_more_arn]
     }
   }
 }
@@ -152,7 +137,7 @@ resource "aws_budgets_budget_action" "no_more" {
 
   definition {
     iam_action_definition {
-      policy_arn = aws_iam_policy.no_more.arn
+      policy_arn = var.no_more_arn
       roles      = [var.head_role_name]
     }
   }

@@ -37,3 +37,9 @@ variable "head_group_name" {
   type        = string
   nullable    = false
 }
+
+variable "no_more_arn" {
+  description = "Policy that takes that right."
+  type        = string
+  nullable    = false
+}
