@@ -1,0 +1,60 @@
+"""The literal line, typed on a laptop, against the stack that Terraform made and its machines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.machines.rehearsal import Rehearsal, wait
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+LINE = ("model=mlp", "hardware=r6i", "conversion=[eager,torchscript]", "-m")
+SIZES = "workload.batch_size=1,2,4"
+QUICK = ("stopping=quick", "stopping.processes=3", "protocol.repeats=0", "pricing.source=bundled")
+LONG_TRACE = ("profiler=torch", "profiler.active=2000", "profiler.budget_s=30")
+MIB = 2**20
+
+
+def test_the_line_survives_a_lid_that_closes_and_brings_home_files_above_a_mebibyte(
+    stack: Rehearsal, tmp_path: Path
+) -> None:
+    machines = stack.hypervisor.machines
+    stack.emulator.systems_manager.runner = lambda machine, script: machines[machine].run(
+        ["bash", "-c", script], timeout_s=120
+    )
+    # A laptop's environment: AWS is all that it shares with the stack.
+    environment = {**stack.environment(), "BENCHORCH_HARDWARE_KIND": "laptop"}
+    command = [sys.executable, "-m", "benchorch", *LINE, SIZES, *QUICK, *LONG_TRACE]
+    with (tmp_path / "first.log").open("w") as log:
+        first = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
+        wait(lambda: any(_lines(tmp_path)), 400, (tmp_path / "first.log").read_text())
+        assert first.poll() is None
+        first.kill()  # in mid-sweep
+        first.wait()
+    before = len(_lines(tmp_path))
+    again = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "goes on with sweep" in again.stdout
+    results = list(map(json.loads, _lines(tmp_path)))
+    assert before < len(results) == 6
+    assert {one["outcome"] for one in results} == {"ok"}
+    large = [path for path in tmp_path.glob("runs/*/*/trials/*/*") if path.stat().st_size > MIB]
+    assert large
+    assert [stay.role for stay in stack.hypervisor.stays].count("head") == 1
+    stack.until_idle()
+
+
+def _lines(place: Path) -> list[str]:
+    """Results so far, one a line."""
+    return [
+        line
+        for path in place.glob("runs/*/*/results.jsonl")
+        for line in path.read_text().splitlines()
+    ]
