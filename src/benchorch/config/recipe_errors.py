@@ -81,15 +81,12 @@ def _of_key(key: Node, value: Node, composer: Composer) -> Iterator[tuple[Node, 
         for axis, values in _axes(value):
             yield from _of_axis(axis, values, composer)
     elif key.value == EACH:
-        entries = value.value if isinstance(value.value, list) else ()
-        for entry in entries:
+        entries = [value] if _pairs(value) is not None else value.value
+        for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry.value, str):
                 yield from ((entry, text) for text in composer.problems([entry.value], sweep=False))
             else:
-                yield (
-                    entry,
-                    f"{EACH}: expected text of the form KEY=VALUE, for example stopping.calls=50.",
-                )
+                yield entry, f"{EACH}: expected a list of KEY=VALUE, such as stopping.calls=50."
     else:
         yield from _of_section(key, value, composer.session([]))
 

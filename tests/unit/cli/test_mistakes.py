@@ -86,7 +86,7 @@ def test_a_mistaken_line_is_answered_with_the_right_one(
         (f"{START}1: 2\n", ["r.yaml:2:1: a key is text, not '1'"]),
         ("- a\n", ["r.yaml:1:1: expected keys with values"]),
         ("defaults: [config]\nname: a\n", ["r.yaml:1:11: _self_ is missing at its end"]),
-        (f"{START}each: [{{a: 1}}]\n", ["r.yaml:2:8: each: expected text of the form KEY=VALUE"]),
+        (f"{START}each: [{{a: 1}}]\n", ["r.yaml:2:8: each: expected a list of KEY=VALUE"]),
         (
             FOUR,
             [

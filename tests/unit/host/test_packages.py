@@ -64,5 +64,5 @@ def test_a_module_that_no_extra_brings_is_another_error(module: str | None) -> N
 
 
 def test_what_is_missing_is_counted() -> None:
-    assert needs(["onnx"]) == "needs onnx, which is not installed"
-    assert needs(["onnx", "torch"]) == "needs onnx, torch, which are not installed"
+    assert packages.needs(["onnx"]) == "needs onnx, which is not installed"
+    assert packages.needs(["onnx", "torch"]) == "needs onnx, torch, which are not installed"
