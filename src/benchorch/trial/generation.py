@@ -193,7 +193,7 @@ class GeneratingExecutable(Executable):
         with self.loaded.calling():
             steps.scores(0, None)
         tokens = started if self._grows else started + self.symbols[NEW]
-        held = sum(map(self.feeding.size_bytes, steps.held()))
+        held = self.feeding.kept_bytes() + sum(map(self.feeding.size_bytes, steps.held()))
         prompt: dict[str, Json] = {PROMPT: self.symbols[PROMPT]} if PROMPT in self.symbols else {}
         return {
             "cache": "dynamic" if self._grows else "static",
@@ -243,6 +243,7 @@ class Steps:
             token: the last one chosen, shape (batch_size, 1), int64; None for the first step.
         """
         if token is None:
+            self.program.begin()
             self._past = {name: self.first[name] for name in self.cache if name in self.first}
             self._source = self._encoded()
             inputs = {**self.first, **self._source}
