@@ -168,7 +168,9 @@ class LlamaProgram(Program):
             raise MeasureError(f"llama.cpp failed to decode (status {status}).", kind="decode")
         width = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.executable.model))
         last = range(length - 1, count * length, length)
-        rows = [np.ctypeslib.as_array(lib.llama_get_logits_ith(context, at), (width,)) for at in last]
+        rows = [
+            np.ctypeslib.as_array(lib.llama_get_logits_ith(context, at), (width,)) for at in last
+        ]
         return (np.stack(rows),)
 
     def _batch(self, shape: tuple[int, int]) -> Any:
