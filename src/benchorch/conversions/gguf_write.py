@@ -114,7 +114,7 @@ def _reordered(tensor: torch.Tensor, name: str, config: Any) -> torch.Tensor:
     found = next((heads[part] for part in name.split(".") if part in heads), None)
     if config.model_type != "llama" or found is None:
         return tensor
-    split = tensor.unflatten(0, (getattr(config, found), 2, -1))
+    split = tensor.reshape(getattr(config, found), 2, -1, *tensor.shape[1:])
     return split.transpose(1, 2).flatten(0, 2)
 
 

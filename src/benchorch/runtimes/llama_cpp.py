@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, cast, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -112,8 +112,7 @@ class LlamaExecutable(Executable):
 
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
         """Scores of the next token, shape (batch_size, vocabulary)."""
-        (scores,) = raw  # type: ignore[misc]
-        return {"0": scores}
+        return {"0": cast("Sequence[NDArray[generic]]", raw)[0]}
 
     def facts(self) -> Mapping[str, Json]:
         """Settings, and what of the processor llama.cpp was built for."""
