@@ -91,6 +91,20 @@ def test_what_torch_writes_is_read(good: Path) -> None:
     assert module(torch.ones(5, 4)).shape == (5, 2)
 
 
+def test_bounds_that_torch_writes_in_python_are_read(good: Path, tmp_path: Path) -> None:
+    guard = "min(2*L['x'].size()[0], 4*L['x'].size()[0]) == max(2*L['x'].size()[0], 1)"
+
+    def change(name: str, content: bytes) -> bytes:
+        if not name.endswith("models/model.json"):
+            return content
+        program = json.loads(content)
+        assert "guards_code" in program
+        return json.dumps({**program, "guards_code": [guard]}).encode()
+
+    module = read_program(changed(good, tmp_path / "guarded.pt2", change)).module()
+    assert module(torch.ones(5, 4)).shape == (5, 2)
+
+
 def test_a_script_that_is_a_program_unpickles_nothing(good: Path, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     sample = pickled(((Evil(marker),), {}))

@@ -29,6 +29,7 @@ class Format(str):
     EXECUTORCH_PROGRAM: ClassVar[Format]
     TVM_LIBRARY: ClassVar[Format]
     TENSORRT_ENGINE: ClassVar[Format]
+    GGUF: ClassVar[Format]
     REFERENCE: ClassVar[Format]
 
 

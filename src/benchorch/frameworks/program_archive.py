@@ -46,8 +46,9 @@ _TARGET = re.compile(
     re.VERBOSE,
 )
 _FUNCTION = re.compile(
-    r"""Symbol | Integer | Float | Rational | Add | Mul | Pow | Abs | Max | Min | Mod | PythonMod
-    | Eq | Ne | Ge | Gt | Le | Lt | And | Or | Not | Piecewise | FloorDiv | CleanDiv | CeilDiv
+    r"""Symbol | Integer | Float | Rational | Add | Mul | Pow | Abs | Max | Min | max | min
+    | Mod | PythonMod | Eq | Ne | Ge | Gt | Le | Lt | And | Or | Not | Piecewise
+    | FloorDiv | CleanDiv | CeilDiv
     | ModularIndexing | ToFloat | TruncToInt | TruncToFloat | CeilToInt | FloorToInt | RoundToInt
     | RoundDecimal | IntTrueDiv | FloatTrueDiv | PowByNatural | FloatPow | Where | Identity
     | LShift | RShift | OpaqueUnaryFn_\w+ | BitwiseFn_\w+""",

@@ -30,7 +30,17 @@ CONTINUATION = "continuation"
 
 
 class Program(ABC):
-    """A loaded artifact whose outputs can be the next call's inputs, without leaving the device."""
+    """A loaded artifact whose outputs can be the next call's inputs, without leaving the device.
+
+    One that keeps its cache to itself has no inputs and outputs for it.
+    """
+
+    def begin(self) -> None:  # noqa: B027 - most keep nothing between calls
+        """Forget the cache that earlier calls left behind."""
+
+    def kept_bytes(self) -> int:
+        """Size of the cache that it keeps to itself."""
+        return 0
 
     @abstractmethod
     def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:

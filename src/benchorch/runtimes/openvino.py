@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -11,6 +11,7 @@ from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
 from benchorch.frameworks.openvino_files import import_openvino, read_graph, unavailable_on
 from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.interfaces.generation import Program
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.runtimes.openvino_facts import compiled_facts, device_config
 
@@ -33,6 +34,7 @@ class OpenVino(Runtime):
             processors that have it, whatever the graph says.
     """
 
+    generates = True
     consumes = (Format.OPENVINO_IR,)
     requires = ("openvino", "numpy")
 
@@ -86,6 +88,10 @@ class OpenVinoExecutable(Executable):
 
         return call
 
+    def program(self) -> Program:
+        """Calls of one request, each with output tensors of its own."""
+        return OpenVinoProgram(request=self.compiled.create_infer_request())
+
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
         """What the last call left, half precision widened to float32."""
         tensors = [raw.get_output_tensor(i) for i in range(len(self.compiled.outputs))]  # type: ignore[attr-defined]
@@ -99,7 +105,53 @@ class OpenVinoExecutable(Executable):
         """Nothing was changed outside of the compiled graph."""
 
 
-def _name_of(port: Any, arrays: Mapping[str, NDArray[generic]]) -> str:
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenVinoProgram(Program):
+    """Runs of one request; the cache of a stateful graph is in the request's variables."""
+
+    request: Any
+
+    def begin(self) -> None:
+        """Variables as they were at first."""
+        self.request.reset_state()
+
+    def kept_bytes(self) -> int:
+        """Size of all variables."""
+        return sum(each.state.byte_size for each in self.request.query_state())
+
+    def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:
+        """Tensors in the graph's own types; what it dropped is left out."""
+        return {
+            name: _tensor(port, arrays[name])
+            for port in self.request.model_inputs
+            for name in arrays
+            if name in port.get_names()
+        }
+
+    def call(self, inputs: Mapping[str, object]) -> Sequence[object]:
+        """The outputs of one run, in new tensors: the last ones are its inputs."""
+        request, make = self.request, import_openvino().Tensor
+        for port in request.model_inputs:
+            request.set_tensor(port, inputs[_name_of(port, inputs)])
+        found = []
+        for port in request.model_outputs:
+            shape = port.get_partial_shape()
+            found.append(make(port.get_element_type(), list(shape.get_min_shape())))
+            request.set_tensor(port, found[-1])
+        request.infer(share_inputs=True, share_outputs=True)
+        return found
+
+    def fetch(self, value: object) -> NDArray[generic]:
+        """A copy, half precision widened to float32."""
+        return _array(value)
+
+    def size_bytes(self, value: object) -> int:
+        """Size of the tensor's elements."""
+        return int(value.byte_size)  # type: ignore[attr-defined]
+
+
+def _name_of(port: Any, arrays: Mapping[str, object]) -> str:
     """The keyword among a port's names: compiling may add names of the operators behind it."""
     return next(name for name in arrays if name in port.get_names())
 

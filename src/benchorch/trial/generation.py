@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 SCORES = "logits"
 """Name of what is compared: the scores of each generated position."""
 
-# Scores of so many bytes are compared for each input; of a longer generation, its beginning.
-_MOST_COMPARED_BYTES = 64 * 2**20
+# So many scores are compared for each input; of a longer generation, its beginning.
+_MOST_COMPARED = 16 * 2**20
 
 
 def with_cache(setup: TrialSetup, cache: Sequence[TensorSpec]) -> TrialSetup:
@@ -174,7 +174,7 @@ class GeneratingExecutable(Executable):
                     last = scores[-1].argmax(axis=-1) if forced is None else forced[:, number - 1]
                     token = np.ascontiguousarray(last[:, None], dtype=np.int64)
                 scores.append(np.array(steps.scores(number, token)))
-                most = min(most, max(1, _MOST_COMPARED_BYTES // scores[0].nbytes))
+                most = min(most, max(1, _MOST_COMPARED // scores[0].size))
                 if len(scores) == most:
                     break
         return {SCORES: np.stack(scores, axis=1)}
@@ -193,7 +193,7 @@ class GeneratingExecutable(Executable):
         with self.loaded.calling():
             steps.scores(0, None)
         tokens = started if self._grows else started + self.symbols[NEW]
-        held = sum(map(self.feeding.size_bytes, steps.held()))
+        held = self.feeding.kept_bytes() + sum(map(self.feeding.size_bytes, steps.held()))
         prompt: dict[str, Json] = {PROMPT: self.symbols[PROMPT]} if PROMPT in self.symbols else {}
         return {
             "cache": "dynamic" if self._grows else "static",
@@ -243,6 +243,7 @@ class Steps:
             token: the last one chosen, shape (batch_size, 1), int64; None for the first step.
         """
         if token is None:
+            self.program.begin()
             self._past = {name: self.first[name] for name in self.cache if name in self.first}
             self._source = self._encoded()
             inputs = {**self.first, **self._source}

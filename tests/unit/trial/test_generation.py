@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -103,10 +104,23 @@ def executable(setup: TrialSetup, module: Any, folder: Path) -> Any:
     return load_executable(setup, setup.runtime, request)
 
 
-@pytest.fixture(params=["eager", "eager_static_cache", "onnxruntime"], scope="module")
+CONVERSIONS = {
+    **dict.fromkeys(("eager", "eager_static_cache"), "torch"),
+    "onnxruntime": "onnxruntime",
+    **dict.fromkeys(("openvino", "openvino_stateful"), "openvino"),
+}
+"""What each needs."""
+DECODERS_ALONE = ("openvino_stateful",)
+
+
+@pytest.fixture(params=CONVERSIONS, scope="module")
 def loaded(
     request: pytest.FixtureRequest, model: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
+    if find_spec(CONVERSIONS[request.param]) is None:
+        pytest.skip(f"{request.param} needs {CONVERSIONS[request.param]}")
+    if request.param in DECODERS_ALONE and model in ("t5_tiny", "whisper"):
+        pytest.skip(f"{request.param} refuses encoder-decoders")
     setup, folder = setup_of(request.param, model=model), tmp_path_factory.mktemp("loaded")
     with closing(executable(setup, module_of(model), folder)) as it:
         yield it
@@ -195,6 +209,13 @@ def test_a_continuation_is_what_the_baseline_found_likeliest() -> None:
     assert continued({}, {SCORES: scores})["continuation"].tolist() == [[4, 2, 7]]
     text = np.array([[1, 1, 1]])
     assert continued({"continuation": text}, {SCORES: scores})["continuation"] is text
+
+
+def test_openvino_keeps_no_cache_in_variables_for_an_encoder_decoder(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    with pytest.raises(BuildError, match="decoder alone") as refused:
+        executable(setup_of("openvino_stateful", model="t5_tiny"), module_of("t5_tiny"), tmp_path)
+    assert "conversion=openvino" in str(refused.value.remedy)
 
 
 def test_work_of_a_generation_is_that_of_all_its_steps() -> None:

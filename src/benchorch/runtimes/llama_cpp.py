@@ -1,0 +1,206 @@
+"""llama.cpp on the processor, through the C interface of llama-cpp-python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast, final
+
+from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
+from benchorch.errors import MeasureError
+from benchorch.interfaces.generation import IDS, POSITIONS, Program
+from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+_MODEL_FILE = "model.gguf"
+_CACHE_TYPES = {"float32": (0, 4), "float16": (1, 2)}  # GGML_TYPE_F32, GGML_TYPE_F16; bytes
+_CELLS = 256  # llama.cpp gives each sequence a multiple of so many tokens
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaCpp(Runtime):
+    """One context, in which each prompt of the batch is a sequence.
+
+    Args:
+        cache: the type of keys and values; llama.cpp's own default is float16.
+    """
+
+    generates = True
+    consumes = (Format.GGUF,)
+    requires = ("llama-cpp-python", "numpy")
+
+    cache: Literal["float32", "float16"] = "float32"
+
+    def cohabits(self, device: str, threads: int) -> bool:
+        """With one thread only: its pool spins between calls."""
+        return threads == 1
+
+    def unavailable(self, device: str) -> str | None:
+        """Unavailable on NVIDIA GPUs: the package on PyPI is built for processors."""
+        return "llama.cpp is called on the processor alone here" if device == "cuda" else None
+
+    def load(self, request: LoadRequest) -> Executable:
+        """A model and a context that holds the whole batch."""
+        batch, prompt = request.example.arrays[IDS].shape
+        held = [spec for spec in request.example.specs if len(spec.shape) == 4]
+        tokens = max(int(spec.shape[2]) for spec in held)
+        kind, size = _CACHE_TYPES[self.cache]
+        lib = _library()
+        path = request.sources[Format.GGUF] / _MODEL_FILE
+        options = lib.llama_model_default_params()
+        options.n_gpu_layers = 0
+        model = lib.llama_model_load_from_file(str(path).encode(), options)
+        if not model:
+            raise MeasureError("llama.cpp cannot load the model.", kind="load")
+        settings = lib.llama_context_default_params()
+        settings.n_ctx = batch * -(-tokens // _CELLS) * _CELLS
+        settings.n_seq_max, settings.n_batch = batch, batch * max(prompt, tokens)
+        settings.n_threads = settings.n_threads_batch = request.threads
+        settings.type_k = settings.type_v = kind
+        context = lib.llama_init_from_model(model, settings)
+        if not context:
+            lib.llama_model_free(model)
+            raise MeasureError("llama.cpp cannot make a context for the batch.", kind="load")
+        numbers = [int(spec.shape[1]) * int(spec.shape[3]) * tokens for spec in held]
+        return LlamaExecutable(
+            lib=lib,
+            model=model,
+            context=context,
+            threads=request.threads,
+            cache=self.cache,
+            cache_bytes=batch * size * sum(numbers),
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaExecutable(Executable):
+    """A model and its context.
+
+    Attributes:
+        lib: the C functions.
+        cache: the type of keys and values.
+        cache_bytes: size of keys and values of all sequences, without llama.cpp's rounding up.
+    """
+
+    lib: Any
+    model: Any
+    context: Any
+    threads: int
+    cache: str
+    cache_bytes: int
+
+    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
+        """A prefill of these prompts."""
+        program = self.program()
+        placed = program.place(arrays)
+
+        def call() -> object:
+            program.begin()
+            return program.call(placed)
+
+        return call
+
+    def program(self) -> LlamaProgram:
+        """Calls on the context."""
+        return LlamaProgram(executable=self)
+
+    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
+        """Scores of the next token, shape (batch_size, vocabulary)."""
+        return {"0": cast("Sequence[NDArray[generic]]", raw)[0]}
+
+    def facts(self) -> Mapping[str, Json]:
+        """Settings, and what of the processor llama.cpp was built for."""
+        return {
+            "dtype": "float32",
+            "threads": self.threads,
+            "provider": "llama.cpp CPU",
+            "device": "cpu",
+            "cache_dtype": self.cache,
+            "built_for": self.lib.llama_print_system_info().decode().strip(),
+        }
+
+    def close(self) -> None:
+        """Free context and model."""
+        self.lib.llama_free(self.context)
+        self.lib.llama_model_free(self.model)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaProgram(Program):
+    """Tokens go in and scores come out; keys and values stay in the context."""
+
+    executable: LlamaExecutable
+    _batches: dict[tuple[int, ...], Any] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Forget all sequences."""
+        lib = self.executable.lib
+        lib.llama_memory_clear(lib.llama_get_memory(self.executable.context), False)
+
+    def kept_bytes(self) -> int:
+        """Size of keys and values."""
+        return self.executable.cache_bytes
+
+    def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:
+        """Tokens and positions in llama.cpp's own type."""
+        found = ((name, arrays[name]) for name in (IDS, POSITIONS) if name in arrays)
+        return {name: array.astype("int32", order="C") for name, array in found}
+
+    def call(self, inputs: Mapping[str, object]) -> Sequence[object]:
+        """Scores after the last token of each sequence."""
+        import numpy as np
+
+        lib, context = self.executable.lib, self.executable.context
+        ids: Any = inputs[IDS]
+        count, length = ids.shape
+        batch, tokens, positions = self._batches.get(ids.shape) or self._batch(ids.shape)
+        tokens[:], positions[:] = ids.ravel(), inputs[POSITIONS].ravel()  # type: ignore[attr-defined]
+        status = lib.llama_decode(context, batch)
+        if status:
+            raise MeasureError(f"llama.cpp failed to decode (status {status}).", kind="decode")
+        width = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.executable.model))
+        last = range(length - 1, count * length, length)
+        rows = [
+            np.ctypeslib.as_array(lib.llama_get_logits_ith(context, at), (width,)) for at in last
+        ]
+        return (np.stack(rows),)
+
+    def _batch(self, shape: tuple[int, int]) -> Any:
+        """A batch for so many sequences and tokens, and views of its tokens and positions."""
+        import numpy as np
+
+        size = shape[0] * shape[1]
+        batch = self.executable.lib.llama_batch_init(size, 0, 1)
+        batch.n_tokens = size
+        for at in range(size):
+            batch.n_seq_id[at], batch.seq_id[at][0] = 1, at // shape[1]
+            batch.logits[at] = (at + 1) % shape[1] == 0
+        views = [np.ctypeslib.as_array(each, (size,)) for each in (batch.token, batch.pos)]
+        self._batches[shape] = (batch, *views)
+        return self._batches[shape]
+
+    def fetch(self, value: object) -> NDArray[generic]:
+        """They are on the host already."""
+        return value  # type: ignore[return-value]
+
+    def size_bytes(self, value: object) -> int:
+        """Size of the array's elements."""
+        return self.fetch(value).nbytes
+
+
+def _library() -> Any:
+    """llama.cpp's functions; it logs to nobody."""
+    import llama_cpp
+
+    if not hasattr(llama_cpp, "_benchorch_silence"):
+        llama_cpp._benchorch_silence = llama_cpp.llama_log_callback(lambda *_: None)
+        llama_cpp.llama_log_set(llama_cpp._benchorch_silence, None)
+        llama_cpp.llama_backend_init()
+    return llama_cpp
