@@ -119,6 +119,7 @@ class Hypervisor:
                     self._look(found)
         for name in list(self.machines):
             self._check_out(name)
+            _terminate(name)  # lest Ray takes it for a machine of the next cluster of this name
 
     def _own(self) -> Sequence[Any]:
         return [one for one in _instances() if one.id not in self._before]
