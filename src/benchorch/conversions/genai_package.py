@@ -29,6 +29,7 @@ class GenaiPackage(FileStep):
     Source: https://onnxruntime.ai/docs/genai/reference/config.html
     """
 
+    generates = True
     consumes = (Format.ONNX,)
     produces = Format.ONNX_GENAI
     requires = ("onnx",)
@@ -95,7 +96,7 @@ def _present(name: str) -> str:
 def _config(layer: TensorSpec, layers: int, vocabulary: int) -> Mapping[str, object]:
     _, heads, _, size = layer.shape
     names = {part: f"past_%d_{part}" for part in ("key", "value")}
-    decoder = {
+    decoder: dict[str, object] = {
         "filename": MODEL_FILE,
         "head_size": size,
         "hidden_size": int(heads) * int(size),

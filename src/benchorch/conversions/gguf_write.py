@@ -32,6 +32,7 @@ class GgufWrite(FileStep):
         weights: the type of every matrix whose rows are whole blocks of 32; others are float32.
     """
 
+    generates = True
     fixes_cache = True
     consumes = (Format.MODULE,)
     produces = Format.GGUF
@@ -114,8 +115,9 @@ def _reordered(tensor: torch.Tensor, name: str, config: Any) -> torch.Tensor:
     found = next((heads[part] for part in name.split(".") if part in heads), None)
     if config.model_type != "llama" or found is None:
         return tensor
-    split = tensor.unflatten(0, (getattr(config, found), 2, -1))
-    return split.transpose(1, 2).flatten(0, 2)
+    heads_of = getattr(config, found)
+    split = tensor.reshape(heads_of, 2, -1, *tensor.shape[1:])
+    return split.transpose(1, 2).reshape(tensor.shape)
 
 
 def _gpt2(config: Any) -> dict[str, Any]:

@@ -123,8 +123,7 @@ class LlamaExecutable(Executable):
 
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
         """Scores of the next token, shape (batch_size, vocabulary)."""
-        (scores,) = raw  # type: ignore[misc]
-        return {"0": scores}
+        return {"0": raw[0]}  # type: ignore[index]
 
     def facts(self) -> Mapping[str, Json]:
         """Settings, and what of the processor llama.cpp was built for."""

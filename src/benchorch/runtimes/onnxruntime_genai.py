@@ -91,8 +91,7 @@ class GenaiExecutable(Executable):
 
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
         """Scores of the next token, shape (batch_size, vocabulary)."""
-        (scores,) = raw  # type: ignore[misc]
-        return {"0": scores}
+        return {"0": raw[0]}  # type: ignore[index]
 
     def facts(self) -> Mapping[str, Json]:
         """Where it runs; scores come as float32 whatever the graph computes in."""

@@ -317,3 +317,13 @@ def test_a_static_cache_needs_a_model_that_generates() -> None:
     assert isinstance(step, ModuleStep)
     with pytest.raises(BuildError, match="no cache"):
         step.transform(torch.nn.Linear(1, 1), replace(setup.example(0)))
+
+
+@pytest.mark.parametrize(
+    "conversion", ["eager_static_cache", "openvino_stateful", "onnxruntime_genai", "llama_cpp"]
+)
+def test_what_serves_generation_alone_is_skipped_elsewhere(conversion: str) -> None:
+    composer = Composer(config_loader())
+    (cell,) = composer.cells(["model=mlp", f"conversion={conversion}"])
+    setup = open_trial({key: cell.config[key] for key in SPEC_KEYS})
+    assert "use scenario=generate" in str(setup.unavailable)
