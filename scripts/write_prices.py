@@ -23,6 +23,7 @@ import yaml
 
 from benchorch.errors import PriceUnavailable
 from benchorch.hardware.aws_prices import AwsPrices, prices_in
+from benchorch.journal.chain import UNREADABLE
 
 HARDWARE = Path(__file__).resolve().parents[1] / "conf" / "hardware"
 
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("name a price list file, or a region by --region")
     try:
         text = _from_file(asked.file) if asked.file else _from_api(asked.region)
-    except (PriceUnavailable, OSError, ValueError, KeyError) as error:
+    except (PriceUnavailable, OSError, *UNREADABLE) as error:
         print(f"No prices: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     print(text, end="")

@@ -15,7 +15,15 @@ HEAVY = {
     *("torch", "transformers", "onnx", "onnxruntime", "onnxscript", "ray", "mlflow"),
     *("scipy", "rich", "pandas", "safetensors", "boto3", "optuna"),
 }
-NUMERIC = ("stats/", "trace/", "results/metrics/", "results/compare/", "scenarios/", "trial/")
+NUMERIC = (
+    "stats/",
+    "trace/",
+    "results/metrics/",
+    "results/compare/",
+    "results/parity/",
+    "scenarios/",
+    "trial/",
+)
 PACKAGE_ROOMS = {
     # The executor, the way to a cluster, and its head's jobs.
     "ray": {"executors/ray.py", "executors/ray_cluster.py", "executors/ray_jobs.py"},

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from benchorch.domain.tensors import Workload
+from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import BuildError, ConfigError
 from benchorch.models import trust
 from benchorch.models.callables import callable_problems, reference_problems, resolve_callable
+from benchorch.models.http import HttpModel
 
 RECIPE = """
 defaults:
@@ -237,3 +240,51 @@ def test_settings_that_others_may_write_are_not_read(settings: Path) -> None:
     settings.chmod(0o666)
     with pytest.raises(ConfigError, match="chmod go-w"), trust.declared([]):
         pass
+
+
+ADDRESS = "http://127.0.0.1:9/predict"
+
+
+def endpoint(url: str = ADDRESS) -> HttpModel:
+    return HttpModel(
+        url=url, inputs={}, body={"x": 1}, checkpoint=None, kwargs={}, headers={"key": "env:HOME"}
+    )
+
+
+@pytest.mark.parametrize("words", [["evil.yaml"], ["evil.yaml", "model.url=http://127.0.0.1:99"]])
+@pytest.mark.usefixtures("place")
+def test_a_downloaded_recipe_sends_nothing_to_an_address_of_its_own(words: list[str]) -> None:
+    with trust.declared(words):
+        (problem,) = endpoint().problems(Workload(symbols={}))
+        assert problem.startswith("model.url:")
+        assert f"add --trust {ADDRESS}" in problem
+        for url in (ADDRESS, f" {ADDRESS}", ADDRESS.replace("http", "HTTP")):
+            with pytest.raises(BuildError, match="No request is sent"):
+                endpoint(url).load(0)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["model=http", f"model.url={ADDRESS}"],
+        ["evil.yaml", "--trust", ADDRESS],
+        ["evil.yaml", "--trust", "evil.yaml"],
+    ],
+)
+@pytest.mark.usefixtures("place")
+def test_an_address_that_the_user_names_is_asked(words: list[str]) -> None:
+    with trust.declared(words):
+        assert endpoint().problems(Workload(symbols={})) == []
+
+
+def test_a_trials_process_sends_requests_where_they_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial(trial_id="0", labels={}, spec={"model": {"url": ADDRESS}})
+    session = {"cwd": str(Path.cwd()), "rebuild": "never", "store": {}, "search_path": []}
+    plan = Plan(plan_id="p", name="n", trials=(trial,), skips=(), session=session)
+    for words, may in ([f"model.url={ADDRESS}"], True), (["x=y"], False):
+        with trust.declared(words):
+            told = trust.variables(trust.session_of(plan, Path.cwd()))
+        monkeypatch.setattr(trust, "_policy", trust._policy)
+        monkeypatch.setenv(trust.VARIABLE, told[trust.VARIABLE])
+        trust.obey()
+        assert (trust.refusal(ADDRESS) == "") is may

@@ -100,7 +100,7 @@ class _Program(Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The words, with ``run`` or ``script`` before those that name no command."""
         first = next((word for word in args if word not in ("--json", "-q", "-v", "-y")), "")
-        if first == "--version":
+        if first in ("--version", "-V"):
             args = ["version"]
         elif _is_of_a_run(first):
             args = ["run", *args]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
+import zlib
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _TOLD = pytest.StashKey[list[str]]()
 _RUNS = "runs/pytest"
+_MOST_CHARACTERS = 150
 _DEFAULTS = {"recorder": "none", "profiler": "none"}
 
 
@@ -108,10 +110,27 @@ def benchmark_model(request: pytest.FixtureRequest) -> ModelBenchmark:
     config = request.config
     if hasattr(config, "workerinput"):
         raise pytest.UsageError("benchmark_model: tests side by side disturb each other: use -n 0")
+    if config.getoption("--benchorch-gate") is not None:
+        _check_share(config.getoption("--benchorch-max-regression"))
     name = request.node.nodeid
-    folder = Path(config.getoption("--benchorch-runs")) / re.sub(r"[^\w.-]+", "-", name).strip("-")
+    plain = re.sub(r"[^\w.-]+", "-", name).strip("-")
+    if len(plain) > _MOST_CHARACTERS:
+        plain = f"{plain[:_MOST_CHARACTERS]}-{zlib.crc32(name.encode()):08x}"
+    folder = Path(config.getoption("--benchorch-runs")) / plain
     told = config.stash.setdefault(_TOLD, [])
     return ModelBenchmark(config=config, name=name, folder=folder, told=told)
+
+
+def _check_share(text: str) -> None:
+    """UsageError for what is no share, before anything is measured."""
+    import click
+
+    from benchorch.cli.commands.comparison_arguments import share
+
+    try:
+        share(text)
+    except click.BadParameter as error:
+        raise pytest.UsageError(f"--benchorch-max-regression: {error.message}") from error
 
 
 def pytest_terminal_summary(

@@ -38,8 +38,22 @@ def check_file(path: Path) -> None:
             problems.append(located(path, key.start_mark, what))
     if not problems and DEFAULTS not in {key.value for key, _ in pairs}:
         problems.append(located(path, root.start_mark, f"there is no defaults list; {_START}."))
+    problems += [] if problems else _without_self(path, pairs)
     if problems:
         raise ConfigError(problems)
+
+
+def _without_self(path: Path, pairs: Sequence[tuple[Node, Node]]) -> Iterator[str]:
+    """A defaults list by which Hydra would let the options win over the recipe's own keys."""
+    for key, value in pairs:
+        entries = value.value if isinstance(value.value, list) else []
+        if (
+            key.value == DEFAULTS
+            and len(pairs) > 1
+            and not any(e.value == "_self_" for e in entries)
+        ):
+            what = f"_self_ is missing at its end, so the recipe's keys would not count; {_START}."
+            yield located(path, value.start_mark, what)
 
 
 def recipe_problems(path: Path, composer: Composer) -> list[str]:
@@ -67,9 +81,12 @@ def _of_key(key: Node, value: Node, composer: Composer) -> Iterator[tuple[Node, 
         for axis, values in _axes(value):
             yield from _of_axis(axis, values, composer)
     elif key.value == EACH:
-        entries = value.value if isinstance(value.value, list) else ()
-        for entry in (one for one in entries if isinstance(getattr(one, "value", None), str)):
-            yield from ((entry, text) for text in composer.problems([entry.value], sweep=False))
+        entries = [value] if _pairs(value) is not None else value.value
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry.value, str):
+                yield from ((entry, text) for text in composer.problems([entry.value], sweep=False))
+            else:
+                yield entry, f"{EACH}: expected a list of KEY=VALUE, such as stopping.calls=50."
     else:
         yield from _of_section(key, value, composer.session([]))
 

@@ -115,9 +115,8 @@ def _reordered(tensor: torch.Tensor, name: str, config: Any) -> torch.Tensor:
     found = next((heads[part] for part in name.split(".") if part in heads), None)
     if config.model_type != "llama" or found is None:
         return tensor
-    heads_of = getattr(config, found)
-    split = tensor.reshape(heads_of, 2, -1, *tensor.shape[1:])
-    return split.transpose(1, 2).reshape(tensor.shape)
+    split = tensor.reshape(getattr(config, found), 2, -1, *tensor.shape[1:])
+    return split.transpose(1, 2).flatten(0, 2)
 
 
 def _gpt2(config: Any) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, requires
 
 from benchorch.errors import ConfigError
+from benchorch.host.environment import is_installed
 
 INSTALL = "pip install"
 
@@ -31,6 +32,19 @@ def install_command(distributions: Iterable[str]) -> str:
     extras = [f"'benchorch[{','.join(needed)}]'"] if needed else []
     others = [] if whole else [name for name in wanted if not _extra_of(name)]
     return " ".join([INSTALL, *extras, *others])
+
+
+def require(distribution: str) -> None:
+    """ConfigError with the command where a distribution is not installed."""
+    if not is_installed(distribution):
+        raise ConfigError(
+            [f"{distribution} is not installed."], next=install_command([distribution])
+        )
+
+
+def needs(missing: Sequence[str]) -> str:
+    """What a skip says of packages that are absent."""
+    return f"needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
 
 
 def absence(error: ModuleNotFoundError) -> ConfigError | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,7 +122,19 @@ def fitted_problem(value: Any) -> str:
         check_is_fitted(value)
     except NotFittedError:
         return f"{kind} that is not fitted; call its fit first"
+    if _has_several_labels(value):
+        return f"{kind} that predicts several labels at once; only one for each row is supported"
     return ""
+
+
+def _has_several_labels(classifier: Any) -> bool:
+    import numpy as np
+
+    features = getattr(classifier, "n_features_in_", None)
+    if features is None or not hasattr(classifier, "classes_"):
+        return False
+    with warnings.catch_warnings(action="ignore"):
+        return bool(np.ndim(classifier.predict(np.zeros((1, features)))) > 1)
 
 
 def write_estimator(fitted: object, directory: Path) -> ConfigNode:

@@ -15,6 +15,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
+from benchorch.models import trust
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from benchorch.models.architectures.endpoint import Endpoint
 
 _FROM_ENVIRONMENT = "env:"
+_MOST_TIMEOUT_S = 86_400
 _TOLERANCE = 1e-3  # of the largest number of an answer: a server may batch, and round, otherwise
 
 
@@ -62,9 +64,12 @@ class HttpModel(DeclaredModel):
         return {"model": f"{parts.netloc}{parts.path}"}
 
     def load(self, seed: int) -> torch.nn.Module:
-        """The endpoint; BuildError where it does not give the recorded answers."""
+        """The endpoint; BuildError where it may not be asked, or gives other answers."""
         from benchorch.models.architectures.endpoint import Endpoint
 
+        refused = trust.refusal(self.url)
+        if refused:
+            raise BuildError(f"No request is sent: {refused}.", kind="user_code")
         headers = {name: _resolved(value) for name, value in self.headers.items()}
         endpoint = Endpoint(self.url, self.method, self.body, headers, self.timeout_s)
         if self.answers is not None:
@@ -86,14 +91,19 @@ class HttpModel(DeclaredModel):
 
     def problems(self, workload: Workload) -> Sequence[str]:
         """The address, the body, the headers, the recorded answers and the inputs."""
-        found = [*_url_problems(self.url), *self._body_problems(), *self._file_problems()]
+        found = _url_problems(self.url)
+        refused = "" if found else trust.refusal(self.url)
+        found += [f"model.url: {refused}."] if refused else []
+        found += [*self._body_problems(), *self._file_problems()]
         found += [
             f"model.headers.{name}: the environment has no {value.removeprefix(_FROM_ENVIRONMENT)}."
             for name, value in self.headers.items()
             if value.startswith(_FROM_ENVIRONMENT) and not _resolved(value)
         ]
-        if not self.timeout_s > 0:
-            found.append(f"model.timeout_s: must be above 0, got {self.timeout_s}.")
+        if not 0 < self.timeout_s <= _MOST_TIMEOUT_S:
+            found.append(
+                f"model.timeout_s: above 0, at most {_MOST_TIMEOUT_S}; got {self.timeout_s}."
+            )
         if self.checkpoint is not None or self.kwargs:
             found.append("model: an endpoint takes neither checkpoint nor kwargs; give model.body.")
         is_fixed = self.body is not None and not self.inputs
@@ -202,6 +212,10 @@ def _difference(answer: object, recorded: object) -> str:
             continue
         if left.shape != right.shape:
             return f"{where} has shape {list(left.shape)}, recorded was {list(right.shape)}"
+        if not left.is_floating_point() and not right.is_floating_point():
+            if not torch.equal(left.long(), right.long()):
+                return f"{where} has other whole numbers"  # labels and ids have no tolerance
+            continue
         a, b = left.double().numpy(), right.double().numpy()
         scale = float(np.abs(b).max()) if b.size else 0.0
         if not np.allclose(a, b, rtol=_TOLERANCE, atol=_TOLERANCE * scale):

@@ -3,9 +3,9 @@
 What runs besides benchorch itself: model classes of installed packages; what the command line names
 by a reference or by ``--trust``, or the user's own settings by ``trust:``; what lies in the user's
 own git work tree beside a recipe of that tree. Nothing else does: a recipe, a plan, a checkpoint or
-a cache entry never widens the list. A trial's process is given the references that passed, and asks
-for no other reason. Where neither has been said, the caller is Python code, whose own choice of
-functions is the user's.
+a cache entry never widens the list. Requests go to an address by the same rule. A trial's process
+is given the references that passed, and asks for no other reason. Where neither has been said, the
+caller is Python code, whose own choice of functions is the user's.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ PICKLES = (".joblib", ".pkl", ".pickle")
 """Suffixes of files that run code when they are loaded."""
 
 _FILES = (".py", *PICKLES)
+_ADDRESSES = ("http://", "https://")
 _CONFIG_DIRECTORY = ("--config-dir", "-cd")
 _CODE = ("model", "parity")
 
@@ -55,12 +56,14 @@ class _Policy:
         words: of the command line; a reference in one of them is named by the user.
         paths: files, and folders with what is below them.
         references: to be run whatever they are.
+        recipes: whether those of the command line are all trusted.
     """
 
     everything_of_the_users: bool = False
     words: tuple[str, ...] = ()
     paths: tuple[Path, ...] = ()
     references: frozenset[str] = frozenset()
+    recipes: bool = False
 
     def names(self, reference: str) -> bool:
         """Whether the command line holds the reference as a whole."""
@@ -82,17 +85,22 @@ def declared(arguments: Sequence[str]) -> Iterator[None]:
     before = _policy
     words, named = split(arguments)
     always = user_settings().trust
-    references = {word for word in (*named, *always) if REFERENCE.fullmatch(word)}
+    references = {
+        word for word in (*named, *always) if REFERENCE.fullmatch(word) or _is_address(word)
+    }
     paths = [Path(word).expanduser().resolve() for word in named if word not in references]
     missing = [f"{FLAG}: there is no {path}." for path in paths if not path.exists()]
     if missing:
         raise ConfigError(missing)
-    tree = _own_work_tree(_recipes(words))
+    recipes = _recipes(words)
+    tree = _own_work_tree(recipes)
     _policy = _Policy(
         words=tuple(words),
         paths=(*paths, *_settled(always, references), *([tree] if tree else [])),
         references=frozenset(references),
     )
+    trusted = bool(recipes) and all(map(_policy.holds, recipes))
+    _policy = replace(_policy, recipes=trusted)
     try:
         yield
     finally:
@@ -155,12 +163,15 @@ def _in_own_tree(place: Path) -> bool:
 
 
 def refusal(reference: str) -> str:
-    """Why what a reference names, or a script's path, may not run; empty where it may.
+    """Why what a reference or a script's path names may not run; empty where it may.
 
-    An installed package's is let through to `may_call`, which looks at what it is.
+    Of an address, why it may be sent no requests. An installed package's is let through to
+    `may_call`, which looks at what it is.
     """
     if reference in _policy.references:
         return ""
+    if _is_address(reference):
+        return _address_refusal(reference)
     place = _place(reference)
     if place is not None and is_installed(place):
         return ""
@@ -172,6 +183,15 @@ def refusal(reference: str) -> str:
     return (
         f"{where} is code that neither the command line names nor lies in your own git work tree "
         f"beside the recipe; if you trust it, add {FLAG} {where}"
+    )
+
+
+def _address_refusal(url: str) -> str:
+    if _policy.everything_of_the_users or _policy.recipes or _policy.names(url):
+        return ""
+    return (
+        f"{url} is an address that neither the command line nor a recipe of your own git work tree "
+        f"names; if requests may go there, add {FLAG} {url}"
     )
 
 
@@ -243,10 +263,12 @@ def _is_users(reference: str) -> bool:
 
 
 def references_of(plan: Plan) -> list[str]:
-    """Whatever a plan's trials hold that has the form of a reference or of a path to code."""
+    """What a plan's trials hold in the form of a reference, a path to code or an address."""
     nodes = (trial.spec.get(key) for trial in plan.trials for key in _CODE)
     texts = dict.fromkeys(text for node in nodes for text in _texts(node))
-    return [text for text in texts if text.endswith(_FILES) or is_reference(text)]
+    return [
+        text for text in texts if text.endswith(_FILES) or is_reference(text) or _is_address(text)
+    ]
 
 
 def own_files(plan: Plan) -> Mapping[str, Path]:
@@ -268,6 +290,10 @@ def own_files(plan: Plan) -> Mapping[str, Path]:
 def is_reference(text: str) -> bool:
     """Whether a text has the form of ``module:name`` or ``file.py:name``."""
     return bool(REFERENCE.fullmatch(text) or IN_FILE.fullmatch(text))
+
+
+def _is_address(text: str) -> bool:
+    return text.lower().startswith(_ADDRESSES)
 
 
 def _texts(node: Json) -> Iterator[str]:
@@ -296,7 +322,8 @@ def obey() -> None:
     global _policy
     told = json.loads(os.environ.pop(VARIABLE, "{}"))
     _policy = _Policy(references=frozenset(told.get("references", ())))
-    look_in(told.get("paths", ()) if _policy.references else ())
+    has_code = not all(map(_is_address, _policy.references))
+    look_in(told.get("paths", ()) if has_code else ())
 
 
 def look_in(paths: Sequence[str]) -> None:

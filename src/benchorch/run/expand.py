@@ -21,7 +21,7 @@ from benchorch.domain.tensors import NOT_SYMBOLS, Workload
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial, node_of
 from benchorch.errors import ConfigError
 from benchorch.host.environment import alternatives, is_installed, on_node_with
-from benchorch.host.packages import install_command
+from benchorch.host.packages import install_command, needs
 from benchorch.interfaces.executor import Executor
 from benchorch.models.callables import reference_problems
 from benchorch.models.parity_data import data_problems
@@ -177,7 +177,7 @@ class _Drafts:
         if missing:
             return Skip(
                 labels={},
-                reason=f"needs {', '.join(missing)}, which is not installed.",
+                reason=f"{needs(missing)}.",
                 remedy=install_command(missing),
             )
         unavailable = setup.unavailable

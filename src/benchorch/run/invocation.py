@@ -149,7 +149,7 @@ class Invocation:
             return [math.inf] * len(jobs)
         planned = narrowed_to(plan_jobs(self.composer, jobs, self.plan_id), self.terms.only)
         self._refuse_unreachable(planned, jobs)
-        _refuse_without_packages(planned.plan)
+        refuse_without_packages(planned.plan)
         self.run_plan(planned.plan, planned.executor)
         metric = str(planned.plan.session["objective"])
         return [self._objective(ids, metric) for ids in planned.requested]
@@ -494,7 +494,7 @@ def _is_sound(result: TrialResult) -> bool:
     return result.outcome is Outcome.OK and not wrong and not result.unfinished
 
 
-def _refuse_without_packages(plan: Plan) -> None:
+def refuse_without_packages(plan: Plan) -> None:
     """ConfigError where no trial is left because packages are not installed."""
     first = next(iter(plan.skips), None)
     if first and not plan.trials and all(s.remedy.startswith(INSTALL) for s in plan.skips):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, cast, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -123,7 +123,7 @@ class LlamaExecutable(Executable):
 
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
         """Scores of the next token, shape (batch_size, vocabulary)."""
-        return {"0": raw[0]}  # type: ignore[index]
+        return {"0": cast("Sequence[NDArray[generic]]", raw)[0]}
 
     def facts(self) -> Mapping[str, Json]:
         """Settings, and what of the processor llama.cpp was built for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -91,7 +91,7 @@ class GenaiExecutable(Executable):
 
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
         """Scores of the next token, shape (batch_size, vocabulary)."""
-        return {"0": raw[0]}  # type: ignore[index]
+        return {"0": cast("Sequence[NDArray[generic]]", raw)[0]}
 
     def facts(self) -> Mapping[str, Json]:
         """Where it runs; scores come as float32 whatever the graph computes in."""

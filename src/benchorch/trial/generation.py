@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 SCORES = "logits"
 """Name of what is compared: the scores of each generated position."""
 
-# Scores of so many bytes are compared for each input; of a longer generation, its beginning.
-_MOST_COMPARED_BYTES = 64 * 2**20
+# So many scores are compared for each input; of a longer generation, its beginning.
+_MOST_COMPARED = 16 * 2**20
 
 
 def with_cache(setup: TrialSetup, cache: Sequence[TensorSpec]) -> TrialSetup:
@@ -174,7 +174,7 @@ class GeneratingExecutable(Executable):
                     last = scores[-1].argmax(axis=-1) if forced is None else forced[:, number - 1]
                     token = np.ascontiguousarray(last[:, None], dtype=np.int64)
                 scores.append(np.array(steps.scores(number, token)))
-                most = min(most, max(1, _MOST_COMPARED_BYTES // scores[0].nbytes))
+                most = min(most, max(1, _MOST_COMPARED // scores[0].size))
                 if len(scores) == most:
                     break
         return {SCORES: np.stack(scores, axis=1)}

@@ -31,7 +31,6 @@ from benchorch.interfaces.generation import CONTINUATION, DecoderModel
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.models.parity_data import data_sets
 from benchorch.models.token_data import token_sets
-from benchorch.results.parity.noise import noise_between
 from benchorch.trial.generation import (
     SCORES,
     cache_of,
@@ -138,6 +137,8 @@ def write_reference(
     Eager answers all of them, and then again from the last to the first: whatever period a
     model's state has, some input meets it in another phase. Nothing is seeded in between.
     """
+    from benchorch.results.parity.noise import noise_between
+
     given = [model_inputs(setup, one) for one in sets]
     setup = with_cache(replace(setup, steps=()), cache_of(setup, load()))
     with closing(eager(setup, load, out, threads)) as executable:

@@ -50,7 +50,7 @@ def refused(words: list[str]) -> ConfigError:
         ("run", "names no model and no recipe", "benchorch run model=bert"),
         ("plna", "Did you mean 'plan'?", ""),
         ("--jsno model=mlp", "there is no such option", "benchorch run model=mlp"),
-        ("-V", "there is no such option", "benchorch run --help"),
+        ("-X", "there is no such option", "benchorch run --help"),
         ("tiny.yaml", "Did you mean 'recipes/tiny.yaml'?", ""),
         ("plan model=mlp model.arguments.hidden=64", "model.arguments.hidden: unknown key", ""),
         ("plan model=factory model.arguments.hidden=64", "+model.arguments.hidden=...", ""),
@@ -85,6 +85,8 @@ def test_a_mistaken_line_is_answered_with_the_right_one(
         (b"\xff\xfe\x00", ["r.yaml: is not YAML text"]),
         (f"{START}1: 2\n", ["r.yaml:2:1: a key is text, not '1'"]),
         ("- a\n", ["r.yaml:1:1: expected keys with values"]),
+        ("defaults: [config]\nname: a\n", ["r.yaml:1:11: _self_ is missing at its end"]),
+        (f"{START}each: [{{a: 1}}]\n", ["r.yaml:2:8: each: expected a list of KEY=VALUE"]),
         (
             FOUR,
             [
@@ -95,7 +97,19 @@ def test_a_mistaken_line_is_answered_with_the_right_one(
             ],
         ),
     ],
-    ids=["tab", "bracket", "twice", "defaults", "empty", "binary", "number", "list", "four"],
+    ids=[
+        "tab",
+        "bracket",
+        "twice",
+        "defaults",
+        "empty",
+        "binary",
+        "number",
+        "list",
+        "self",
+        "each",
+        "four",
+    ],
 )
 def test_a_recipe_is_answered_with_every_mistake_and_its_place(
     text: str | bytes, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

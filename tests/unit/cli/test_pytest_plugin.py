@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,6 +78,24 @@ def test_a_first_session_has_nothing_to_be_compared_with(tmp_path: Path) -> None
     (tmp_path / "runs" / "before").mkdir(parents=True)
     with pytest.warns(UserWarning, match="None of 1 runs is from before the candidate"):
         gated(tmp_path, 1.2e6)
+
+
+def requested(**options: object) -> Any:
+    name = f"tests/test_it.py::test_x[{'a' * 400}]"
+    config = SimpleNamespace(getoption=Options(**options).getoption, stash=pytest.Stash())
+    return SimpleNamespace(config=config, node=SimpleNamespace(nodeid=name))
+
+
+def test_a_limit_that_is_no_share_ends_it_before_anything_is_measured() -> None:
+    request = requested(gate="", max_regression="five", runs="runs")
+    with pytest.raises(pytest.UsageError, match="'five' is not a share"):
+        pytest_plugin.benchmark_model.__wrapped__(request)
+
+
+def test_a_long_name_of_a_test_has_a_folder_that_can_be_made(tmp_path: Path) -> None:
+    found = pytest_plugin.benchmark_model.__wrapped__(requested(gate=None, runs=str(tmp_path)))
+    found.folder.mkdir()
+    assert found.folder.name.startswith("tests-test_it.py-test_x-aaa")
 
 
 def test_it_is_light_to_import() -> None:

@@ -61,3 +61,8 @@ def test_an_absent_module_has_its_extra(module: str, extra: str) -> None:
 @pytest.mark.parametrize("module", ["somebodys", None])
 def test_a_module_that_no_extra_brings_is_another_error(module: str | None) -> None:
     assert packages.absence(ModuleNotFoundError("no", name=module)) is None
+
+
+def test_what_is_missing_is_counted() -> None:
+    assert packages.needs(["onnx"]) == "needs onnx, which is not installed"
+    assert packages.needs(["onnx", "torch"]) == "needs onnx, torch, which are not installed"

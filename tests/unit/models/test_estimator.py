@@ -42,6 +42,21 @@ def labels_of_text() -> Any:
     return LogisticRegression().fit(FEATURES, np.array(["ant", "bee", "cow"])[CLASSES])
 
 
+def with_a_threshold() -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import FixedThresholdClassifier
+    from sklearn.pipeline import make_pipeline
+
+    strict = FixedThresholdClassifier(LogisticRegression(), threshold=0.95)
+    return make_pipeline(strict).fit(FEATURES, CLASSES > 0)
+
+
+def several_labels() -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(5).fit(FEATURES, np.stack([CLASSES, 2 - CLASSES], axis=1))
+
+
 def without_probabilities() -> Any:
     from sklearn.svm import LinearSVC
 
@@ -121,10 +136,11 @@ def test_the_onnx_graph_answers_as_native_prediction_does(
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("fit", [forest, with_a_threshold])
 def test_labels_are_what_predict_says_and_probabilities_what_predict_proba_says(
-    tmp_path: Path,
+    fit: Callable[[], Any], tmp_path: Path
 ) -> None:
-    fitted = forest()
+    fitted = fit()
     native: Any = model(stored(fitted, tmp_path)).load(0)(X=torch.from_numpy(FEATURES))
     np.testing.assert_array_equal(native["labels"], fitted.predict(FEATURES))
     np.testing.assert_allclose(native["probabilities"], fitted.predict_proba(FEATURES), rtol=1e-6)
@@ -157,6 +173,11 @@ def test_mistakes_are_named_before_anything_is_loaded(tmp_path: Path) -> None:
 def test_a_file_without_an_estimator_fails_with_a_sentence(value: object, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="no estimator"):
         model(stored(value, tmp_path)).load(0)
+
+
+def test_several_labels_for_each_row_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="several labels at once"):
+        model(stored(several_labels(), tmp_path)).load(0)
 
 
 def test_the_api_requires_a_fitted_estimator_and_inputs() -> None:

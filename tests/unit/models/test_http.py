@@ -188,6 +188,18 @@ def test_recorded_answers_must_come_again(server: ThreadingHTTPServer, tmp_path:
         model(server, answers=str(path)).load(0)
 
 
+def test_recorded_ids_must_be_the_same_ids(
+    server: ThreadingHTTPServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "answers.jsonl"
+    recorded = {"ids": [50_256, 7]}
+    path.write_text(json.dumps({"body": None, "answer": recorded}))
+    endpoint = model(server, answers=str(path)).load
+    monkeypatch.setattr(Handler, "reply", lambda *_: (200, {}, b'{"ids": [50256, 13]}'))
+    with pytest.raises(BuildError, match="line 1: ids has other whole numbers"):
+        endpoint(0)
+
+
 @pytest.mark.parametrize(
     ("rest", "said"),
     [
@@ -198,6 +210,7 @@ def test_recorded_answers_must_come_again(server: ThreadingHTTPServer, tmp_path:
         ({"body": {"rows": "$y"}}, r"\$y is no input"),
         ({"body": {"rows": 1}}, "names no input"),
         ({"timeout_s": 0}, "above 0"),
+        ({"timeout_s": 1e300}, "at most 86400"),
         ({"answers": "nowhere.jsonl"}, "cannot be read"),
         ({"kwargs": {"a": 1}}, "neither checkpoint nor kwargs"),
         ({"inputs": {}}, "is empty"),

@@ -23,7 +23,7 @@ from benchorch.config.extensions import extension_directories
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
-from benchorch.host.packages import install_command
+from benchorch.host.packages import install_command, needs
 from benchorch.interfaces.conversion import FileStep, ModuleStep, StateStep
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def availability(conversion: Conversion) -> Availability:
         where = "" if on_cpu is None or on_gpu is not None else f", and a GPU: {on_cpu}"
         return Availability(
             hardware="",
-            reason=f"needs {', '.join(missing)}, which is not installed{where}",
+            reason=f"{needs(missing)}{where}",
             enable=install_command(missing),
         )
     if on_cpu is None:

@@ -127,9 +127,13 @@ def run(
     """The verdict over all trials, as text, Markdown and JSON."""
     names = metric_names(options["metric"])
     _refuse_directionless(names)
-    named = is_run(baseline.partition(SELECTOR)[0])
-    if is_folder_of_runs(baseline) or (allow_first and not named):
-        new = open_side(candidate or _newest_but(None), terminal.say)
+    in_time = is_folder_of_runs(baseline) or (
+        allow_first and not is_run(baseline.partition(SELECTOR)[0])
+    )
+    old = None if in_time else open_side(baseline, terminal.say)
+    new = open_side(candidate or _newest_but(old), terminal.say)
+    earlier: list[Side] = []
+    if old is None:
         try:
             old, *earlier = _history(baseline, new, last, options["across"], terminal.say)
         except NoBaseline as error:
@@ -137,9 +141,6 @@ def run(
                 baseline, new.run.reference, max_regression, error.problems
             )
             return _first_session(terminal, first, allow_first)
-    else:
-        old, earlier = open_side(baseline, terminal.say), []
-        new = open_side(candidate or _newest_but(old), terminal.say)
     earlier += [open_side(name, terminal.say) for name in options["session"]]
     found = gate(
         old.trials,

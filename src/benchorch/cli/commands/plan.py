@@ -104,7 +104,9 @@ def check(words: Sequence[str]) -> None:
     if foreign:
         raise ConfigError([f"submit does not take {' '.join(foreign)}; see submit --help."])
     if request.resume is None:
-        planned(request, to_run=True)
+        from benchorch.run.invocation import refuse_without_packages
+
+        refuse_without_packages(planned(request, to_run=True).plan)
 
 
 def _data(found: Planned) -> Json:

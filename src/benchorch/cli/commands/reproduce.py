@@ -108,9 +108,12 @@ def _bundled(reference: str, path: Path, contents: Mapping[str, bool], terminal:
 
     name, trial = split_trial(reference)
     patterns = [trial] if trial else []
-    manifest = write_bundle(
-        find_invocation(name, "reproduce"), patterns, path, terminal.say, **contents
-    )
+    directory = find_invocation(name, "reproduce")
+    flags = "".join(f" --with-{kind}" for kind, wanted in contents.items() if wanted)
+    if flags:  # a stranger's plan may name any file of this machine
+        typed = f"benchorch reproduce {reference} --bundle {path}{flags}"
+        refuse_foreign(read_plan(directory), directory, typed)
+    manifest = write_bundle(directory, patterns, path, terminal.say, **contents)
     lines = [f"{path} holds {len(manifest.trials)} trials of {manifest.plan_id}."]
     lines += [
         f"Not in it: {file}, which must lie there too."

@@ -16,6 +16,7 @@ from benchorch.cli.command import command
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
+from benchorch.host.packages import require
 from benchorch.recorders import location
 from benchorch.recorders.mlflow_links import FIRST_PORT, HOST
 
@@ -49,6 +50,7 @@ def run(terminal: Terminal, port: int, uri: str) -> Reply:
     """Become the server; a reply only where there is none to start."""
     launch = prepare(port, uri)
     if launch.argv:
+        require("mlflow")
         terminal.show(f"MLflow's UI opens at {launch.url} in some ten seconds; Ctrl-C ends it.")
         _become(launch)
     return Reply(text=f"MLflow's UI is at {launch.url}", data={"url": launch.url})

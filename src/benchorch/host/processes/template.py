@@ -70,6 +70,7 @@ class Template:
             if answer:
                 return ForkedProcess(int(answer), self)
         self.is_usable = False
+        self._link.close()  # it ends, and with it whatever it has forked too late
         raise ExecutorError("The template of a child process has ended.")
 
     def reap(self, timeout_s: float | None) -> int | None:

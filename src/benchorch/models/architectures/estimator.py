@@ -17,6 +17,8 @@ from benchorch.frameworks.upstream_errors import wrap_errors
 
 LABELS, PROBABILITIES, PREDICTION = "labels", "probabilities", "prediction"
 _OPSET = {"": 18, "ai.onnx.ml": 3}
+_OWN_RULE = ("SVC", "NuSVC", "FixedThresholdClassifier", "TunedThresholdClassifierCV")
+"""Classifiers whose label need not be that of the largest probability."""
 
 
 @final
@@ -36,6 +38,7 @@ class Estimator(OpaqueModule):
     def __init__(self, fitted: Any, digest: bytes) -> None:
         super().__init__()
         self.fitted = fitted
+        self.has_own_rule = _has_own_rule(fitted)
         self.provider = f"{type(fitted).__module__.partition('.')[0]} predict"
         self.register_buffer("content", torch.tensor(list(digest), dtype=torch.uint8))
 
@@ -48,9 +51,11 @@ class Estimator(OpaqueModule):
             labels = self.fitted.predict(features)
             return {LABELS: _tensor(_numbered(labels, np.asarray(classes)))}
         probabilities = np.asarray(self.fitted.predict_proba(features))
-        # As predict does, without a second pass over the features.
-        chosen = probabilities.argmax(axis=1)
-        labels = chosen if _are_text(classes) else np.take(classes, chosen)
+        if self.has_own_rule:
+            labels = _numbered(self.fitted.predict(features), np.asarray(classes))
+        else:  # as predict does, without a second pass over the features
+            chosen = probabilities.argmax(axis=1)
+            labels = chosen if _are_text(classes) else np.take(classes, chosen)
         return {LABELS: _tensor(labels), PROBABILITIES: _tensor(probabilities)}
 
     def write(self, directory: Path, example: Example) -> None:
@@ -80,6 +85,14 @@ def _are_text(classes: Any) -> bool:
 
 def _numbered(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
     return np.searchsorted(classes, labels) if _are_text(classes) else labels
+
+
+def _has_own_rule(fitted: Any) -> bool:
+    if hasattr(fitted, "best_estimator_"):
+        return _has_own_rule(fitted.best_estimator_)
+    if hasattr(fitted, "steps"):
+        return _has_own_rule(fitted.steps[-1][1])
+    return type(fitted).__name__ in _OWN_RULE
 
 
 def _refusals() -> tuple[type[Exception], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -86,6 +87,8 @@ def _places(folder: Path) -> Iterator[Path]:
 
 
 def _is_exported(path: Path) -> bool:
+    if not path.is_file() or not os.access(path, os.R_OK):
+        return False
     with path.open(encoding="utf-8", errors="replace") as file:
         return f'"format": "{export.FORMAT}"' in file.read(_START_CHARACTERS)
 

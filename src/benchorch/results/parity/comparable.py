@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
+import numpy as np
+from numpy import generic
+from numpy.typing import NDArray
 
-    Array = NDArray[generic]
+Array = NDArray[generic]
 
 _KINDS = {
     "f": "floating point",
@@ -53,6 +52,4 @@ def _kind(array: Array) -> str:
 
 def real(array: Array) -> Array:
     """Complex numbers as pairs of floats on one more axis; anything else as it is."""
-    import numpy as np
-
     return np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array

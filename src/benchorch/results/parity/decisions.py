@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_, float64, generic
+from numpy.typing import NDArray
 
 from benchorch.results.parity.limits import (
     DISAGREEING_RATIO,
@@ -16,13 +19,9 @@ from benchorch.results.parity.limits import (
     Limits,
 )
 
-if TYPE_CHECKING:
-    from numpy import bool_, float64, generic
-    from numpy.typing import NDArray
-
-    Array = NDArray[generic]
-    Floats = NDArray[float64]
-    Pairs = Sequence[tuple[Array, Array]]
+Array = NDArray[generic]
+Floats = NDArray[float64]
+Pairs = Sequence[tuple[Array, Array]]
 
 
 # All pairs of a row's ids are compared.
@@ -37,8 +36,6 @@ def margins(scores: Floats, limits: Limits) -> Floats:
     scores : ndarray, shape (rows, classes)
         The reference's, finite.
     """
-    import numpy as np
-
     rounding = ROUNDING_EPSILONS * FLOAT32_EPSILON * np.abs(scores).max(axis=1, initial=0.0)
     return np.asarray(NEAR_TIE_FACTOR * limits.tolerance_ratio * scores.std(axis=1) + rounding)
 
@@ -50,8 +47,6 @@ def outvoted(y: Floats, ref: Floats, k: int, limits: Limits) -> NDArray[bool_]:
     ----------
     y, ref : ndarray, shape (rows, classes), finite
     """
-    import numpy as np
-
     k = min(k, ref.shape[1])
     ties = margins(ref, limits)
     wrong = np.zeros(len(ref), dtype=bool)
@@ -68,8 +63,6 @@ def outvoted(y: Floats, ref: Floats, k: int, limits: Limits) -> NDArray[bool_]:
 
 def disagreement(wrong: NDArray[bool_], what: str) -> str:
     """A sentence where too many rows decide otherwise; empty where they do not."""
-    import numpy as np
-
     count = int(wrong.sum())
     if count <= DISAGREEING_RATIO * wrong.size:
         return ""
@@ -89,8 +82,6 @@ def flipped(pairs: Pairs, ties: Sequence[NDArray[bool_] | None], limits: Limits)
     ties : sequence of ndarray of that shape, or None
         Where the reference itself could as well have had another value.
     """
-    import numpy as np
-
     unequal = [np.asarray(y != ref) for y, ref in pairs]
     clear = [each if tie is None else each & ~tie for each, tie in zip(unequal, ties, strict=True)]
     count, size = (sum(int(f(each)) for each in clear) for f in (np.sum, np.size))
@@ -110,8 +101,6 @@ def _flipped_place(flips: Sequence[NDArray[bool_]]) -> str:
     flips : sequence of ndarray of bool, shape (rows, ...)
         Judged where all inputs share the inner shape and have 8 rows or more together.
     """
-    import numpy as np
-
     inner = {each.shape[1:] for each in flips if each.ndim > 1}
     rows = np.concatenate(flips) if len(inner) == 1 and min(e.ndim for e in flips) > 1 else None
     if rows is None:
@@ -138,8 +127,6 @@ def tied(y: Array, ids: Array, scores: Sequence[Array], limits: Limits) -> NDArr
     scores : sequence of ndarray
         The reference's other outputs for the same input.
     """
-    import numpy as np
-
     for each in scores:
         if each.dtype.kind != "f" or not each.size or not np.isfinite(each).all():
             continue
@@ -157,8 +144,6 @@ def tied(y: Array, ids: Array, scores: Sequence[Array], limits: Limits) -> NDArr
 
 def _as_good(chosen: Array, scores: Floats, limits: Limits) -> NDArray[bool_]:
     """Rows whose chosen class scores nearly as much as the best one, shape (rows,)."""
-    import numpy as np
-
     inside = (chosen >= 0) & (chosen < scores.shape[1])  # type: ignore[operator]
     column = np.where(inside, chosen, 0).astype(np.int64)[:, None]
     got = np.take_along_axis(scores, column, axis=1)[:, 0]
@@ -169,8 +154,6 @@ def _neighbours_tied(
     y: Array, ids: Array, ordered: Floats, limits: Limits
 ) -> NDArray[bool_] | None:
     """Where ids of a sorted row changed places with one too close; None for rows in no order."""
-    import numpy as np
-
     flat = ordered.reshape(-1, ordered.shape[-1])
     steps = np.diff(flat, axis=1)
     if flat.shape[1] > _LONGEST_ORDER or not ((steps <= 0).all() or (steps >= 0).all()):

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import bool_, float64, generic, int64
+from numpy.typing import NDArray
 
 from benchorch.domain.verdict import OutputParity
 from benchorch.results.parity.limits import FLOAT32_EPSILON
 
-if TYPE_CHECKING:
-    from numpy import bool_, float64, generic, int64
-    from numpy.typing import NDArray
-
-    Array = NDArray[generic]
-    Pairs = Sequence[tuple[Array, Array]]
+Array = NDArray[generic]
+Pairs = Sequence[tuple[Array, Array]]
 
 _TOP_K = 5
 _ENOUGH_VALUES = 100_000  # for quantiles
@@ -24,15 +23,11 @@ _BLOCK = 2**15  # values at a time, which stay in the cache
 
 def usable(y: Array, ref: Array) -> NDArray[bool_]:
     """Where both are finite, both no number, or the same infinity, as in a mask of logits."""
-    import numpy as np
-
     alike = (np.isnan(y) & np.isnan(ref)) | (np.isinf(ref) & (y == ref))
     return np.asarray((np.isfinite(y) & np.isfinite(ref)) | alike)
 
 
 def _unusable(y: Array, ref: Array) -> int:
-    import numpy as np
-
     if np.isfinite(y).all() and np.isfinite(ref).all():
         return 0
     return int((~usable(y, ref)).sum())
@@ -126,8 +121,6 @@ def distances(y: Array, ref: Array) -> Distances:
     ----------
     y, ref : ndarray of one shape, finite
     """
-    import numpy as np
-
     ours, theirs = y.reshape(-1), ref.reshape(-1)
     most = np.zeros(5)
     for start in range(0, ours.size, _BLOCK):
@@ -148,15 +141,11 @@ def distances(y: Array, ref: Array) -> Distances:
 
 def finite(array: Array) -> NDArray[float64]:
     """The values in float64; those that are not finite as 0."""
-    import numpy as np
-
     return np.asarray(finite_values(array), dtype=np.float64)
 
 
 def finite_values(array: Array) -> Array:
     """The values in their own dtype; those that are not finite as 0."""
-    import numpy as np
-
     if array.dtype.kind != "f":
         return array
     right = np.isfinite(array)
@@ -177,8 +166,6 @@ def ulp_distances(y: Array, ref: Array) -> NDArray[float64]:
     ndarray, shape (n,), float64
         Only of values that are finite on both sides.
     """
-    import numpy as np
-
     usable = np.isfinite(y) & np.isfinite(ref)
     ours, theirs = (_in_order(np.ascontiguousarray(array[usable])) for array in (y, ref))
     # Unsigned, since a distance across zero may not fit into a signed number.
@@ -188,8 +175,6 @@ def ulp_distances(y: Array, ref: Array) -> NDArray[float64]:
 
 def _in_order(array: Array) -> NDArray[int64]:
     """Whole numbers that follow each other as the floating-point numbers do."""
-    import numpy as np
-
     bits = array.view(np.dtype(f"i{array.dtype.itemsize}"))
     lowest = np.iinfo(bits.dtype).min
     return np.where(bits < 0, lowest - bits, bits).astype(np.int64)
@@ -197,8 +182,6 @@ def _in_order(array: Array) -> NDArray[int64]:
 
 def _ulp_quantiles(pairs: Pairs) -> tuple[float | None, float | None]:
     """Median and 99th percentile of the distances, of the worst input each."""
-    import numpy as np
-
     if any(ref.dtype.kind != "f" or y.dtype != ref.dtype for y, ref in pairs):
         return None, None
     found = [ulp_distances(_sample(y), _sample(ref)) for y, ref in pairs]
@@ -222,8 +205,6 @@ def _next_tokens(
     Scores of tokens are known by their shape (batch, length, classes) and by inputs of whole
     numbers, shape (batch, length), all of which are classes and not just a mask.
     """
-    import numpy as np
-
     if len(inputs) < len(pairs) or not are_token_scores(pairs[0][1], inputs[0]):
         return None, None
     same: list[bool] = []

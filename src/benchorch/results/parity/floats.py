@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import float64, int64
+from numpy.typing import NDArray
 
 from benchorch.domain.verdict import SliceParity
 from benchorch.results.parity.limits import LOST_FACTOR, REFEREE_FACTOR, Limits
 from benchorch.results.parity.slices import OF_A_ROW, Compared, Slices, errors, tenth
 
-if TYPE_CHECKING:
-    from numpy import float64, int64
-    from numpy.typing import NDArray
-
-    Floats = NDArray[float64]
+Floats = NDArray[float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +84,6 @@ def _judged(parts: Sequence[Compared], limits: Limits) -> Judged:
 
 def _whole(part: Compared, limits: Limits) -> Iterator[str]:
     """Each input's whole output beyond the tolerance, the worst one first."""
-    import numpy as np
-
     sums = part.whole
     found, norms = np.sqrt(sums.error_squares), np.sqrt(sums.value_squares)
     explained = part.rounding * sums.size**0.5
@@ -127,8 +124,6 @@ def _lost_inside(found: SliceParity) -> str:
 
 def _lost_between(slices: Slices, found: SliceParity, ratios: Floats, limits: Limits) -> str:
     """What varies from row to row: of all channels of a group together, and of any single one."""
-    import numpy as np
-
     for group in np.unique(slices.groups):
         members = slices.groups == group
         error, value = (
@@ -151,8 +146,6 @@ def _lost_between(slices: Slices, found: SliceParity, ratios: Floats, limits: Li
 
 def _groups(part: Compared, limits: Limits) -> Iterator[str]:
     """Groups of channels that are much smaller or larger than the others, each as a whole."""
-    import numpy as np
-
     for axis in part.channel_axes():
         sums, groups = part.sums((axis,)), part.groups_along(axis)
         numbers = np.unique(groups)

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import float64, generic
+from numpy.typing import NDArray
 
 from benchorch.domain.noise import Noise
 from benchorch.results.parity.comparable import real
 from benchorch.results.parity.figures import distances, finite, usable
 from benchorch.results.parity.limits import FLOAT32_EPSILON, SAME_ROUNDING_RATIO
 
-if TYPE_CHECKING:
-    from numpy import float64, generic
-    from numpy.typing import NDArray
-
-    Array = NDArray[generic]
-    Floats = NDArray[float64]
+Array = NDArray[generic]
+Floats = NDArray[float64]
 
 
 def noise_between(
@@ -52,8 +51,6 @@ def noise_between(
 
 
 def _difference(one: Array, other: Array, where: str, epsilon: float) -> Noise:
-    import numpy as np
-
     if one.shape != other.shape or one.dtype.kind != other.dtype.kind:
         return Noise(ratio=1.0, beyond_rounding=True, where=where)
     if one.dtype.kind != "f":
@@ -72,8 +69,6 @@ def _difference(one: Array, other: Array, where: str, epsilon: float) -> Noise:
 
 def _usual_of_channels(values: Floats) -> Floats:
     """Root mean square of the smaller channel that each value is in; all of it without channels."""
-    import numpy as np
-
     axes = {1, values.ndim - 1} if values.ndim > 1 else {values.ndim}
     others = [tuple(each for each in range(values.ndim) if each != axis) for axis in axes]
     squares = [np.square(values).mean(axis=over, keepdims=True) for over in others]

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import float64, generic, int64
+from numpy.typing import NDArray
 
 from benchorch.results.parity.limits import (
     FAINT_RATIO,
@@ -18,12 +21,8 @@ from benchorch.results.parity.limits import (
 )
 from benchorch.results.parity.sums import TERMS, FineSums, fine_sums
 
-if TYPE_CHECKING:
-    from numpy import float64, generic, int64
-    from numpy.typing import NDArray
-
-    Array = NDArray[generic]
-    Floats = NDArray[float64]
+Array = NDArray[generic]
+Floats = NDArray[float64]
 
 
 OF_A_ROW = " of a row"
@@ -51,8 +50,6 @@ class Sums:
     @property
     def centred(self) -> Sums:
         """The same with each slice's own mean taken out of error and reference."""
-        import numpy as np
-
         zeros = np.zeros_like(self.error)
         return Sums(
             size=self.size,
@@ -66,8 +63,6 @@ class Sums:
 
 def _without_mean(total: Floats, squares: Floats, size: int) -> Floats:
     """``sum((x - mean)^2)``, from ``sum(x)`` and ``sum(x^2)``; 0 for what is cancelled."""
-    import numpy as np
-
     if size < 2:
         return np.zeros_like(squares)
     found = squares - total**2 / size
@@ -96,8 +91,6 @@ class Slices:
 
     def named(self, index: int) -> str:
         """``row 3 of input 0``."""
-        import numpy as np
-
         number = index if self.numbers is None else int(self.numbers[index])
         place = [int(each) for each in np.unravel_index(number, self.shape)]
         told = [name.format(number) for name, number in zip(self.axes, place, strict=True)]
@@ -132,16 +125,12 @@ class Compared:
     @cached_property
     def rounding(self) -> float:
         """Error of one element that float32 rounding alone explains."""
-        import numpy as np
-
         size = int(np.prod(self.shape, dtype=np.int64))
         usual = float(np.sqrt(self.whole.value_squares.sum() / size)) if size else 0.0
         return min(ROUNDING_EPSILONS * FLOAT32_EPSILON, self.tolerance_ratio) * (usual or 1.0)
 
     def sums(self, kept: tuple[int, ...]) -> Sums:
         """Over all axes but those kept, which are inputs, rows and one of the channel axes."""
-        import numpy as np
-
         fine = self._fine.last if kept[-1] == len(self.shape) - 1 > 1 else self._fine.first
         if len(self.shape) < 4 and kept == (0, 1):
             added = fine.reshape(TERMS, -1)  # the rows are the axis that was kept
@@ -180,8 +169,6 @@ class Compared:
         return {axis: self._grouped(axis) for axis in self.channel_axes()}
 
     def _grouped(self, axis: int) -> NDArray[int64]:
-        import numpy as np
-
         sums = self.sums((axis,))
         usual = np.sqrt(sums.value_squares / max(sums.size, 1))
         others = tuple(other for other in range(len(self.shape) - 1) if other != axis - 1)
@@ -194,8 +181,6 @@ class Compared:
 
     def cuts(self) -> Iterator[Slices]:
         """Every way to cut it, rows first."""
-        import numpy as np
-
         shape, last = self.shape, len(self.shape) - 1
         if last < 1:
             return
@@ -211,8 +196,6 @@ class Compared:
 
     def variations(self, *, low_precision: bool) -> Iterator[Slices]:
         """What varies: of each input's output as a whole, and of each channel over the rows."""
-        import numpy as np
-
         ones = np.zeros(len(self.inputs), dtype=np.int64)
         cuts = [self._slices("output", self.whole, ones, (0,))]
         cuts = cuts if self.whole.size >= LEAST_VARYING else []
@@ -262,8 +245,6 @@ def grouped(usual: Floats, rounding: float, is_dense: object) -> NDArray[int64]:
         Of the indices of a small group, whether it is hardly ever exactly zero; otherwise it
         joins the next larger one.
     """
-    import numpy as np
-
     found = np.zeros(len(usual), dtype=np.int64)
     order = np.argsort(usual)
     order = order[usual[order] > rounding]
@@ -290,8 +271,6 @@ def errors(slices: Slices, rounding: float) -> Floats:
     rounding : float
         Of one element.
     """
-    import numpy as np
-
     sums = slices.sums
     part = FAINT_RATIO**2 + 1 / max(sums.size, 1)
     norms = np.sqrt(sums.value_squares + part * _usual_squares(slices))
@@ -304,8 +283,6 @@ def errors(slices: Slices, rounding: float) -> Floats:
 
 def _usual_squares(slices: Slices) -> Floats:
     """The median square of each slice's group, shape (slices,)."""
-    import numpy as np
-
     squares = slices.sums.value_squares
     usual = np.zeros_like(squares)
     for group in np.unique(slices.groups):
@@ -325,8 +302,6 @@ def carrying(slices: Slices, offsets: Floats, rounding: float, *, low_precision:
     offsets : ndarray, shape (slices,)
         The mean of each that was taken out.
     """
-    import numpy as np
-
     sums = slices.sums
     deviations = np.sqrt(sums.value_squares / max(sums.size, 1))
     explained = rounding + 4 * np.sqrt(sums.noise_squares / max(sums.size, 1))
@@ -340,6 +315,4 @@ def carrying(slices: Slices, offsets: Floats, rounding: float, *, low_precision:
 
 def tenth(values: Floats) -> float:
     """Where the worst tenth begins: nine values of ten are no larger; the largest of few."""
-    import numpy as np
-
     return float(np.quantile(values, 0.9, method="higher")) if values.size else 0.0

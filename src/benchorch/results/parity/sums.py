@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from numpy import float64, generic
-    from numpy.typing import NDArray
+import numpy as np
+from numpy import float64, generic
+from numpy.typing import NDArray
 
-    Array = NDArray[generic]
-    Floats = NDArray[float64]
-    Blocks = tuple[slice, slice]
+Array = NDArray[generic]
+Floats = NDArray[float64]
+Blocks = tuple[slice, slice]
 
 _BLOCK = 2**15
 """Values in a block: all that is made of one stays in the second-level cache."""
@@ -44,8 +43,6 @@ def fine_sums(pairs: Sequence[tuple[Array, Array]], exact: Sequence[Array]) -> F
     exact : sequence of ndarray of that shape, finite
         The reference in float64, for each input; empty where it is unknown.
     """
-    import numpy as np
-
     rows, first, _, last = _four(pairs[0][1].shape)
     sums = FineSums(
         first=np.zeros((TERMS, len(pairs), rows, first)),
@@ -65,8 +62,6 @@ def fine_sums(pairs: Sequence[tuple[Array, Array]], exact: Sequence[Array]) -> F
 
 def _blocks(given: Sequence[Array]) -> Iterator[tuple[Blocks, list[Floats]]]:
     """The terms of some rows, or of a part of one; both are in one place until the next block."""
-    import numpy as np
-
     shape = _four(given[0].shape)
     arrays = [np.asarray(each).reshape(shape) for each in given]
     rows, first, middle, last = shape

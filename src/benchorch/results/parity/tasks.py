@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import float64, generic
+from numpy.typing import NDArray
 
 from benchorch.domain import parity_task
 from benchorch.domain.outputs import is_name
@@ -17,13 +20,9 @@ from benchorch.results.parity.limits import (
     Limits,
 )
 
-if TYPE_CHECKING:
-    from numpy import float64, generic
-    from numpy.typing import NDArray
-
-    Array = NDArray[generic]
-    Floats = NDArray[float64]
-    Pairs = Sequence[tuple[Array, Array]]
+Array = NDArray[generic]
+Floats = NDArray[float64]
+Pairs = Sequence[tuple[Array, Array]]
 
 _TOP = (1, 5)
 _EMBEDDINGS = ("embeds", "embedding", "embeddings")
@@ -78,8 +77,6 @@ def _inferred(model: str, name: str, reference: Array, inputs: Mapping[str, Arra
 
 
 def _are_probabilities(reference: Array) -> bool:
-    import numpy as np
-
     if not _is_scores(reference) or not reference.size:
         return False
     values = np.asarray(reference, dtype=np.float64)
@@ -114,8 +111,6 @@ def _top_text(k: int, what: str) -> str:
 
 
 def _language_model(pairs: Pairs, limits: Limits) -> Iterator[str]:
-    import numpy as np
-
     wrong, last, divergences, allowed = [], [], [], []
     for ours, theirs in pairs:
         for y, ref in zip(ours, theirs, strict=True):  # one sequence at a time: they are large
@@ -145,32 +140,24 @@ def divergence(y: Floats, ref: Floats) -> Floats:
     ----------
     y, ref : ndarray, shape (rows, classes), finite
     """
-    import numpy as np
-
     ours, theirs = log_softmax(y), log_softmax(ref)
     return np.asarray(np.maximum((np.exp(theirs) * (theirs - ours)).sum(axis=1), 0.0))
 
 
 def log_softmax(scores: Floats) -> Floats:
     """Log-probabilities, shape (rows, classes)."""
-    import numpy as np
-
     shifted = scores - scores.max(axis=1, keepdims=True)
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
 def divergence_allowed(ref: Floats, limits: Limits) -> Floats:
     """Half the variance of the error of logits, as far as that is allowed, shape (rows,)."""
-    import numpy as np
-
     rounding = ROUNDING_EPSILONS * FLOAT32_EPSILON * np.abs(ref).max(axis=1)
     error = DIVERGENCE_FACTOR * limits.tolerance_ratio * ref.std(axis=1) + rounding
     return np.asarray(error**2 / 2 + FLOAT32_EPSILON)
 
 
 def _embedding(pairs: Pairs, limits: Limits) -> Iterator[str]:
-    import numpy as np
-
     y, ref = (_units(_rows([pair[side] for pair in pairs])) for side in (0, 1))
     least = 1 - (2 * limits.tolerance_ratio) ** 2 - ROUNDING_EPSILONS * FLOAT32_EPSILON
     cosines = (y * ref).sum(axis=1)
@@ -202,8 +189,6 @@ def rank_correlation(some: Floats, others: Floats) -> float:
     ----------
     some, others : ndarray, shape (n,)
     """
-    import numpy as np
-
     ours, theirs = (
         each.argsort(kind="stable").argsort(kind="stable").astype(np.float64)
         for each in (some, others)
@@ -212,15 +197,11 @@ def rank_correlation(some: Floats, others: Floats) -> float:
 
 
 def _units(rows: Floats) -> Floats:
-    import numpy as np
-
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.maximum(lengths, np.finfo(float).tiny))
 
 
 def _regression(pairs: Pairs, limits: Limits) -> Iterator[str]:
-    import numpy as np
-
     y, ref = (_targets([pair[side] for pair in pairs]) for side in (0, 1))
     if len(ref) < 2:
         return
@@ -239,23 +220,17 @@ def _regression(pairs: Pairs, limits: Limits) -> Iterator[str]:
 
 def _targets(sides: Sequence[Array]) -> Floats:
     """All rows, shape (rows, targets): the last axis has the targets where there are two."""
-    import numpy as np
-
     shaped = [each.reshape(-1, each.shape[-1] if each.ndim > 1 else 1) for each in sides]
     return np.concatenate([finite(each) for each in shaped])
 
 
 def _rows(sides: Sequence[Array]) -> Floats:
     """All positions of all inputs, shape (rows, classes), finite."""
-    import numpy as np
-
     return np.concatenate([finite(each.reshape(-1, each.shape[-1])) for each in sides])
 
 
 def finite(rows: Array) -> Floats:
     """In float64; what is not finite is less than anything else, as a mask of logits wants it."""
-    import numpy as np
-
     values = np.asarray(rows, dtype=np.float64)
     finite = np.isfinite(values)
     if finite.all():

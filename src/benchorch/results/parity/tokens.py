@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import generic
+from numpy.typing import NDArray
 
 from benchorch.domain.verdict import Kind, TokenParity, Verdict
 from benchorch.results.parity.limits import Limits
 from benchorch.results.parity.tasks import divergence, divergence_allowed, finite, log_softmax
 
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
-
-    Scores = NDArray[generic]
-    Pairs = Sequence[tuple[Scores, Scores]]
+Scores = NDArray[generic]
+Pairs = Sequence[tuple[Scores, Scores]]
 
 
 def judge_tokens(verdict: Verdict, pairs: Pairs, texts: Mapping[int, Scores]) -> Verdict:
@@ -32,8 +31,6 @@ def judge_tokens(verdict: Verdict, pairs: Pairs, texts: Mapping[int, Scores]) ->
     texts : mapping from the number of a pair to an ndarray of shape (batch_size, tokens), int64
         The tokens of the user's own text, where that was scored.
     """
-    import numpy as np
-
     alike = {n: pair for n, pair in enumerate(pairs) if pair[0].shape == pair[1].shape}
     if not alike:
         return verdict
@@ -67,8 +64,6 @@ def judge_tokens(verdict: Verdict, pairs: Pairs, texts: Mapping[int, Scores]) ->
 
 
 def _figures(alike: Mapping[int, tuple[Scores, Scores]]) -> TokenParity:
-    import numpy as np
-
     firsts, count, agreeing = [], 0, 0
     longest = max(ref.shape[1] for _, ref in alike.values())
     total, seen = np.zeros(longest), np.zeros(longest)
@@ -93,8 +88,6 @@ def _figures(alike: Mapping[int, tuple[Scores, Scores]]) -> TokenParity:
 
 def _lost(rows: NDArray[generic], tokens: Scores) -> NDArray[generic]:
     """Negative log-probability of each token, shape (tokens,)."""
-    import numpy as np
-
     found = log_softmax(rows)  # type: ignore[arg-type]
     places = np.asarray(tokens, dtype=np.int64)[: len(found), None]
     return -np.take_along_axis(found, places, axis=1)[:, 0]

@@ -161,3 +161,10 @@ def test_a_gate_without_a_session_on_the_machine_says_so(shifted: Path, tmp_path
     words = ["--baseline", str(shifted), "--candidate", str(other), "--max-regression", "5%"]
     with pytest.raises(ConfigError, match=r"None of 12 runs .*elsewhere"):
         gate.run.reply(words)
+
+
+def test_folders_and_broken_links_named_like_exports_are_passed_over(tmp_path: Path) -> None:
+    session(tmp_path / "runs", 1)
+    (tmp_path / "runs" / "folder.json").mkdir()
+    (tmp_path / "runs" / "link.json").symlink_to("nowhere")
+    assert len(collect([str(tmp_path / "runs")], print)) == 1

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchorch.cli.commands import ui
+from benchorch.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
@@ -41,3 +42,11 @@ def test_a_server_elsewhere_is_only_named() -> None:
     reply = ui.run.reply(["--uri", "http://ann:hunter22@host:5000"], part=said.append)
     assert reply.text == "MLflow's UI is at http://host:5000"
     assert reply.exit_code == 0
+
+
+def test_no_page_is_promised_without_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("benchorch.host.packages.is_installed", lambda _: False)
+    with pytest.raises(ConfigError, match="mlflow is not installed"):
+        ui.run.reply([], part=said.append)
+    assert not said

@@ -169,3 +169,11 @@ def test_measured_again_elsewhere_it_is_judged(bundle, tmp_path, capsys):
     part = write_run(tmp_path / "part", (EAGER, result(EAGER, seed=5)))
     assert main.run(["reproduce", str(bundle), "--measured", str(part)]) == 3
     assert "fast was not measured again" in capsys.readouterr().out
+
+
+def test_a_strangers_plan_puts_none_of_this_machines_files_in_a_bundle(run, tmp_path):
+    words = ["reproduce", str(run), "--bundle", str(tmp_path / "b.zip")]
+    with pytest.raises(ConfigError, match=f"--with-weights --trust {run}"):
+        main.run([*words, "--with-weights"])
+    assert not (tmp_path / "b.zip").exists()
+    assert main.run([*words, "--with-weights", "--trust", str(run)]) == 0
