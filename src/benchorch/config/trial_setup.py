@@ -143,7 +143,7 @@ class TrialSetup:
         if self.generates and not type(self.runtime).generates:
             runtime = type(self.runtime).__name__
             return f"{runtime} has no calls that pass a cache from one token to the next."
-        if self.has_fixed_cache() and not self.generates:
+        if not self.generates and any(type(step).generates for _, step in self.steps):
             return "a cache of keys and values exists between tokens: use scenario=generate."
         if not set(given) & set(taken):
             expected, provided = " or ".join(taken), " and ".join(given)

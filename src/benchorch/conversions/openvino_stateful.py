@@ -28,6 +28,7 @@ class OpenVinoStateful(FileStep):
     Source: OpenVINO's documentation, "Stateful models and State API".
     """
 
+    generates = True
     consumes = (Format.OPENVINO_IR,)
     produces = Format.OPENVINO_IR
     requires = ("openvino",)

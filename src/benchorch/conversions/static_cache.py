@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class StaticCache(ModuleStep):
     """Shapes stay the same from token to token, as compiled code and CUDA graphs want them."""
 
+    generates = True
     fixes_cache = True
     consumes = (Format.MODULE,)
     produces = Format.MODULE

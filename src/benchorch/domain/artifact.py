@@ -30,6 +30,7 @@ class Format(str):
     TVM_LIBRARY: ClassVar[Format]
     TENSORRT_ENGINE: ClassVar[Format]
     GGUF: ClassVar[Format]
+    ONNX_GENAI: ClassVar[Format]
     REFERENCE: ClassVar[Format]
 
 

@@ -72,9 +72,11 @@ class Step(ABC):
         version: raised whenever the same parameters begin to give other files.
         typical_build_s: what a forecast assumes without earlier runs; compilers take about twice
             what exporters do.
+        generates: whether it takes only models that generate tokens.
         fixes_cache: whether a decoder's cache has its full size from the start afterwards.
     """
 
+    generates: ClassVar[bool] = False
     fixes_cache: ClassVar[bool] = False
     consumes: ClassVar[tuple[Format, ...]]
     produces: ClassVar[Format]

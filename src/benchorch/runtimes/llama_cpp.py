@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, SAME_ARITHMETIC_RATIO
 from benchorch.interfaces.generation import IDS, POSITIONS, Program
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 
@@ -28,6 +30,7 @@ class LlamaCpp(Runtime):
 
     Args:
         cache: the type of keys and values; llama.cpp's own default is float16.
+        flash_attention: fused attention, as llama.cpp's own default; it rounds to float16.
     """
 
     generates = True
@@ -35,6 +38,13 @@ class LlamaCpp(Runtime):
     requires = ("llama-cpp-python", "numpy")
 
     cache: Literal["float32", "float16"] = "float32"
+    flash_attention: bool = False
+
+    @property
+    def tolerance_ratio(self) -> float:
+        """Error of float16 where keys and values or their products are rounded to it."""
+        rounded = self.flash_attention or self.cache == "float16"
+        return HALF_PRECISION_RATIOS["float16"] if rounded else SAME_ARITHMETIC_RATIO
 
     def cohabits(self, device: str, threads: int) -> bool:
         """With one thread only: its pool spins between calls."""
@@ -50,7 +60,7 @@ class LlamaCpp(Runtime):
         held = [spec for spec in request.example.specs if len(spec.shape) == 4]
         tokens = max(int(spec.shape[2]) for spec in held)
         kind, size = _CACHE_TYPES[self.cache]
-        lib = _library()
+        lib, _ = _loaded()
         path = request.sources[Format.GGUF] / _MODEL_FILE
         options = lib.llama_model_default_params()
         options.n_gpu_layers = 0
@@ -61,6 +71,7 @@ class LlamaCpp(Runtime):
         settings.n_ctx = batch * -(-tokens // _CELLS) * _CELLS
         settings.n_seq_max, settings.n_batch = batch, batch * max(prompt, tokens)
         settings.n_threads = settings.n_threads_batch = request.threads
+        settings.flash_attn_type = -1 if self.flash_attention else 0  # LLAMA_FLASH_ATTN_TYPE_AUTO
         settings.type_k = settings.type_v = kind
         context = lib.llama_init_from_model(model, settings)
         if not context:
@@ -195,12 +206,12 @@ class LlamaProgram(Program):
         return self.fetch(value).nbytes
 
 
-def _library() -> Any:
-    """llama.cpp's functions; it logs to nobody."""
+@cache
+def _loaded() -> tuple[Any, object]:
+    """llama.cpp's functions, and the log that it calls as long as it is loaded."""
     import llama_cpp
 
-    if not hasattr(llama_cpp, "_benchorch_silence"):
-        llama_cpp._benchorch_silence = llama_cpp.llama_log_callback(lambda *_: None)
-        llama_cpp.llama_log_set(llama_cpp._benchorch_silence, None)
-        llama_cpp.llama_backend_init()
-    return llama_cpp
+    silence = llama_cpp.llama_log_callback(lambda *_: None)
+    llama_cpp.llama_log_set(silence, None)
+    llama_cpp.llama_backend_init()
+    return llama_cpp, silence

@@ -193,7 +193,7 @@ def _words(error: BaseException, script: Path) -> tuple[str, str]:
     place = _line(error, script)
     if isinstance(error, EOFError):
         return f"it reads standard input, which is empty here{place}", "give it arguments after ::"
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ModuleNotFoundError) and error.name:
         package = str(error.name).partition(".")[0]
         if package in _OTHER_FRAMEWORKS:
             framework = _OTHER_FRAMEWORKS[package]

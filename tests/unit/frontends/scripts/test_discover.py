@@ -203,3 +203,12 @@ def test_a_proxy_of_something_gone_hides_no_module_that_was_made(tmp_path: Path)
         "model = torch.nn.Bilinear(2, 2, 2)\n"
     )
     assert "Bilinear" in discover(DiscoveryRequest(script=script)).never_called
+
+
+def test_an_import_error_without_a_module_is_told_in_its_own_words(tmp_path: Path) -> None:
+    script = tmp_path / "guarded.py"
+    script.write_text("raise ModuleNotFoundError('install the codecs first')\n")
+    found = encode(discover(DiscoveryRequest(script=script, arguments=(), folder=None)))
+    problem = cast(dict[str, Any], found)["problem"]
+    assert "install the codecs first" in problem["message"]
+    assert "None" not in problem["message"] + problem["remedy"]

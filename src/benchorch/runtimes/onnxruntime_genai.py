@@ -1,0 +1,169 @@
+"""onnxruntime-genai on the processor, in a process that never imports torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast, final
+
+from benchorch.domain.artifact import Format
+from benchorch.domain.codec import Json
+from benchorch.errors import MeasureError
+from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.interfaces.generation import IDS, PAST, Program
+from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
+
+if TYPE_CHECKING:
+    from numpy import generic
+    from numpy.typing import NDArray
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxRuntimeGenai(Runtime):
+    """Its own loop keeps the cache; each next token is handed to it as the only likely one.
+
+    So the choice of tokens is the same as for every runtime. Handing one over costs a copy of as
+    many scores as there are words, and finding the largest of them.
+    """
+
+    generates = True
+    consumes = (Format.ONNX_GENAI,)
+    requires = ("onnxruntime-genai", "numpy")
+
+    def cohabits(self, device: str, threads: int) -> bool:
+        """With one thread only: ONNX Runtime's pool spins between calls."""
+        return threads == 1
+
+    def unavailable(self, device: str) -> str | None:
+        """Unavailable on NVIDIA GPUs, for which there is another distribution."""
+        return (
+            "onnxruntime-genai is called on the processor alone here" if device == "cuda" else None
+        )
+
+    def load(self, request: LoadRequest) -> Executable:
+        """A model with that many threads."""
+        import onnxruntime_genai as genai
+
+        genai.disable_telemetry_events()
+        threads = {"intra_op_num_threads": request.threads}
+        with wrap_errors(MeasureError, "onnxruntime-genai cannot load the model"):
+            config = genai.Config(str(request.sources[Format.ONNX_GENAI]))
+            config.overlay(json.dumps({"model": {"decoder": {"session_options": threads}}}))
+            model = genai.Model(config)
+        cache = [spec.name for spec in request.example.specs if PAST in spec.shape]
+        return GenaiExecutable(
+            model=model,
+            cache=tuple(name.replace("past_", "present_", 1) for name in cache),
+            threads=request.threads,
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenaiExecutable(Executable):
+    """A loaded model.
+
+    Attributes:
+        model: an ``onnxruntime_genai.Model``.
+        cache: names of the outputs that are cached.
+    """
+
+    model: Any
+    cache: tuple[str, ...]
+    threads: int
+
+    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
+        """A prefill of these prompts."""
+        program = self.program()
+        placed = program.place(arrays)
+
+        def call() -> object:
+            program.begin()
+            return program.call(placed)
+
+        return call
+
+    def program(self) -> Program:
+        """Calls of one generator."""
+        return GenaiProgram(self.model, self.cache)
+
+    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
+        """Scores of the next token, shape (batch_size, vocabulary)."""
+        return {"0": cast("Sequence[NDArray[generic]]", raw)[0]}
+
+    def facts(self) -> Mapping[str, Json]:
+        """Where it runs; scores come as float32 whatever the graph computes in."""
+        return {
+            "dtype": "float32",
+            "threads": self.threads,
+            "provider": "onnxruntime-genai CPU",
+            "device": "cpu",
+        }
+
+    def close(self) -> None:
+        """Nothing was changed outside of the model."""
+
+
+@final
+class GenaiProgram(Program):
+    """Tokens go in and scores come out; keys and values stay in the generator."""
+
+    def __init__(self, model: Any, cache: tuple[str, ...]) -> None:
+        self._model = model
+        self._cache = cache
+        self._generator: Any = None
+        self._batch = 0
+        self._chosen: Any = None
+
+    def begin(self) -> None:
+        """Forget the sequences; the next call is a prefill."""
+        self._chosen = None
+
+    def kept_bytes(self) -> int:
+        """Size of keys and values."""
+        return sum(self._generator.get_output(name).nbytes for name in self._cache)
+
+    def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:
+        """Tokens in its own type; it counts positions itself."""
+        return {IDS: arrays[IDS].astype("int32", order="C")} if IDS in arrays else {}
+
+    def call(self, inputs: Mapping[str, object]) -> Sequence[object]:
+        """Scores after the last token of each sequence."""
+        ids: Any = inputs[IDS]
+        if self._chosen is None:
+            self._prefill(ids)
+        else:
+            self._append(ids[:, 0])
+        return (self._generator.get_logits()[:, 0, :-1],)
+
+    def _prefill(self, ids: Any) -> None:
+        import numpy as np
+        import onnxruntime_genai as genai
+
+        if self._batch == len(ids):
+            self._generator.rewind_to(0)
+        else:
+            params = genai.GeneratorParams(self._model)
+            params.set_search_options(batch_size=len(ids))
+            self._generator, self._batch = genai.Generator(self._model, params), len(ids)
+        self._generator.append_tokens(ids)
+        width = self._generator.get_logits().shape[-1]
+        self._chosen = np.full((len(ids), 1, width), -1.0, dtype=np.float32)
+
+    def _append(self, tokens: Any) -> None:
+        """Of several sequences it takes only tokens that it chose: these have the best scores."""
+        rows = range(len(tokens))
+        self._chosen[rows, 0, tokens] = 1
+        self._generator.set_logits(self._chosen)
+        self._generator.generate_next_token()
+        self._chosen[rows, 0, tokens] = -1
+
+    def fetch(self, value: object) -> NDArray[generic]:
+        """They are on the host already."""
+        return value  # type: ignore[return-value]
+
+    def size_bytes(self, value: object) -> int:
+        """Size of the array's elements."""
+        return self.fetch(value).nbytes
