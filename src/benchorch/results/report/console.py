@@ -76,7 +76,7 @@ class ConsoleReport:
         count = plural(len(plan.trials), "trial")
         if not self._quiet:
             told = f"[bold]{_plain(plan.name)}[/] plan {plan.plan_id}: {count}{already}"
-            self._console.print(told)
+            self._console.print(told, highlight=False)
         for text in _skips(plan):
             self._console.print(f"  [yellow]skip[/] {_plain(text)}", highlight=False)
         for note in plan.notes:
@@ -215,7 +215,8 @@ class ConsoleReport:
             self._console.print(f"[yellow]note[/] {_plain(note + likewise)}", highlight=False)
         if len(warnings) > _NOTES_SHOWN:
             rest = plural(len(warnings) - _NOTES_SHOWN, "more note")
-            self._console.print(f"[yellow]note[/] {rest} in {_plain(str(directory / TABLE))}")
+            told = f"[yellow]note[/] {rest} in {_plain(str(directory / TABLE))}"
+            self._console.print(told, highlight=False, soft_wrap=True)
 
     def _conclusions(
         self,
@@ -281,8 +282,9 @@ class ConsoleReport:
             )
         if not whole:
             self.text(f"resume    python -m benchorch resume={plan.plan_id}")
-        export = f"      python -m benchorch export {plan.plan_id} --output FOLDER"
-        self.text(f"next      python -m benchorch open {plan.plan_id}{export * self._one_winner}")
+        self.text(f"next      python -m benchorch open {plan.plan_id}")
+        if self._one_winner:
+            self.text(f"          python -m benchorch export {plan.plan_id} --output FOLDER")
 
     def _mlflow(self, links: MlflowLinks) -> None:
         """Print where MLflow shows the run and the table, and what serves it, once recorded."""
