@@ -11,6 +11,8 @@ Forks may replace fresh processes only where both hold: the ratio of their times
 interval, and forks of one template differ among themselves as much as fresh processes do. A spread
 that is smaller, or one between templates, would be missing from every interval.
 
+With --bare only ONNX Runtime is timed, in processes and templates that never import torch.
+
 Needs a machine with nothing else to do. Prints a row for each workload: the ratio forked over
 fresh of geometric means with its 95 % interval (t, paired by round), the standard deviations of
 log times, and the share of the forks' variance that lies between templates (one-way ANOVA,
@@ -27,6 +29,7 @@ import random
 import statistics
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
@@ -35,12 +38,16 @@ from scipy import stats as distributions
 Times = dict[str, float]  # median seconds of a call by workload
 
 
-def workloads(call_s: float) -> Times:
+def workloads(call_s: float, *, bare: bool) -> Times:
     """The median call of each workload in this process, one thread."""
-    import time
-
     import numpy
     import onnxruntime
+
+    session = onnxruntime.InferenceSession(_graph(), _options(onnxruntime))
+    fed = {"x": numpy.random.default_rng(0).random((8, 512), dtype=numpy.float32)}
+    calls: dict[str, Callable[[], object]] = {"ONNX Runtime": lambda: session.run(None, fed)}
+    if bare:
+        return timed(calls, call_s)
     import torch
 
     torch.set_num_threads(1)
@@ -51,24 +58,26 @@ def workloads(call_s: float) -> Times:
     attention = torch.nn.TransformerEncoderLayer(256, 4, 1024, batch_first=True).eval()
     image, row, tokens = torch.rand(1, 32, 56, 56), torch.rand(8, 512), torch.rand(1, 64, 256)
     convolution = torch.nn.Conv2d(32, 32, 3, padding=1)
-    session = onnxruntime.InferenceSession(_graph(), _options(onnxruntime))
-    fed = {"x": numpy.random.default_rng(0).random((8, 512), dtype=numpy.float32)}
-    calls: dict[str, Callable[[], object]] = {
+    calls |= {
         "linear layers": lambda: mlp(row),
         "convolution": lambda: convolution(image),
         "attention": lambda: attention(tokens),
-        "ONNX Runtime": lambda: session.run(None, fed),
     }
-    found = {}
     with torch.inference_mode():
-        for name, call in calls.items():
-            for _ in range(20):
-                call()
-            durations, ends = [], time.perf_counter() + call_s
-            while (now := time.perf_counter()) < ends:
-                call()
-                durations.append(time.perf_counter() - now)
-            found[name] = statistics.median(durations)
+        return timed(calls, call_s)
+
+
+def timed(calls: dict[str, Callable[[], object]], call_s: float) -> Times:
+    """The median of each call after twenty, over so many seconds."""
+    found = {}
+    for name, call in calls.items():
+        for _ in range(20):
+            call()
+        durations, ends = [], time.perf_counter() + call_s
+        while (now := time.perf_counter()) < ends:
+            call()
+            durations.append(time.perf_counter() - now)
+        found[name] = statistics.median(durations)
     return found
 
 
@@ -97,17 +106,19 @@ def _graph() -> bytes:
     return bytes(model.SerializeToString())
 
 
-def template() -> None:
+def template(*, bare: bool) -> None:
     """Import what workloads need; fork once for each line of input, which is the seconds a call."""
     import numpy  # noqa: F401
     import onnx  # noqa: F401
     import onnxruntime  # noqa: F401
-    import torch  # noqa: F401
+
+    if not bare:
+        import torch  # noqa: F401
 
     for line in sys.stdin:
         child = os.fork()
         if not child:
-            print(json.dumps(workloads(float(line))), flush=True)
+            print(json.dumps(workloads(float(line), bare=bare)), flush=True)
             os._exit(0)
         os.waitpid(child, 0)
 
@@ -115,9 +126,9 @@ def template() -> None:
 class Template:
     """A running template."""
 
-    def __init__(self) -> None:
+    def __init__(self, *more: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "--as-template"],
+            [sys.executable, __file__, "--as-template", *more],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -135,24 +146,26 @@ class Template:
         self._process.communicate()
 
 
-def fresh(call_s: float) -> Times:
+def fresh(call_s: float, *more: str) -> Times:
     """The same in a process of its own."""
-    command = [sys.executable, __file__, "--as-fresh", str(call_s)]
+    command = [sys.executable, __file__, "--as-fresh", str(call_s), *more]
     return dict(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
 
 
-def rounds(count: int, call_s: float, forks: int) -> tuple[list[Times], list[list[Times]]]:
+def rounds(
+    count: int, call_s: float, forks: int, *more: str
+) -> tuple[list[Times], list[list[Times]]]:
     """Times of the fresh processes, and of the forks by template."""
     order = random.SystemRandom()
     alone: list[Times] = []
     forked: list[list[Times]] = []
     for _ in range(0, count, forks):
-        one = Template()
+        one = Template(*more)
         forked.append([])
         for _ in range(forks):
             for side in order.sample(("fresh", "forked"), 2):
                 if side == "fresh":
-                    alone.append(fresh(call_s))
+                    alone.append(fresh(call_s, *more))
                 else:
                     forked[-1].append(one.fork(call_s))
         one.close()
@@ -186,14 +199,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=24)
     parser.add_argument("--calls-s", type=float, default=0.5)
     parser.add_argument("--forks", type=int, default=6)
+    parser.add_argument("--bare", action="store_true", help="ONNX Runtime, without torch")
     parser.add_argument("--as-template", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--as-fresh", type=float, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.as_template:
-        return template()
+        return template(bare=asked.bare)
     if asked.as_fresh:
-        return print(json.dumps(workloads(asked.as_fresh)))
-    alone, forked = rounds(asked.rounds, asked.calls_s, asked.forks)
+        return print(json.dumps(workloads(asked.as_fresh, bare=asked.bare)))
+    more = ["--bare"] if asked.bare else []
+    alone, forked = rounds(asked.rounds, asked.calls_s, asked.forks, *more)
     found: dict[str, list[float]] = defaultdict(list)
     for times in alone:
         for name, seconds in times.items():

@@ -24,7 +24,7 @@ from benchorch.trial.stages import (
     MeasureRequest,
     StageFailed,
 )
-from benchorch.trial.templates import may_fork
+from benchorch.trial.templates import template_for
 
 NONE = "none"
 
@@ -223,7 +223,7 @@ class Repetitions:
             candidate_first=candidate_first,
             seed=self._order.getrandbits(32) if interleaved else 0,
             cpus=beside.conditions.cpus if beside else cpus,
-            may_fork=self._may_fork(),
+            template=self._template_for(self._setup),
         )
         try:
             reply = self._measure(request)
@@ -241,25 +241,27 @@ class Repetitions:
         cpus = beside.conditions.cpus if beside else ()
         try:
             trial = self._baseline.trial
-            request = MeasureRequest(trial=trial, cpus=cpus, may_fork=self._may_fork())
+            template = self._template_for(open_trial(trial.spec))
+            request = MeasureRequest(trial=trial, cpus=cpus, template=template)
             return self._measure(request).process
         except StageFailed as failed:
             self._design, self.pairing = NONE, f"none: the baseline failed ({failed.failure.kind})"
             return None
 
-    def _may_fork(self) -> bool:
-        """Whether the next processes may be forked: of a race, after the first one of the trial.
+    def _template_for(self, side: TrialSetup) -> str:
+        """What the next process is forked from: of a race, after the first one of the trial.
 
         How a conversion starts and what memory it takes is read from that one. Both sides of a
         back-to-back pair begin alike, so that the ratio has no part in how they do.
         """
         table = self._setup.stopping.table_terms(self._setup.protocol.delta_ratio)
         if table is None or not self.valid:
-            return False
+            return ""
         sides = [self._setup]
         if self._baseline is not None and self._design == ADJACENT:
             sides.append(open_trial(self._baseline.trial.spec))
-        return all(may_fork(side, side.runtime.requires) for side in sides)
+        alike = all(template_for(each, each.runtime.requires) for each in sides)
+        return template_for(side, side.runtime.requires) if alike else ""
 
     def _fall_back(self, reason: str) -> None:
         """Use the next best design from here on, unless only one was requested."""

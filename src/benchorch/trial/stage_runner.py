@@ -73,17 +73,17 @@ class StageRunner:
         under: tuple[str, ...] = (),
         exit_s: float = 5.0,
         *,
-        may_fork: bool = False,
+        template: str = "",
     ) -> Reply:
         """The stage's reply; raises StageFailed.
 
         Args:
-            may_fork: whether its process may be forked from a template.
+            template: the package whose template its process is forked from; empty for none.
         """
         self.stage = stage.name
         if not self._isolated:
             return self._run_here(stage, request)
-        child = self._forked(stage, request) if may_fork else None
+        child = self._forked(stage, request, template) if template else None
         self.forked = child is not None
         child = child or self._child(stage, request, under=under, exit_s=exit_s)
         self.elapsed_s = child.elapsed_s
@@ -91,13 +91,15 @@ class StageRunner:
             raise StageFailed(child.failure, child.partial)
         return cast(Reply, child.reply)  # without a failure there is one
 
-    def _forked(self, stage: Stage[Request, Reply], request: Request) -> ChildReply[Reply] | None:
+    def _forked(
+        self, stage: Stage[Request, Reply], request: Request, package: str
+    ) -> ChildReply[Reply] | None:
         """What became of a forked process; None where one executed afresh has to take its place.
 
         What forks badly, or loses its template, must not cost the trial.
         """
         environment = _child_environment(self._session, self.threads)
-        template = self._templates.of(environment, self._log) if self._templates else None
+        template = self._templates and self._templates.of(package, environment, self._log)
         if template is None:
             return None
         try:

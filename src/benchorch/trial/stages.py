@@ -137,7 +137,7 @@ class MeasureRequest:
         candidate_first: whether it is then loaded and run alone before the baseline.
         seed: of the order in which the two are interleaved.
         cpus: the processors of the process that it is compared with; empty to choose.
-        may_fork: whether its process may be forked from a template.
+        template: the package whose template its process is forked from; empty for none.
     """
 
     trial: BuiltTrial
@@ -148,7 +148,7 @@ class MeasureRequest:
     candidate_first: bool = True
     seed: int = 0
     cpus: tuple[int, ...] = ()
-    may_fork: bool = False
+    template: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,7 +45,7 @@ from benchorch.trial.stages import (
     MeasureRequest,
     StageFailed,
 )
-from benchorch.trial.templates import Templates, may_fork
+from benchorch.trial.templates import Templates, template_for
 
 __all__ = ["LOG", "OutOfTime", "TimeBudget", "TrialRun", "run_trial"]
 
@@ -342,7 +342,7 @@ class TrialRun:
                 threads=threads,
                 build_steps=self.trial.build_steps,
             ),
-            may_fork=may_fork(setup, setup.requires),
+            template=template_for(setup, setup.requires),
         )
 
     def _baseline(self, candidate: BuiltTrial, name: str) -> Baseline | None:
@@ -383,7 +383,7 @@ class TrialRun:
     def _measure(self, request: MeasureRequest) -> MeasureReply:
         """One process's reply, whose failure may leave a part of it."""
         try:
-            return self._noted(self._stages.run(stages.MEASURE, request, may_fork=request.may_fork))
+            return self._noted(self._stages.run(stages.MEASURE, request, template=request.template))
         except StageFailed as failed:
             measured = self._repetitions is not None and self._repetitions.valid
             if measured and failed.failure.kind == "timeout" and self._stages.is_out_of_time:

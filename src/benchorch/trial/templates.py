@@ -26,12 +26,14 @@ from benchorch.models import trust
 
 _ENTRY = "from benchorch.trial.templates import main; main()"
 _READY_S = 120.0
+_TORCH, _ONNX_RUNTIME = "torch", "onnxruntime"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Imports:
-    """The trials whose modules a template imports."""
+    """What a template imports: a runtime's package; with torch also what trials' models need."""
 
+    package: str
     specs: tuple[ConfigNode, ...]
 
 
@@ -44,7 +46,7 @@ class Templates:
     """
 
     def __init__(self, specs: Sequence[ConfigNode]) -> None:
-        self._request = to_json(_Imports(specs=tuple({str(s["model"]): s for s in specs}.values())))
+        self._specs = tuple({str(s["model"]): s for s in specs}.values())
         self._opened = contextlib.ExitStack()
         self._ready: dict[str, template.Template | None] = {}
         self._processes = len(specs)
@@ -55,38 +57,43 @@ class Templates:
         self._ready.clear()
         self._processes = processes
 
-    def of(self, environment: Mapping[str, str], log: Path) -> template.Template | None:
+    def of(
+        self, package: str, environment: Mapping[str, str], log: Path
+    ) -> template.Template | None:
         """The round's template for processes of this environment; None where there cannot be one.
 
         Args:
+            package: that it has imported, by `template_for`.
             log: where its output is appended.
         """
-        key = str(environment)
+        key = f"{package} {environment}"
         if key not in self._ready and self._processes > 1:
             with contextlib.suppress(ExecutorError, OSError):
-                self._ready[key] = self._start(environment, log)
+                self._ready[key] = self._start(package, environment, log)
         found = self._ready.setdefault(key, None)
         return found if found and found.is_usable else None
 
-    def _start(self, environment: Mapping[str, str], log: Path) -> template.Template:
+    def _start(self, package: str, environment: Mapping[str, str], log: Path) -> template.Template:
+        request = to_json(_Imports(package=package, specs=self._specs))
         ours, theirs = socket.socketpair()
         self._opened.enter_context(ours)
         with theirs:
             argv = [sys.executable, "-P", "-c", _ENTRY, str(theirs.fileno())]
             variables = child_variables(environment)
-            running = started(argv, self._request, log, variables, descriptors=(theirs.fileno(),))
+            running = started(argv, request, log, variables, descriptors=(theirs.fileno(),))
             self._opened.enter_context(running)
         return template.Template(ours, _READY_S)
 
 
-def may_fork(setup: TrialSetup, requires: Collection[str]) -> bool:
-    """Whether a trial's process that imports these distributions may be forked from a template.
+def template_for(setup: TrialSetup, requires: Collection[str]) -> str:
+    """The package whose template a trial's process that imports these distributions is forked from.
 
-    Not where a device's driver may have been initialised before, nor without torch, which the
-    template has imported.
+    Empty where it is executed afresh: where a device's driver may have been initialised before, and
+    for other runtimes. What is measured without torch has a template without torch.
     """
-    is_cpu = type(setup.hardware).device == "cpu"
-    return is_cpu and "torch" in requires and template.is_possible()
+    if type(setup.hardware).device != "cpu" or not template.is_possible():
+        return ""
+    return next((package for package in (_TORCH, _ONNX_RUNTIME) if package in requires), "")
 
 
 def main() -> None:
@@ -97,16 +104,22 @@ def main() -> None:
     child_channel.prefer_to_die()
     trust.obey()
     child_channel.Channel()  # whose descriptor nothing else inherits from here on
-    _preload(child_channel.read_request(_Imports).specs)
+    _preload(child_channel.read_request(_Imports))
     template.serve(int(sys.argv[1]), worker.main)
 
 
-def _preload(specs: Sequence[ConfigNode]) -> None:
+def _preload(wanted: _Imports) -> None:
     """Import what trials need; no code of the user's, and nothing that starts threads."""
+    if wanted.package != _TORCH:
+        import onnxruntime  # noqa: F401
+
+        import benchorch.runtimes.onnxruntime
+
+        return
     import torch  # noqa: F401
 
     import benchorch.trial.build  # noqa: F401
 
-    for spec in specs:
+    for spec in wanted.specs:
         with contextlib.suppress(ConfigError):  # which its own process reports
             open_trial(spec).model.preload()

@@ -119,6 +119,10 @@ class Selfish:
         return False
 
 
+class Other(Selfish):
+    requires: ClassVar[tuple[str, ...]] = ("openvino",)
+
+
 class Hardware:
     device: ClassVar[str] = "cpu"
 
@@ -200,18 +204,19 @@ def repetitions_of(
     ("stopping", "runtime", "forked"),
     [
         (Decide(unpaired_processes=3, looks=(3,)), Runtime(), [False, True, True]),
-        (Decide(unpaired_processes=3, looks=(3,)), Selfish(), [False, False, False]),
+        (Decide(unpaired_processes=3, looks=(3,)), Selfish(), [False, True, True]),
+        (Decide(unpaired_processes=3, looks=(3,)), Other(), [False, False, False]),
         (Precision(), Runtime(), [False, False, False]),
     ],
 )
-def test_of_a_race_the_first_process_is_fresh_and_those_without_torch_are(
+def test_of_a_race_the_first_process_is_fresh_and_those_of_other_runtimes_are(
     stopping: Stopping, runtime: object, forked: list[bool]
 ) -> None:
     children = Children(lambda request: reply(record()))
     found = repetitions_of(children, baseline=None, runtime=runtime, stopping=stopping)
     for _ in range(3):
         found.add()
-    assert [request.may_fork for request in children.requests] == forked
+    assert [bool(request.template) for request in children.requests] == forked
 
 
 def test_on_a_device_no_process_is_forked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,17 +225,23 @@ def test_on_a_device_no_process_is_forked(monkeypatch: pytest.MonkeyPatch) -> No
     found = repetitions_of(children, baseline=None, stopping=Decide())
     for _ in range(2):
         found.add()
-    assert not any(request.may_fork for request in children.requests)
+    assert not any(request.template for request in children.requests)
 
 
-@pytest.mark.parametrize("runtime", [Runtime(), Selfish()])
-def test_both_sides_of_a_back_to_back_pair_begin_alike(runtime: Runtime | Selfish) -> None:
+@pytest.mark.skipif(not is_possible(), reason="needs Linux")
+@pytest.mark.parametrize(
+    ("runtime", "templates"),
+    [(Runtime(), {"torch"}), (Selfish(), {"torch", "onnxruntime"}), (Other(), {""})],
+)
+def test_both_sides_of_a_back_to_back_pair_begin_alike(
+    runtime: Runtime | Selfish, templates: set[str]
+) -> None:
     children = Children(lambda request: reply(record()))
     found = repetitions_of(children, runtime=runtime, stopping=Decide(), pairing="adjacent")
     for _ in range(2):
         found.add()
-    forked = "torch" in runtime.requires and is_possible()
-    assert [one.may_fork for one in children.requests] == [False, False, forked, forked]
+    assert {one.template for one in children.requests[:2]} == {""}
+    assert {one.template for one in children.requests[2:]} == templates
 
 
 def designs(found: Repetitions) -> list[str | None]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +30,9 @@ def test_a_round_has_one_template_and_the_next_round_another(tmp_path: Path) -> 
     templates = Templates([])
     templates.renew(processes=2)
     try:
-        first = templates.of({}, tmp_path / "log.txt")
+        first = templates.of("torch", {}, tmp_path / "log.txt")
         assert first is not None
-        assert templates.of({}, tmp_path / "log.txt") is first
+        assert templates.of("torch", {}, tmp_path / "log.txt") is first
         answered = run_child(
             "no_such_stage",
             {},
@@ -44,11 +46,21 @@ def test_a_round_has_one_template_and_the_next_round_another(tmp_path: Path) -> 
         assert answered.failure is not None
         assert answered.failure.kind == "raised:KeyError"  # the worker's own words
         templates.renew(processes=1)
-        assert templates.of({}, tmp_path / "log.txt") is None
+        assert templates.of("torch", {}, tmp_path / "log.txt") is None
         with pytest.raises(ExecutorError):
             first.fork([0, 1, 2], [], os.environ)
     finally:
         templates.renew()
+
+
+def test_a_template_of_what_is_measured_without_torch_has_not_imported_it() -> None:
+    code = (
+        "import sys; from benchorch.trial.templates import _Imports, _preload;"
+        "_preload(_Imports(package='onnxruntime', specs=()));"
+        "print([name in sys.modules for name in ('onnxruntime', 'torch')])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[True, False]"
 
 
 class Playing:
@@ -59,7 +71,7 @@ class Playing:
         self.forked: list[bool] = []
         self._ends = iter(ends)
 
-    def of(self, environment: object, log: Path) -> Playing:
+    def of(self, package: str, environment: object, log: Path) -> Playing:
         return self
 
     def child(self, *_: object, template: object = None, **__: object) -> ChildReply[Any]:
@@ -101,7 +113,7 @@ def test_what_is_lost_by_forking_is_executed_afresh(
 ) -> None:
     playing = Playing(end, None, usable=usable)
     run = runner(playing, tmp_path, monkeypatch)
-    assert run.run(stages.MEASURE, None, may_fork=True) == "reply"  # type: ignore[arg-type,comparison-overlap]
+    assert run.run(stages.MEASURE, None, template="torch") == "reply"  # type: ignore[arg-type,comparison-overlap]
     assert playing.forked == [True, False]
     assert not run.forked
 
@@ -111,15 +123,15 @@ def test_a_failure_that_a_forked_process_reports_stands(
 ) -> None:
     playing = Playing(failing("raised:ValueError"))
     with pytest.raises(StageFailed, match="no"):
-        runner(playing, tmp_path, monkeypatch).run(stages.MEASURE, None, may_fork=True)  # type: ignore[arg-type]
+        runner(playing, tmp_path, monkeypatch).run(stages.MEASURE, None, template="torch")  # type: ignore[arg-type]
     assert playing.forked == [True]
 
 
-@pytest.mark.parametrize("may_fork", [True, False])
+@pytest.mark.parametrize("package", ["torch", ""])
 def test_what_may_be_forked_is(
-    may_fork: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     playing = Playing(None)
     run = runner(playing, tmp_path, monkeypatch)
-    run.run(stages.MEASURE, None, may_fork=may_fork)  # type: ignore[arg-type]
-    assert playing.forked == [may_fork] == [run.forked]
+    run.run(stages.MEASURE, None, template=package)  # type: ignore[arg-type]
+    assert playing.forked == [bool(package)] == [run.forked]
