@@ -23,8 +23,8 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import RecordError
-from benchorch.host.packages import absence
 from benchorch.host.paced_http import paced
+from benchorch.host.packages import absence
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.recorders import attachments, location, run_fields

@@ -496,7 +496,7 @@ def test_a_bucket_that_hangs_or_trickles_is_given_up(
         server.respond = lambda *_: Answer(body=b" " * 500, pause_s=pause_s, at_once=at_once)
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
         objects = s3_module._Bucket(name="b", prefix="p")
-        with pytest.raises(Unreachable, match="(?i)timed? ?out|trickle"):
+        with pytest.raises(Unreachable, match=r"(?i)timed? ?out|trickle"):
             objects.read("x", 1000)
         with pytest.raises(Unreachable, match="a moment ago"):  # it is left alone for a while
             objects.read("x", 1000)
