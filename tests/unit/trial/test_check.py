@@ -108,6 +108,30 @@ class Harmless(Base):
         return self.linear(x)
 
 
+class FixedByTheFirst(Base):
+    """Its first input chooses the sign of every answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sign: float | None = None
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        if self.sign is None:
+            self.sign = float(torch.sign(x.sum()))
+        return self.linear(x) * self.sign
+
+
+class KeptTable(Base):
+    """Its first call makes what no input changes."""
+
+    table = None
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        if self.table is None:
+            self.table = torch.linspace(0, 1, 16)
+        return self.linear(x + self.table)
+
+
 class InPlace(Base):
     def forward(self, x):  # type: ignore[no-untyped-def]
         x.mul_(2)
@@ -137,6 +161,7 @@ class Branching(Base):
         (Counting, "buffer 'calls' changed"),
         (Toggling, "the Python attribute 'on' changed"),
         (Deep, "the Python attribute 'config' changed"),
+        (FixedByTheFirst, "as the first call of all): the Python attribute 'sign' changed"),
         (Elsewhere, "cause unknown"),
     ],
 )
@@ -150,7 +175,7 @@ def test_a_model_that_differs_from_itself_is_not_deterministic(
 
 
 @pytest.mark.parametrize("conversion", ["eager", "torchscript"])
-@pytest.mark.parametrize("model", [Harmless, InPlace])
+@pytest.mark.parametrize("model", [Harmless, InPlace, KeptTable])
 def test_what_changes_without_effect_is_fine(model: Callable[[], object], conversion: str) -> None:
     verdict = judge_model(model, X, conversion)  # type: ignore[arg-type]
     assert verdict.kind is Kind.AGREES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from benchorch.domain.codec import Json
@@ -15,6 +15,7 @@ from benchorch.stats.family import (
     EQUIVALENT,
     FASTER,
     SLOWER,
+    UNDECIDED,
     Candidate,
     Standing,
     Terms,
@@ -137,14 +138,25 @@ def answers(questions: Mapping[str, Question], baseline: str) -> Answers:
         standing.name: _answer(judged_ones[standing.name], standing, alpha)
         for standing in family.standings
     }
+    withheld = {
+        standing.name
+        for standing in family.standings
+        if standing.verdict != UNDECIDED and found[standing.name].verdict == INCONCLUSIVE
+    }
     for name, asked in questions.items():
         refused = None if name in found else _compared(asked, asked.pairs, alpha)
         if refused is not None:
             found[name] = _withheld(refused, asked.refusal)
     return Answers(
         comparisons={name: found[name] for name in questions if name in found},
-        best=tuple(sorted(family.best)) if judged_ones else (),
+        best=tuple(sorted(_best(judged_ones, terms, withheld))) if judged_ones else (),
     )
+
+
+def _best(judged_ones: Mapping[str, Question], terms: Terms, withheld: Set[str]) -> Set[str]:
+    """The set of best; what was given no verdict beats nothing, and may itself be the best."""
+    others = [_candidate(*one) for one in judged_ones.items() if one[0] not in withheld]
+    return judged(others, replace(terms, planned=len(judged_ones))).best | withheld
 
 
 def control(result: TrialResult) -> Comparison | None:

@@ -258,8 +258,10 @@ def _few(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:
         one = "stopping=decide" if stop_reason == FIXED else more
         yield f"No interval from a single process: try {one}."
     elif count < LEAST_PROCESSES and stop_reason not in ENOUGH:
+        early = "The run's budget ended after" if stop_reason == RUN_BUDGET else "Only"
         yield (
-            f"Only {count} processes, where {LEAST_PROCESSES} are the least to rely on: try {more}."
+            f"{early} {count} processes, where {LEAST_PROCESSES} are the least to rely on: "
+            f"try {more}."
         )
 
 
@@ -268,12 +270,12 @@ def _wide(result: TrialResult, metrics: Mapping[str, Estimate]) -> Iterator[str]
     if primary is None or primary.low is None or primary.high is None:
         return
     reach = math.sqrt(primary.high / primary.low) - 1
-    if result.stop_reason == RUN_BUDGET and pairs(result.valid) and not result.is_control:
-        yield f"The run's budget ended before the comparison was decided: try {MORE_TIME}."
+    undecided = bool(pairs(result.valid)) and not result.is_control
+    if result.stop_reason == RUN_BUDGET and undecided:
+        if len(result.valid) >= LEAST_PROCESSES:  # of fewer it was said
+            yield f"The run's budget ended before the comparison was decided: try {MORE_TIME}."
     elif result.stop_reason == "budget_exhausted":
-        is_compared = bool(pairs(result.valid)) and not result.is_control
-        undecided = reach <= _KNOWN_RATIO and is_compared
-        what = "comparison was decided" if undecided else "target was met"
+        what = "comparison was decided" if reach <= _KNOWN_RATIO and undecided else "target was met"
         yield (
             f"The budget ended before the {what}; the median is known to within "
             f"{_percent(reach)}: try {_where_to_repeat(result.valid)}."
@@ -307,7 +309,8 @@ def _where_to_repeat(processes: Sequence[ProcessRecord]) -> str:
 
 def _preempted(processes: Sequence[ProcessRecord]) -> Iterator[str]:
     share = preempted_ratio(processes)
-    if share > MOST_PREEMPTED_RATIO:
+    # What slowed whole processes was told of them.
+    if share > MOST_PREEMPTED_RATIO and not any(map(_slowed_by, processes)):
         yield (
             f"Other work interrupted {_percent(share)} of the timed blocks: "
             "try a quieter machine, or fewer threads with hardware.threads."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -75,7 +76,7 @@ class ConsoleReport:
         count = plural(len(plan.trials), "trial")
         if not self._quiet:
             told = f"[bold]{_plain(plan.name)}[/] plan {plan.plan_id}: {count}{already}"
-            self._console.print(told)
+            self._console.print(told, highlight=False)
         for text in _skips(plan):
             self._console.print(f"  [yellow]skip[/] {_plain(text)}", highlight=False)
         for note in plan.notes:
@@ -206,13 +207,16 @@ class ConsoleReport:
             self.text(f"\nmachine   {summary(found)}")
 
     def _notes(self, summaries: Mapping[str, Summary], directory: Path) -> None:
-        warnings = list(warnings_of(summaries).items())
-        for warning, trial_ids in warnings[:_NOTES_SHOWN]:
+        warnings = list(_alike(warnings_of(summaries)).items())
+        for warning, (trial_ids, alike_ids) in warnings[:_NOTES_SHOWN]:
             note = f"{some_of([self._name(trial_id) for trial_id in trial_ids])}: {warning}"
-            self._console.print(f"[yellow]note[/] {_plain(note)}", highlight=False)
+            others = some_of([self._name(trial_id) for trial_id in alike_ids])
+            likewise = f" Likewise {others}." if alike_ids else ""
+            self._console.print(f"[yellow]note[/] {_plain(note + likewise)}", highlight=False)
         if len(warnings) > _NOTES_SHOWN:
             rest = plural(len(warnings) - _NOTES_SHOWN, "more note")
-            self._console.print(f"[yellow]note[/] {rest} in {_plain(str(directory / TABLE))}")
+            told = f"[yellow]note[/] {rest} in {_plain(str(directory / TABLE))}"
+            self._console.print(told, highlight=False, soft_wrap=True)
 
     def _conclusions(
         self,
@@ -278,8 +282,9 @@ class ConsoleReport:
             )
         if not whole:
             self.text(f"resume    python -m benchorch resume={plan.plan_id}")
-        export = f"      python -m benchorch export {plan.plan_id} --output FOLDER"
-        self.text(f"next      python -m benchorch open {plan.plan_id}{export * self._one_winner}")
+        self.text(f"next      python -m benchorch open {plan.plan_id}")
+        if self._one_winner:
+            self.text(f"          python -m benchorch export {plan.plan_id} --output FOLDER")
 
     def _mlflow(self, links: MlflowLinks) -> None:
         """Print where MLflow shows the run and the table, and what serves it, once recorded."""
@@ -323,6 +328,21 @@ def _end_of(result: TrialResult) -> str:
         return f"failed: {result.failure.kind}"
     wrong = result.parity is not None and not result.parity.passed
     return "not the same model" if wrong else "done"
+
+
+def _alike(
+    warnings: Mapping[str, Sequence[str]],
+) -> Mapping[str, tuple[Sequence[str], Sequence[str]]]:
+    """The first of those that differ in numbers alone, with its trials and those of the others."""
+    firsts: dict[str, str] = {}
+    found: dict[str, tuple[Sequence[str], list[str]]] = {}
+    for warning, trial_ids in warnings.items():
+        first = firsts.setdefault(re.sub(r"\d[\d.,]*", "#", warning), warning)
+        if first == warning:
+            found[warning] = trial_ids, []
+        else:
+            found[first][1].extend(trial_ids)
+    return found
 
 
 def _plain(text: str) -> str:

@@ -86,7 +86,8 @@ class LiveTable:
             if row is None:
                 continue
             primary = primary_metric(summary.metrics)
-            row.processes = len(result.valid)
+            if len(result.valid) != row.processes:  # one has ended
+                row.processes, row.state = len(result.valid), WAITS
             row.verdict = speedup_text(summary, result)
             if primary is not None:
                 row.figure, row.cost = primary.text, primary.cost

@@ -5,23 +5,25 @@ from __future__ import annotations
 import pytest
 
 from benchorch.domain.estimate import Comparison
-from benchorch.results.metrics.speedup import Question, answered_alone
+from benchorch.results.metrics.speedup import Question, answered_alone, answers
 from benchorch.stats.pairs import ADJACENT, Pair
 from benchorch.stats.ratio_test import INCONCLUSIVE
 
 TIGHT, WIDE = (0.99, 1.0, 1.01, 1.0, 1.005), (0.7, 1.3, 0.8, 1.25, 1.0)
 
 
-def compared(ratio: float, least: float, most: float) -> Comparison:
+def unsteady(ratio: float, least: float, most: float) -> Question:
     """Pairs at `ratio`, whose unsteady sides leave anything between `least` and `most` possible."""
-
-    def pairs(centre: float, scatter: tuple[float, ...]) -> list[Pair]:
-        return [Pair(ours=1.0, theirs=centre * each) for each in scatter]
-
     parts = (pairs(least, WIDE), pairs(most, WIDE))
-    found = answered_alone(
-        Question(design=ADJACENT, pairs=pairs(ratio, TIGHT), parts=parts, delta_ratio=0.01)
-    )
+    return Question(design=ADJACENT, pairs=pairs(ratio, TIGHT), parts=parts, delta_ratio=0.01)
+
+
+def pairs(centre: float, scatter: tuple[float, ...]) -> list[Pair]:
+    return [Pair(ours=1.0, theirs=centre * each) for each in scatter]
+
+
+def compared(ratio: float, least: float, most: float) -> Comparison:
+    found = answered_alone(unsteady(ratio, least, most))
     assert found is not None
     return found
 
@@ -46,3 +48,12 @@ def test_no_number_of_pairs_supports_what_one_speed_contradicts(least: float, mo
 
 def test_what_all_speeds_show_already_is_a_verdict() -> None:
     assert compared(3.0, least=2.8, most=3.2).verdict == "faster"
+
+
+def test_the_best_of_a_table_is_not_one_whose_verdict_was_withheld() -> None:
+    steady = Question(design=ADJACENT, pairs=pairs(1.2, TIGHT), delta_ratio=0.01)
+    slow = Question(design=ADJACENT, pairs=pairs(0.8, TIGHT), delta_ratio=0.01)
+    table = {"doubtful": unsteady(1.5, least=0.8, most=1.9), "steady": steady, "slow": slow}
+    assert answers(table, "eager").best == ("doubtful", "steady")
+    del table["steady"]
+    assert answers(table, "eager").best == ("doubtful", "eager")

@@ -72,6 +72,13 @@ def test_the_drawn_table_has_rows_and_the_time() -> None:
     assert "elapsed" in drawn
 
 
+def test_a_trial_whose_process_has_ended_waits_for_the_next() -> None:
+    found = table(so_far(OF_FAST, 1))
+    found.state(FAST.trial_id, "measure process 2")
+    found.figures([so_far(OF_FAST, 2)], summarise_all({FAST.trial_id: so_far(OF_FAST, 2)}))
+    assert found.rows[FAST.trial_id].state == "waits"
+
+
 def log(*events: Event | TrialResult) -> list[str]:
     """The lines of a log, without their times."""
     written = StringIO()

@@ -99,6 +99,19 @@ def test_of_a_longer_one_an_overview_is_shown_and_where_the_rows_are() -> None:
     assert "more" not in text
 
 
+def test_notes_that_differ_in_numbers_alone_are_one_note() -> None:
+    plan, results, summaries = sweep(1)
+    words = ("3 of 4 processes were slow.", "1 of 2 processes were slow.", "A third matter.")
+    for trial_id, told_of in zip(summaries, words, strict=True):
+        summaries[trial_id] = replace(summaries[trial_id], warnings=(told_of,))
+    notes = [line for line in shown(plan, results, summaries).splitlines() if "note" in line]
+    assert notes == [
+        "note eager: 3 of 4 processes were slow. Likewise fast.",
+        "note wrong: A third matter.",
+    ]
+    assert all(f": {each}" in full_markdown(plan, results, summaries) for each in words)
+
+
 def test_an_overview_that_is_too_long_itself_is_cut() -> None:
     plan, results, summaries = sweep(MOST_ROWS)
     others = tuple(
@@ -174,8 +187,8 @@ def test_the_next_commands_show_the_run_and_export_its_one_winner(tmp_path: Path
     assert said.getvalue().splitlines()[-1] == shown
     report.table(plan, results, summaries, tmp_path)
     report.closing(plan, tmp_path, recorded=True)
-    export = f"python -m benchorch export {plan.plan_id} --output FOLDER"
-    assert said.getvalue().splitlines()[-1] == f"{shown}      {export}"
+    export = f"          python -m benchorch export {plan.plan_id} --output FOLDER"
+    assert said.getvalue().splitlines()[-2:] == [shown, export]
 
 
 @pytest.mark.parametrize(("host", "lines"), [("h", 1), ("elsewhere", 0)])
