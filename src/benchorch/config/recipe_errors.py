@@ -46,7 +46,8 @@ def check_file(path: Path) -> None:
 def _without_self(path: Path, pairs: Sequence[tuple[Node, Node]]) -> Iterator[str]:
     """A defaults list by which Hydra would let the options win over the recipe's own keys."""
     for key, value in pairs:
-        entries = value.value if isinstance(value.value, list) else []
+        is_list = isinstance(value.value, list) and _pairs(value) is None
+        entries = value.value if is_list else []
         if (
             key.value == DEFAULTS
             and len(pairs) > 1
@@ -154,7 +155,7 @@ def _axes(node: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
 def _root(path: Path) -> Node | None:
     import yaml
 
-    return yaml.compose(path.read_text(), Loader=yaml.SafeLoader)
+    return yaml.compose(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def _pairs(node: Node) -> Sequence[tuple[Node, Node]] | None:

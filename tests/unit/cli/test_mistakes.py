@@ -248,3 +248,12 @@ def test_each_that_is_no_list_is_one_problem(
     Path("r.yaml").write_text(f"{START}each: {value}\n")
     (problem,) = refused(["plan", "r.yaml"]).problems
     assert problem.startswith("r.yaml:2:7: each: expected a list of KEY=VALUE")
+
+
+@pytest.mark.parametrize("text", ["model:\ndefaults: {model: null}\n", ".\t"])
+def test_recipes_that_random_trials_found_are_refused_in_a_sentence(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.yaml").write_text(text)
+    assert refused(["plan", "r.yaml"]).problems
