@@ -130,10 +130,10 @@ def _check_words(words: Sequence[str]) -> None:
     if not others and "=" not in file:
         return
     settings = dict(word.split("=", 1) for word in words if "=" in word)
-    options = [("--module", settings.get("model.factory")), ("--input", "NAME=SIZE,SIZE")]
-    options.append(("--conversion", settings.get("conversion")))
     name = "mine.yaml" if "=" in file else file
-    meant = ["benchorch", "init", name, *(part for pair in options if pair[1] for part in pair)]
+    meant = ["benchorch", "init", name, "--input", "NAME=SIZE,SIZE"]
+    for option, key in (("--module", "model.factory"), ("--conversion", "conversion")):
+        meant += [option, settings[key]] if settings.get(key) else []
     raise ConfigError(
         [
             f"init takes a file's name and options, not {shlex.join(others or [file])}. "
