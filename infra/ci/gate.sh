@@ -10,6 +10,7 @@ summary="${GITHUB_STEP_SUMMARY:-benchorch-summary.md}"
 run="$(mktemp -d)/run"
 
 "${benchorch[@]}" run "${recipe[@]}" recorder=none "hydra.run.dir=$run"
+mkdir -p "$history"
 code=0
 strict=()
 [ "${STRICT:-false}" = true ] && strict=(--strict)

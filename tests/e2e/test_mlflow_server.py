@@ -30,6 +30,7 @@ from benchorch.journal import run_directory
 from benchorch.recorders.mlflow import Mlflow, create_store
 from benchorch.recorders.mlflow_view import VIEW_TAG
 from benchorch.run.record import Replayed, replay
+from support.odd_server import Answer, odd_server
 from support.recorded_trials import process_record
 
 if TYPE_CHECKING:
@@ -302,3 +303,14 @@ def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
         with pytest.raises(RecordError, match="did not record it"):
             Mlflow(uri=uri, timeout_s=2).open(plan_of("silent", 1), tmp_path)
         assert time.monotonic() - started < 10
+
+
+def test_a_server_that_trickles_holds_nothing(tmp_path: Path) -> None:
+    plan = plan_of("trickling", 1)
+    run_directory.write_plan(tmp_path, plan)
+    end(tmp_path, plan.trials[0])
+    with odd_server() as server:
+        server.respond = lambda *_: Answer(body=b" " * 500, pause_s=0.2)
+        replayed = replay(tmp_path, Mlflow(uri=server.url, timeout_s=1), summarise=summarise)
+    assert (replayed.recorded, replayed.remaining) == (0, 1)
+    assert "timed out" in replayed.reason

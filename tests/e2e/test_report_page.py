@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchorch.cli.commands import report
+from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.trial import Skip
 from support.analyzed_traces import HOSTILE as HOSTILE_NAMES
 from support.browsers import DESKTOP, OVERLAPS, PHONE, needs_browser
@@ -64,6 +65,29 @@ def test_nothing_sticks_out_overlaps_or_complains(browser, page, size, theme):
     assert browser.complaints() == []
     drawn = browser.run("return document.querySelector('.paper svg').outerHTML")
     assert ("#9aa8a0" in drawn) == (theme == "dark")  # the words at its axis
+
+
+def test_a_runs_table_fits_a_desktop_without_scrolling(browser, tmp_path):
+    found = BottleneckVerdict(
+        limit="device compute",
+        sentence="It computes.",
+        critical_path_ns=10,
+        classes_ns={"cpu_compute": 10},
+        largest="aten::addmm",
+        largest_gain_ratio=0.78,
+    )
+    profile = ProfileRecord(profiler="torch", trace="t", bottleneck=found)
+    base = trial()
+    few = trial("aot_inductor", baseline=base)
+    spread = result(few, 1e8, processes=3, process_spread=0.8, baseline_ns=2e8)
+    run = write_run(tmp_path / "run", (base, result(base, 2e8, profile=profile)), (few, spread))
+    report.run.reply([str(run), "--output", str(tmp_path / "page.html")])
+    browser.open(tmp_path / "page.html", (1440, 900))
+    text = browser.run("return document.querySelector('table').innerText")
+    assert "not known yet" in text
+    assert "device compute" in text
+    table = "document.querySelector('.rows')"
+    assert browser.run(f"return {table}.scrollWidth - {table}.clientWidth") == 0
 
 
 def test_it_is_one_request_and_has_its_style(browser, page):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ class Answer:
     Attributes:
         missing_bytes: how many more bytes its header promises than come.
         dropped: whether the connection ends instead, after the request.
+        pause_s: waited before each byte of it, head and body, after those that come `at_once`.
     """
 
     body: bytes = b"{}"
@@ -23,6 +25,8 @@ class Answer:
     kind: str = "application/json"
     missing_bytes: int = 0
     dropped: bool = False
+    pause_s: float = 0
+    at_once: int = 0
 
 
 Respond = Callable[[str, str, bytes], Answer]
@@ -35,12 +39,22 @@ class OddServer:
     def __init__(self) -> None:
         self.respond: Respond = lambda *_: Answer()
         self.url = ""
+        self.ended = threading.Event()
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         length = int(handler.headers.get("Content-Length") or 0)
         answer = self.respond(handler.command, handler.path, handler.rfile.read(length))
         handler.close_connection = True
         if answer.dropped:
+            return
+        if answer.pause_s:
+            head = f"HTTP/1.1 {answer.status} odd\r\nContent-Length: {len(answer.body)}\r\n\r\n"
+            with contextlib.suppress(OSError):  # the client gave up
+                content = head.encode() + answer.body
+                handler.wfile.write(content[: answer.at_once])
+                for byte in content[answer.at_once :]:
+                    self.ended.wait(answer.pause_s)
+                    handler.wfile.write(bytes([byte]))
             return
         handler.send_response(answer.status)
         handler.send_header("Content-Type", answer.kind)
@@ -73,5 +87,6 @@ def odd_server() -> Iterator[OddServer]:
         try:
             yield server
         finally:
+            server.ended.set()
             listening.shutdown()
             thread.join()

@@ -35,6 +35,10 @@ def main() -> NoReturn:
             sys.exit(answer(PROGRAM, os.environ[COMPLETE]))
         code = run(words)
     except BenchorchError as error:
+        if isinstance(error, ConfigError) and (not error.next or error.next.endswith(" --help")):
+            from benchorch.cli.mistakes import corrected
+
+            error.next = corrected(words, error.problems) or error.next
         code = print_error(error, as_json=_wants_json(words))
     except ModuleNotFoundError as error:
         from benchorch.host.packages import absence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from benchorch.config.components import suggest
 from benchorch.config.descriptions import default_keys, groups, options
 from benchorch.config.directories import builtin_directory
 from benchorch.errors import ConfigError
+from benchorch.recorders.location import strike_out
 
 FLAGS_WITH_VALUE = frozenset(
     {"--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--info", "-i"}
@@ -31,6 +33,9 @@ _FLAGS = frozenset(
 _OPENING, _CLOSING = "[{(", "]})"
 _RECIPES = (".yaml", ".yml")
 _NAMED = ("model", "conversion", "hardware")
+_MEANT = " Did you mean '"
+_QUOTED = re.compile(r"'([^']+)'")
+_KEY = re.compile(r"([\w-]+): unknown")
 
 
 @final
@@ -126,6 +131,22 @@ def refuse_mistakes(words: Sequence[str], command: str = "run") -> None:
             shlex.join(["benchorch", command, *meant]) if meant else f"benchorch {command} --help"
         )
         raise ConfigError(reader.problems, next=line)
+
+
+def corrected(words: Sequence[str], problems: Sequence[str]) -> str:
+    """The line with the names that were probably meant; empty unless that answers every problem."""
+    line = [strike_out(word) for word in words]
+    for problem in problems:
+        said, _, meant = problem.partition(_MEANT)
+        typed = _QUOTED.findall(said) or _KEY.findall(said)
+        if not meant or not typed or "no module" in said:
+            return ""
+        name = re.compile(rf"(?<!\w){re.escape(typed[-1])}(?!\w)")
+        at = next((n for n, word in enumerate(line) if name.search(word)), None)
+        if at is None:
+            return ""
+        line[at] = name.sub(meant.partition("'")[0], line[at], count=1)
+    return shlex.join(["benchorch", *line])
 
 
 def _key(name: str) -> str | None:

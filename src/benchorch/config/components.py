@@ -147,7 +147,7 @@ def _signature_problems(target: type, keywords: ConfigNode, where: str) -> list[
         if key not in parameters
     ]
     problems += [
-        f"{where}.{name}: is missing."
+        f"{where}.{name}: is missing; set {where}.{name}=..."
         for name, parameter in parameters.items()
         if parameter.default is inspect.Parameter.empty and keywords.get(name, "???") == "???"
     ]

@@ -35,6 +35,7 @@ from benchorch.config.overrides import (
     CONVERSION,
     EACH,
     MATRIX,
+    NOT_OVERRIDES,
     key_of,
     lift_lists,
     parse_override,
@@ -216,8 +217,8 @@ class Composer:
             self._compose(self._first)
         rest = self._rest(job)
         given = rest.get(EACH) or []
-        if not isinstance(given, list):
-            raise ConfigError([f"{EACH}: expected a list of overrides, got {given!r}."])
+        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+            raise ConfigError([NOT_OVERRIDES])
         each = [str(override) for override in given]
         own = {
             text.partition("=")[0]: text.partition("=")[2] for text in job if "." in key_of(text)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MATRIX = "matrix"
 EACH = "each"
+NOT_OVERRIDES = f"{EACH}: expected a list of KEY=VALUE, such as [stopping.calls=50]."
 CONVERSION = "conversion"
 _PLAIN_VALUE = re.compile(r"^[\w.\-+/@]+$")
 _PLAIN_OVERRIDE = re.compile(r"^([A-Za-z_]\w*(?:\.\w+)+)=[^$]*$")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.config.components import suggest
-from benchorch.config.overrides import EACH, MATRIX, spelled
+from benchorch.config.overrides import EACH, MATRIX, NOT_OVERRIDES, spelled
 from benchorch.config.yaml_limits import check_yaml
 from benchorch.config.yaml_places import located, shortest
 from benchorch.errors import ConfigError
@@ -46,7 +46,8 @@ def check_file(path: Path) -> None:
 def _without_self(path: Path, pairs: Sequence[tuple[Node, Node]]) -> Iterator[str]:
     """A defaults list by which Hydra would let the options win over the recipe's own keys."""
     for key, value in pairs:
-        entries = value.value if isinstance(value.value, list) else []
+        is_list = isinstance(value.value, list) and _pairs(value) is None
+        entries = value.value if is_list else []
         if (
             key.value == DEFAULTS
             and len(pairs) > 1
@@ -81,14 +82,19 @@ def _of_key(key: Node, value: Node, composer: Composer) -> Iterator[tuple[Node, 
         for axis, values in _axes(value):
             yield from _of_axis(axis, values, composer)
     elif key.value == EACH:
-        entries = [value] if _pairs(value) is not None else value.value
-        for entry in entries if isinstance(entries, list) else ():
-            if isinstance(entry.value, str):
-                yield from ((entry, text) for text in composer.problems([entry.value], sweep=False))
-            else:
-                yield entry, f"{EACH}: expected a list of KEY=VALUE, such as stopping.calls=50."
+        yield from _of_each(value, composer)
     else:
         yield from _of_section(key, value, composer.session([]))
+
+
+def _of_each(value: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
+    is_list = isinstance(value.value, list) and _pairs(value) is None
+    entries = value.value if is_list else [value] if value.value else []
+    for entry in entries:
+        if is_list and isinstance(entry.value, str):
+            yield from ((entry, text) for text in composer.problems([entry.value], sweep=False))
+        elif entry.tag != "tag:yaml.org,2002:null":
+            yield entry, NOT_OVERRIDES
 
 
 def _of_default(entry: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
@@ -149,7 +155,7 @@ def _axes(node: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
 def _root(path: Path) -> Node | None:
     import yaml
 
-    return yaml.compose(path.read_text(), Loader=yaml.SafeLoader)
+    return yaml.compose(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def _pairs(node: Node) -> Sequence[tuple[Node, Node]] | None:

@@ -16,7 +16,7 @@ import re
 import site
 import sys
 import sysconfig
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -27,7 +27,7 @@ from typing import final
 from benchorch.config.user_settings import settings_path, user_settings
 from benchorch.domain.codec import Json
 from benchorch.domain.session import Session
-from benchorch.domain.trial import Plan
+from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError
 from benchorch.models.source import module_place
 
@@ -271,9 +271,9 @@ def references_of(plan: Plan) -> list[str]:
     ]
 
 
-def own_files(plan: Plan) -> Mapping[str, Path]:
-    """The files of the user that a plan's trials name or refer to, by that text."""
-    nodes = (trial.spec.get(key) for trial in plan.trials for key in _CODE)
+def own_files(trials: Iterable[Trial]) -> Mapping[str, Path]:
+    """The files of the user that trials name or refer to, by that text."""
+    nodes = (trial.spec.get(key) for trial in trials for key in _CODE)
     texts = dict.fromkeys(text for node in nodes for text in _texts(node) if "\0" not in text)
     places = {
         text: _place(text) if is_reference(text) else Path(text)

@@ -60,11 +60,15 @@ def checkpoint_digest(checkpoint: str | None) -> str | None:
     """SHA-256 (hex) of a checkpoint's bytes, read once while the file stays the same."""
     if checkpoint is None:
         return None
-    path = Path(checkpoint)
     try:
-        return _digest(path, stamp(path))
+        return file_digest(Path(checkpoint))
     except OSError as error:
         raise BuildError(f"the checkpoint cannot be read: {error}", kind=_KIND) from error
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 (hex) of a file's bytes, read once while the file stays the same."""
+    return _digest(path, stamp(path))
 
 
 @lru_cache(maxsize=256)

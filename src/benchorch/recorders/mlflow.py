@@ -23,6 +23,7 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import RecordError
+from benchorch.host.paced_http import paced
 from benchorch.host.packages import absence
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
@@ -87,7 +88,7 @@ class Mlflow(Recorder):
             ``http://host:5000``. Its user and password are used and never shown; where it has
             none, those of ``BENCHORCH_TRACKING_URI`` are used if that is the same tracker.
         experiment: made if need be.
-        timeout_s: for one request; nothing is retried here, because the journal can wait.
+        timeout_s: for one response as a whole; nothing is retried, because the journal can wait.
         required: whether a run fails, with exit code 1, that could not be recorded in full.
     """
 
@@ -223,7 +224,8 @@ def _mlflow(recorder: Mlflow) -> Iterator[None]:
             absent = absence(error)
             raise RecordError(f"{absent} {absent.next}" if absent else str(error)) from error
         try:
-            yield
+            with paced():
+                yield
         except (MlflowException, SQLAlchemyError, OSError, ImportError, ValueError) as error:
             reason = location.scrubbed(_reason(error), recorder.uri)
             raise RecordError(f"{recorder.address['uri']} did not record it: {reason}") from None

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar, final
 
 from benchorch.errors import StoreError
+from benchorch.host.paced_http import paced
 from benchorch.stores.artifact_directory import DirectoryStore
 from benchorch.stores.objects import (
     ABSENT,
@@ -239,7 +240,9 @@ class _Bucket(Objects):
         if time.monotonic() < self._paused_until_s:
             raise Unreachable(f"{self.address} did not respond a moment ago")
         try:
-            return call(self._client())
+            client = self._client()
+            with paced():
+                return call(client)
         except _boto_errors() as error:
             explained = self._store_error(error)
             if isinstance(explained, Unreachable):

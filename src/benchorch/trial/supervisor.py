@@ -30,6 +30,8 @@ from benchorch.interfaces.executor import Emit
 from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.store import Store
 from benchorch.journal.run_directory import trial_directory
+from benchorch.models.trust import own_files
+from benchorch.models.weights import file_digest
 from benchorch.trial import stages
 from benchorch.trial.build import find
 from benchorch.trial.execution import execution_of
@@ -135,6 +137,7 @@ class TrialRun:
         self._earlier = earlier
         self._started_at = earlier.started_at if earlier else _now()
         self._packages: Mapping[str, str] = {}
+        self._files: Mapping[str, str] = {}
         self._environment: Mapping[str, Json] = {}
         self._setup: TrialSetup | None = None
         self._built: Built | None = None
@@ -258,7 +261,7 @@ class TrialRun:
     def _environment_now(self, unfinished: bool) -> Mapping[str, Json]:
         """Where it ran; looked up again for the finished result only, as it takes a moment."""
         if not unfinished or not self._environment:
-            self._environment = _environment(self._session, self._packages)
+            self._environment = _environment(self._session, self._packages, self._files)
         return self._environment
 
     @contextlib.contextmanager
@@ -275,6 +278,7 @@ class TrialRun:
         trial, n_steps = self.trial, self.trial.build_steps
         setup = self._setup = _open(trial).first(n_steps)
         self._packages = package_versions(setup.requires)
+        self._files = {name: file_digest(at) for name, at in own_files([trial]).items()}
         self._delta_ratio = setup.protocol.delta_ratio
         self._stop_alpha = setup.stopping.alpha("")
         self._stop_looks = setup.stopping.planned_looks()
@@ -435,9 +439,12 @@ def _artifact_name(trial: Trial) -> str:
     return " ".join(trial.labels[name] for name in names if trial.labels.get(name))
 
 
-def _environment(session: Session, packages: Mapping[str, str]) -> dict[str, Json]:
-    """The machine, the packages, and the commit of the user's own code."""
+def _environment(
+    session: Session, packages: Mapping[str, str], files: Mapping[str, str]
+) -> dict[str, Json]:
+    """The machine, the packages, and the user's own code: its commit, SHA-256 of its files."""
     found: dict[str, Json] = {**describe_host(), "packages": dict(packages)}
+    found |= {"files": dict(files)} if files else {}
     commit = git_revision(Path(session.search_path[0])) if session.search_path else None
     return found if commit is None else {**found, "git_commit": commit}
 

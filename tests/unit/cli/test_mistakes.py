@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchorch.cli import main
+from benchorch.cli import main, mistakes
 from benchorch.cli.commands import plan
 from benchorch.errors import ConfigError
 
@@ -198,3 +198,62 @@ def test_an_answer_that_cannot_be_written_is_one_line() -> None:
         )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr == "Nothing more can be written: No space left on device.\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("plan model=brt", "plan model=bert"),
+        ("plan modle=mlp", "plan model=mlp"),
+        ("plan model=mlp workload.batchsize=3", "plan model=mlp workload.batch_size=3"),
+        (
+            "plan modle=mlp conversion=eager,inductr -m",
+            "plan model=mlp conversion=eager,inductor -m",
+        ),
+        ("model=mlp hardware=g55", "model=mlp hardware=g5"),
+        ("plan model=mlp conversion=inductr stopping=fst", ""),
+        ("plan model=factory model.factory=nope:make model.inputs={}", ""),
+    ],
+)
+def test_misspelt_names_are_answered_with_the_line_that_has_them_right(
+    line: str, meant: str
+) -> None:
+    words = line.split()
+    found = mistakes.corrected(words, refused(words).problems)
+    assert found == (f"benchorch {meant}" if meant else "")
+
+
+def test_a_password_is_not_repeated_in_the_line_that_was_meant() -> None:
+    words = ["plan", "modle=mlp", "recorder.uri=https://me:hunter2@example.com"]
+    found = mistakes.corrected(words, ["modle: unknown key. Did you mean 'model'? Keys: ..."])
+    assert found.startswith("benchorch plan model=mlp ")
+    assert "hunter2" not in found
+
+
+@pytest.mark.parametrize("entry", ["{conversion: eager}", "[eager]"])
+def test_an_entry_of_each_that_is_no_override_is_one_problem(
+    entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.yaml").write_text(f"{START}each:\n- {entry}\n")
+    (problem,) = refused(["plan", "r.yaml"]).problems
+    assert problem.startswith("r.yaml:3:3: each: expected a list of KEY=VALUE")
+
+
+@pytest.mark.parametrize("value", ["3", "{stopping.calls: 5}"])
+def test_each_that_is_no_list_is_one_problem(
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.yaml").write_text(f"{START}each: {value}\n")
+    (problem,) = refused(["plan", "r.yaml"]).problems
+    assert problem.startswith("r.yaml:2:7: each: expected a list of KEY=VALUE")
+
+
+@pytest.mark.parametrize("text", ["model:\ndefaults: {model: null}\n", ".\t"])
+def test_recipes_that_random_trials_found_are_refused_in_a_sentence(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.yaml").write_text(text)
+    assert refused(["plan", "r.yaml"]).problems

@@ -87,7 +87,7 @@ def test_all_problems_of_a_node_are_told_at_once():
         make(node(sid=2, colour="green"), Shape, "shape")
     assert caught.value.problems == (
         "shape.sid: unknown option. Did you mean 'side'? Options: side, colour.",
-        "shape.side: is missing.",
+        "shape.side: is missing; set shape.side=...",
         "shape.colour: expected one of 'red', 'blue', got 'green'.",
     )
 

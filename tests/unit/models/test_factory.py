@@ -182,4 +182,6 @@ def test_a_factory_must_be_named() -> None:
     node = {"_target_": "benchorch.models.factory.FactoryModel", "factory": "???", "inputs": "???"}
     with pytest.raises(ConfigError) as caught:
         make(node, Model, "model")
-    assert set(caught.value.problems) == {"model.factory: is missing.", "model.inputs: is missing."}
+    assert set(caught.value.problems) == {
+        f"model.{name}: is missing; set model.{name}=..." for name in ("factory", "inputs")
+    }

@@ -14,8 +14,10 @@ from benchorch.cli.commands import cache
 from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.errors import BuildError, StoreError
 from benchorch.stores import s3 as s3_module
+from benchorch.stores.objects import Unreachable
 from benchorch.stores.s3 import S3Store
 from support.aws_emulator.traffic import Fault
+from support.odd_server import Answer, odd_server
 from support.s3 import Bucket
 
 KEY = BuildKey(fields={"model": "mlp", "opset": 20})
@@ -480,3 +482,21 @@ def test_an_address_may_have_any_prefix_or_none(tmp_path: Path, url: str) -> Non
 def test_a_lease_that_makes_no_sense_is_refused(tmp_path: Path, lease_s: float) -> None:
     with pytest.raises(ValueError, match="lease_s"):
         S3Store(url="s3://bucket", root=str(tmp_path), lease_s=lease_s)
+
+
+@pytest.mark.parametrize("at_once", [0, 60], ids=["its head", "its body"])
+@pytest.mark.parametrize("pause_s", [0.1, 60], ids=["trickles", "hangs"])
+def test_a_bucket_that_hangs_or_trickles_is_given_up(
+    pause_s: float, at_once: int, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retries = {"mode": "standard", "total_max_attempts": 2}
+    impatient = {**s3_module._CLIENT, "read_timeout": 0.5, "retries": retries}
+    monkeypatch.setattr(s3_module, "_CLIENT", impatient)
+    with odd_server() as server:
+        server.respond = lambda *_: Answer(body=b" " * 500, pause_s=pause_s, at_once=at_once)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        objects = s3_module._Bucket(name="b", prefix="p")
+        with pytest.raises(Unreachable, match=r"(?i)timed? ?out|trickle"):
+            objects.read("x", 1000)
+        with pytest.raises(Unreachable, match="a moment ago"):  # it is left alone for a while
+            objects.read("x", 1000)

@@ -9,6 +9,7 @@ With --against REV it measures both versions itself, interleaved: the same as `b
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,7 +114,7 @@ class _GateOrDuel(Command):
     help="sessions of a folder of runs that are looked at",
 )
 @click.option("--strict", is_flag=True, help="unclear evidence fails, too")
-@click.option("--allow-first", is_flag=True, help="without an earlier session it passes")
+@click.option("--allow-first", is_flag=True, help="a folder without an earlier session passes")
 def run(
     terminal: Terminal,
     baseline: str,
@@ -127,10 +128,7 @@ def run(
     """The verdict over all trials, as text, Markdown and JSON."""
     names = metric_names(options["metric"])
     _refuse_directionless(names)
-    in_time = is_folder_of_runs(baseline) or (
-        allow_first and not is_run(baseline.partition(SELECTOR)[0])
-    )
-    old = None if in_time else open_side(baseline, terminal.say)
+    old = None if is_folder_of_runs(baseline) else _named(baseline, allow_first, terminal.say)
     new = open_side(candidate or _newest_but(old), terminal.say)
     earlier: list[Side] = []
     if old is None:
@@ -154,6 +152,20 @@ def run(
     code = gate_report.exit_code(found.state, strict)
     text, markdown = gate_report.text(report), gate_report.markdown(report)
     return _reply(terminal, text, markdown, gate_report.data(report, code), code)
+
+
+def _named(baseline: str, allow_first: bool, say: Say) -> Side:
+    """The run that is the baseline; a name that leads nowhere is never a first session."""
+    if allow_first and not is_run(baseline.partition(SELECTOR)[0]):
+        folder = shlex.quote(baseline)
+        raise ConfigError(
+            [
+                f"--baseline {baseline!r} is neither a run nor a folder. --allow-first lets a "
+                "folder pass that holds no session yet: make it if the name is right."
+            ],
+            next=f"mkdir -p {folder}",
+        )
+    return open_side(baseline, say)
 
 
 def _first_session(terminal: Terminal, first: gate_report.FirstSession, allowed: bool) -> Reply:

@@ -36,17 +36,24 @@ _EXISTS = " Name a file that does not exist, in a folder that does."
     """,
 )
 @click.argument("recipe", metavar="RECIPE.yaml", type=click.Path(path_type=Path))
+@click.argument("words", nargs=-1, metavar="")
 @click.option("--module", default="", metavar="REF", help="a callable that returns the module")
 @click.option("--input", "inputs", multiple=True, metavar="SPEC", help=_INPUT_FORM)
 @click.option("--conversion", default="", metavar="A,B", help=f"conversions ({CONVERSIONS})")
 def run(
-    terminal: Terminal, recipe: Path, module: str, inputs: tuple[str, ...], conversion: str
+    terminal: Terminal,
+    recipe: Path,
+    words: tuple[str, ...],
+    module: str,
+    inputs: tuple[str, ...],
+    conversion: str,
 ) -> Reply:
     """The recipe's path, what it would run, and the command that runs it.
 
     Raises:
         ConfigError: a recipe that cannot be written or planned; it is not left behind.
     """
+    _check_words([str(recipe), *words])
     _check_path(recipe)
     if not (terminal.yes or terminal.wants_json):
         ask = terminal.question
@@ -115,6 +122,25 @@ def _tensor(found: re.Match[str]) -> Json:
         return {"shape": sizes, "generator": "normal"}
     high = int(found["high"])
     return {"shape": sizes, "dtype": "int64", "generator": "integers", "low": 0, "high": high}
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """ConfigError for a run's words, with the command that they may have been meant for."""
+    file, *others = sorted(words, key=lambda word: "=" in word or not word.endswith(".yaml"))
+    if not others and "=" not in file:
+        return
+    settings = dict(word.split("=", 1) for word in words if "=" in word)
+    name = "mine.yaml" if "=" in file else file
+    meant = ["benchorch", "init", name, "--input", "NAME=SIZE,SIZE"]
+    for option, key in (("--module", "model.factory"), ("--conversion", "conversion")):
+        meant += [option, settings[key]] if settings.get(key) else []
+    raise ConfigError(
+        [
+            f"init takes a file's name and options, not {shlex.join(others or [file])}. "
+            "To run these settings without a recipe: benchorch KEY=VALUE ..."
+        ],
+        next=shlex.join(meant),
+    )
 
 
 def _check_path(path: Path) -> None:

@@ -39,13 +39,15 @@ _MOST_CHARTS = 90
 _MOST_LISTED_BYTES = 200_000
 _MARGIN_BYTES = 120_000
 _COST = "USD a million"
+_LONGEST_LINE = 24  # characters of a cell, but for the name's, which has a width of its own
+_INTERVAL = re.compile(r"(\[[^],]+), ")
 
 Links = Mapping[str, Sequence[tuple[str, str]]]
 """Of each trial, by its id, the texts and addresses of its further pages; the run's under ''."""
 
 
 class Cell(NamedTuple):
-    """A cell of the table and its class: good, bad, wide or none."""
+    """A cell of the table and its classes: good, bad, wraps, wide."""
 
     text: str
     kind: str
@@ -169,15 +171,17 @@ def _heading(run: StoredRun, rows: Sequence[ReportRow]) -> str:
 
 def _cells(row: ReportRow, columns: Sequence[str]) -> Iterator[Cell]:
     verdict = "" if row.speedup is None else row.speedup.verdict
+    judged = {"faster": "good", "slower": "bad"}.get(verdict, "")
     kinds = {
         HEADERS[1]: "" if row.ran else "bad",
         HEADERS[6]: "bad" if row.disqualified else "",
-        HEADERS[7]: "bad"
-        if row.disqualified
-        else {"faster": "good", "slower": "bad"}.get(verdict, ""),
+        HEADERS[7]: "bad" if row.disqualified else judged,
         LIMIT: "wide",
     }
-    yield from (Cell(_text(row, column), kinds.get(column, "")) for column in columns)
+    for column in columns:
+        text = _text(row, column)
+        wraps = " wraps" if len(text) > _LONGEST_LINE else ""
+        yield Cell(_INTERVAL.sub("\\1,\N{NO-BREAK SPACE}", text), f"{kinds.get(column, '')}{wraps}")
 
 
 def _text(row: ReportRow, column: str) -> str:

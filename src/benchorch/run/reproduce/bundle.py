@@ -13,7 +13,6 @@ Digests find damage and edits, not forgery: a bundle is as foreign as a recipe.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import re
 import secrets
@@ -35,6 +34,7 @@ from benchorch.host.environment import package_versions
 from benchorch.journal import run_directory
 from benchorch.journal.reader import read_journal
 from benchorch.models import trust
+from benchorch.models.weights import file_digest
 from benchorch.progress import Say, silent
 from benchorch.results.compare.load_run import derive, refuse_running, stored
 from benchorch.results.compare.reproduction import expectations
@@ -123,7 +123,8 @@ def write_bundle(
         weights: whether it holds the other files: checkpoints and inputs.
 
     Raises:
-        ConfigError: there is no such trial, one of them has no sound result, or the file exists.
+        ConfigError: there is no such trial, one of them has no sound result, a file that is to be
+            in it has changed since, or the bundle exists.
     """
     if path.exists():
         raise ConfigError([f"--bundle: {path} exists already; name a new file."])
@@ -137,7 +138,12 @@ def write_bundle(
         trials = stored(derive(folder / RUN, str(directory), say), str(directory), say).trials
         manifest = _manifest(plan, trials)
         _write_notes(folder, manifest, trials)
-        _link_files(folder, trust.own_files(plan), manifest.files, code=code, weights=weights)
+        carried = {
+            name: place
+            for name, place in trust.own_files(plan.trials).items()
+            if (code if place.suffix in _CODE else weights)
+        }
+        _link_files(folder, carried, manifest.files)
         manifest = replace(manifest, digests=_digests(folder))
         write_json(folder / MANIFEST, encode(manifest))
         try:
@@ -149,7 +155,7 @@ def write_bundle(
 
 def named_files(plan: Plan) -> Mapping[str, str]:
     """SHA-256 of the user's files that a plan's trials name: code, checkpoints, inputs."""
-    return {name: _digest(place) for name, place in trust.own_files(plan).items()}
+    return {name: file_digest(place) for name, place in trust.own_files(plan.trials).items()}
 
 
 def member(name: str, digest: str) -> str:
@@ -158,18 +164,20 @@ def member(name: str, digest: str) -> str:
     return f"{FILES}/{digest}{suffix if _SUFFIX.fullmatch(suffix) else ''}"
 
 
-def _link_files(
-    folder: Path,
-    places: Mapping[str, Path],
-    digests: Mapping[str, str],
-    *,
-    code: bool,
-    weights: bool,
-) -> None:
+def _link_files(folder: Path, places: Mapping[str, Path], digests: Mapping[str, str]) -> None:
+    changed = [name for name, place in places.items() if file_digest(place) != digests[name]]
+    if changed:
+        raise ConfigError(
+            [
+                f"{name} has changed since it was measured (SHA-256 {digests[name][:16]}): put the "
+                "former one back, or measure again."
+                for name in changed
+            ]
+        )
     (folder / FILES).mkdir()
     for name, place in places.items():
         link = folder / member(name, digests[name])
-        if (code if place.suffix in _CODE else weights) and not link.exists():
+        if not link.exists():
             link.symlink_to(place.resolve())
 
 
@@ -220,9 +228,28 @@ def _manifest(plan: Plan, trials: Sequence[StoredTrial]) -> Manifest:
         version=importlib.metadata.version("benchorch"),
         plan_id=plan.plan_id,
         trials=expected,
-        files=named_files(plan),
+        files={**named_files(plan), **_measured_files(trials)},
         commit=", ".join(sorted(commits - {""})),
     )
+
+
+def _measured_files(trials: Sequence[StoredTrial]) -> Mapping[str, str]:
+    """SHA-256 of the user's files when they were measured; older runs noted none.
+
+    Raises:
+        ConfigError: a file was not the same for all trials.
+    """
+    noted: dict[str, set[str]] = {}
+    for one in trials:
+        files = node_of(one.result.environment, "files") if one.result else {}
+        for name, digest in files.items():
+            noted.setdefault(name, set()).add(str(digest))
+    several = [name for name, digests in noted.items() if len(digests) > 1]
+    if several:
+        raise ConfigError(
+            [f"{name} changed while the run went on: measure again." for name in several]
+        )
+    return {name: digests.pop() for name, digests in noted.items()}
 
 
 def _seed(spec: Mapping[str, Json]) -> int | None:
@@ -257,17 +284,12 @@ def _requirements(trials: Sequence[StoredTrial]) -> Iterator[str]:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    return {name: _digest(path) for name, path in _members(folder)}
+    return {name: file_digest(path) for name, path in _members(folder)}
 
 
 def _members(folder: Path) -> list[tuple[str, Path]]:
     found = [path for path in folder.rglob("*") if path.is_file()]
     return sorted((path.relative_to(folder).as_posix(), path) for path in found)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _pack(folder: Path, path: Path) -> None:

@@ -244,14 +244,19 @@ def test_the_markdown_summary_starts_with_the_verdict(baseline: Path, tmp_path: 
 def test_a_first_session_passes_where_that_is_allowed(baseline: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     summary = tmp_path / "summary.md"
-    for folder in (tmp_path / "empty", tmp_path / "absent"):
-        reply = judged(folder, baseline, "--allow-first", "--output", str(summary))
-        found = data(reply)
-        assert (found["state"], found["exit_code"], reply.exit_code) == ("first", 0, 0)
-        assert set(found) == set(data(judged(baseline, baseline)))
-        assert "this session is the first one" in reply.text
-        assert summary.read_text().startswith("## benchorch gate: first")
-        assert str(folder) in summary.read_text()
+    reply = judged(tmp_path / "empty", baseline, "--allow-first", "--output", str(summary))
+    found = data(reply)
+    assert (found["state"], found["exit_code"], reply.exit_code) == ("first", 0, 0)
+    assert set(found) == set(data(judged(baseline, baseline)))
+    assert "this session is the first one" in reply.text
+    assert summary.read_text().startswith("## benchorch gate: first")
+    assert str(tmp_path / "empty") in summary.read_text()
+
+
+def test_a_mistyped_baseline_is_no_first_session(baseline: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="neither a run nor a folder") as refused:
+        judged(tmp_path / "typo", baseline, "--allow-first")
+    assert refused.value.next == f"mkdir -p {tmp_path / 'typo'}"
 
 
 def test_a_first_session_is_refused_with_the_command_that_allows_it(

@@ -102,3 +102,20 @@ def test_a_place_where_no_recipe_can_be_is_named(name):
 def test_an_input_given_twice_is_an_error():
     with pytest.raises(ConfigError, match="x: is given twice"):
         run("mine.yaml", *WORDS, "--input", "x=3")
+
+
+@pytest.mark.parametrize(
+    ("words", "next_line"),
+    [
+        (["model=x", "conversion=eager"], "benchorch init mine.yaml"),
+        (["a.yaml", "model.factory=net.py:make", "workload.batch_size=2"], "benchorch init a.yaml"),
+        (["model.factory=net.py:make", "a.yaml"], "benchorch init a.yaml"),
+        (["a.yaml", "b.yaml"], "benchorch init a.yaml"),
+    ],
+)
+def test_a_runs_words_are_answered_with_the_line_that_was_meant(words, next_line):
+    with pytest.raises(ConfigError, match="init takes a file's name and options") as refused:
+        run(*words)
+    assert refused.value.next.startswith(next_line)
+    assert "--input NAME=SIZE,SIZE" in refused.value.next
+    assert ("--module net.py:make" in refused.value.next) == ("model.factory=net.py:make" in words)

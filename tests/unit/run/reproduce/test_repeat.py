@@ -75,6 +75,27 @@ def test_files_are_in_a_bundle_only_on_request(folder):
     assert inside[True] == {member(FACTORY, manifest.files[FACTORY])}
 
 
+def test_files_have_the_digests_with_which_they_were_measured(folder):
+    one = of({"factory": FACTORY})
+    noted = {"files": {FACTORY: "ab" * 32}}
+    run = write_run(folder / "run", (one, result(one, environment=noted)))
+    assert write_bundle(run, [], folder / "b.zip").files == noted["files"]
+    with pytest.raises(ConfigError, match=f"{FACTORY} has changed since it was measured"):
+        write_bundle(run, [], folder / "c.zip", code=True)
+    assert not (folder / "c.zip").exists()
+
+
+def test_a_file_that_changed_between_trials_is_in_no_bundle(folder):
+    one, fast = of({"factory": FACTORY}), trial("fast", baseline=EAGER)
+    results = (
+        result(each, environment={"files": {FACTORY: digest * 32}})
+        for each, digest in ((one, "ab"), (fast, "cd"))
+    )
+    run = write_run(folder / "run", *zip((one, fast), results, strict=True))
+    with pytest.raises(ConfigError, match=f"{FACTORY} changed while the run went on"):
+        write_bundle(run, [], folder / "b.zip")
+
+
 def test_what_the_bundle_holds_is_read_where_it_was_unpacked(opened, folder):
     plan, names = unpacked(opened)
     model = plan.trials[0].spec["model"]
