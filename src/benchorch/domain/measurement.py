@@ -168,6 +168,8 @@ class Conditions:
         threads: how many threads it ran with at the end, by the operating system's count.
         steal_ratio: share of the processors' time that the hypervisor gave to other guests.
         foreign_ratio: share of it that other processes of this machine used.
+        waited_ratio: share of the processor time that this process was ready to use in which it had
+            to wait for a processor.
         throttled_periods: in which the control group was held back.
         frequency_khz: mean of the pinned processors' clocks, before and after.
         device: what the accelerator reports: clocks, throttle reasons, temperature.
@@ -179,6 +181,7 @@ class Conditions:
     threads: int | None = None
     steal_ratio: float | None = None
     foreign_ratio: float | None = None
+    waited_ratio: float | None = None
     throttled_periods: int | None = None
     frequency_khz: tuple[float, ...] = ()
     device: Mapping[str, Json] = field(default_factory=dict)

@@ -56,6 +56,36 @@ def steal_ratio(before: Usage | None, after: Usage | None) -> float | None:
     return stolen / wanted if wanted > 0 else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduled:
+    """Nanoseconds that this process's threads ran, and that they waited for a processor."""
+
+    ran: int
+    waited: int
+
+
+def scheduled(root: Path = ROOT) -> Mapping[str, Scheduled]:
+    """The scheduler's account of each thread; empty where the kernel keeps none."""
+    found = {}
+    for path in root.glob("proc/self/task/*/schedstat"):
+        fields = read_text(path).split()
+        if len(fields) >= 2:
+            found[path.parent.name] = Scheduled(ran=int(fields[0]), waited=int(fields[1]))
+    return found
+
+
+def waited_ratio(before: Mapping[str, Scheduled], after: Mapping[str, Scheduled]) -> float | None:
+    """Share of the time in which the threads were ready to run that they spent waiting for it.
+
+    Of the threads that still live; None where nothing is known of them.
+    """
+    none = Scheduled(ran=0, waited=0)
+    started = [before.get(thread, none) for thread in after]
+    ran = sum(one.ran for one in after.values()) - sum(one.ran for one in started)
+    waited = sum(one.waited for one in after.values()) - sum(one.waited for one in started)
+    return waited / (ran + waited) if ran + waited > 0 else None
+
+
 class Interference:
     """Interference from the construction of this object until `conditions` is called."""
 
@@ -65,6 +95,7 @@ class Interference:
         self._frequency_khz = frequencies_khz(allowed_cpus(), root)
         self._own_s = _own_cpu_s()
         self._usage = usage(root)
+        self._scheduled = scheduled(root)
 
     def conditions(
         self,
@@ -79,6 +110,7 @@ class Interference:
             cpus: the processors that the process is pinned to; empty where it is not.
             device_state: the accelerator's own report.
         """
+        waited = waited_ratio(self._scheduled, scheduled(self._root))
         after, own_s = usage(self._root), _own_cpu_s() - self._own_s
         throttled = cgroup.throttled_periods(self._root)
         return Conditions(
@@ -88,6 +120,7 @@ class Interference:
             threads=_threads(self._root),
             steal_ratio=steal_ratio(self._usage, after),
             foreign_ratio=_foreign_ratio(self._usage, after, own_s),
+            waited_ratio=waited,
             throttled_periods=_rise(self._throttled, throttled),
             frequency_khz=self._frequencies(cpus),
             device=device_state,

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from benchorch.host import interference
-from benchorch.host.interference import Interference, steal_ratio, usage
+from benchorch.host.interference import (
+    Interference,
+    Scheduled,
+    scheduled,
+    steal_ratio,
+    usage,
+    waited_ratio,
+)
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -108,3 +115,27 @@ def test_here_the_account_grows(tmp_path) -> None:
     first = usage()
     assert first is not None
     assert 0 < first.busy <= first.total
+
+
+def test_threads_waited_for_the_part_of_the_time_in_which_they_were_ready(tmp_path) -> None:
+    write(tmp_path, "proc/self/task/1/schedstat", "1000 500 3")
+    write(tmp_path, "proc/self/task/2/schedstat", "7000 9000 3")
+    around = Interference(tmp_path)
+    write(tmp_path, "proc/self/task/1/schedstat", "3500 1000 9")
+    write(tmp_path, "proc/self/task/3/schedstat", "500 1500 9")
+    (tmp_path / "proc/self/task/2/schedstat").unlink()
+    assert around.conditions(None, None, (), {}).waited_ratio == pytest.approx(2000 / 5000)
+
+
+def test_a_kernel_without_an_account_of_threads_says_nothing_of_waiting(tmp_path) -> None:
+    assert Interference(tmp_path).conditions(None, None, (), {}).waited_ratio is None
+    alike = {"1": Scheduled(ran=5, waited=5)}
+    assert waited_ratio(alike, alike) is None
+
+
+@pytest.mark.skipif(not scheduled(), reason="this kernel keeps no account of threads")
+def test_a_busy_thread_is_in_the_account() -> None:
+    before = scheduled()
+    sum(range(10**6))
+    after = scheduled()
+    assert sum(one.ran for one in after.values()) > sum(one.ran for one in before.values())

@@ -35,6 +35,8 @@ MOST_PREEMPTED_RATIO = 0.1
 MOST_OVERHEAD_RATIO = 0.01
 READS_PER_BLOCK = 1000
 MOST_STOLEN_RATIO = 0.02
+MOST_WAITED_RATIO = 0.05
+NOTED_WAITED_RATIO = 0.02
 MOST_INTERRUPTED_RATIO = 0.5
 WIDE_RATIO = 0.05
 _KNOWN_RATIO = 0.01
@@ -159,7 +161,11 @@ def _slowed_by(process: ProcessRecord) -> str:
         return f"more than {_percent(MOST_STOLEN_RATIO)} of the time went to other guests"
     if conditions.throttled_periods:
         return "the control group was held back"
-    if preempted_ratio([process]) > MOST_INTERRUPTED_RATIO:
+    if conditions.waited_ratio is not None:
+        if conditions.waited_ratio > MOST_WAITED_RATIO:
+            return f"a processor was waited for {_percent(MOST_WAITED_RATIO)} of the time or more"
+    # Only where the kernel does not tell: most blocks of 100 ms are interrupted, for microseconds.
+    elif preempted_ratio([process]) > MOST_INTERRUPTED_RATIO:
         return f"more than {_percent(MOST_INTERRUPTED_RATIO)} of the blocks were interrupted"
     return ""
 
@@ -308,13 +314,17 @@ def _where_to_repeat(processes: Sequence[ProcessRecord]) -> str:
 
 
 def _preempted(processes: Sequence[ProcessRecord]) -> Iterator[str]:
-    share = preempted_ratio(processes)
-    # What slowed whole processes was told of them.
-    if share > MOST_PREEMPTED_RATIO and not any(map(_slowed_by, processes)):
-        yield (
-            f"Other work interrupted {_percent(share)} of the timed blocks: "
-            "try a quieter machine, or fewer threads with hardware.threads."
-        )
+    if any(map(_slowed_by, processes)):
+        return  # what slowed whole processes was told of them
+    known = [p.conditions.waited_ratio for p in processes if p.conditions.waited_ratio is not None]
+    if known:
+        share, least = statistics.fmean(known), NOTED_WAITED_RATIO
+        what = f"Calls waited for a processor {_percent(share)} of the time"
+    else:
+        share, least = preempted_ratio(processes), MOST_PREEMPTED_RATIO
+        what = f"Other work interrupted {_percent(share)} of the timed blocks"
+    if share > least:
+        yield f"{what}: try a quieter machine, or fewer threads with hardware.threads."
 
 
 def _instrument(processes: Sequence[ProcessRecord]) -> Iterator[str]:

@@ -127,6 +127,13 @@ def test_throughput_is_items_over_elapsed_and_never_a_mean_of_reciprocals() -> N
     assert found.value == pytest.approx(8 * 60 / 0.12)
 
 
+def waiting(ratio: float) -> list[ProcessRecord]:
+    """Interrupted in each block, for this part of the time."""
+    conditions = Conditions(waited_ratio=ratio)
+    interrupted = five(10**6, n=400, preempted=[True] * 400)
+    return [dataclasses.replace(one, conditions=conditions) for one in interrupted]
+
+
 def with_cpus(count: int) -> list[ProcessRecord]:
     conditions = Conditions(cpus=tuple(range(count)))
     return [dataclasses.replace(p, conditions=conditions) for p in five(10**6)]
@@ -538,6 +545,8 @@ def test_a_clean_trial_leaves_no_doubt() -> None:
         (trial(*five(10**6), *five(2 * 10**6)), "known to within"),
         (trial(*five(10**6, preempted=[True, False, False] * 20)), "interrupted 33 %"),
         (trial(*five(10**6, preempted=[True] * 60)), "5 of 5 processes were slowed"),
+        (trial(*waiting(0.03)), "Calls waited for a processor 3 % of the time"),
+        (trial(*waiting(0.3)), "5 of 5 processes were slowed"),
         (trial(*five(10**5, calls_per_block=7)), "blocks of 7 calls"),
         (trial(*five(10**4)), "reading the clock"),
         (trial(*five(10**6), grade="C"), "grade C"),
@@ -556,6 +565,10 @@ def test_a_clean_trial_leaves_no_doubt() -> None:
 def test_a_warning_is_in_plain_words(result: TrialResult, said: str) -> None:
     warnings = summarise(result, None).warnings
     assert any(said in warning for warning in warnings), warnings
+
+
+def test_interruptions_that_cost_no_time_are_no_doubt() -> None:
+    assert summarise(trial(*waiting(0.005)), None).warnings == ()
 
 
 def test_what_a_first_block_did_or_a_server_collected_is_no_doubt() -> None:
