@@ -50,8 +50,8 @@ class Question:
 
     Attributes:
         pairs: both sides' times in each process of the trial; empty where they were not paired.
-        parts: where there was no steady state, the same for parts of the blocks: a verdict
-            that not all of them support is none.
+        parts: where there was no steady state, the same for parts of the blocks, or at the levels
+            that are worst for either side: a verdict that not all of them support is none.
         candidate_ns, baseline_ns: each process's primary metric, where there are no pairs.
         refusal: why there is no verdict whatever the numbers; empty where there may be one.
         looks: counts of pairs at which it was judged before; empty where it was not.
@@ -208,17 +208,30 @@ def _answer(asked: Question, standing: Standing, alpha: float) -> Comparison:
     if not asked.parts or found.verdict == INCONCLUSIVE:
         return found
     parts = [_compared(asked, part, alpha) for part in asked.parts]
-    if any(part is None or part.verdict != found.verdict for part in parts):
-        more = _pairs_to_support(found.verdict, asked.delta_ratio, parts)
+    lacking = [part for part in parts if not _supports(part, found.verdict, asked)]
+    if lacking:
+        more = _pairs_to_support(found.verdict, asked.delta_ratio, lacking)
         return _withheld(found, "no steady state while the two were compared", more)
     return replace(found, reason="not steady, but all that was observed supports it")
 
 
+def _supports(part: Comparison | None, verdict: str, asked: Question) -> bool:
+    """Whether a part has the verdict too.
+
+    Of the worst levels their direction is enough for a difference, though not for equivalence:
+    they are the most extreme of several, which noise alone drives apart.
+    """
+    if part is None:
+        return False
+    if asked.design == ADJACENT and verdict != EQUIVALENT:
+        return _points_to(part.ratio.value, asked.delta_ratio) == verdict
+    return part.verdict == verdict
+
+
 def _pairs_to_support(
-    verdict: str, delta_ratio: float, parts: Sequence[Comparison | None]
+    verdict: str, delta_ratio: float, lacking: Sequence[Comparison | None]
 ) -> int | None:
     """Further pairs predicted to let every part support the verdict; None where one contradicts."""
-    lacking = [part for part in parts if part is None or part.verdict != verdict]
     needed = [
         part.pairs_needed
         for part in lacking

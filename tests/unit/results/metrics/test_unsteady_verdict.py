@@ -6,10 +6,10 @@ import pytest
 
 from benchorch.domain.estimate import Comparison
 from benchorch.results.metrics.speedup import Question, answered_alone, answers
-from benchorch.stats.pairs import ADJACENT, Pair
+from benchorch.stats.pairs import ADJACENT, ALTERNATED, Pair
 from benchorch.stats.ratio_test import INCONCLUSIVE
 
-TIGHT, WIDE = (0.99, 1.0, 1.01, 1.0, 1.005), (0.7, 1.3, 0.8, 1.25, 1.0)
+TIGHT, WIDE = (0.999, 1.0, 1.001, 1.0, 1.0005), (1 / 1.3, 1.3, 0.8, 1.25, 1.0)
 
 
 def unsteady(ratio: float, least: float, most: float) -> Question:
@@ -28,15 +28,24 @@ def compared(ratio: float, least: float, most: float) -> Comparison:
     return found
 
 
-def test_more_pairs_may_support_what_every_speed_points_to() -> None:
-    found = compared(1.5, least=1.2, most=1.9)
+def test_a_difference_is_supported_by_the_direction_of_the_worst_levels() -> None:
+    assert compared(1.5, least=1.2, most=1.9).verdict == "faster"
+    assert compared(0.6, least=0.5, most=0.8).verdict == "slower"
+
+
+def test_equivalence_is_supported_by_worst_levels_that_are_equivalent_alone() -> None:
+    found = compared(1.0, least=0.999, most=1.001)
     assert found.verdict == INCONCLUSIVE
-    assert found.pairs_needed is not None
-    assert found.pairs_needed > 0
+    assert found.pairs_needed
 
 
-def test_a_slower_candidate_is_supported_by_speeds_below_the_baseline() -> None:
-    assert compared(0.6, least=0.5, most=0.8).pairs_needed
+def test_halves_of_a_moving_ratio_must_each_have_the_verdict() -> None:
+    parts = (pairs(1.2, WIDE), pairs(1.9, WIDE))
+    asked = Question(design=ALTERNATED, pairs=pairs(1.5, TIGHT), parts=parts, delta_ratio=0.01)
+    found = answered_alone(asked)
+    assert found is not None
+    assert found.verdict == INCONCLUSIVE
+    assert found.pairs_needed
 
 
 @pytest.mark.parametrize(("least", "most"), [(0.8, 1.9), (1.0, 1.9)])
