@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from benchorch.results.compare.metric_kinds import LATENCY
-from support.synthetic_runs import CANARY_NS, DISAGREES, once, trial, verdict
+from support.synthetic_runs import CANARY_NS, DISAGREES, once, result, session, trial, verdict
 
 EAGER = trial()
 FAST = trial("fast", baseline=EAGER)
@@ -73,10 +74,25 @@ def test_unsteady_sides_have_no_verdict() -> None:
         assert not found.is_evidence
 
 
-def test_an_uneven_machine_has_no_verdict_over_sequential_data() -> None:
-    found = verdict(once("a"), once("b", 9e6, grade="C"))
-    assert found.verdict == "inconclusive"
-    assert "grade C" in found.reason
+@pytest.mark.parametrize(("unsteady", "expected"), [(2, "slower"), (3, "inconclusive")])
+def test_one_unsteady_process_in_five_leaves_a_median_over_processes(
+    unsteady: int, expected: str
+) -> None:
+    measured = result(EAGER, 9e6)
+    never = [replace(one, steady_from=None) for one in measured.processes[:unsteady]]
+    mixed = replace(measured, processes=(*never, *measured.processes[unsteady:]))
+    (b,) = session("b", (EAGER, mixed))
+    assert verdict(once("a"), b).verdict == verdict(b, once("a")).verdict.replace(
+        "faster", "slower"
+    )
+    assert verdict(once("a"), b).verdict == expected
+
+
+def test_what_an_uneven_machine_changed_by_is_in_the_interval_and_is_no_refusal() -> None:
+    even = verdict(once("a"), once("b", 9e6))
+    uneven = verdict(once("a"), once("b", 9e6, grade="C"))
+    assert uneven.verdict == even.verdict == "slower"
+    assert uneven.ratio == even.ratio
 
 
 def test_outputs_that_differ_have_no_verdict() -> None:

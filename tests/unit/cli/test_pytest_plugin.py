@@ -108,7 +108,7 @@ def test_it_is_light_to_import() -> None:
 @pytest.mark.slow
 def test_a_session_measures_tells_and_compares_with_the_one_before(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TEST)
-    words = ["-p", "benchorch.cli.pytest_plugin", "-p", "no:cacheprovider", "--benchorch-gate"]
+    words = ["-p", "no:cacheprovider", "--benchorch-gate"]
     for _ in range(2):
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *words, "--benchorch-max-regression", "5000%"],

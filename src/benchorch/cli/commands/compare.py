@@ -35,6 +35,8 @@ from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.progress import Say
 from benchorch.results.compare.matching import Match, Unmatched, match
+from benchorch.results.compare.metric_kinds import FLOOR
+from benchorch.results.compare.pairing import is_same, paired_samples
 from benchorch.results.compare.verdicts import (
     INCONCLUSIVE,
     REFUSED,
@@ -42,6 +44,7 @@ from benchorch.results.compare.verdicts import (
     all_metrics,
     applies,
     compare_cases,
+    has_floor,
     primary_metric,
 )
 from benchorch.results.report.console_table import table_text, tidy
@@ -101,16 +104,19 @@ def _compared(
     if not matches:
         raise ConfigError([_nothing_in_common(alone)])
     cases = [(one, metric) for one in matches for metric in _chosen(one, names, everything)]
-    verdicts = compare_cases(
-        cases,
+    by_default = [] if names or everything else cases
+    floors = [(one, FLOOR) for one, metric in by_default if _floor_counts(one, metric)]
+    judged = compare_cases(
+        [*cases, *floors],
         across=across,
         delta_ratio=delta,
         sessions=[open_side(name, say).trials for name in options["session"]],
     )
+    verdicts, by_floor = judged[: len(cases)], judged[len(cases) :]
     notes = side_notes(matches)
     return Reply(
-        text=tidy("\n".join(_text(a, b, verdicts, alone, notes, across))),
-        data=_data(a, b, verdicts, alone, notes, sorted(across)),
+        text=tidy("\n".join(_text(a, b, verdicts, by_floor, alone, notes, across))),
+        data=_data(a, b, verdicts, by_floor, alone, notes, sorted(across)),
         exit_code=_exit_code({one.verdict for one in verdicts}),
     )
 
@@ -126,6 +132,11 @@ def _chosen(one: Match, names: Sequence[str], everything: bool) -> Sequence[str]
     return [metric for metric in metrics if applies(one, metric)]
 
 
+def _floor_counts(one: Match, metric: str) -> bool:
+    """Whether the two ran apart: other work moves their floors least, and pairs need none."""
+    return has_floor(one, metric) and paired_samples(one) is None and not is_same(one)
+
+
 def _nothing_in_common(alone: Sequence[Unmatched]) -> str:
     sides = [", ".join(one.name for one in alone if one.side == side) for side in ("A", "B")]
     return (
@@ -139,6 +150,7 @@ def _text(
     a: Side,
     b: Side,
     verdicts: Sequence[MetricVerdict],
+    floors: Sequence[MetricVerdict],
     alone: Sequence[Unmatched],
     notes: Sequence[str],
     across: Collection[str],
@@ -146,13 +158,27 @@ def _text(
     yield f"A  {a.run.reference}  plan {a.run.plan_id}"
     yield f"B  {b.run.reference}  plan {b.run.plan_id}"
     yield ""
-    yield from _tables(verdicts)
+    yield from _tables([*verdicts, *floors])
     yield from reasons(verdicts)
+    yield from _what_floors_say(verdicts, floors)
     yield from (f"only in {one.side}: {one.name}: {one.reason}" for one in alone)
     yield from (f"also differs: {note}" for note in notes)
     yield from (_TWO_MACHINES for factor in across if factor == "hardware")
     yield ""
     yield _conclusion(verdicts)
+
+
+def _what_floors_say(
+    verdicts: Sequence[MetricVerdict], floors: Sequence[MetricVerdict]
+) -> Iterator[str]:
+    """Where the median cannot tell and the floor can."""
+    undecided = {one.name for one in verdicts if one.verdict == INCONCLUSIVE}
+    for one in floors:
+        if one.name in undecided and one.verdict not in (INCONCLUSIVE, REFUSED):
+            yield (
+                f"{one.name}: by the floor ({FLOOR}) {one.verdict}, {ratio_text(one.ratio)}; "
+                "a change of part of the calls is not in the floor"
+            )
 
 
 def _tables(verdicts: Sequence[MetricVerdict]) -> Iterator[str]:
@@ -201,6 +227,7 @@ def _data(
     a: Side,
     b: Side,
     verdicts: Sequence[MetricVerdict],
+    floors: Sequence[MetricVerdict],
     alone: Sequence[Unmatched],
     notes: Sequence[str],
     across: Sequence[str],
@@ -211,6 +238,7 @@ def _data(
         "b": b.data(),
         "across": across,
         "comparisons": [encode(one) for one in verdicts],
+        "floors": [encode(one) for one in floors],
         "alone": alone_data(alone),
         "also_different": list(notes),
     }

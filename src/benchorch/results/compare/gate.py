@@ -7,13 +7,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from benchorch.results.compare.matching import Match, Unmatched, match
-from benchorch.results.compare.metric_kinds import FLOOR, LATENCY, higher_is_better
+from benchorch.results.compare.metric_kinds import FLOOR, higher_is_better
 from benchorch.results.compare.stored_run import StoredTrial
 from benchorch.results.compare.verdicts import (
     REFUSED,
     MetricVerdict,
     applies,
     compare_cases,
+    has_floor,
     primary_metric,
 )
 
@@ -97,7 +98,7 @@ def gate(
         if applies(one, metric)
     ]
     by_default = [] if metrics else requested
-    floors = [(one, FLOOR) for one, metric in by_default if _has_floor(one, metric)]
+    floors = [(one, FLOOR) for one, metric in by_default if has_floor(one, metric)]
     judged = compare_cases([*requested, *floors], across=across, sessions=sessions)
     by_floor = {one.name: one for one in judged[len(requested) :]}
     cases = tuple(
@@ -123,11 +124,6 @@ def gravest(states: Collection[str]) -> str:
 
 def _had_result(stored: StoredTrial) -> bool:
     return not (stored.failure or stored.disagreement)
-
-
-def _has_floor(one: Match, metric: str) -> bool:
-    summaries = (one.a.summary, one.b.summary)
-    return metric == LATENCY and all(s is not None and FLOOR in s.metrics for s in summaries)
 
 
 def gated(judged: MetricVerdict, floor: MetricVerdict | None, limit_ratio: float) -> Gated:

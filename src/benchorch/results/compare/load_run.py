@@ -6,7 +6,7 @@ a file of ``benchorch report --json``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -193,7 +193,13 @@ def evidence_of(result: TrialResult, *, each_process: bool = True) -> ProcessVal
         canaries_ns=tuple(times for times in map(_reference_ns, counted) if times),
         facts=counted[0].facts if counted else {},
         device=_settings(counted[0].conditions.device) if counted else {},
+        unsteady_ratio=_unsteady_ratio(counted),
     )
+
+
+def _unsteady_ratio(processes: Sequence[ProcessRecord]) -> float | None:
+    unsteady = sum(process.steady_from is None for process in processes)
+    return unsteady / len(processes) if processes else None
 
 
 def _settings(state: Mapping[str, Json]) -> Mapping[str, Json]:

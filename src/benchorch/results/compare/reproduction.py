@@ -22,7 +22,7 @@ from benchorch.results.compare.compatibility import (
 from benchorch.results.compare.machine_change import Difference
 from benchorch.results.compare.matching import Match
 from benchorch.results.compare.stored_run import StoredTrial
-from benchorch.results.compare.verdicts import primary_metric, unsettled
+from benchorch.results.compare.verdicts import primary_metric, too_noisy, unsettled
 from benchorch.stats.between_processes import bounded_exp
 from benchorch.stats.pairs import Pair
 from benchorch.stats.prediction import repetition_interval
@@ -192,7 +192,7 @@ def _estimated(
     if inside:
         problem = vague
     elif figure != metric_kinds.SPEEDUP:  # whose noise both sides of a pair have
-        problem = problem or unsettled(match)[0]
+        problem = problem or unsettled(match)[0] or too_noisy(match)
     verdict = NOT_COMPARABLE if problem else REPRODUCED if inside else DIFFERS
     return _verdict(
         match,

@@ -22,6 +22,7 @@ class ProcessValues:
         canaries_ns: times of the reference workload before and after each process, where it ran.
         facts: what really ran.
         device: settings of the accelerator that stay while it is measured on; empty without one.
+        unsteady_ratio: share of the processes that reached no steady state; None where not noted.
     """
 
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class ProcessValues:
     canaries_ns: tuple[tuple[float, ...], ...] = ()
     facts: Mapping[str, Json] = field(default_factory=dict)
     device: Mapping[str, Json] = field(default_factory=dict)
+    unsteady_ratio: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,9 @@ from benchorch.stats.quantiles import LEVEL_RATIO
 from benchorch.stats.significance import holm
 
 EQUIVALENT, INCONCLUSIVE, REFUSED = "equivalent", "inconclusive", "refused"
+MOST_UNSTEADY_RATIO = 0.2
+"""Share of a side's processes without a steady state that a median over processes can bear."""
+
 _WORST_GRADE = "C"
 _LONGER = (
     "a quieter machine, or longer: stopping.max_window_s=20 (fixed, quick: stopping.window_s=5)"
@@ -53,8 +56,8 @@ class MetricVerdict:
             fewer than three are known.
         p_value, adjusted_p_value: of no difference beyond the drift; after Holm over the table.
         refused_for: the fields in which the two differ and must not.
-        is_evidence: whether the interval is conclusive; not where a side never reached a steady
-            state, or its machine is too noisy.
+        is_evidence: whether the interval is conclusive; not where too many processes of a side
+            never reached a steady state.
     """
 
     name: str
@@ -84,6 +87,13 @@ def applies(match: Match, metric: str) -> bool:
     """Whether a metric makes sense for these trials: a baseline has no gain over itself."""
     alone = match.a.trial.baseline_id is None and match.b.trial.baseline_id is None
     return metric != metric_kinds.SPEEDUP or not alone
+
+
+def has_floor(match: Match, metric: str) -> bool:
+    """Whether two trials that are compared by this metric have a floor as well."""
+    summaries = (match.a.summary, match.b.summary)
+    both = all(one is not None and metric_kinds.FLOOR in one.metrics for one in summaries)
+    return both and metric == metric_kinds.LATENCY
 
 
 def all_metrics(match: Match) -> tuple[str, ...]:
@@ -259,16 +269,20 @@ class _Case:
 
 
 def unsettled(match: Match) -> tuple[str, str]:
-    """Why what ran apart is no evidence of a difference, and a remedy; or two empty strings."""
+    """Why what ran apart is no evidence of a difference, and a remedy; or two empty strings.
+
+    A noisy machine is no such reason: what it changed by between the two is in their interval.
+    """
     sides = {"A": match.a, "B": match.b}
     unsteady = " and ".join(name for name, side in sides.items() if not _is_steady(side))
-    if unsteady:
-        return f"no steady state in {unsteady}", _LONGER
+    return (f"no steady state in {unsteady}", _LONGER) if unsteady else ("", "")
+
+
+def too_noisy(match: Match) -> str:
+    """Which side's machine varies by too much for absolute figures, or an empty string."""
+    sides = {"A": match.a, "B": match.b}
     noisy = " and ".join(name for name, side in sides.items() if _grade(side) == _WORST_GRADE)
-    if noisy:
-        uneven = f"the machine of {noisy} is too noisy (grade C) to compare what ran apart"
-        return uneven, "another machine; what is wrong with this one: python -m benchorch doctor"
-    return "", ""
+    return f"the machine of {noisy} is too noisy (grade C) for absolute figures" if noisy else ""
 
 
 def _unusable(match: Match) -> str:
@@ -361,7 +375,11 @@ def _metrics(stored: StoredTrial) -> Mapping[str, Estimate]:
 
 
 def _is_steady(stored: StoredTrial) -> bool:
-    return stored.summary is not None and stored.summary.steady
+    """Whether nearly all processes are: single ones do not move a median over them by much."""
+    unsteady = stored.evidence.unsteady_ratio
+    if unsteady is None:
+        return stored.summary is not None and stored.summary.steady
+    return unsteady <= MOST_UNSTEADY_RATIO
 
 
 def _grade(stored: StoredTrial) -> str:
