@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from benchorch.cli.terminal import Terminal
-from benchorch.config.components import suggest
+from benchorch.config.components import nearest, suggest
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 
@@ -182,6 +182,18 @@ class Group(click.Group):
 
 def usage_problem(error: click.UsageError, called: str) -> ConfigError:
     """What click refuses, in our words."""
-    text = error.format_message().rstrip(".")
+    text = _unknown_option(error) or error.format_message().rstrip(".")
     text = f"{text[:1].lower()}{text[1:]}"
     return ConfigError([f"{called}: {text}."], next=f"{called} --help")
+
+
+def _unknown_option(error: click.UsageError) -> str:
+    """An option that there is not, and the one that was probably meant; empty for other errors."""
+    if not isinstance(error, click.NoSuchOption):
+        return ""
+    params = error.ctx.command.params if error.ctx else ()
+    known = [name.lstrip("-") for param in params for name in param.opts]
+    meant = nearest(error.option_name.lstrip("-"), known)
+    return f"there is no option {error.option_name}" + (
+        f"; did you mean --{meant}" if meant else ""
+    )

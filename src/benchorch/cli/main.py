@@ -36,9 +36,9 @@ def main() -> NoReturn:
         code = run(words)
     except BenchorchError as error:
         if isinstance(error, ConfigError) and (not error.next or error.next.endswith(" --help")):
-            from benchorch.cli.mistakes import corrected
+            from benchorch.cli.mistakes import corrected, general_help
 
-            error.next = corrected(words, error.problems) or error.next
+            error.next = corrected(words, error.problems) or error.next or general_help(words)
         code = print_error(error, as_json=_wants_json(words))
     except ModuleNotFoundError as error:
         from benchorch.host.packages import absence

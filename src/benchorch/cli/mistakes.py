@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
-from benchorch.config.components import suggest
+import click
+
+from benchorch.config.components import nearest, suggest
 from benchorch.config.descriptions import default_keys, groups, options
 from benchorch.config.directories import builtin_directory
 from benchorch.errors import ConfigError
@@ -33,6 +35,7 @@ _FLAGS = frozenset(
 _OPENING, _CLOSING = "[{(", "]})"
 _RECIPES = (".yaml", ".yml")
 _NAMED = ("model", "conversion", "hardware")
+_CROSSED = "are crossed with -m"
 _MEANT = " Did you mean '"
 _QUOTED = re.compile(r"'([^']+)'")
 _KEY = re.compile(r"([\w-]+): unknown")
@@ -44,6 +47,7 @@ class _Reader:
     """The words of a line, from left to right: as they were meant, and what was wrong."""
 
     rest: list[str]
+    options: Sequence[str] = ()
     meant: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -64,6 +68,8 @@ class _Reader:
             self._option(word)
         elif word.startswith("-"):
             self._wrong(word, "there is no such option.", [])
+        elif sign and word.endswith(",") and _begins_a_key(self.rest):
+            self._wrong(word, "ends in a comma, and another key follows.", [word.rstrip(",")])
         elif self.rest and (_depth(word) > 0 or (sign and word.endswith(","))):
             self._list(word)
         elif self.rest and _is_plain(word) and self.rest[0].startswith("="):
@@ -84,13 +90,18 @@ class _Reader:
         name, sign, value = word[2:].partition("=")
         key = _key(name)
         if key is None:
-            known = default_keys()
-            self._wrong(f"--{name}", f"there is no such option.{suggest(name, known)}", [])
+            self._unknown(name)
             return
         if not sign and self.rest and _is_value(self.rest[0]):
             value = self.rest.pop(0)
         value = value or "VALUE"
         self._wrong(word if sign else f"--{name}", "a key is set by KEY=VALUE.", [f"{key}={value}"])
+
+    def _unknown(self, name: str) -> None:
+        """``--cheapset``: an option that is probably misspelt."""
+        meant = nearest(name, (one.lstrip("-") for one in self.options))
+        said = f" Did you mean '--{meant}'?" if meant else suggest(name, default_keys())
+        self._wrong(f"--{name}", f"there is no such option.{said}", [f"--{meant}"] if meant else [])
 
     def _list(self, word: str) -> None:
         """``conversion=[eager, onnxruntime]``, which the shell has split."""
@@ -124,7 +135,7 @@ def refuse_mistakes(words: Sequence[str], command: str = "run") -> None:
         words: all that are the run's.
         command: that the words are given to.
     """
-    reader = _Reader([*words])
+    reader = _Reader([*words], options=[*_options_of(click.get_current_context(silent=True))])
     meant = reader.line()
     if reader.problems:
         line = (
@@ -133,10 +144,31 @@ def refuse_mistakes(words: Sequence[str], command: str = "run") -> None:
         raise ConfigError(reader.problems, next=line)
 
 
+def _options_of(ctx: click.Context | None) -> Iterator[str]:
+    """The long options of the command whose words are read, and those of a run."""
+    for param in ctx.command.params if ctx else ():
+        yield from (name for name in param.opts if name.startswith("--"))
+    yield from (name for name in (*_FLAGS, *OWN_WITH_VALUE) if name.startswith("--"))
+
+
+def general_help(words: Sequence[str]) -> str:
+    """The help of the command that a line is of; empty where it is of none."""
+    from benchorch.cli.catalog import COMMANDS
+
+    first = next((word for word in words if not word.startswith("-")), "")
+    if first in COMMANDS:
+        return f"benchorch {first} --help"
+    return "benchorch run --help" if "=" in first else ""
+
+
 def corrected(words: Sequence[str], problems: Sequence[str]) -> str:
     """The line with the names that were probably meant; empty unless that answers every problem."""
     line = [strike_out(word) for word in words]
+    if any(_CROSSED in problem for problem in problems) and "-m" not in line:
+        line.append("-m")
     for problem in problems:
+        if _CROSSED in problem:
+            continue
         said, _, meant = problem.partition(_MEANT)
         typed = _QUOTED.findall(said) or _KEY.findall(said)
         if not meant or not typed or "no module" in said:
@@ -156,6 +188,12 @@ def _key(name: str) -> str | None:
     if not known and name.partition(".")[0] in groups():
         return name
     return known[0] if known else None
+
+
+def _begins_a_key(rest: Sequence[str]) -> bool:
+    """Whether the next word is ``key=value``."""
+    name, sign, _ = rest[0].partition("=") if rest else ("", "", "")
+    return bool(sign) and _is_plain(name)
 
 
 def _depth(word: str) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeVar, Union
 
+from benchorch.config.descriptions import example
 from benchorch.config.extensions import GROUP, extension_prefixes
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
@@ -53,8 +54,14 @@ T = TypeVar("T")
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """`` Did you mean 'x'?`` or an empty string."""
-    close = difflib.get_close_matches(word, list(map(str, known)), n=1, cutoff=0.5)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    close = nearest(word, known)
+    return f" Did you mean {close!r}?" if close else ""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant, or an empty string."""
+    close = difflib.get_close_matches(word, list(map(str, known)), n=1, cutoff=0.6)
+    return close[0] if close else ""
 
 
 def make(node: ConfigNode, interface: type[T], where: str) -> T:
@@ -140,6 +147,7 @@ def _signature_problems(target: type, keywords: ConfigNode, where: str) -> list[
     """Unknown keys first, then missing ones, then wrong types."""
     parameters = inspect.signature(target).parameters
     hints = _hints(target)
+    made = f"{target.__module__}.{target.__qualname__}"
     problems = [
         f"{where}.{key}: unknown option.{suggest(key, parameters)} "
         f"Options: {', '.join(parameters) or 'none'}."
@@ -147,7 +155,7 @@ def _signature_problems(target: type, keywords: ConfigNode, where: str) -> list[
         if key not in parameters
     ]
     problems += [
-        f"{where}.{name}: is missing; set {where}.{name}=..."
+        f"{where}.{name}: is missing; set {where}.{name}={example(f'{where}.{name}', made)}"
         for name, parameter in parameters.items()
         if parameter.default is inspect.Parameter.empty and keywords.get(name, "???") == "???"
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -72,6 +73,22 @@ def option_keys(group: str, option: str) -> tuple[Key, ...]:
         for key in keys_of(path)
         if key.name.partition(".")[0] not in ("_target_", "defaults")
     )
+
+
+def example(key: str, target: str) -> str:
+    """A value of a required key by its comment, quoted for a shell; ``...`` where it gives none.
+
+    Args:
+        key: with dots, its group first.
+        target: the class that the option configures.
+    """
+    group, _, name = key.partition(".")
+    for path in sorted((builtin_directory("conf") / group).glob("*.yaml")):
+        keys = {each.name: each for each in keys_of(path)}
+        if name in keys and keys.get("_target_", keys[name]).default == target:
+            said, sign, value = keys[name].meaning.partition("e.g. ")
+            return shlex.quote(value) if sign and not said else "..."
+    return "..."
 
 
 @cache

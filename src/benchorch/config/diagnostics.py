@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from benchorch.config.components import suggest
+from benchorch.config.components import nearest, suggest
+from benchorch.config.descriptions import default_keys
 from benchorch.config.hardware_aliases import HARDWARE, is_made
 from benchorch.config.interpolation_limits import check_interpolations
 from benchorch.config.overrides import key_of, parse_override, sweep_jobs
@@ -256,10 +257,20 @@ def _unknown_key(base: ConfigNode, dotted: str) -> str | None:
             keys = f"Keys here: {', '.join(f'{place}{key}' for key in node)}."
             if not node:
                 keys = f"{where} holds no keys yet; + adds one: +{dotted}=..."
-            return f"{dotted}: unknown key.{suggest(part, node)} {keys}"
+            meant = suggest(part, node) if seen else _suggest_anywhere(part, node)
+            return f"{dotted}: unknown key.{meant} {keys}"
         seen.append(part)
         node = node[part]
     return None
+
+
+def _suggest_anywhere(part: str, root: ConfigNode) -> str:
+    """What was meant by a key that is not at the root: ``batch`` is of the workload."""
+    inner = {key.rpartition(".")[2]: key for key in reversed(default_keys()) if "." in key}
+    begins = [key for name, key in inner.items() if name.split("_")[0] == part]
+    known = {**inner, **{name: name for name in root}}
+    found = begins[0] if len(begins) == 1 else known.get(nearest(part, known))
+    return f" Did you mean {found!r}?" if found else ""
 
 
 def composition_errors() -> tuple[type[Exception], ...]:

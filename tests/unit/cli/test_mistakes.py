@@ -49,7 +49,16 @@ def refused(words: list[str]) -> ConfigError:
         ("tiny", "is a recipe", "benchorch run recipes/tiny.yaml"),
         ("run", "names no model and no recipe", "benchorch run model=bert"),
         ("plna", "Did you mean 'plan'?", ""),
-        ("--jsno model=mlp", "there is no such option", "benchorch run model=mlp"),
+        ("--jsno model=mlp", "Did you mean '--json'?", "benchorch run --json model=mlp"),
+        ("plan model=mlp --cheapset", "'--cheapest'", "benchorch plan model=mlp --cheapest"),
+        ("plan model=mlp --zzzz", "there is no such option.", "benchorch plan model=mlp"),
+        ("run conversion=eager, model=mlp", "comma", "benchorch run conversion=eager model=mlp"),
+        ("script nope.py", "there is no nope.py", ""),
+        ("compare nosuch other", "'nosuch' is neither", "benchorch status"),
+        ("init --inpt x", "did you mean --input", "benchorch init --help"),
+        ("plan model=mlp batch=4", "Did you mean 'workload.batch_size'?", ""),
+        ("plan model=mlp minuts=4", "Did you mean 'budget.minutes'?", ""),
+        ("plan model=factory model.factory=a:b", "set model.inputs='{x: {shape: [batch", ""),
         ("-X", "there is no such option", "benchorch run --help"),
         ("tiny.yaml", "Did you mean 'recipes/tiny.yaml'?", ""),
         ("plan model=mlp model.arguments.hidden=64", "model.arguments.hidden: unknown key", ""),
@@ -72,6 +81,29 @@ def test_a_mistaken_line_is_answered_with_the_right_one(
     assert told in str(error)
     assert next_line in error.next
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "next_line"),
+    [
+        ("plan model=mlp,bert", "benchorch plan model=mlp,bert -m"),
+        ("plan model=mlp,brt", ""),
+        ("plan model=mlp batch=4", "benchorch plan model=mlp workload.batch_size=4"),
+        ("analyze nosuch.json", "benchorch analyze --help"),
+        ("plan model=mlp workload.batch_size=0", "benchorch plan --help"),
+        ("model=mlp workload.batch_size=0", "benchorch run --help"),
+    ],
+)
+def test_every_answer_ends_in_a_line_to_type(
+    line: str,
+    next_line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchorch", *line.split()])
+    with pytest.raises(SystemExit):
+        main.main()
+    assert f"Try: {next_line}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

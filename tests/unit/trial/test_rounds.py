@@ -112,11 +112,17 @@ class Drawn:
 
 
 class Wandering(Drawn):
-    """Back to back with a baseline at 1.5 ms: 1 ms, but its first process reached 1.6 ms too."""
+    """Back to back with a baseline: 1 ms, but its first process reached another level too."""
+
+    def __init__(self, trial: Trial, gain: float, *, first_ns: float, **more: Any) -> None:
+        super().__init__(trial, gain, **more)
+        self._first_ns = first_ns
+        self._theirs_ns = round(1e6 * math.exp(gain))
 
     def result(self, *, unfinished: bool = False) -> TrialResult:
         found = super().result(unfinished=unfinished)
-        first, *others = [self._paired(level) for level in (1.6e6, *[1e6] * len(found.processes))]
+        levels = (self._first_ns, *[1e6] * len(found.processes))
+        first, *others = map(self._paired, levels)
         processes = [replace(first, steady_from=None), *others][: len(found.processes)]
         return replace(
             found,
@@ -130,7 +136,7 @@ class Wandering(Drawn):
         seen = self._one.observations
         count = len(seen.durations_ns)
         level_ns = [1e6] * (count - count // 3) + [highest_ns] * (count // 3)
-        theirs = replace(seen, durations_ns=(1_500_000,) * count)
+        theirs = replace(seen, durations_ns=(self._theirs_ns,) * count)
         return replace(
             self._one,
             observations=replace(seen, durations_ns=tuple(map(int, level_ns))),
@@ -143,6 +149,11 @@ class Wandering(Drawn):
 def candidate(name: str, gain: float, **more: Any) -> Drawn:
     trial = Trial(trial_id=name, labels={"conversion": name}, spec={}, baseline_id="eager")
     return Drawn(trial, gain, **more)
+
+
+def wanderer(gain: float, *, first_ns: float) -> Wandering:
+    trial = Trial(trial_id="a", labels={"conversion": "a"}, spec={}, baseline_id="eager")
+    return Wandering(trial, gain, first_ns=first_ns, noise=0.001)
 
 
 EVENTS: list[Event] = []
@@ -199,11 +210,20 @@ def test_only_what_is_undecided_goes_on() -> None:
     assert found["slow"] <= 8 < min(found["one"], found["other"])
 
 
-def test_a_verdict_that_an_unsteady_process_withholds_gets_more_pairs() -> None:
-    trial = Trial(trial_id="a", labels={"conversion": "a"}, spec={}, baseline_id="eager")
-    wandering = Wandering(trial, math.log(1.5))
+def test_a_difference_whose_worst_levels_agree_in_direction_needs_no_more_pairs() -> None:
+    wandering = wanderer(math.log(1.5), first_ns=1.6e6)
     measured(wandering)
-    assert counts(wandering) == {"a": 6}
+    assert counts(wandering) == {"a": 5}
+    assert wandering.stop_reason == DECIDED
+
+
+def test_an_equivalence_that_an_unsteady_process_withholds_gets_more_pairs() -> None:
+    steady = candidate("a", 0.0, noise=0.001)
+    wandering = wanderer(0.0, first_ns=1.02e6)
+    measured(steady)
+    measured(wandering)
+    assert counts(steady) == {"a": 5}
+    assert counts(wandering)["a"] > 5
     assert wandering.stop_reason == DECIDED
 
 

@@ -19,6 +19,7 @@ from benchorch.cli.command import Words, command
 from benchorch.cli.commands import script_report
 from benchorch.cli.run import benchmark
 from benchorch.cli.terminal import Terminal
+from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode
@@ -310,6 +311,8 @@ def _scripts(names: Sequence[str], given: tuple[str, ...], options: Options) -> 
         for text, _, hashes in [name.partition(_SEPARATOR)]
         for path in _paths(text)
     ]
+    if not any(path.exists() for path, _ in chosen):
+        raise ConfigError([_no_such_script(name.partition(_SEPARATOR)[0]) for name in names])
     names_of = Counter(path.name for path in {path for path, _ in chosen})
     above = os.path.commonpath([path.parent for path, _ in chosen])
     scripts = [
@@ -345,6 +348,11 @@ def _labelled(scripts: list[Script], wanted: Sequence[str]) -> list[Script]:
     if scripts and not chosen:
         raise ConfigError([f"--labels: no script has {' '.join(wanted)} on its first line."])
     return chosen
+
+
+def _no_such_script(name: str) -> str:
+    beside = sorted(path.name for path in Path(name).absolute().parent.glob("*.py"))
+    return f"script: there is no {name}.{suggest(Path(name).name, beside)}"
 
 
 def _paths(text: str) -> list[Path]:

@@ -59,7 +59,7 @@ def locate(reference: str) -> Path:
             "parent run that ran on this machine, nor a file that `report --json` wrote. "
             "A run prints its directory and its plan when it ends."
         )
-        raise ConfigError([problem]) from error
+        raise ConfigError([problem], next="benchorch status") from error
 
 
 _LABELS = {"model", "conversion", "hardware", "workload", "axes"}

@@ -290,7 +290,7 @@ def test_the_answer_is_given_whatever_is_found(without_experiments, monkeypatch)
 
 
 def test_an_unknown_word_is_a_wrong_request() -> None:
-    with pytest.raises(ConfigError, match="no such option '--fast'"):
+    with pytest.raises(ConfigError, match="there is no option --fast"):
         command.run.reply(["--fast"], progress=lambda _: None)
 
 
