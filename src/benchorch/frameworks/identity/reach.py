@@ -14,6 +14,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.metadata import Distribution
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
@@ -25,6 +26,7 @@ from benchorch.frameworks.identity.code import (
     code_digest,
     file_syntax_digest,
     nested,
+    only_written,
     parse,
     syntax_digest,
 )
@@ -55,6 +57,8 @@ _CLOCKS = frozenset({"time", "datetime", "secrets", "uuid"})
 _OWN_SCOPE = frozenset({"globals", "eval", "exec", "vars"})
 _ANY_ATTRIBUTE = frozenset({"getattr", "attrgetter", "vars", "__dict__", "methodcaller"})
 _ANY_MODULE = frozenset({"import_module", "__import__"})
+_ANNOTATIONS = frozenset({"__annotations__", "get_annotations", "get_type_hints", "signature"})
+_DOCSTRINGS = frozenset({"__doc__", "getdoc"})
 _MOST_FUNCTIONS = 50_000
 _LONGEST_SCALAR = 200
 
@@ -86,6 +90,8 @@ class Reach:
         self._packages: dict[str, tuple[Distribution, set[Path]]] = {}
         self._code: dict[str, set[str]] = {}
         self._functions = 0
+        self._reads: set[str] = set()
+        self._described: deque[tuple[Any, str]] = deque()
 
     def add(self, found: object, path: str) -> None:
         """Look at a function, class or Python module later on."""
@@ -96,7 +102,10 @@ class Reach:
 
     def run(self) -> None:
         """Look at everything that was added, and at what that leads to."""
-        while self._queue:
+        while self._queue or (self._reads and self._described):
+            if not self._queue:
+                self._description(*self._described.popleft())
+                continue
             found, path = self._queue.popleft()
             if isinstance(found, FunctionType):
                 self._function(found, path)
@@ -157,9 +166,24 @@ class Reach:
             self._values(path or f"globals.{label}", function)
         if owner == USER:
             self._code.setdefault(label, set()).add(code_digest(function.__code__))
+            self._described.append((function, path or f"globals.{label}"))
             self._user_code(function.__code__, function.__globals__)
         elif isinstance(owner, Distribution) and not is_closed(owner):
             self._package_code(function.__code__, function.__globals__)
+
+    def _description(self, found: Any, path: str) -> None:
+        """Annotations and docstring of a user's function or class, where some code reads such."""
+        if self._reads & _DOCSTRINGS:
+            self.value(f"{path}.<doc>", found.__doc__)
+        if not self._reads & _ANNOTATIONS:
+            return
+        annotations = dict(found.__annotations__)
+        self.value(f"{path}.<annotations>", annotations)
+        for text in annotations.values():
+            if isinstance(text, str):  # not evaluated yet
+                with suppress(SyntaxError, ValueError, KeyError):
+                    code = compile(text, path, "eval")
+                    self._user_code(code, vars(sys.modules[found.__module__]))
 
     def _values(self, path: str, function: FunctionType) -> None:
         """What a function carries with it, whoever wrote it."""
@@ -188,7 +212,9 @@ class Reach:
         for part in nested(code):
             self._variables(part, scope)
             self._local_imports(part, scope)
-            self._files_named(code, [*_texts(part.co_consts)])
+            self._files_named(code, [*{*_texts(part.co_consts)} - only_written(part)])
+            words = {*part.co_names, *_texts(part.co_consts)}
+            self._reads |= words & (_ANNOTATIONS | _DOCSTRINGS)
         names = sorted({name for part in nested(code) for name in part.co_names})
         self._by_text(names, scope)
         for name in names:
@@ -249,6 +275,7 @@ class Reach:
             return
         self.add(module, "")
         for name in names:
+            name = name if name in vars(module) else "__getattr__"  # which may have it
             key = (module.__name__, name)
             if key in self._attributes or name not in vars(module):
                 continue
@@ -318,6 +345,8 @@ class Reach:
         module: object = sys.modules.get(_absolute(name, level, scope))
         if isinstance(module, ModuleType):
             self._module_attributes(module, sorted({*map(str, wanted), *code.co_names}))
+            if _ANY_ATTRIBUTE.intersection(code.co_names):
+                self._whole(module.__name__)
         elif module is not None:  # whatever somebody put there
             self.value(f"globals.{name}", module)
 
@@ -420,6 +449,8 @@ class Reach:
         path = f"{path}.{module_label(kind.__module__)}.{kind.__qualname__}"
         if owner == USER and not made_here:
             self.add(sys.modules[kind.__module__], "")
+        if owner == USER:
+            self._described.append((kind, path))
         closed = isinstance(owner, Distribution) and is_closed(owner)
         for name, one in sorted(vars(kind).items(), key=lambda item: str(item[0])):
             if name in _CLASS_NOISE:
