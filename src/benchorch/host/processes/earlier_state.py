@@ -39,8 +39,8 @@ def kept_state(work: Callable[[int], None]) -> Iterator[Callable[[int, float], b
     theirs.close()
 
     def run(number: int, seconds: float) -> bool:
-        ours.settimeout(seconds)
         try:
+            ours.settimeout(seconds)
             ours.sendall(str(number).encode())
             return ours.recv(_MOST_BYTES) == _DONE
         except OSError:
