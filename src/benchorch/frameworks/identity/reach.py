@@ -57,6 +57,8 @@ _CLOCKS = frozenset({"time", "datetime", "secrets", "uuid"})
 _OWN_SCOPE = frozenset({"globals", "eval", "exec", "vars"})
 _ANY_ATTRIBUTE = frozenset({"getattr", "attrgetter", "vars", "__dict__", "methodcaller"})
 _ANY_MODULE = frozenset({"import_module", "__import__"})
+_BY_PACKAGE = _ANY_MODULE | {"files", "resources", "pkgutil", "get_data", "pkg_resources"}
+"""By which code reaches a module, or a package's data, whose name is a text."""
 _ANNOTATIONS = frozenset({"__annotations__", "get_annotations", "get_type_hints", "signature"})
 _DOCSTRINGS = frozenset({"__doc__", "getdoc"})
 _MOST_FUNCTIONS = 50_000
@@ -177,7 +179,9 @@ class Reach:
             self.value(f"{path}.<doc>", found.__doc__)
         if not self._reads & _ANNOTATIONS:
             return
-        annotations = dict(found.__annotations__)
+        annotations = getattr(found, "__annotations__", None)
+        if not isinstance(annotations, dict):  # a class of native code has none
+            return
         self.value(f"{path}.<annotations>", annotations)
         for text in annotations.values():
             if isinstance(text, str):  # not evaluated yet
@@ -213,7 +217,10 @@ class Reach:
             self._variables(part, scope)
             self._local_imports(part, scope)
             self._files_named(code, [*{*_texts(part.co_consts)} - only_written(part)])
-            words = {*part.co_names, *_texts(part.co_consts)}
+            texts = {*_texts(part.co_consts)}
+            for text in texts if _BY_PACKAGE.intersection(part.co_names) else ():
+                self._module_named(text)
+            words = {*part.co_names, *texts}
             self._reads |= words & (_ANNOTATIONS | _DOCSTRINGS)
         names = sorted({name for part in nested(code) for name in part.co_names})
         self._by_text(names, scope)
@@ -317,7 +324,9 @@ class Reach:
 
     def _variables(self, code: CodeType, scope: dict[str, Any]) -> None:
         """Environment variables that code names: every text in it that may be a name of one."""
-        if not _ENVIRONMENT_WORDS & {*code.co_names, *code.co_varnames, *code.co_freevars}:
+        words = {*code.co_names, *code.co_varnames, *code.co_freevars}
+        named = (scope.get(name) for name in code.co_names)
+        if not _ENVIRONMENT_WORDS & words and not any(map(_reads_environment, named)):
             return
         texts = [*_texts(code.co_consts), *_texts([scope.get(name) for name in code.co_names])]
         for text in texts:
@@ -363,6 +372,12 @@ class Reach:
             module = sys.modules.get(".".join(parts[:depth]))
             if isinstance(module, ModuleType):
                 self.add(module, "")
+
+    def _module_named(self, text: str) -> None:
+        """A module or package whose name a text is; other texts are none."""
+        parts = text.split(".")
+        if all(map(str.isidentifier, parts)) and _can_be_found(parts[0]):
+            self._import(text, 0, {})
 
     def _not_loaded(self, name: str) -> None:
         """A module that is imported later on, if at all: by its files or its package."""
@@ -471,6 +486,18 @@ class Reach:
         """Whether a user's function was put in place of a package's."""
         file = function.__code__.co_filename
         return self._owners.of_file(file) == USER and Path(file).is_file()
+
+
+def _reads_environment(value: object) -> bool:
+    """Whether it is os.environ or os.getenv, whatever the code calls it."""
+    return value is not None and any(value is getattr(os, one, None) for one in _ENVIRONMENT_WORDS)
+
+
+def _can_be_found(name: str) -> bool:
+    try:
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _texts(values: Any) -> Iterator[str]:

@@ -55,7 +55,7 @@ _STAMPS = frozenset(
 )
 """Notes that transformers leaves in a configuration about where it came from."""
 
-_BY_PICKLE = ("pandas.",)
+_BY_PICKLE = frozenset({"pandas"})
 """Where objects keep caches and references to each other beside what they pickle."""
 
 _FILE = re.compile(r"/.*|[^\n/]{0,200}[./][^\n]{1,200}", re.DOTALL)
@@ -358,7 +358,7 @@ class Walk:
         self._state(path, value)
 
     def _state(self, path: str, value: Any) -> None:
-        by_pickle = type(value).__module__.startswith(_BY_PICKLE)
+        by_pickle = type(value).__module__.partition(".")[0] in _BY_PICKLE
         if not by_pickle and not _hides_state(type(value)):
             self._attributes(path, _own_state(value))
             return
