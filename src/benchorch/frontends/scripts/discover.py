@@ -20,6 +20,7 @@ from benchorch.domain.codec import Json, encode
 from benchorch.domain.result import Failure
 from benchorch.domain.trial import ConfigNode
 from benchorch.frontends.scripts.discovery_process import (
+    ESTIMATORS,
     DiscoveryReply,
     DiscoveryRequest,
     Problem,
@@ -27,6 +28,7 @@ from benchorch.frontends.scripts.discovery_process import (
 from benchorch.host.processes.run_child import Limits, run_child
 from benchorch.host.sandbox import enclosure
 from benchorch.journal.registry import state_directory
+from benchorch.models.kept_programs import programs_folder
 from benchorch.models.notebook import code_cells
 from benchorch.models.script_files import (
     GRAPH_SUFFIX,
@@ -175,7 +177,7 @@ def discover(
         return {**blank, **_problem("unreadable", broken), "ended": "not_run", "models": []}
     blank["labels"] = cast(Json, labels_of(script.path))
     sightings = Sightings(script=script, on_call=on_call)
-    folder = state_directory() / "scripts" if keep else None
+    folder = programs_folder().parent if keep else None
     with _started_by(script, folder, sandboxed=sandboxed) as under:
         reply = _run(script, timeout_s, folder, enough or Enough(), sightings, under)
     found = {**blank, **cast(ConfigNode, encode(reply))}
@@ -374,14 +376,21 @@ def _why_none(found: ConfigNode, script: Script) -> str:
     never_called = cast("list[str]", found["never_called"])
     if script.pattern:
         return f"it called no model whose name matches {script.pattern!r}"
-    if never_called:
+    if never_called and "ONNX Runtime" not in frameworks:
         return f"it made {', '.join(never_called)} but never called it"
     if frameworks:
-        return (
-            f"it called no torch module: what it runs on {' and '.join(frameworks)} "
-            "only that can run, and it is not benchmarked"
-        )
+        return f"it called no torch module, but runs {_elsewhere(frameworks)}"
     if found["left_out"]:
         operators = ", ".join(cast("list[str]", found["left_out"]))
         return f"it called no model, only torch's own operators without parameters: {operators}"
     return "it called no torch.nn.Module"
+
+
+def _elsewhere(frameworks: Sequence[str]) -> str:
+    """How what runs without torch is benchmarked instead."""
+    named = " and ".join(frameworks)
+    if "ONNX Runtime" in frameworks:
+        return f"{named}; a graph is benchmarked as a file: benchorch script FILE.onnx"
+    if ESTIMATORS & set(frameworks):
+        return f"{named}; a fitted estimator is benchmarked by benchorch.benchmark(estimator, X)"
+    return f"{named}, which is not benchmarked"
