@@ -111,7 +111,8 @@ class Enough:
         if self.first and sightings.has_benchmarkable:
             return "first"
         silent_s = time.monotonic() - sightings.newest_s
-        quiet = self.quiet_s is not None and bool(sightings.models) and silent_s > self.quiet_s
+        waits = bool(sightings.models) and not sightings.busy
+        quiet = self.quiet_s is not None and waits and silent_s > self.quiet_s
         return "quiet" if quiet else ""
 
 
@@ -124,6 +125,7 @@ class Sightings:
         models: by hash, each as it was reported last.
         sources: files of the user's own modules that the script imported.
         newest_s: when the last new call came, on the monotonic clock.
+        busy: whether a call is being exported.
     """
 
     script: Script
@@ -131,11 +133,12 @@ class Sightings:
     models: dict[str, ConfigNode] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     newest_s: float = 0.0
+    busy: bool = False
     _known: set[str] = field(default_factory=set)
 
     def add(self, reply: DiscoveryReply) -> None:
         """Take a partial reply."""
-        self.sources = reply.sources
+        self.sources, self.busy = reply.sources, reply.busy
         for model in reply.models:
             self.models[str(model["hash"])] = model
             for call in cast("list[ConfigNode]", model["invocations"]):
@@ -181,6 +184,7 @@ def discover(
     with _started_by(script, folder, sandboxed=sandboxed) as under:
         reply = _run(script, timeout_s, folder, enough or Enough(), sightings, under)
     found = {**blank, **cast(ConfigNode, encode(reply))}
+    del found["busy"]
     found["models"] = cast(Json, _selected(cast("list[ConfigNode]", found["models"]), script))
     found["problem"] = found["problem"] or _nothing(found, script)
     if sandboxed and found["problem"]:

@@ -79,6 +79,7 @@ class DiscoveryReply:
         never_called: classes of modules that the script made and did not call.
         frameworks: what else it imported that runs models.
         sources: files of the user's own modules that it imported.
+        busy: whether a call is being exported, of which nothing is reported yet.
     """
 
     seconds: float
@@ -89,6 +90,7 @@ class DiscoveryReply:
     never_called: tuple[str, ...] = ()
     frameworks: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    busy: bool = False
 
 
 ESTIMATORS = frozenset({"scikit-learn", "XGBoost", "LightGBM"})
@@ -128,10 +130,20 @@ def discover(
             nothing with it.
     """
     script = request.script
-    keep = _InputFiles(
-        folder=request.folder, wanted=frozenset(request.wanted), capture=request.capture
-    )
     began_s, process = time.monotonic(), os.getpid()
+
+    def busy() -> None:
+        if os.getpid() == process:
+            with suppress(OSError):
+                spent_s = time.monotonic() - began_s
+                report(DiscoveryReply(seconds=spent_s, sources=_sources(), busy=True))
+
+    keep = _InputFiles(
+        folder=request.folder,
+        wanted=frozenset(request.wanted),
+        capture=request.capture,
+        on_capture=busy,
+    )
 
     def progress(seen: FoundModel) -> None:
         if os.getpid() != process or _is_operator(seen):  # a child that the script forked
@@ -231,6 +243,7 @@ class _InputFiles:
         folder: where inputs go, or None where nothing is to be benchmarked.
         wanted: hashes of models or calls; empty for all.
         capture: whether the modules are exported besides.
+        on_capture: called before each export, which may take long.
         captured_bytes: weights that were written so far.
         calls: what is told of each call, by its hash.
     """
@@ -238,6 +251,7 @@ class _InputFiles:
     folder: Path | None
     wanted: frozenset[str]
     capture: bool = False
+    on_capture: Callable[[], None] = lambda: None
     captured_bytes: int = 0
     calls: dict[str, dict[str, Json]] = field(default_factory=dict)
 
@@ -310,6 +324,7 @@ class _InputFiles:
         reason = too_large(self.captured_bytes, size)
         if reason:
             return None, reason
+        self.on_capture()
         try:
             program = capture(first_call, folder)
         except NotCapturedError as error:
@@ -352,6 +367,7 @@ def _sources() -> tuple[str, ...]:
     """Files of the imported modules that are neither installed nor Python's own."""
     loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     paths = {file for file in loaded if isinstance(file, str) and file.endswith(".py")}
+    paths = {file for file in paths if Path(file).is_absolute()}  # torch has modules without files
     return tuple(sorted(file for file in paths if not file.startswith(_libraries())))
 
 
