@@ -54,7 +54,7 @@ class HttpModel(DeclaredModel):
 
     @property
     def gives(self) -> tuple[Format, ...]:
-        """No formats: an endpoint cannot be converted."""
+        """A callable alone: an endpoint cannot be converted."""
         return (Format.CALLABLE,)
 
     @property

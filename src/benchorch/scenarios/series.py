@@ -147,7 +147,7 @@ class Series:
             self._device_ns.append(_told(device_ns))
 
     def _note(self, before: Counts, after: Counts) -> None:
-        """Record interference in the last blocks; of several short ones, in the last."""
+        """Record events in the last blocks; of several short ones, in the last."""
         if after[1:] == before[1:]:
             return
         risen = {

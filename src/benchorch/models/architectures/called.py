@@ -26,13 +26,13 @@ class Called(nn.Module):
         self.names = tuple(arguments.tensors)
 
     def train(self, mode: bool = True) -> Self:
-        """Set the module's mode; raises for an exported program, whose mode is fixed."""
+        """Set the module's mode; ignored by an exported program, whose mode is fixed."""
         with suppress(NotImplementedError):
             super().train(mode)
         return self
 
     def forward(self, *args: Tensor, **kwargs: Tensor) -> object:
-        """Result of the module; of a result of its own class, the tensors."""
+        """Result of the module; from an object of its own class, the tensors."""
         tensors = {**dict(zip(self.names, args, strict=False)), **kwargs}
         positional, named = fill(self.arguments, tensors)
         if self.autocast is None:
