@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 20 << 30
 """Of all programs; those that were used longest ago are removed first."""
 _MOST_S, _LEAST_S = 30 * 86_400.0, 86_400.0
-"""Unused for so long a program is removed; used within the last day it stays."""
+"""A program that was not used for a month is removed; one of the last day never."""
 
 
 def programs_folder() -> Path:
