@@ -84,6 +84,17 @@ def test_machines_their_disks_and_interfaces_are_tagged_by_their_templates() -> 
             assert tagged, f"{name} does not tag its {kind}"
 
 
+def test_machines_are_reached_by_the_policy_that_reads_no_parameters() -> None:
+    fact = TABLE["ssm.instance_policy"].value
+    attached = [name for name in found(r"policy/(Amazon\w+)", HCL) if "SSM" in name]
+    assert attached == [fact["least"]]
+
+
+def test_gpus_of_other_makers_and_parts_of_one_are_counted_as_none() -> None:
+    maker = TABLE["ec2.gpu_maker"].value["maker"]
+    assert found(rf'gpu\.count if gpu\.manufacturer == "({maker})"', HCL) == [maker]
+
+
 def test_tag_keys_are_those_that_metadata_can_show() -> None:
     keys = re.compile(TABLE["ec2.metadata_tag_key"].value)
     shown = found(r'instance_metadata_tags\s*=\s*"enabled"', HCL)

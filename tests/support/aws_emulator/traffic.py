@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
+from support.aws_emulator.operations import operation_of
+
 
 @dataclass(frozen=True)
 class Call:
@@ -35,6 +37,13 @@ class Call:
     @property
     def name(self) -> str:
         return f"{self.service}:{self.action}"
+
+    @property
+    def operation(self) -> str:
+        """``s3:GetBucketAcl`` where the name has the method alone."""
+        if self.action not in METHODS:
+            return self.name
+        return f"{self.service}:{operation_of(self.service, self.action, self.path, self.query)}"
 
 
 @dataclass
@@ -68,12 +77,14 @@ class Traffic:
 
     Attributes:
         calls: those of machines, with the role of each.
+        operations: those of everybody else, by AWS's names.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.by_caller: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.calls: list[tuple[str, Call]] = []
+        self.operations: set[str] = set()
         self.faults: list[Fault] = []
         self._lock = threading.Lock()
 
@@ -84,6 +95,8 @@ class Traffic:
             self.by_caller[caller][call.name] += 1
             if caller:  # a machine, whose role decides what it may call
                 self.calls.append((caller, call))
+            else:
+                self.operations.add(call.operation)
             fault = next((fault for fault in self.faults if fault.concerns(call)), None)
             if fault:
                 fault.times -= 1
@@ -92,6 +105,7 @@ class Traffic:
         return fault if fault and fault.code else None
 
 
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 _SCOPE = re.compile(r"Credential=[^/]*/\d+/[^/]*/([^/]*)/aws4_request")
 
 
