@@ -151,7 +151,7 @@ class StackExecutor(Executor):
         if found is None and not is_installed("boto3"):
             return f"a stack is reached by boto3, which {install_command(['boto3'])} brings."
         if found is None:
-            return "no AWS credentials were found, or their account has no stack."
+            return "no AWS credentials were found."
         if isinstance(found, StackError):
             return str(found)
         if hardware_kind in found.facts.kinds:

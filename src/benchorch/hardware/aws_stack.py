@@ -64,7 +64,7 @@ class AwsStacks(Stacks):
         with _told("sts:GetCallerIdentity"):
             account = _client("sts", DEFAULT_REGION).get_caller_identity()["Account"]
         home = HOME.format(account=account)
-        known = _names(home)
+        known = _names(home, account)
         chosen = [one for one in known if name in (None, one)]
         if name is not None and not chosen:
             listed = ", ".join(known) or "none"
@@ -77,14 +77,16 @@ class AwsStacks(Stacks):
                 f"account {account} has several stacks: {', '.join(chosen)}. Name one by "
                 f"executor.stack={chosen[0]}."
             )
-        return AwsStack(record=_facts(chosen[0], home, account)) if chosen else None
+        if not chosen:
+            raise StackError(f"account {account} has no stack yet; make provision makes one.")
+        return AwsStack(record=_facts(chosen[0], home, account))
 
 
-def _names(home: str) -> Sequence[str]:
+def _names(home: str, account: str) -> Sequence[str]:
     """The stacks that the account's bucket knows; none where there is no bucket."""
     from botocore.exceptions import ClientError
 
-    client = _client("s3", DEFAULT_REGION)
+    client = _bucket_client(DEFAULT_REGION, account)
     try:
         pages = list(client.get_paginator("list_objects_v2").paginate(Bucket=home))
     except ClientError as error:
@@ -97,7 +99,9 @@ def _names(home: str) -> Sequence[str]:
 
 def _facts(name: str, home: str, account: str) -> StackFacts:
     with _told(f"s3:GetObject on {home}"):
-        body = _client("s3", DEFAULT_REGION).get_object(Bucket=home, Key=f"{name}/{SETTINGS}")
+        body = _bucket_client(DEFAULT_REGION, account).get_object(
+            Bucket=home, Key=f"{name}/{SETTINGS}"
+        )
         settings = json.load(body["Body"])
     if settings.get("destroying_since"):
         raise StackError(
@@ -255,7 +259,7 @@ class AwsStack(Stack):
         return f"{prefix}/{name}"
 
     def _s3(self) -> Any:
-        return _client("s3", self.facts.region)
+        return _bucket_client(self.facts.region, self._bucket.rpartition("-")[2])
 
     def _ssm(self) -> Any:
         return _client("ssm", self.facts.region)
@@ -266,6 +270,16 @@ def _client(service: str, region: str) -> Any:
     from botocore.config import Config
 
     return boto3.client(service, region_name=region, config=Config(**_QUICK))
+
+
+def _bucket_client(region: str, account: str) -> Any:
+    """S3, for buckets of this account only: whoever else made one of that name gets nothing."""
+    client = _client("s3", region)
+    client.meta.events.register(
+        "provide-client-params.s3",
+        lambda params, **_: {**params, "ExpectedBucketOwner": account},
+    )
+    return client
 
 
 @contextmanager
