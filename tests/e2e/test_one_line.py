@@ -174,18 +174,22 @@ def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_c
 
 
 def test_credentials_that_expire_in_mid_sweep_are_told_and_the_same_line_goes_on(account, place):
-    line = (*LINE, *FAST, "stopping.calls=2000", "workload.batch_size=1,2,4", "-m")
-    first = subprocess.Popen(
-        place.command(*line), cwd=place.path, env=environment_of(place, key="short-lived"),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    assert until(lambda: any(map(lines_of, runs_of(place))), 240)
+    line = (*LINE, *FAST, "workload.batch_size=1,2,4", "-m")
+    log = place.path / "first.log"
+    with log.open("w") as output:
+        first = subprocess.Popen(
+            place.command(*line), cwd=place.path, env=environment_of(place, key="short-lived"),
+            stdout=output, stderr=output,
+        )  # fmt: skip
+    assert until(lambda: any(map(lines_of, runs_of(place))), 300), log.read_text()
     aws = emulator()
     aws.break_it(Fault(".*", code="ExpiredToken", status=400, key="short-lived"))
     try:
-        said, _ = first.communicate(timeout=300)
+        first.wait(timeout=100)
     finally:
         aws.traffic.faults.clear()
+        first.kill()
+    said = log.read_text()
     assert first.returncode == 1, said
     assert "Traceback" not in said
     assert "expired" in said
