@@ -18,6 +18,7 @@ from typing import Any, final
 
 from benchorch.config.directories import builtin_directory
 from benchorch.hardware.aws_prices import has_credentials
+from benchorch.hardware.aws_starts import reason_of
 from benchorch.interfaces.stack import (
     CommandEnd,
     Head,
@@ -140,11 +141,14 @@ class AwsStack(Stack):
 
     def read(self, name: str) -> bytes | None:
         """One request."""
+        return self._object(self._key(name))
+
+    def _object(self, key: str) -> bytes | None:
         from botocore.exceptions import ClientError
 
         try:
             with _told(f"s3:GetObject on {self._bucket}"):
-                found = self._s3().get_object(Bucket=self._bucket, Key=self._key(name))
+                found = self._s3().get_object(Bucket=self._bucket, Key=key)
                 return bytes(found["Body"].read())
         except StackError as error:
             cause = error.__cause__
@@ -228,6 +232,13 @@ class AwsStack(Stack):
             _client("autoscaling", self.facts.region).set_desired_capacity(
                 AutoScalingGroupName=group, DesiredCapacity=1
             )
+
+    def failed_start(self, machine: str) -> str:
+        """By its file below `starts_url`."""
+        prefix = self.facts.starts_url.removeprefix("s3://").partition("/")[2]
+        body = self._object(f"{prefix}/{machine}.json")
+        start = json.loads(body) if body else {}
+        return reason_of(start) if start.get("outcome") == "failed" else ""
 
     def send(self, machine: str, command: str) -> str:
         """By Run Command."""

@@ -126,6 +126,10 @@ class Stack(ABC):
         """Request a head; it takes minutes."""
 
     @abstractmethod
+    def failed_start(self, machine: str) -> str:
+        """Why a machine's start failed, as it reported itself; empty if it reported nothing."""
+
+    @abstractmethod
     def send(self, machine: str, command: str) -> str:
         """Run a shell command on the head as root; the command's id."""
 

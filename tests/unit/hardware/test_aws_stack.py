@@ -131,6 +131,18 @@ def test_a_stack_without_a_head_says_so(aws: Any) -> None:
     assert only().head() is None
 
 
+def test_a_machine_whose_start_failed_has_said_why(aws: Any) -> None:
+    make(aws, "mine", "us-east-1")
+    for name, outcome in (("i-1", "failed"), ("i-2", "ready")):
+        log = ["Reading package lists", "E: Unable to locate package g++", ""]
+        told = {"instance": name, "step": "apt", "outcome": outcome, "log": log}
+        aws.put_object(
+            Bucket=f"mine-{ACCOUNT}", Key=f"starts/{name}.json", Body=json.dumps(told).encode()
+        )
+    reasons = [only().failed_start(name) for name in ("i-1", "i-2", "i-3")]
+    assert reasons == ["i-1 failed at apt: E: Unable to locate package g++", "", ""]
+
+
 def test_a_bucket_that_is_gone_is_named(aws: Any) -> None:
     make(aws, "mine", "us-east-1")
     stack = only()
