@@ -13,7 +13,7 @@ from typing import Any, final
 from benchorch.interfaces.node_starts import NodeStarts
 
 LOOK_S = 20.0
-"""How often the bucket is asked at most."""
+"""Minimum interval between requests to the bucket."""
 
 LOG = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class AwsStarts(NodeStarts):
     asked_s: float = float("-inf")
 
     def failed(self) -> Mapping[str, Sequence[str]]:
-        """See the interface; asks at most every `LOOK_S`."""
+        """See the interface; at most one request every `LOOK_S`."""
         if self.now_s() - self.asked_s >= LOOK_S:
             self.asked_s = self.now_s()
             self._look()
@@ -70,7 +70,7 @@ class AwsStarts(NodeStarts):
 
 
 def reason_of(start: Mapping[str, Any]) -> str:
-    """Why a start failed: the machine, the step, and the last line of its output."""
+    """Machine, failed step and last line of output of a failed start."""
     last = next((line for line in reversed(start.get("log", ())) if line.strip()), "no output")
     return f"{start.get('instance')} failed at {start.get('step')}: {last.strip()}"
 

@@ -66,7 +66,7 @@ class Account:
             marker = {**more, name: token}
 
     def quota(self, service: str, code: str) -> float:
-        """The account's quota, or AWS's default where it has none of its own."""
+        """Quota of the account, or AWS's default where it has none of its own."""
         arguments = {"ServiceCode": service, "QuotaCode": code}
         try:
             answer = self.call("service-quotas", "get_service_quota", **arguments)

@@ -42,7 +42,7 @@ def bundled_prices() -> ConfigNode:
 
 
 def is_sold_in_blocks(kind: str) -> bool:
-    """Whether capacity blocks are how AWS sells a kind, so that no list has an hour's price."""
+    """Whether AWS sells a kind in capacity blocks, so that no list has an hour's price."""
     return kind.split(".")[0] in cast(Sequence[str], bundled_prices()["blocks"])
 
 
