@@ -1,4 +1,4 @@
-"""Is there room for the stack's network in its region?"""
+"""Quota of networks in the stack's region."""
 
 from __future__ import annotations
 
