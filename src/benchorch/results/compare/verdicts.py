@@ -212,7 +212,7 @@ class _Case:
         if samples.session is None or not samples.session.assumed:
             return None
         found = self._found(replace(samples, session=None), family)
-        return found and inverted(found.ratio)
+        return inverted(found.ratio) if found else None
 
     def _differences(self) -> Sequence[FieldDifference]:
         a, b = self.match.a, self.match.b
