@@ -32,7 +32,7 @@ HOME = "benchorch-stacks-{account}"
 SETTINGS = "settings.json"
 DEFAULT_REGION = "us-east-1"
 DEFAULT_FLEET = ("g5.xlarge", "r6i.large")
-"""Of Terraform's variable `fleet`, for a stack that was made without another one."""
+"""Default of Terraform's variable `fleet`, for a stack made without another value."""
 
 DOCUMENT = "AWS-RunShellScript"
 _ABSENT = {"404", "NoSuchKey"}
@@ -40,7 +40,7 @@ _GONE = {"NoSuchBucket"}
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 _WRONG = {"InvalidClientTokenId", "UnrecognizedClientException", "InvalidAccessKeyId"}
 _NOT_THERE = {"AuthFailure", "OptInRequired", *_WRONG}
-"""Of a region that the account has not enabled, where another one knows the credentials."""
+"""Error codes of a region that the account has not enabled."""
 
 _DENIED = {"403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
 _PASSING = {"Throttling", "ThrottlingException", "RequestLimitExceeded", "SlowDown", "503", "500"}
@@ -58,7 +58,7 @@ class AwsStacks(Stacks):
     """See the interface."""
 
     def find(self, name: str | None) -> Stack | None:
-        """One or two requests, and one for each stack's settings."""
+        """Find the stack with one or two requests, plus one for each stack's settings."""
         if not has_credentials():
             return None
         with _told("sts:GetCallerIdentity"):
@@ -81,7 +81,7 @@ class AwsStacks(Stacks):
 
 
 def _names(home: str) -> Sequence[str]:
-    """The stacks that the account's bucket knows; none where there is no bucket."""
+    """Names of the stacks in the account's bucket; empty without a bucket."""
     from botocore.exceptions import ClientError
 
     client = _client("s3", DEFAULT_REGION)
@@ -131,11 +131,11 @@ class AwsStack(Stack):
 
     @property
     def facts(self) -> StackFacts:
-        """As the account's bucket has it."""
+        """Facts from the account's bucket."""
         return self.record
 
     def read(self, name: str) -> bytes | None:
-        """One request."""
+        """Content of an object, by one request."""
         from botocore.exceptions import ClientError
 
         try:
@@ -149,7 +149,7 @@ class AwsStack(Stack):
             raise
 
     def write(self, name: str, data: bytes) -> None:
-        """One request."""
+        """Write an object, by one request."""
         with _told(f"s3:PutObject on {self._bucket}"):
             self._s3().put_object(Bucket=self._bucket, Key=self._key(name), Body=data)
 
@@ -177,7 +177,7 @@ class AwsStack(Stack):
         return sorted(folder.rstrip("/").rpartition("/")[2] for folder in folders)
 
     def preflight(self, kinds: Sequence[str], markets: Sequence[str]) -> Sequence[Readiness]:
-        """By EC2's offers and descriptions, and the account's vCPU quotas."""
+        """Readiness by EC2's offers and descriptions, and the account's vCPU quotas."""
         from benchorch.hardware.aws_account.account import boto3_account
         from benchorch.hardware.aws_account.facts import read_facts
         from benchorch.hardware.aws_account.preflight import Preflight
@@ -200,7 +200,7 @@ class AwsStack(Stack):
             return bytes(body.read()).decode()
 
     def head(self) -> Head | None:
-        """By its tags; it is ready once Systems Manager knows it."""
+        """The head, found by its tags; ready once it is registered with Systems Manager."""
         filters = [
             {"Name": "tag:ray-cluster-name", "Values": [self.facts.name]},
             {"Name": "tag:ray-node-type", "Values": ["head"]},
@@ -226,7 +226,7 @@ class AwsStack(Stack):
             )
 
     def send(self, machine: str, command: str) -> str:
-        """By Run Command."""
+        """Send a command by Systems Manager's Run Command; returns its id."""
         with _told(f"ssm:SendCommand on {machine} and {DOCUMENT}", self.facts.region):
             sent = self._ssm().send_command(
                 InstanceIds=[machine], DocumentName=DOCUMENT, Parameters={"commands": [command]}
@@ -234,7 +234,7 @@ class AwsStack(Stack):
         return str(sent["Command"]["CommandId"])
 
     def end_of(self, machine: str, command_id: str) -> CommandEnd | None:
-        """As Systems Manager has it: the first 24,000 characters of its output."""
+        """End of a command from Systems Manager, with the first 24,000 characters of its output."""
         client = self._ssm()
         with _told("ssm:GetCommandInvocation", self.facts.region):
             try:
@@ -270,7 +270,7 @@ def _client(service: str, region: str) -> Any:
 
 @contextmanager
 def _told(action: str, region: str | None = None) -> Iterator[None]:
-    """Raise what AWS answers as StackError.
+    """Context that raises AWS errors as StackError.
 
     Args:
         region: of the service, where it is the stack's: other regions know these credentials.
@@ -284,7 +284,7 @@ def _told(action: str, region: str | None = None) -> Iterator[None]:
 
 
 def _as_told(error: Exception, action: str, region: str | None = None) -> StackError:
-    """One sentence, with what to do."""
+    """StackError of one sentence with a remedy."""
     from botocore.exceptions import ClientError, NoCredentialsError, TokenRetrievalError
 
     code = _code(error) if isinstance(error, ClientError) else ""
@@ -307,7 +307,7 @@ def _as_told(error: Exception, action: str, region: str | None = None) -> StackE
 
 
 def _has_no_endpoint(error: Exception, region: str) -> bool:
-    """Whether a service did not answer because there is no such region, as far as botocore knows.
+    """Whether the service has no endpoint because botocore lists no such region.
 
     A laptop without a network gets the same error in every region, and that passes.
     """

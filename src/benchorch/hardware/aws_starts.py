@@ -13,7 +13,7 @@ from typing import Any, final
 from benchorch.interfaces.node_starts import NodeStarts
 
 LOOK_S = 20.0
-"""How often the bucket is asked at most."""
+"""Minimum interval between requests to the bucket."""
 
 LOG = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class AwsStarts(NodeStarts):
     asked_s: float = float("-inf")
 
     def failed(self) -> Mapping[str, Sequence[str]]:
-        """See the interface; asks at most every `LOOK_S`."""
+        """See the interface; at most one request every `LOOK_S`."""
         if self.now_s() - self.asked_s >= LOOK_S:
             self.asked_s = self.now_s()
             self._look()

@@ -57,7 +57,7 @@ _KEPT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enclosure:
-    """What a program may reach.
+    """Files, network and devices that a program may access.
 
     Attributes:
         home: a folder of its own, which it may write: home and temporary files.
@@ -72,7 +72,7 @@ class Enclosure:
     variables: Mapping[str, str]
 
     def command(self) -> list[str]:
-        """What a program is started by; its own command follows."""
+        """Command that starts the sandbox; the program's own command follows it."""
         return [sys.executable, "-P", "-c", _ENTRY, json.dumps(asdict(self))]
 
 
@@ -92,7 +92,7 @@ def enclosure(readable: Iterable[Path], writable: Iterable[Path]) -> Iterator[En
 
 
 def _model_caches() -> dict[str, str]:
-    """By their variables; not the folder above, in which Hugging Face keeps the user's token."""
+    """Model caches by environment variable; not their parent, which holds Hugging Face's token."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     face = Path(os.environ.get("HF_HOME") or cache / "huggingface")
     return {
@@ -129,7 +129,7 @@ def _environment(enclosed: Enclosure) -> dict[str, str]:
 
 
 def _leave_the_network() -> None:
-    """In namespaces of its own: no interface but an idle loopback, and no sockets in `/run`."""
+    """Enter a network namespace with only an idle loopback, and no sockets in `/run`."""
     user, group = os.geteuid(), os.getegid()
     libc = _libc()
     _check(

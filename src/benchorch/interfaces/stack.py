@@ -60,7 +60,7 @@ class Readiness(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackFacts:
-    """What the account's record says of a stack.
+    """Record of a stack in its account.
 
     Attributes:
         kinds: of machines that it may launch.
@@ -78,12 +78,12 @@ class StackFacts:
 
 
 class Stack(ABC):
-    """One stack; every method may raise StackError. Names are relative to `results_url`."""
+    """A stack; every method may raise StackError. Names are relative to `results_url`."""
 
     @property
     @abstractmethod
     def facts(self) -> StackFacts:
-        """What is known without a request."""
+        """Facts available without a request."""
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
@@ -119,7 +119,7 @@ class Stack(ABC):
 
     @abstractmethod
     def head(self) -> Head | None:
-        """Its head's machine, where there is one."""
+        """Machine of the head, if there is one."""
 
     @abstractmethod
     def start_head(self) -> None:

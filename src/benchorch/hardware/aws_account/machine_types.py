@@ -25,7 +25,7 @@ class MachineType:
 
 
 def machine_types(account: Account, names: Sequence[str]) -> Mapping[str, MachineType]:
-    """What the region has of these types; unknown names are absent."""
+    """Properties of these types in the region; unknown names are absent."""
     rows = account.pages(
         "ec2",
         "describe_instance_types",
@@ -36,7 +36,7 @@ def machine_types(account: Account, names: Sequence[str]) -> Mapping[str, Machin
 
 
 def check_offers(account: Account, names: Sequence[str], region: str) -> Iterator[Finding]:
-    """In how many zones is each type offered?"""
+    """One finding per type: the number of zones that offer it."""
     rows = account.pages(
         "ec2",
         "describe_instance_type_offerings",

@@ -33,7 +33,7 @@ class Preflight:
     facts: Facts
 
     def findings(self) -> Sequence[Finding]:
-        """What AWS reports; a call that it refuses is a finding, too."""
+        """Findings of all checks; a refused call is a finding, too."""
         checks: list[Callable[[], Iterable[Finding]]] = [self._offers, self._types_and_quotas]
         with ThreadPoolExecutor(max_workers=len(checks)) as pool:
             return [one for found in pool.map(_answered, checks) for one in found]
