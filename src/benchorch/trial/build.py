@@ -105,6 +105,8 @@ def find(
     )
     job = _Job(setup=setup, name=name, keys=keys, inputs=inputs, data=data, threads=threads)
     try:
+        if finds_out:
+            keys.find_out()
         return job.run(_Find(store=store))
     except (Unknown, StoreError):
         return None
