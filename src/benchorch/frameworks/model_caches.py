@@ -34,7 +34,7 @@ def know_cache(kind: type[Any]) -> None:
 
 
 def _layers(cache: Any) -> list[Any]:
-    """Of an encoder and decoder's cache those of self attention, then those of cross attention."""
+    """Layers of a cache; of an encoder–decoder's, self attention first, then cross attention."""
     parts = (getattr(cache, f"{part}_attention_cache", None) for part in ("self", "cross"))
     return [
         layer for part in (*filter(None, parts), cache) for layer in getattr(part, "layers", ())

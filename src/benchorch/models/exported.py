@@ -92,7 +92,7 @@ def program_digest(directory: Path) -> str:
 
 
 def _served(module: torch.nn.Module) -> torch.nn.Module:
-    """On the CPU, without gradients; a graph exported in eval mode has no other one.
+    """The module on the CPU without gradients; a graph exported in eval mode has no other mode.
 
     Its own checks of every input would be timed with each call, and compilers stop at them.
     """

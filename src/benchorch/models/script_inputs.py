@@ -33,7 +33,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedArguments:
-    """One call's arguments: tensors separated from other values.
+    """Arguments of one call, tensors separated from other values.
 
     Attributes:
         tensors: by name, as they were before the call.
@@ -85,7 +85,7 @@ def _value_key(value: object) -> object:
 def capture_arguments(
     forward: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
 ) -> CapturedArguments:
-    """One call's arguments by the names of forward; its tensors are copied."""
+    """Arguments of one call by the names of forward, with copied tensors."""
     names, variadic = _names(forward, len(args))
     taken = _ArgumentReader()
     positional = tuple(taken.look(name, value) for name, value in zip(names, args, strict=True))

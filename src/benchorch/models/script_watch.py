@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HASH_DIGITS = 8
 MOST_INVOCATIONS = 100
-"""Signatures of one model that are told apart; later ones are only counted."""
+"""Limit of distinct signatures of one model; further ones are only counted."""
 
 _TRANSPARENT = frozenset({"OptimizedModule", "DataParallel", "DistributedDataParallel"})
 _PARTS = frozenset({"ParametrizationList"})  # what torch calls to compute a parameter
@@ -50,7 +50,7 @@ class StopScriptError(BaseException):
 
 @dataclass(slots=True, kw_only=True)
 class CallSignature:
-    """One signature that a model was called with.
+    """Signature of a model's call.
 
     Attributes:
         hash: of the model's and of the signature.
