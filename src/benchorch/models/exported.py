@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, final
@@ -46,6 +48,8 @@ class ExportedModel(DeclaredModel):
         found = self._program_problems()
         if found:
             raise BuildError(found[0], kind="user_code")
+        with suppress(OSError):
+            os.utime(path.parent)  # it is in use: `kept_programs` removes the others
         try:
             module = load_program(path.parent).module(check_guards=False)
         except (RuntimeError, ValueError, KeyError, BadZipFile) as error:

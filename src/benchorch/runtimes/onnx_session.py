@@ -152,8 +152,13 @@ def open_session(
         for each in (provider, *(PROVIDERS[name] for name in provider.after))
     ]
     provider.load_libraries()
-    with refused("ONNX Runtime cannot load the graph"):
-        session = onnxruntime.InferenceSession(str(model), options, providers=chosen)
+    try:
+        with refused("ONNX Runtime cannot load the graph"):
+            session = onnxruntime.InferenceSession(str(model), options, providers=chosen)
+    except MeasureError as error:
+        if "NOT_IMPLEMENTED" not in str(error):
+            raise
+        raise MeasureError(str(error), kind="no_kernel", remedy=_IN_FLOAT32) from error
     used = session.get_providers()
     if used[0] != provider.name:
         raise MeasureError(
@@ -167,6 +172,12 @@ def open_session(
 def weights_beside(model: Path) -> Path:
     """Path of the weights of a graph that ONNX Runtime writes."""
     return model.with_name(f"{model.name}.data")
+
+
+_IN_FLOAT32 = (
+    "if the model is in bfloat16 or float16, for which this provider lacks kernels, measure it in "
+    "float32: conversion=fp32+onnxruntime"
+)
 
 
 @contextmanager

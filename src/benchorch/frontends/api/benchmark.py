@@ -398,14 +398,15 @@ def _open_symbols(given: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _written(request: _Request, directory: Path) -> list[str]:
-    """Write program and inputs to the directory; the overrides that name them."""
+    """Write the program, and inputs to the directory; the overrides that name them."""
     from benchorch.frontends.api.input_shapes import InputShapes
-    from benchorch.frontends.api.live_model import write_inputs, write_program
+    from benchorch.frontends.api.live_model import write_inputs
+    from benchorch.models.kept_programs import keep_program, programs_folder
 
     words = [f"model={request.model.choice}", *request.model.words]
     node: ConfigNode = {}
     if request.program is not None:
-        node = write_program(request.program, directory)
+        node = keep_program(request.program, programs_folder())
     elif request.model.write is not None:
         node = request.model.write(directory)
     words += [f"model.{key}={spelled(value)}" for key, value in node.items()]

@@ -22,10 +22,8 @@ from benchorch.domain.tensors import DTYPES, Example
 from benchorch.errors import ConfigError
 from benchorch.frameworks.host_arrays import array_of
 from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
-from benchorch.frameworks.torch_program import save_program
 from benchorch.frameworks.torch_tracing import open_shapes, traceable
 from benchorch.frontends.api.input_shapes import InputShapes, common_rows
-from benchorch.models.exported import program_digest
 from benchorch.models.script_inputs import digest_of_arrays
 
 if TYPE_CHECKING:
@@ -255,14 +253,6 @@ def export(
             reason = error_summary(error).rstrip(".")
             problem = f"model: {model_name(module)} cannot be exported: {reason}. {FACTORY_REMEDY}"
             raise ConfigError([problem]) from error
-
-
-def write_program(program: torch.export.ExportedProgram, directory: Path) -> dict[str, Json]:
-    """Write the program to the directory; the keys of ``model`` that name it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    program.example_inputs = None  # they would be pickled
-    save_program(program, directory)
-    return {"program": str(directory.resolve()), "digest": program_digest(directory)}
 
 
 def _unscripted(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> torch.nn.Module:

@@ -17,6 +17,7 @@ from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError, ConfigError
 from benchorch.frontends.api import live_model
 from benchorch.models.exported import PROGRAM_FILE, ExportedModel
+from benchorch.models.kept_programs import keep_program
 
 
 class Scaled(nn.Module):
@@ -142,7 +143,7 @@ def travelled(tmp_path: Path) -> ExportedModel:
     with torch.no_grad():
         module.linear.weight.fill_(1.0)
         module.linear.bias.zero_()
-    node = live_model.write_program(live_model.export(module, [arrays]), tmp_path)
+    node = keep_program(live_model.export(module, [arrays]), tmp_path)
     return ExportedModel(**node, inputs=live_model.write_inputs([arrays], tmp_path))  # type: ignore[arg-type]
 
 
@@ -166,13 +167,13 @@ def test_nothing_that_travels_is_pickled(travelled: ExportedModel) -> None:
 def test_the_same_module_has_the_same_digest_each_time(tmp_path: Path) -> None:
     arrays, module = {"x": X.numpy(), "scale": SCALE.numpy()}, Scaled()
     nodes = [
-        live_model.write_program(live_model.export(module, [arrays]), tmp_path / str(index))
+        keep_program(live_model.export(module, [arrays]), tmp_path / str(index))
         for index in range(2)
     ]
     assert nodes[0]["digest"] == nodes[1]["digest"]
     with torch.no_grad():
         module.linear.bias += 1
-    changed = live_model.write_program(live_model.export(module, [arrays]), tmp_path / "2")
+    changed = keep_program(live_model.export(module, [arrays]), tmp_path / "2")
     assert changed["digest"] != nodes[0]["digest"]
 
 
@@ -279,7 +280,7 @@ def test_kinds_of_parameters_and_wrapped_tensors_travel(
     module = with_weight(weight)
     assert live_model.module_problems(module) == []
     arrays = live_model.named_arrays(X, ("input",))
-    node = live_model.write_program(live_model.export(module, [arrays]), tmp_path)
+    node = keep_program(live_model.export(module, [arrays]), tmp_path)
     inputs = live_model.write_inputs([arrays], tmp_path)
     # As libraries of such tensors register theirs; another would be refused as code.
     with torch.serialization.safe_globals([Halved]):
