@@ -123,7 +123,7 @@ def only_written(code: CodeType) -> set[str]:
         for one in ast.walk(node)
         if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in written
     }
-    return {*written.values()} - others
+    return {text for text in written.values() if isinstance(text, str)} - others
 
 
 def _names_written(call: ast.AST) -> Iterator[ast.Constant]:
