@@ -28,12 +28,12 @@ def no_event(event: Event) -> None:
 
 
 def test_a_raylet_that_ends_is_one_line_without_its_stack(
-    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     frames = "".join(f"\n    /ray/raylet(+0x{n}) main::{{lambda()}}" for n in range(20))
     told = {"lines": [f"Raylet is terminated. 3 reasons.{frames}"], "pid": "raylet"}
-    ray_cluster._print_first_lines(told, ignore_prefix=False)
-    assert capsys.readouterr().out == "(raylet) Raylet is terminated. 3 reasons.\n"
+    ray_cluster._log_first_lines(told, ignore_prefix=False)
+    assert caplog.messages == ["ray_node='Raylet is terminated. 3 reasons.'"]
 
 
 def test_without_an_address_only_this_machine_is_reachable() -> None:
