@@ -8,7 +8,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import NoReturn
 
 from benchorch.host.processes.child_channel import die_with_parent
@@ -57,7 +57,7 @@ def kept_state(work: Callable[[int], None]) -> Iterator[Callable[[int, float], b
 
 def _keep(link: socket.socket, work: Callable[[int], None]) -> NoReturn:
     """Fork for each number; end with the other side, and by no exception."""
-    with suppress(BaseException):
+    try:
         die_with_parent()
         while message := link.recv(_MOST_BYTES):
             child = os.fork()
@@ -66,14 +66,17 @@ def _keep(link: socket.socket, work: Callable[[int], None]) -> NoReturn:
                 _attempt(work, int(message))
             _, status = os.waitpid(child, 0)
             link.sendall(_DONE if status == 0 else b"0")
-    os._exit(0)
+    finally:
+        os._exit(0)
 
 
 def _attempt(work: Callable[[int], None], number: int) -> NoReturn:
+    code = 1
     try:
         work(number)
-    except BaseException:
-        traceback.print_exc()
+        code = 0
+    finally:
+        if code:
+            traceback.print_exc()
         sys.stderr.flush()
-        os._exit(1)
-    os._exit(0)
+        os._exit(code)
