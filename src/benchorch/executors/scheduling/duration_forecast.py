@@ -32,7 +32,7 @@ PROCESS_S = 3.0
 
 START_S = 1.0
 IMPORTED_S: Mapping[str, float] = {"torch": 1.0, "transformers": 4.0}
-"""The same without imports, and what a model's take, with the making of models as large as usual."""
+"""The same without imports, and what a model's take, with the making of usually large models."""
 
 REFERENCE_S = 5.0
 """Loading a model and computing its reference outputs."""
