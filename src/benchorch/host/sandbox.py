@@ -47,6 +47,9 @@ _MAY_READ = _EXECUTE | _READ | _LIST
 _HOMES = ("home", "root", "Users", "run", "tmp", "mnt", "media", "proc", "sys", "dev")
 """Folders of `/` that are not read as a whole: homes, sockets, others' files."""
 
+_HIDDEN = ("/run", "/dev/shm")
+"""Folders in whose place there are empty ones."""
+
 _SYSTEM = ("/proc", "/sys", "/dev")
 _DEVICES = re.compile(r"null|zero|full|u?random|tty|ptmx|pts|shm|dri|kfd|nvidia.*")
 _KEPT = re.compile(
@@ -129,7 +132,10 @@ def _environment(enclosed: Enclosure) -> dict[str, str]:
 
 
 def _leave_the_network() -> None:
-    """In namespaces of its own: no interface but an idle loopback, and no sockets in `/run`."""
+    """In namespaces of its own: no interface but an idle loopback, and no sockets in `/run`.
+
+    Nor is there memory that other programs share.
+    """
     user, group = os.geteuid(), os.getegid()
     libc = _libc()
     _check(
@@ -144,8 +150,9 @@ def _leave_the_network() -> None:
     ):
         Path("/proc/self", name).write_text(text)
     _check(libc.mount(b"none", b"/", None, _RECURSIVE | _PRIVATE, None), "mounts stay shared")
-    if Path("/run").is_dir():
-        _check(libc.mount(b"none", b"/run", b"tmpfs", 0, None), "/run cannot be hidden")
+    for folder in filter(os.path.isdir, _HIDDEN):
+        hidden = libc.mount(b"none", os.fsencode(folder), b"tmpfs", 0, None)
+        _check(hidden, f"{folder} cannot be hidden")
 
 
 def _make_read_only(writable: Iterable[str]) -> None:
