@@ -41,7 +41,7 @@ def run(terminal: Terminal, directory: str, uri: str | None, follow: bool) -> Re
         ignore_interrupts()
     try:
         plan = run_directory.read_plan(place)
-        if uri is None:
+        if uri is None and set(plan.recorder) - {components.TARGET}:
             refuse_foreign(plan, place, f"benchorch record {directory}")
         recorder = recorder_of(place, plan, uri)
         replayed = replay(place, recorder, follow=follow)
