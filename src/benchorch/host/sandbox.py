@@ -134,7 +134,7 @@ def _environment(enclosed: Enclosure) -> dict[str, str]:
 
 
 def _leave_the_network() -> None:
-    """Enter a network namespace with only its own loopback, no sockets in `/run`, no shared memory."""
+    """Enter a network namespace with its own loopback; no sockets in `/run`, no shared memory."""
     from fcntl import ioctl
 
     user, group = os.geteuid(), os.getegid()
