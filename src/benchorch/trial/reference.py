@@ -197,7 +197,7 @@ def _noise(
     epsilon: float,
     changed: tuple[str, ...],
 ) -> Noise:
-    """Between the two runs; where it is no reason to doubt, between first calls and later ones."""
+    """Between the two runs; where that is rounding, between first calls and later ones."""
     from benchorch.results.parity.noise import noise_between
 
     noise = noise_between([*first.values()], [*again.values()], epsilon=epsilon)
