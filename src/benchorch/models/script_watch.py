@@ -421,8 +421,8 @@ class Watch:
                 each.instances += 1
                 self._by_id[id(module)] = each
                 return each
-        parameters = [p for p in module.parameters() if _has_values(p)]
-        parameters += _packed_weights(module)
+        own = [p for p in module.parameters() if _has_values(p)]
+        parameters = [*own, *_packed_weights(module)]
         buffers = [b for b in module.buffers() if _has_values(b)]
         seen = FoundModel(
             order=before.order,
