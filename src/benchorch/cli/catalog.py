@@ -62,6 +62,36 @@ COMMANDS: Mapping[str, Entry] = {
     name: entry for section in SECTIONS.values() for name, entry in section.items()
 }
 
+EXAMPLES: Mapping[str, str] = {
+    "init": "init mine.yaml --module ranker.py:build --input x=batch_size,16",
+    "script": "script my_script.py",
+    "submit": "submit model=bert",
+    "resume": "resume RUN",
+    "rerun": "rerun RUN --failed",
+    "reproduce": "reproduce RUN",
+    "duel": "duel recipes/two_commits.yaml --against main",
+    "report": "report RUN",
+    "open": "open RUN",
+    "export": "export RUN --output winner",
+    "compare": "compare RUN_A RUN",
+    "gate": "gate --baseline RUN_A --candidate RUN --max-regression 2%",
+    "history": "history --output history",
+    "check": "check RUN",
+    "analyze": "analyze trace.json",
+    "logs": "logs RUN",
+    "cancel": "cancel RUN",
+    "record": "record RUN",
+    "keep": "keep RUN --at s3://bucket/prefix",
+    "fetch": "fetch --at s3://bucket/prefix",
+    "conversions": "conversions onnxruntime",
+    "backends": "backends g5",
+    "cache": "cache list",
+    "doctor": "doctor",
+    "help": "help protocol",
+    "completion": "completion bash",
+}
+"""A correct line of each command that takes arguments; RUN stands for a run's id."""
+
 _HEAD = """\
 benchorch: which conversion of a model is fastest, and is it still the same?
   benchorch run model=mlp conversion=[eager,onnxruntime]  a list is a matrix

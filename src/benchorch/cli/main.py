@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -35,10 +36,10 @@ def main() -> NoReturn:
             sys.exit(answer(PROGRAM, os.environ[COMPLETE]))
         code = run(words)
     except BenchorchError as error:
-        if isinstance(error, ConfigError) and (not error.next or error.next.endswith(" --help")):
-            from benchorch.cli.mistakes import corrected, general_help
+        if isinstance(error, ConfigError):
+            from benchorch.cli.corrections import next_line
 
-            error.next = corrected(words, error.problems) or error.next or general_help(words)
+            error.next = next_line(words, error)
         code = print_error(error, as_json=_wants_json(words))
     except ModuleNotFoundError as error:
         from benchorch.host.packages import absence
@@ -145,6 +146,10 @@ def _no_command(words: Sequence[str]) -> ConfigError:
         is_unknown = error.problems[0].startswith(f"{first!r}:")
         if not (is_unknown and meant) and not error.next.endswith("--help"):
             return error
+    if first.endswith(".json") and os.path.isfile(first):  # noqa: PTH113 - as for a recipe
+        renamed = f"{first.removesuffix('.json')}.yaml"
+        line = f"mv {shlex.join([first, renamed])} && benchorch {shlex.quote(renamed)}"
+        return ConfigError([f"{first}: a recipe's file ends in .yaml."], next=line)
     return ConfigError(
         [
             f"{first!r} is not a command.{meant} Or give a model (model=bert), a recipe's .yaml "

@@ -60,8 +60,10 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known word that was probably meant, or an empty string."""
-    close = difflib.get_close_matches(word, list(map(str, known)), n=1, cutoff=0.6)
-    return close[0] if close else ""
+    by_text = {str(name).lower(): str(name) for name in known}
+    close = difflib.get_close_matches(word.lower(), list(by_text), n=50, cutoff=0.6)
+    alike = [name for name in by_text if name in close and len(name) == len(close[0])]
+    return by_text[alike[0]] if alike else ""
 
 
 def make(node: ConfigNode, interface: type[T], where: str) -> T:
@@ -83,7 +85,8 @@ def construct(target: type[T], keywords: ConfigNode, where: str) -> T:
     """An object of a class that nobody had to name; ConfigError with every problem."""
     problems = _signature_problems(target, keywords, where)
     if problems:
-        raise ConfigError(problems)
+        early = getattr(target, "early_problems", None)
+        raise ConfigError([*(early(keywords) if early else ()), *problems])
     try:
         return target(**keywords)
     except ConfigError as error:
