@@ -92,6 +92,26 @@ EXAMPLES: Mapping[str, str] = {
 }
 """A correct line of each command that takes arguments; RUN stands for a run's id."""
 
+SYNONYMS: Mapping[str, str] = {
+    **dict.fromkeys(("bench", "benchmark", "exec", "execute", "measure", "start"), "run"),
+    **dict.fromkeys(("dry-run", "check-plan", "preview"), "plan"),
+    **dict.fromkeys(("list", "ls", "ps", "results", "runs"), "status"),
+    **dict.fromkeys(("abort", "kill", "stop"), "cancel"),
+    **dict.fromkeys(("show", "table"), "report"),
+    **dict.fromkeys(("diff", "cmp"), "compare"),
+    **dict.fromkeys(("explain", "profile", "trace"), "analyze"),
+    **dict.fromkeys(("hardware", "instances", "machines"), "backends"),
+    "models": "help model",
+    "recipes": "run recipes/tiny.yaml",
+    "retry": "rerun",
+    "continue": "resume",
+    "upload": "keep",
+    "download": "fetch",
+    "mlflow": "ui",
+    "keys": "run --help",
+}
+"""What other tools call a command."""
+
 _HEAD = """\
 benchorch: which conversion of a model is fastest, and is it still the same?
   benchorch run model=mlp conversion=[eager,onnxruntime]  a list is a matrix

@@ -24,10 +24,12 @@ _QUOTED = re.compile(r"'([^']+)'")
 _SUGGESTED = re.compile(r" [Dd]id you mean '([^']+)'")
 _UNKNOWN_RUN = re.compile(r"'([^']+)' is neither a run's")
 _KEY = re.compile(r"'?[+~]*([\w-]+(?:[./][\w-]+)*)(?:=[^:]*?)?'?: ?(?:(\w+)\b)?")
-_LIST = re.compile(r"(?:[Oo]ne of|It has:|[A-Z][a-z]+:) ('?[\w+-]+'?(?:(?:,| or) '?[\w+-]+'?)*)")
+_LIST = re.compile(
+    r"(?:[Oo]ne of|It has:|(?!All)[A-Z][a-z]+:) ('?[\w+-]+'?(?:(?:,| or) '?[\w+-]+'?)*)"
+)
 _BOUND = re.compile(r"(?:above|at least|from|between) (\d+)")
-_SHARED = frozenset({"--json", "--quiet", "-q", "--verbose", "-v", "--yes", "-y"})
-_WITH_FILE = frozenset({"--output", "-o"})
+_SHARED = frozenset({"--json", "--quiet", "-q", "--verbose", "-v", "--yes", "-y", "--here"})
+_WITH_VALUE = frozenset({"--output", "-o", "--head", "--working-dir"})
 
 Line = list[str]
 
@@ -154,7 +156,7 @@ def _usage_of(words: Line) -> Sequence[str]:
 def _without_shared(line: Line) -> Line:
     """The words without the options of every command."""
     words = [word for word in line if word not in _SHARED]
-    at = next((n for n, word in enumerate(words) if word in _WITH_FILE), None)
+    at = next((n for n, word in enumerate(words) if word in _WITH_VALUE), None)
     return words if at is None else words[:at] + words[at + 2 :]
 
 
@@ -289,6 +291,9 @@ def _switched_off(line: Line, problem: str) -> Line | None:
 
 def _valued(line: Line, problem: str) -> Line | None:
     """A value that is allowed: of a list the nearest, else the default, else the lower bound."""
+    highest = re.search(r"above the (\d+) .*; lower ([\w.]+\w)", problem)
+    if highest and (at := _at(line, highest[2])) is not None:
+        return [*line[:at], f"{highest[2]}={highest[1]}", *line[at + 1 :]]
     found = _KEY.match(problem)
     names = [f"{found[1]}.{found[2]}", found[1]] if found else []
     at = next((at for at in (_at(line, name) for name in names) if at is not None), None)
@@ -296,7 +301,9 @@ def _valued(line: Line, problem: str) -> Line | None:
         return None
     key, _, value = line[at].partition("=")
     allowed = _allowed(problem)
-    meant = (nearest(value, allowed) or allowed[0]) if allowed else _default(line, key_of(key))
+    default = _default(line, key_of(key))
+    usual = default if default in allowed or not allowed else allowed[0]
+    meant = nearest(value, allowed, cutoff=0.5) or usual
     bound = _BOUND.search(problem)
     if not meant and (bound or "number" in problem):
         meant = str(max(1, int(bound[1]) if bound else 1))

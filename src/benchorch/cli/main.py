@@ -17,7 +17,7 @@ from typing import Any, NoReturn, cast
 import click
 
 from benchorch.cli.arguments import is_recipe, is_script
-from benchorch.cli.catalog import COMMANDS, overview
+from benchorch.cli.catalog import COMMANDS, SYNONYMS, overview
 from benchorch.cli.command import Group, usage_problem
 from benchorch.cli.terminal import FAILED, INTERRUPTED, print_error
 from benchorch.errors import BenchorchError, ConfigError
@@ -139,7 +139,8 @@ def _no_command(words: Sequence[str]) -> ConfigError:
     from benchorch.config.components import suggest
 
     first = words[0]
-    meant = suggest(first, COMMANDS)
+    known_as = SYNONYMS.get(first, "")
+    meant = f" Did you mean {known_as!r}?" if known_as else suggest(first, COMMANDS)
     try:
         refuse_mistakes(words)
     except ConfigError as error:
@@ -150,11 +151,13 @@ def _no_command(words: Sequence[str]) -> ConfigError:
         renamed = f"{first.removesuffix('.json')}.yaml"
         line = f"mv {shlex.join([first, renamed])} && benchorch {shlex.quote(renamed)}"
         return ConfigError([f"{first}: a recipe's file ends in .yaml."], next=line)
+    line = f"benchorch {known_as} {shlex.join(words[1:])}".rstrip() if known_as else ""
     return ConfigError(
         [
             f"{first!r} is not a command.{meant} Or give a model (model=bert), a recipe's .yaml "
             "file or a script's .py file."
-        ]
+        ],
+        next=line,
     )
 
 

@@ -75,6 +75,8 @@ class _Reader:
             self._option(f"-{word}", word)
         elif word.startswith("-"):
             self._wrong(word, "there is no such option.", [])
+        elif name in groups() and " " in word and as_list(word):
+            self._wrong(word, "a list is written KEY=[A,B].", [as_list(word)])
         elif sign and word.endswith(",") and _begins_a_key(self.rest):
             self._wrong(word, "ends in a comma, and another key follows.", [word.rstrip(",")])
         elif self.rest and (_depth(word) > 0 or (sign and word.endswith(","))):
@@ -104,6 +106,10 @@ class _Reader:
     def _option(self, word: str, typed: str = "") -> None:
         """``--model bert`` or ``-model=bert``: what argparse would take."""
         name, sign, value = word[2:].partition("=")
+        if name == "dry-run":
+            self.command = "plan"
+            self._wrong(word, "the command 'plan' shows what would run.", [])
+            return
         key = _key(name)
         if key is None:
             self._unknown(name)
@@ -151,7 +157,7 @@ class _Reader:
             if self.command not in _OF_WORDS:  # the rest is that command's own
                 self.meant += self.rest
                 self.rest.clear()
-        elif word in groups() and self.rest and self.rest[0] in options(word):
+        elif _key(word) and self.rest and _is_value(self.rest[0]) and not _key(self.rest[0]):
             self._wrong(word, "a key is set by KEY=VALUE.", [f"{word}={self.rest.pop(0)}"])
         elif _key(word):
             self._wrong(word, "is a key: it needs a value.", [f"{word}={default_of(word)}"])

@@ -58,11 +58,12 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {close!r}?" if close else ""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """The known word that was probably meant, or an empty string."""
     by_text = {str(name).lower(): str(name) for name in known}
-    close = difflib.get_close_matches(word.lower(), list(by_text), n=50, cutoff=0.6)
+    close = difflib.get_close_matches(word.lower(), list(by_text), n=50, cutoff=cutoff)
     alike = [name for name in by_text if name in close and len(name) == len(close[0])]
+    alike += [name for name in by_text if len(word) > 2 and name.startswith(word.lower())]
     return by_text[alike[0]] if alike else ""
 
 
