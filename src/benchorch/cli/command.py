@@ -103,7 +103,7 @@ class Command(click.Command):
             return super().make_context(info_name, self._present(args), parent=parent, **extra)
         except click.UsageError as error:
             called = f"{parent.command_path} {info_name}" if parent else str(info_name)
-            raise usage_problem(error, called, [str(info_name), *args]) from error
+            raise usage_problem(error, called, args) from error
 
     def _present(self, words: Sequence[str]) -> list[str]:
         """The words with present spellings of options."""
@@ -202,35 +202,34 @@ def usage_problem(error: click.UsageError, called: str, words: Sequence[str] = (
 
     Args:
         called: the command, as its user calls it.
-        words: the command and its arguments.
+        words: its arguments.
     """
     text = _unknown_option(error) or error.format_message().rstrip(".")
     text = f"{text[:1].lower()}{text[1:]}"
     meant = _corrected(error, list(words))
-    group = called.split()[:-1]
-    line = shlex.join([*group, *meant]) if meant else f"{called} --help"
+    line = f"{called} {shlex.join(meant)}".rstrip() if meant is not None else f"{called} --help"
     return ConfigError([f"{called}: {text}."], next=line)
 
 
-def _corrected(error: click.UsageError, words: list[str]) -> list[str]:
-    """The words without what click rejects; empty where the correction is not known."""
+def _corrected(error: click.UsageError, words: list[str]) -> list[str] | None:
+    """The words without what click rejects; None where the correction is not known."""
     if isinstance(error, click.NoSuchOption):
         meant = nearest(error.option_name.lstrip("-"), _option_names(error))
         at = [n for n, word in enumerate(words) if word.partition("=")[0] == error.option_name]
         right = [f"--{meant}{words[n].removeprefix(error.option_name)}" for n in at if meant]
-        return [*words[: at[0]], *right, *words[at[0] + 1 :]] if at else []
+        return [*words[: at[0]], *right, *words[at[0] + 1 :]] if at else None
     if isinstance(error, click.BadOptionUsage) and error.option_name in words:
         value = "result.json" if error.option_name in ("--output", "-o") else ""
         at_end = words[-1] == error.option_name
-        return [*words, value] if value and at_end else []
+        return [*words, value] if value and at_end else None
     if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
         return _with_allowed_value(error, words)
     extra = re.search(r"unexpected extra arguments? \((.+)\)$", error.message.rstrip("."))
-    return [word for word in words if word not in extra[1].split()] if extra else []
+    return [word for word in words if word not in extra[1].split()] if extra else None
 
 
-def _with_allowed_value(error: click.BadParameter, words: list[str]) -> list[str]:
-    """The words with a value that the parameter allows; empty where none is known."""
+def _with_allowed_value(error: click.BadParameter, words: list[str]) -> list[str] | None:
+    """The words with a value that the parameter allows; None where none is known."""
     kind = error.param.type if error.param else None
     typed = re.search(r"^'?([^ ']+)'? is not", error.message)
     at = [n for n, word in enumerate(words) if typed and word.rpartition("=")[2] == typed[1]]
@@ -242,7 +241,7 @@ def _with_allowed_value(error: click.BadParameter, words: list[str]) -> list[str
     else:
         value = "2%" if "2%" in error.message else ""
     if not (at and typed and value):
-        return []
+        return None
     return [*words[: at[0]], words[at[0]].replace(typed[1], value), *words[at[0] + 1 :]]
 
 

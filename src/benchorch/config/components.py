@@ -60,11 +60,16 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """The known word that was probably meant, or an empty string."""
+    typed = word.lower()
     by_text = {str(name).lower(): str(name) for name in known}
-    close = difflib.get_close_matches(word.lower(), list(by_text), n=50, cutoff=cutoff)
-    alike = [name for name in by_text if name in close and len(name) == len(close[0])]
-    alike += [name for name in by_text if len(word) > 2 and name.startswith(word.lower())]
-    return by_text[alike[0]] if alike else ""
+    close = difflib.get_close_matches(typed, list(by_text), n=len(by_text) or 1, cutoff=cutoff)
+    best = [name for name in by_text if close and _ratio(typed, name) >= _ratio(typed, close[0])]
+    best += [name for name in by_text if len(typed) > 2 and name.startswith(typed)]
+    return by_text[best[0]] if best else ""
+
+
+def _ratio(typed: str, name: str) -> float:
+    return difflib.SequenceMatcher(a=name, b=typed).ratio()
 
 
 def make(node: ConfigNode, interface: type[T], where: str) -> T:

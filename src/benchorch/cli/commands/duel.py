@@ -64,7 +64,7 @@ def _count(text: str) -> int:
     \b
     Exit codes: 0  no regression       1  a regression, or with --strict one not ruled out
                 2  wrong arguments     3  not comparable: a trial fails or disagrees on a side
-                4  cannot tell
+                4  undecided
     """,
     writes_output=True,
     former={"--markdown": "--output"},
