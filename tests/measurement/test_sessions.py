@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from benchorch.results.compare.metric_kinds import LATENCY
+from benchorch.domain.estimate import Estimate
+from benchorch.results.compare.gate import gated
+from benchorch.results.compare.metric_kinds import FLOOR, LATENCY
+from benchorch.results.compare.verdicts import MetricVerdict, supported
 from support.synthetic_runs import CANARY_NS, DISAGREES, once, result, session, trial, verdict
 
 EAGER = trial()
@@ -99,3 +103,62 @@ def test_outputs_that_differ_have_no_verdict() -> None:
     found = verdict(once("a"), once("b", 1e5, parity=DISAGREES))
     assert found.verdict == "refused"
     assert "the outputs in B" in found.reason
+
+
+def test_sessions_that_differ_as_much_as_their_processes_are_not_called_different() -> None:
+    rng = np.random.default_rng(0)
+    effects = 1e6 * np.exp(0.01 * rng.standard_normal((60, 2)))
+    called = [
+        verdict(
+            *(
+                once(name + str(i), ns, process_spread=0.01)
+                for name, ns in zip("ab", two, strict=True)
+            )
+        )
+        for i, two in enumerate(effects)
+    ]
+    assert sum(one.verdict != "inconclusive" for one in called) <= 7  # 5 %, at 99 %
+    assert all(one.sessions_alike is not None for one in called)
+
+
+def judged(
+    metric: str, low: float, high: float, *, alike: tuple[float, float] | None = None
+) -> Any:
+    """A ratio between two sessions without earlier ones, and if sessions did not differ."""
+
+    def ratio(ends: tuple[float, float]) -> Estimate:
+        return Estimate(value=(ends[0] * ends[1]) ** 0.5, low=ends[0], high=ends[1],
+                        level_ratio=0.95, n=10, unit="ratio", method="")  # fmt: skip
+
+    return MetricVerdict(
+        name="x", metric=metric, a=ratio((0.9, 1.1)), b=ratio((0.9, 1.1)), ratio=ratio((low, high)),
+        verdict="slower" if low > 1 else "inconclusive", design="sequential", is_evidence=True,
+        sessions_alike=ratio(alike) if alike else None,
+    )  # fmt: skip
+
+
+def test_a_median_that_the_floor_contradicts_has_no_verdict_without_earlier_sessions() -> None:
+    floor = judged(FLOOR, 0.99, 1.01)
+    alone = judged(LATENCY, 1.03, 1.09, alike=(1.05, 1.07))
+    assert supported(alone, floor).verdict == "inconclusive"
+    assert "the floor contradicts the median" in supported(alone, floor).reason
+    assert supported(alone, judged(FLOOR, 1.02, 1.05)) == alone
+    with_sessions = judged(LATENCY, 1.03, 1.09)
+    assert supported(with_sessions, floor) == with_sessions
+
+
+@pytest.mark.parametrize(
+    ("alone", "alike", "floor", "state"),
+    [
+        ((1.03, 1.09), (1.04, 1.08), (1.03, 1.07), "regression"),
+        ((1.03, 1.09), (1.04, 1.08), (0.99, 1.04), "unclear"),  # it is estimated within the limit
+        ((0.99, 1.09), (1.03, 1.05), (0.99, 1.01), "unclear"),  # beyond it if sessions are alike
+        ((0.98, 1.06), (0.99, 1.05), (0.99, 1.01), "pass"),
+        ((0.98, 1.06), (0.99, 1.05), (1.03, 1.05), "regression"),
+    ],
+)
+def test_without_earlier_sessions_the_floor_has_to_support_a_regression_of_the_median(
+    alone: tuple[float, float], alike: tuple[float, float], floor: tuple[float, float], state: str
+) -> None:
+    found = gated(judged(LATENCY, *alone, alike=alike), judged(FLOOR, *floor), 0.02)
+    assert found.state == state

@@ -16,7 +16,6 @@ KNOWN_TO_MISS = {
     "lognormal 3 %, 4 to 5 processes",
     "two modes 60/40 +20 %, 6 to 14 processes",
     "AR(1) 0.9, 1000 calls",
-    "unseen session effect 1 %; n = 8, 0 sessions before, true 0 %",
 }
 """Cells of the slice that the product's estimators do not meet."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,13 +16,14 @@ from benchorch.results.compare import gate
 from benchorch.results.compare.duels import Level, Meeting, judge
 from benchorch.results.compare.duels import Terms as DuelTerms
 from benchorch.results.compare.machine_change import (
+    assumed_session_spread,
     reference_change,
     reference_floor_change,
     reference_level,
     session_spread,
 )
 from benchorch.results.compare.pairing import Samples
-from benchorch.results.compare.verdicts import MetricVerdict, inverted
+from benchorch.results.compare.verdicts import MetricVerdict, inverted, supported
 from benchorch.results.metrics.latency import latency_metrics
 from benchorch.results.metrics.load import quantile_over
 from benchorch.stats import family
@@ -149,11 +151,9 @@ class Estimators:
         return any(is_changed(changes[:look], 0.01) for look in INTERFERENCE_LOOKS)
 
     def compare(self, old: Session, new: Session, history: Sequence[Session]) -> Ratio:
-        sides = samples(old, new, history, floor=False)
-        found = sides.compare(delta_ratio=0.01, alpha=0.05)
-        if found is None:
-            return Ratio(math.nan, math.nan, math.nan, "inconclusive")
-        return Ratio(found.ratio.value, found.ratio.low, found.ratio.high, found.verdict)
+        judged, floor = (verdict(old, new, history, floor=each) for each in (False, True))
+        faster = inverted(judged.ratio)
+        return Ratio(faster.value, faster.low, faster.high, supported(judged, floor).verdict)
 
     def gate(self, old: Session, new: Session, limit: float, history: Sequence[Session]) -> Gate:
         judged, floor = (verdict(old, new, history, floor=each) for each in (False, True))
@@ -231,14 +231,15 @@ def samples(old: Session, new: Session, history: Sequence[Session], *, floor: bo
 
     change = reference_floor_change if floor else reference_change
     known = (old, *history)
+    shown = session_spread(
+        [of(each) for each in known],
+        [] if floor else [reference_level(references(each)) for each in known],
+    )
     return Samples(
         design="sequential",
         intervals=(of(new), of(old)),
         machine=change(references(old), references(new)),
-        session=session_spread(
-            [of(each) for each in known],
-            [] if floor else [reference_level(references(each)) for each in known],
-        ),
+        session=shown or (None if floor else assumed_session_spread(of(new), of(old))),
     )
 
 
@@ -247,7 +248,10 @@ def verdict(
 ) -> MetricVerdict:
     sides = samples(old, new, history, floor=floor)
     found = sides.compare(delta_ratio=0.01, alpha=0.025)
+    alike = replace(sides, session=None).compare(delta_ratio=0.01, alpha=0.025)
     assert found is not None
+    assert alike is not None
+    is_assumed = sides.session is not None and sides.session.assumed
     after, before = sides.intervals
     return MetricVerdict(
         name="trial",
@@ -257,6 +261,7 @@ def verdict(
         ratio=inverted(found.ratio),
         verdict=found.verdict,
         session_ratio=sides.session.largest_ratio if sides.session else None,
+        sessions_alike=inverted(alike.ratio) if is_assumed else None,
         is_evidence=True,
     )
 

@@ -37,12 +37,12 @@ class DynamicQuantization(StateStep):
 
     @property
     def requested_precision(self) -> str:
-        """Of the weights, and with int8 of the products."""
+        """Dtype of the weights, and with int8 of the products."""
         return self.dtype
 
     @property
     def tolerance_ratio(self) -> float:
-        """By the weights' dtype; 7 of 8 bits count where the processor could overflow."""
+        """Tolerance by the weights' dtype; 7 of 8 bits count where the processor could overflow."""
         return TOLERANCE_RATIOS[self.dtype]
 
     def unavailable(self, device: str) -> str | None:

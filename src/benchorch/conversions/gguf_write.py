@@ -42,7 +42,7 @@ class GgufWrite(FileStep):
 
     @property
     def requested_precision(self) -> str:
-        """Of the weights."""
+        """Dtype of the weights."""
         return {"f32": "", "q8_0": "int8", "q4_0": "int4"}[self.weights]
 
     @property
@@ -158,4 +158,4 @@ _ARCHITECTURES: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "llama": _llama,
     "qwen2": _llama,
 }
-"""What a file has to say of each architecture, by the name that both libraries use."""
+"""Metadata of a GGUF file by architecture, under the name that both libraries use."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mkldnn(ModuleStep):
-    """Weights are packed once instead of at every call; what lies between the layers stays."""
+    """Packing of weights once instead of at every call; other operators stay unchanged."""
 
     consumes = (Format.MODULE,)
     produces = Format.MODULE

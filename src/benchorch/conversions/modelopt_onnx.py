@@ -48,12 +48,12 @@ class ModelOptOnnx(FileStep):
 
     @property
     def requested_precision(self) -> str:
-        """Of weights and activations."""
+        """Dtype of weights and activations."""
         return _PRECISIONS[self.precision]
 
     @property
     def tolerance_ratio(self) -> float:
-        """By the bits that are left."""
+        """Tolerance by the remaining bits."""
         return _TOLERANCE_RATIOS[self.precision]
 
     def unavailable(self, device: str) -> str | None:
@@ -88,7 +88,7 @@ class ModelOptOnnx(FileStep):
         )
 
     def _export(self, module: torch.nn.Module, request: BuildRequest, target: Path) -> None:
-        """By torch's older exporter: the quantisers have symbols for it alone."""
+        """Export by torch's older exporter, the only one with symbols for the quantisers."""
         import torch
 
         example = request.example

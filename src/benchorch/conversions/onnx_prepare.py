@@ -15,7 +15,7 @@ from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, write_graph
 from benchorch.frameworks.upstream_errors import wrap_errors
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
-"""Where torch's exporter keeps a node's module paths."""
+"""Metadata key under which torch's exporter stores a node's module paths."""
 
 
 @contextmanager

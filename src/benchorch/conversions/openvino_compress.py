@@ -52,7 +52,7 @@ class OpenVinoWeights(FileStep):
 
     @property
     def requested_precision(self) -> str:
-        """Of the weights."""
+        """Dtype of the weights."""
         return f"int{self.bits}"
 
     @property

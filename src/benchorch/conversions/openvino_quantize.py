@@ -89,7 +89,7 @@ class OpenVinoInt8(FileStep):
         )
 
     def _ignored(self, model: Any) -> Any:
-        """What stays in floats."""
+        """Nodes that stay in floating point."""
         import nncf
 
         nodes = [(node.get_friendly_name(), node.get_type_name()) for node in model.get_ops()]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TOLERANCE_RATIO = 5e-2
 _STRICT_MARK = "source_fn_stack"
-"""What only a strict export writes on its nodes, and quantizers find whole layers by."""
+"""Node metadata that only a strict export writes; quantizers find whole layers by it."""
 _ROUNDING = "quantized_decomposed.quantize_"
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 8
 TILE = 16
-"""Kernels for float8 and for packed int4 want sizes to be multiples of it."""
+"""Size of which dimensions must be multiples in kernels for float8 and packed int4."""
 EXTRA = "pip install 'benchorch[quantization]'"
 
 

@@ -32,7 +32,7 @@ TOLERANCE_RATIOS = {
     "float8_e4m3fnuz": 5e-2,
     "float8_e5m2": 8e-2,
 }
-"""What rounding trained weights may cost, with some headroom.
+"""Tolerances for rounding trained weights, with some headroom.
 
 In 2 bits, weights drawn at random lose more than that, and the verdict then says so.
 """
@@ -68,12 +68,12 @@ class Quanto(StateStep):
 
     @property
     def requested_precision(self) -> str:
-        """Of the weights."""
+        """Dtype of the weights."""
         return self.weights
 
     @property
     def tolerance_ratio(self) -> float:
-        """By the type of the weights, and of the activations."""
+        """Tolerance by the dtypes of weights and activations."""
         rounding = TOLERANCE_RATIOS[self.weights]
         return max(rounding, _INT8_ACTIVATIONS_RATIO) if self.activations else rounding
 
@@ -236,7 +236,7 @@ def compiled_unpacking(device: str) -> Path:
 
 @contextmanager
 def alone_in(place: Path) -> Iterator[None]:
-    """Wait until nobody else compiles there, and clear what a killed process left.
+    """Wait for the compilation lock, and clear what a killed process left.
 
     torch marks a directory by a file while it compiles, and waits for ever for one that a process
     left when it ran out of time. This lock ends with its process, so whoever holds it is alone.

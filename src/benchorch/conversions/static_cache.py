@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticCache(ModuleStep):
-    """Shapes stay the same from token to token, as compiled code and CUDA graphs want them."""
+    """Cache with constant shapes, as compiled code and CUDA graphs require."""
 
     generates = True
     fixes_cache = True

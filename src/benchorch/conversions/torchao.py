@@ -35,7 +35,7 @@ TOLERANCE_RATIOS = {
     "float8_weight_only": 5e-2,
     "float8_dynamic": 8e-2,
 }
-"""What rounding weights may cost, with some headroom."""
+"""Tolerances for rounding weights, with some headroom."""
 _GROUPED = ("int8_dynamic_int4", "int4_weight_only", "int4_hqq")
 
 
@@ -61,12 +61,12 @@ class TorchAo(StateStep):
 
     @property
     def requested_precision(self) -> str:
-        """Of the weights."""
+        """Dtype of the weights."""
         return "int4" if "int4" in self.scheme else self.scheme.partition("_")[0]
 
     @property
     def tolerance_ratio(self) -> float:
-        """By the bits that are left of a weight."""
+        """Tolerance by the remaining bits of a weight."""
         return TOLERANCE_RATIOS[self.scheme]
 
     def unavailable(self, device: str) -> str | None:
@@ -136,7 +136,7 @@ class TorchAo(StateStep):
                 return ao.Float8DynamicActivationFloat8WeightConfig(granularity=PerRow())
 
     def _int4(self, device: str) -> Any:
-        """On a CPU the only form whose kernel is part of torch."""
+        """Configuration of int4; on a CPU the only form whose kernel is part of torch."""
         if device == "cuda":
             from torchao.quantization import Int4WeightOnlyConfig
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
 _TOLERANCE_RATIOS = {"awq": 0.15, "gptq": 0.15, "smoothquant": 3e-2}
-"""As for the same bits without calibration: what it gains depends on the inputs."""
+"""Tolerances of the same bits without calibration, whose gain depends on the inputs."""
 
 
 @final
@@ -56,12 +56,12 @@ class TorchAoCalibrated(StateStep):
 
     @property
     def requested_precision(self) -> str:
-        """Of the weights."""
+        """Dtype of the weights."""
         return "int8" if self.method == "smoothquant" else "int4"
 
     @property
     def tolerance_ratio(self) -> float:
-        """By the bits that are left of a weight."""
+        """Tolerance by the remaining bits of a weight."""
         return _TOLERANCE_RATIOS[self.method]
 
     def unavailable(self, device: str) -> str | None:

@@ -1,16 +1,16 @@
-"""What comparisons on a machine found of work that was known to be more."""
+"""Results of comparing identical and slightly slower work on one machine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 EXTRA = (0.0, 0.01, 0.02, 0.05)
-"""By which shares one side of a process had more to do; nothing at first: the same work twice."""
+"""Shares of extra work injected into one side of a process; 0 is the A/A comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interleaving:
-    """One process in which work and a little more of it were interleaved, ns per call.
+    """Times of one process in which work and slightly more work were interleaved, ns per call.
 
     Attributes:
         more: median and first percentile of the side that may have more to do.

@@ -96,7 +96,7 @@ METRIC_GROUPS: Mapping[str, Mapping[str, str]] = {
         "flops/total": "floating-point operations of one call",
     },
 }
-"""What each estimate of a `Summary` means, by its name, in the order of reports."""
+"""Meaning of each estimate of a `Summary`, by name, in the order of reports."""
 
 METRICS = tuple(name for group in METRIC_GROUPS.values() for name in group)
 """The names under which a `Summary` may hold an estimate."""
@@ -164,7 +164,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What is derived from one trial's observations; never stored without them.
+    """Estimates derived from one trial's observations; stored only together with them.
 
     Attributes:
         metrics: each `Estimate` by its metric's name, e.g. ``latency_ms/p50``,

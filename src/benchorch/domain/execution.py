@@ -1,4 +1,4 @@
-"""What ran: the precision of the arithmetic, and what the conversion changed."""
+"""Executed precision of a trial and the effect of its conversion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FULL_PRECISION = "float32"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
-    """What a conversion was to do and what a runtime did; None where a runtime cannot report it.
+    """Requested and executed precision and effect; None where a runtime cannot report one.
 
     Attributes:
         requested: the precision that the conversion names, ``float16`` or ``int8``; empty where

@@ -13,7 +13,7 @@ _MAY_BE_MISSING = ("preempted", "cpu_ns", "issue_ns", "device_ns", "scheduled_ns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What reading the clock costs on this host.
+    """Cost of reading the clock on this host.
 
     Attributes:
         pair_cost_ns: median cost of two reads back to back.
@@ -122,13 +122,13 @@ class Observations:
 
     @property
     def queries_per_block(self) -> int:
-        """How many queries a block answers; above 1 only where they are too short for the clock."""
+        """Number of queries in a block; above 1 only for queries too short for the clock."""
         return self.calls_per_block // self.calls_per_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paired:
-    """What a process observed of its trial's baseline, so that the two can be compared.
+    """Observations of a process that are paired with its trial's baseline.
 
     Attributes:
         baseline_id: the trial that it was paired with.
@@ -160,7 +160,7 @@ class Paired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What the machine was like around one process; None where the platform does not report it.
+    """State of the machine around one process; None where the platform does not report a value.
 
     Attributes:
         canary_before_ns, canary_after_ns: time of the reference workload.
@@ -222,7 +222,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferBreakdown:
-    """What a query spends outside the model, from passes of their own.
+    """Time of a query outside the model, measured in separate passes.
 
     Attributes:
         stages_ns: each stage's time in every pass, drained between stages: ``prepare``, ``h2d``,
@@ -240,7 +240,7 @@ class TransferBreakdown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRecord:
-    """What one fresh process observed.
+    """Observations of one fresh process.
 
     Attributes:
         load_s: artifact on disk to ready, in seconds.
@@ -275,5 +275,5 @@ class ProcessRecord:
 
 
 def fresh(processes: Iterable[ProcessRecord]) -> list[ProcessRecord]:
-    """Those that were executed, whose start and memory are what a user of the model sees."""
+    """The executed (not forked) processes, whose start and memory equal those of a deployment."""
     return [process for process in processes if not process.forked]

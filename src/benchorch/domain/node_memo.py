@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 @final
 class NodeMemo:
-    """Values that follow from nodes of a configuration, which are told apart by identity.
+    """Cache of values derived from configuration nodes, keyed by node identity.
 
     The cells of a sweep share the nodes that they have in common, and comparing two nodes would
     cost more than most of what is computed from them.

@@ -1,4 +1,4 @@
-"""By how much a baseline differs from itself, and why."""
+"""Difference of a baseline from itself, with its cause."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Noise:
 
     @property
     def sentence(self) -> str:
-        """What people are told about a model that is not deterministic."""
+        """Message for a model that is not deterministic."""
         why = "; ".join(self.causes[:3]) or ("cause unknown: perhaps global state, time or threads")
         return (
             f"the model is not deterministic: run twice on the same inputs, the baseline differs "

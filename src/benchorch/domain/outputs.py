@@ -1,4 +1,4 @@
-"""What a model returns: the path of each tensor in it, and the values that are no tensors."""
+"""Structure of a model's outputs: the path of each tensor, and the values that are not tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Leaf = TypeVar("Leaf")
 
 _ALONE = "0"
-"""What a tensor is called that is all that a model returns, as the first of a tuple is."""
+"""Name of a sole output tensor, equal to that of the first element of a tuple."""
 
 
 @final

@@ -1,4 +1,4 @@
-"""What a model's outputs are for."""
+"""Task of a model, which selects the parity rules for its outputs."""
 
 from __future__ import annotations
 

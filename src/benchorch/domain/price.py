@@ -16,7 +16,7 @@ class Market(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """Of one kind of machine in one market.
+    """Price of one machine kind in one market.
 
     Attributes:
         kind: as `Hardware.kind`, e.g. ``g5.xlarge``.
@@ -38,7 +38,7 @@ class Price:
     shared_by: int = 1
 
     def of_one_of(self, accelerators: int) -> Price:
-        """One accelerator's part of a whole machine's price; itself where it is that already."""
+        """Price of one accelerator's share of the machine."""
         if self.shared_by > 1 or accelerators <= 1:
             return self
         least = self.least_usd_per_hour
@@ -66,5 +66,5 @@ class PriceSnapshot:
     warnings: tuple[str, ...] = ()
 
     def of(self, kind: str, market: Market) -> Price | None:
-        """The price of a kind, or None where nobody knows it."""
+        """The price of a kind, or None if it is unknown."""
         return (self.on_demand if market is Market.ON_DEMAND else self.spot).get(kind)

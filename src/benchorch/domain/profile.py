@@ -19,7 +19,7 @@ VOID_DILATION_RATIO = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BottleneckVerdict:
-    """What limits a conversion, as the critical path of one call has it.
+    """Bottleneck of a conversion, from the critical path of one call.
 
     Attributes:
         limit: ``device compute``, ``host framework``, ..., ``inconclusive``, ``void``.

@@ -14,7 +14,7 @@ from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.verdict import Verdict
 
 SCHEMA_VERSION = 2
-"""Of a line of ``results.jsonl``; see `TrialResult`."""
+"""Version of a line of ``results.jsonl``; see `TrialResult`."""
 
 
 class Outcome(StrEnum):
@@ -48,7 +48,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRecord:
-    """What preparing the artifact took and where it came from.
+    """Time and origin of a prepared artifact.
 
     Attributes:
         key: digest of the BuildKey; empty where nothing is kept.
@@ -111,7 +111,7 @@ class EnergyWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyRecord:
-    """What a trial's calls cost in energy, or why that is not known.
+    """Energy of a trial's calls, or the reason that it is unknown.
 
     Attributes:
         source: the counter, e.g. ``rapl package`` or ``nvml total``.
@@ -144,7 +144,7 @@ class UploadedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialResult:
-    """One line of ``results.jsonl``: what was observed, before anything is derived.
+    """One line of ``results.jsonl``: the observations, before anything is derived.
 
     Attributes:
         processes: every process, those that do not count included; `valid` has those that do.
@@ -193,7 +193,7 @@ class TrialResult:
 
     @property
     def is_control(self) -> bool:
-        """Whether its processes met a second copy of itself: a baseline's A/A control."""
+        """Whether the trial is an A/A control: its processes ran a second copy of the baseline."""
         met = (process.paired for process in self.processes)
         return any(pair is not None and pair.baseline_id == self.trial_id for pair in met)
 

@@ -20,7 +20,7 @@ SPENDING = "spending"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Where an invocation keeps things and how strictly it treats its trials.
+    """Output locations of an invocation and its strictness towards failed trials.
 
     Attributes:
         plan_id: of the plan being run.
@@ -79,14 +79,14 @@ def _minutes_s(minutes: Json) -> float | None:
 
 
 def profile_words(plan: Plan) -> tuple[str, ...]:
-    """What a plan profiles: names of conversions, ``winner``, ``baseline`` or ``all``."""
+    """Profiled trials of a plan: names of conversions, ``winner``, ``baseline`` or ``all``."""
     value = plan.session.get("profile", ["winner", "baseline"])  # older plans have none
     return tuple(map(str, value)) if isinstance(value, list | tuple) else (str(value),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something a person waiting would like to know now.
+    """Progress event for the person who waits.
 
     Attributes:
         trial_id: whose it is.
@@ -102,5 +102,5 @@ class Event:
 
     @classmethod
     def of_spending(cls, spending: Spending) -> Event:
-        """What the sweep's machines have cost so far."""
+        """Event with the cost of the sweep's machines so far."""
         return cls(trial_id="", stage=SPENDING, message=spending.text, spending=spending)

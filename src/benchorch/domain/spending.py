@@ -1,4 +1,4 @@
-"""What a sweep's launched machines have cost so far, and how much they may cost."""
+"""Cost of a sweep's launched machines so far, and its limit."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ DTYPES = (
 
 
 NOT_SYMBOLS = frozenset({"dtype", "seed", "dynamic"})
-"""What a workload holds besides the values of symbols."""
+"""Keys of a workload that are not symbols."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ def _three_quarters(size: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One concrete call of a model: what steps trace with and runtimes are fed.
+    """Concrete call of a model, for tracing steps and for runtimes.
 
     Attributes:
         arrays: each input tensor by the keyword of forward, in forward's order.

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What the comparison with the baseline found."""
+    """Result of the comparison with the baseline."""
 
     AGREES = "agrees"
     DIFFERS = "differs"

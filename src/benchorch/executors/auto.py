@@ -22,7 +22,7 @@ STACK_HEAD = Path("/etc/benchorch/cluster.yaml")
 """Only an AWS stack's head has it; nothing is measured beside the scheduler."""
 
 JOINED = Path("/tmp/ray/ray_current_cluster")
-"""Where Ray notes the cluster that this machine has joined."""
+"""File in which Ray records the cluster that this machine has joined."""
 
 
 @final
@@ -66,7 +66,7 @@ class Auto(Executor):
         return "auto" if joined else None
 
     def way(self, hardware_kind: str) -> Way:
-        """Here, by the Ray cluster, by the stack, or not at all."""
+        """Way to run on a kind: locally, by the Ray cluster, by the stack, or not at all."""
         if hardware_kind in LOCAL_KINDS or hardware_kind in self.here:
             return Way.LOCAL
         if self.cluster is not None:
@@ -85,7 +85,7 @@ class Auto(Executor):
         )
 
     def problems(self) -> Sequence[str]:
-        """Those of the Ray cluster, if there is one."""
+        """Problems of the Ray cluster, if there is one."""
         return () if self.cluster is None else self._remote().problems()
 
     def needs_all(self) -> bool:
@@ -93,17 +93,17 @@ class Auto(Executor):
         return True
 
     def launches(self, hardware_kind: str) -> bool:
-        """What neither this machine nor a cluster has."""
+        """Whether machines of the kind are launched: none exists here or in a cluster."""
         return self.way(hardware_kind) in (Way.STACK, Way.NONE)
 
     def packages(self, hardware_kind: str) -> Mapping[str, str] | None:
-        """Those of a stack's node, also where there is no stack yet; else this machine's."""
+        """Packages of a stack's node, even before a stack exists; otherwise this machine's."""
         if self.launches(hardware_kind):
             return self._remote().packages(hardware_kind)
         return None
 
     def preflight(self, hardware_kinds: Sequence[str]) -> Sequence[Readiness]:
-        """Of those that a stack launches."""
+        """Readiness of the kinds that a stack launches."""
         launched = [kind for kind in hardware_kinds if self.way(kind) is Way.STACK]
         return self._remote().preflight(launched) if launched else ()
 
@@ -120,7 +120,7 @@ class Auto(Executor):
         return self.cluster is not None
 
     def measures_in_rounds(self, hardware_kind: str) -> bool:
-        """What runs here."""
+        """Whether trials of the kind run locally, hence in rounds."""
         return self.way(hardware_kind) is Way.LOCAL
 
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:

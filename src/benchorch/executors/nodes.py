@@ -1,4 +1,4 @@
-"""What a Ray node announces: its hardware kinds, measuring slots and placement."""
+"""Properties that a Ray node announces: hardware kinds, measuring slots and placement."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def placement_of(node: Mapping[str, Any]) -> Placement | None:
 
 
 def host_of(node: Mapping[str, Any]) -> str:
-    """Its name for people."""
+    """Display name of a node."""
     return f"{node['NodeManagerHostname']} ({node['NodeID'][:8]})"
 
 

@@ -137,7 +137,7 @@ class RayExecutor(Executor):
         )
 
     def way(self, hardware_kind: str) -> Way:
-        """By Ray, on this machine too."""
+        """Always Ray, on this machine too."""
         return Way.NONE if self.unreachable(hardware_kind) is not None else Way.RAY
 
     def launches(self, hardware_kind: str) -> bool:
@@ -145,7 +145,7 @@ class RayExecutor(Executor):
         return self.cluster_file is not None
 
     def packages(self, hardware_kind: str) -> Mapping[str, str] | None:
-        """By the lock of the cluster file's node type; this machine's own where there is none."""
+        """Packages in the lock of the cluster file's node type; without one, this machine's."""
         # Without a readable file the kind is unreachable, which `unreachable` explains.
         if self.cluster_file is None or self.unreachable(hardware_kind):
             return None
@@ -154,7 +154,7 @@ class RayExecutor(Executor):
         return locked_packages(path, found[0]) if found else None
 
     def archive_url(self) -> str | None:
-        """As this machine's environment has it, where there is a cluster file."""
+        """Archive URL from this machine's environment, if there is a cluster file."""
         return os.environ.get(ARCHIVE_VARIABLE) if self.cluster_file is not None else None
 
     def region(self) -> str | None:

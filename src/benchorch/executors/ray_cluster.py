@@ -58,7 +58,7 @@ LOCAL_OBJECT_STORE_BYTES = 100 * 2**20
 
 @final
 class RayAutoscaler:
-    """What a Ray cluster reports of nodes that come and go."""
+    """Autoscaler of a Ray cluster: its launched and lost nodes."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class RayAutoscaler:
             logger.warning("drain=failed node=%s reason=%r", node[:8], last_line(str(error)))
 
     def end_booting(self, kinds: Collection[str], joined: Collection[str]) -> None:
-        """By the machines' cloud, where it is known: Ray ends what has joined only."""
+        """End booting machines through their cloud, if known: Ray ends only joined nodes."""
         ended = self._machines.end_booting(kinds, joined) if self._machines else 0
         if ended:
             logger.info("booting=ended machines=%d", ended)
@@ -113,7 +113,7 @@ class RayAutoscaler:
         return bool(self._ray.util.client.ray.is_connected())
 
     def launches(self) -> LaunchStatus:
-        """What the autoscaler launches, at most `STATUS_S` old."""
+        """Launches of the autoscaler, at most `STATUS_S` old."""
         now_s = time.monotonic()
         if self._has_launches and now_s - self._requested_s >= STATUS_S:
             self._requested_s = now_s

@@ -1,4 +1,4 @@
-"""One agent on each measuring slot of a Ray cluster, on existing nodes or on nodes it launches.
+"""Agents on each measuring slot of a Ray cluster, on existing or newly launched nodes.
 
 A node announces a measuring slot by the custom resource ``benchorch:<kind>``. On every slot one
 long-lived agent (a Ray actor) holds that resource, so nothing else measures there; it receives
@@ -64,7 +64,7 @@ nodes of a kind of which so many have booted and could not join."""
 @final
 @dataclass(slots=True)
 class _Agent:
-    """One agent, as the coordinator sees it.
+    """Coordinator's view of one agent.
 
     Attributes:
         node: the id of its node; empty while the agent is pending.
@@ -191,7 +191,7 @@ class RayFleet(Fleet):
         return sum(slots_of(node) for node in self._nodes if kind in kinds_of(node))
 
     def slots_each(self, kind: str) -> int:
-        """By the cluster file; 1 where nodes come and go by themselves."""
+        """Slots in the cluster file; 1 where nodes join by themselves."""
         return self._rules.slots(kind) if self._rules else 1
 
     def cannot_launch(self, kind: str) -> bool:

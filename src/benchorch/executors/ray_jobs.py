@@ -122,7 +122,7 @@ def _connected(url: str) -> Any:
 
 
 def _explained(url: str, error: str) -> str:
-    """One sentence from Ray's message of many lines."""
+    """Single sentence extracted from Ray's multi-line message."""
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     what = lines[0][:300].rstrip(".") if lines else "no reason given"
     if "401" in error or "403" in error or "token" in error.lower():

@@ -35,7 +35,7 @@ from benchorch.journal.reader import Entry, entry_of
 
 FILES, SENT, FETCHED = "files", "sent.json", "fetched.json"
 DIRECTORY = "/var/lib/benchorch"
-"""Of the sweeps on the head."""
+"""Directory of the sweeps on the head."""
 
 _DIGITS = 12
 _IS_RUNNING = (
@@ -51,7 +51,7 @@ def digest_of(trials: Sequence[Trial]) -> str:
 
 
 def unfetched(stack: Stack, trials: Sequence[Trial]) -> str | None:
-    """The newest sweep of exactly these trials that nobody has followed to its end, or None."""
+    """The newest sweep of exactly these trials that was not followed to its end, or None."""
     digest = digest_of(trials)
     for name in reversed([one for one in stack.sweeps() if one.endswith(f"-{digest}")]):
         if is_unfetched(stack, name):
@@ -123,7 +123,7 @@ def spending_in(status: Mapping[str, Json]) -> Spending | None:
 @final
 @dataclass(slots=True, kw_only=True)
 class SentSweep:
-    """One sweep in the bucket.
+    """Sweep recorded in the bucket.
 
     Attributes:
         directory: the run's own, here.
@@ -153,7 +153,7 @@ class SentSweep:
         return json.loads(found) if found else {}
 
     def spending(self) -> Spending | None:
-        """On machines so far, as the coordinator's status has it; None before there is any."""
+        """Cost of machines so far, from the coordinator's status; None before the first report."""
         return spending_in(self.status())
 
     def new_entries(self) -> Sequence[Entry]:

@@ -66,7 +66,7 @@ def side_by_side(*starts: Start, emit: Emit) -> Iterator[TrialResult]:
 @final
 @dataclass(slots=True, kw_only=True)
 class _Stream:
-    """One stream and its thread."""
+    """Stream with its thread."""
 
     start: Start
     messages: queue.SimpleQueue[_Message]

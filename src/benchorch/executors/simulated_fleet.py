@@ -51,7 +51,7 @@ _RAY = (
 
 
 def simulated_node_types(kinds: Iterable[str], max_nodes: int) -> tuple[NodeType, ...]:
-    """Both markets of each kind."""
+    """Node types for both markets of each kind."""
     return tuple(
         NodeType(
             placement=Placement(kind=kind, market=market),
@@ -86,7 +86,7 @@ class SimulatedCluster:
         self.output.close()
 
     def log(self) -> str:
-        """What the head has printed."""
+        """Output of the head."""
         file = self.output.fileno()
         # Not read(): that moves the position at which the head writes.
         return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
@@ -152,7 +152,7 @@ class SimulatedNodes:
 
     @staticmethod
     def bootstrap_config(cluster_config: dict[str, Any]) -> dict[str, Any]:
-        """Nothing needs to be prepared."""
+        """The configuration unchanged: nothing has to be prepared."""
         return cluster_config
 
     def non_terminated_nodes(self, tag_filters: Mapping[str, str]) -> list[str]:

@@ -54,16 +54,19 @@ from benchorch.units import format_bytes
 T = TypeVar("T")
 
 RECORD = "stack.json"
-"""In the run's directory: the stack, and the name of the sweep there."""
+"""File in the run's directory with the stack and the name of the sweep."""
 
 LOOK_S = 5.0
-"""How often the bucket is asked; two requests each time."""
+"""Polling interval of the bucket; two requests each time."""
 
 HEAD_LOOK_S = 30.0
-"""How often EC2 is asked whether the head is there."""
+"""Polling interval of the head's state in EC2."""
 
 HEAD_S = 900.0
 """How long a head may take until it takes commands."""
+
+ABSENT = 3
+"""Looks without a head that was there, after which it has ended."""
 
 PATIENCE_S = 900.0
 """For so long requests may fail in a way that passes."""
@@ -76,7 +79,7 @@ def _stacks() -> Stacks:
 
 @cache
 def found_stack(name: str | None) -> Stack | StackError | None:
-    """The stack, or why it cannot be known; asked once in a process."""
+    """The stack, or the error that prevents finding it; one query per process."""
     try:
         return _stacks().find(name)
     except StackError as error:
@@ -111,7 +114,7 @@ def left_running(directory: Path) -> SentSweep | None:
 
 
 def _record(directory: Path) -> dict[str, str] | None:
-    """What a run's directory has of a sweep that it sent, or None."""
+    """Record in a run's directory of a sent sweep, or None."""
     try:
         record = json.loads((directory / RECORD).read_text())
         return {key: str(record[key]) for key in ("stack", "sweep")}
@@ -120,7 +123,7 @@ def _record(directory: Path) -> dict[str, str] | None:
 
 
 def cancel(sweep: SentSweep) -> str:
-    """End a sweep on its head; what the head said. StackError."""
+    """End a sweep on its head and return the head's output. StackError."""
     head = sweep.stack.head()
     if head is None:
         return "No head is running."
@@ -151,7 +154,7 @@ class StackExecutor(Executor):
         if found is None and not is_installed("boto3"):
             return f"a stack is reached by boto3, which {install_command(['boto3'])} brings."
         if found is None:
-            return "no AWS credentials were found, or their account has no stack."
+            return "no AWS credentials were found."
         if isinstance(found, StackError):
             return str(found)
         if hardware_kind in found.facts.kinds:
@@ -160,7 +163,7 @@ class StackExecutor(Executor):
         return f"the fleet of stack {found.facts.name} is {listed}; make provision can add to it."
 
     def way(self, hardware_kind: str) -> Way:
-        """By the stack, if that can launch it."""
+        """The stack, if it can launch the kind."""
         return Way.STACK if self.unreachable(hardware_kind) is None else Way.NONE
 
     def launches(self, hardware_kind: str) -> bool:
@@ -169,13 +172,13 @@ class StackExecutor(Executor):
         return True
 
     def packages(self, hardware_kind: str) -> Mapping[str, str] | None:
-        """By the stack's lock for such nodes, else by the one of this version."""
+        """Packages in the stack's lock for such nodes, else in this version's lock."""
         return _stack_packages(self.stack, lock_name(hardware_kind)) or bundled_packages(
             hardware_kind
         )
 
     def preflight(self, hardware_kinds: Sequence[str]) -> Sequence[Readiness]:
-        """As the stack's account and region have it."""
+        """Readiness in the stack's account and region."""
         found = found_stack(self.stack)
         kinds = [kind for kind in hardware_kinds if self.unreachable(kind) is None]
         if not isinstance(found, Stack) or not kinds:
@@ -302,7 +305,7 @@ class _Following:
     def _ready_head(self) -> Head:
         """The head, started if there is none; ExecutorError if it does not come."""
         until_s = self.now_s() + HEAD_S
-        requested = False
+        requested, last, absent = False, None, 0
         while self.now_s() < until_s:
             head = self.stack.head()
             if head is not None and head.is_ready:
@@ -310,12 +313,24 @@ class _Following:
             if head is None and not requested:
                 requested = True
                 self.stack.start_head()
+            last, absent = head or last, 0 if head else absent + 1
+            if last is not None and absent == ABSENT:
+                raise ExecutorError(self._of_ended_head(last))
             waits = "boots" if head else "is being started; this takes some minutes"
             self._say(f"the head of stack {self.stack.facts.name} {waits}")
             self.sleep(LOOK_S)
         raise ExecutorError(
             f"The head of stack {self.stack.facts.name} took no command within {HEAD_S:.0f} s: "
             "make status; its start script's output is in starts/ of the stack's bucket."
+        )
+
+    def _of_ended_head(self, head: Head) -> str:
+        why = self.stack.failed_start(head.machine) or (
+            f"{head.machine} reported nothing to {self.stack.facts.starts_url}"
+        )
+        return (
+            f"The head of stack {self.stack.facts.name} ended before it took a command: {why}. "
+            "Nothing runs there; the same line starts another head."
         )
 
     def _follow(self, sweep: SentSweep) -> Iterator[TrialResult]:

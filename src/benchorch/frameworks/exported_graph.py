@@ -11,10 +11,10 @@ from benchorch.frameworks.program_archive import read_program
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 
 NAME = "graph"
-"""What viewers call the graph of an exported program."""
+"""Name under which viewers show the graph of an exported program."""
 
 INPUT = "Input"
-"""The type of the nodes that stand for what the program is given."""
+"""Type of the nodes for the program's inputs."""
 
 
 def read_export_graph(path: Path) -> OperatorGraph:

@@ -71,7 +71,7 @@ def count_model(module: torch.nn.Module, example: Example) -> ModelCounts:
 
 
 class _Work(NamedTuple):
-    """What an operator does: products that are summed, and operations besides."""
+    """Work of an operator: summed products, and other operations."""
 
     products: int = 0
     others: int = 0
@@ -237,7 +237,7 @@ def _each_out(given: Mapping[str, Any], made: Any) -> _Work:
 
 
 def _each_in(given: Mapping[str, Any], made: Any) -> _Work:
-    """Nothing for whole numbers: they are lengths and masks."""
+    """Work per element; none for integers, which are lengths and masks."""
     source = given["input"] if "input" in given else given["self"]
     return _Work(others=source.numel() if _is_float(source) else 0)
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MAPPINGS = "inductor_provenance_tracking_node_mappings"
-"""What the file's name begins with; a model of several graphs has several files."""
+"""Prefix of the file's name; a model of several graphs has several files."""
 
 POST_GRAD_GRAPH = "inductor_post_grad_graph"
 """The operators that code was generated for, by the names that the mappings use."""

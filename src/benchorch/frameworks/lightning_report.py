@@ -45,7 +45,7 @@ class Timed:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LightningReport:
-    """One report.
+    """Profiler report of Lightning.
 
     Attributes:
         stage: ``fit``, ``predict``, ...; "" where it does not say.

@@ -28,7 +28,7 @@ _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What a live module is.
+    """Content of a live module.
 
     Attributes:
         fields: texts in groups, by path.
@@ -91,7 +91,7 @@ def content_of(module: torch.nn.Module, makers: Sequence[Callable[..., object]] 
 
 
 def _settings(walk: Walk) -> None:
-    """What torch and Python do the same code with, in this process."""
+    """Settings of torch and Python in this process that change what the same code computes."""
     import torch
     import torch.nn.modules.module as machinery
 

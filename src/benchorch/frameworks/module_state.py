@@ -1,4 +1,4 @@
-"""What may change while a module is called: generators, tensors, and Python's own state.
+"""State that calls of a module may change: generators, tensors and Python objects.
 
 Two snapshots tell why a module does not answer twice alike.
 """
@@ -87,7 +87,7 @@ def _own(part: torch.nn.Module) -> dict[str, object]:
 
 
 def _shared(kind: type) -> Iterator[tuple[str, object]]:
-    """What all modules of a class share: its attributes, and globals that its forward names."""
+    """State shared by all modules of a class: its attributes, and globals named in its forward."""
     for one in kind.__mro__:
         if one is object or one.__module__.startswith(_ONLY_TORCH):
             continue
@@ -121,7 +121,7 @@ def _may_change(value: object) -> bool:
 
 
 def _digest(value: object, depth: int, seen: set[int]) -> str:
-    """A digest of what a value holds; of its type alone where nobody can look into it."""
+    """Digest of a value's content; of its type alone for opaque objects."""
     import numpy as np
     import torch
 

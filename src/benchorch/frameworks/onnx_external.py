@@ -14,7 +14,7 @@ from typing import Any
 from benchorch.errors import ConfigError
 
 MOST_BYTES = 2**38
-"""Of all files of one graph: 256 GiB, larger than any model that runs on one machine."""
+"""Limit for all files of one graph: 256 GiB, larger than a model on one machine."""
 
 _MOST_TIMES, _FREE_BYTES = 4, 2**26  # tensors may share bytes, and each is a copy once it is loaded
 _ADDRESS = "_ORT_MEM_ADDR_"  # ONNX Runtime takes the offset for an address in memory
@@ -59,7 +59,7 @@ def _refused(path: Path, reason: str) -> ConfigError:
 
 
 def _external_tensors(model: Any) -> Iterator[Any]:
-    """Those of branches, bodies, functions and sparse weights too."""
+    """External tensors, including those of branches, bodies, functions and sparse weights."""
     from google.protobuf.message import Message  # type: ignore[import-untyped]
     from onnx import TensorProto
 
@@ -76,7 +76,7 @@ def _external_tensors(model: Any) -> Iterator[Any]:
 
 
 def _entries(tensor: Any, path: Path) -> Mapping[str, str]:
-    """What the graph says of a tensor's place, each once: readers differ in which they use."""
+    """Location entries of a tensor, each once: readers differ in which duplicate they use."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     if len(entries) < len(tensor.external_data):
         raise _refused(path, f"tensor {tensor.name[:80]!r} has two places")
@@ -84,7 +84,7 @@ def _entries(tensor: Any, path: Path) -> Mapping[str, str]:
 
 
 def _size(name: str, path: Path) -> int:
-    """Of the file of that name, in bytes."""
+    """Size of the file of that name, in bytes."""
     shown = repr(name[:80])
     if _ADDRESS in name:
         raise _refused(path, f"it takes a tensor from memory ({shown})")
@@ -103,7 +103,7 @@ def _size(name: str, path: Path) -> int:
 
 
 def _length(entries: Mapping[str, str], size: int, path: Path) -> int:
-    """Of a tensor, in bytes; without a length of its own it takes the rest of the file."""
+    """Length of a tensor in bytes; without an own length, the rest of the file."""
     offset = _number(entries, "offset", 0, path)
     length = _number(entries, "length", max(size - offset, 0), path)
     if offset + length > size:

@@ -19,7 +19,7 @@ _WEIGHTS_FILE = "model.onnx.data"
 # A protobuf message ends at 2 GiB; the graph beside the weights takes some of it.
 LARGEST_SINGLE_FILE_BYTES = 1_900_000_000
 _RENAMED = "_orig"
-"""What torch's exporter adds to the name of an input that is returned as it came."""
+"""Suffix that torch's exporter adds to an input that is returned unchanged."""
 
 
 def runtime_distribution() -> str:
@@ -45,7 +45,7 @@ def is_large(directory: Path) -> bool:
 
 
 def size_bytes(directory: Path) -> int:
-    """Of the graph with its weights, wherever they lie."""
+    """Size of the graph with its weights, wherever they are stored."""
     return sum(path.stat().st_size for path in directory.glob(f"{MODEL_FILE}*"))
 
 

@@ -11,10 +11,10 @@ from benchorch.errors import TraceError
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
-"""Where PyTorch's exporter says which modules a node comes from."""
+"""Metadata key under which PyTorch's exporter stores the modules of a node."""
 
 INPUT = "Input"
-"""The type of the nodes that stand for what the graph is given."""
+"""Type of the nodes for the graph's inputs."""
 
 
 def read_onnx_graph(path: Path) -> OperatorGraph:

@@ -20,7 +20,7 @@ from benchorch.frameworks.onnx_files import LARGEST_SINGLE_FILE_BYTES, write_gra
 from benchorch.frameworks.opaque_module import OpaqueModule
 
 _LEARNT = ("float", "bfloat", "int8", "uint8", "int4", "uint4")
-"""What weights are held in; initialisers of other types are sizes, indices and axes."""
+"""Dtypes of weights; initialisers of other types are sizes, indices and axes."""
 
 
 @final
@@ -169,7 +169,7 @@ def _read(path: Path) -> Any:
 
 
 def _inputs(model: Any) -> tuple[GraphInput, ...]:
-    """Those that are no weights, which old files list among them; ValueError for no tensors."""
+    """Inputs that are not weights, which old files list, too; ValueError for non-tensors."""
     from onnx import helper
 
     weights = {each.name for each in model.graph.initializer}
@@ -203,7 +203,7 @@ def _tensors(model: Any) -> Iterator[Any]:
 
 
 def _stand_ins(model: Any) -> Iterator[torch.Tensor]:
-    """Of each weight a tensor of its shape and dtype that takes no memory."""
+    """Substitute for each weight: a tensor of its shape and dtype without memory."""
     from onnx import helper
 
     for each in _tensors(model):

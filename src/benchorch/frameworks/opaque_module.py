@@ -21,7 +21,7 @@ class OpaqueModule(torch.nn.Module, ABC):
     provider: str
 
     def forward(self, **tensors: torch.Tensor) -> object:
-        """What `answer` gives; RuntimeError under a mode of torch that watches operators."""
+        """The result of `answer`; RuntimeError under a mode of torch that records operators."""
         if _get_current_dispatch_mode() is not None:
             raise RuntimeError("the model runs outside of torch, which does not see its work")
         return self.answer(**{name: each.cpu() for name, each in tensors.items()})

@@ -1,4 +1,4 @@
-"""What a call returned: the dotted path of each tensor, and everything else by its path."""
+"""Structure of a call's result: the dotted path of each tensor and of each other value."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _part(key: object) -> str:
 
 
 def returned(raw: object) -> Outputs:
-    """What torch can flatten of a nested result; None and what is no plain value have no value."""
+    """Outputs of a nested result; None and values that are not plain have no value."""
     import torch
 
     leaves = leaf_paths(raw)

@@ -1,4 +1,4 @@
-"""What a model calls its outputs, and those that are no tensors, beside an exported file.
+"""Names of a model's outputs and its non-tensor outputs, stored beside an exported file.
 
 Exported files return a flat tuple of tensors. The first step that flattens what the model returns
 writes here what it was; each later step's files are given the same.
@@ -24,7 +24,7 @@ def write_outputs(outputs: Outputs, directory: Path) -> None:
 
 
 def read_outputs(directory: Path) -> Outputs | None:
-    """What `write_outputs` wrote, or None."""
+    """Outputs that `write_outputs` stored, or None."""
     path = directory / OUTPUTS_FILE
     return decode(Outputs, json.loads(path.read_bytes())) if path.exists() else None
 
@@ -39,7 +39,7 @@ def carry_outputs(source: Path | None, directory: Path) -> None:
 
 
 def recorded_outputs(sources: Mapping[Format, Path]) -> Outputs | None:
-    """What was written beside the last of a chain's files, or None."""
+    """Outputs stored beside the last of a chain's files, or None."""
     return next(filter(None, map(read_outputs, reversed(list(sources.values())))), None)
 
 

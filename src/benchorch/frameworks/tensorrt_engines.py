@@ -45,7 +45,7 @@ def engine_cache(scratch: Path, module: torch.nn.Module, options: Mapping[str, J
     directory.mkdir(parents=True, exist_ok=True)
 
     class KeptEngines(BaseEngineCache):  # type: ignore[misc]  # upstream's class is not annotated
-        """One file for each engine, whole or not there."""
+        """Engine cache with one complete file per engine."""
 
         def __init__(self) -> None:
             pass

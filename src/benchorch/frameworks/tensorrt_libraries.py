@@ -43,7 +43,7 @@ class Release:
 
 @cache
 def needed_release() -> Release | None:
-    """What the installed ONNX Runtime needs; None where that cannot be read off its files."""
+    """Release required by the installed ONNX Runtime; None if its files do not show it."""
     for folder in _folders_of("onnxruntime"):
         try:
             content = (folder / _PROVIDER).read_bytes()

@@ -222,7 +222,7 @@ class TorchExecutable(Executable):
         return TorchProgram(prepare=self.prepare, device=self.device, dtype=only)
 
     def calling(self) -> AbstractContextManager[object]:
-        """Nothing is recorded for gradients."""
+        """Context without recording of gradients."""
         import torch
 
         return torch.inference_mode()
@@ -290,7 +290,7 @@ class TorchProgram(Program):
         return made
 
     def fetch(self, value: object) -> NDArray[generic]:
-        """On the host, less than float32 widened to it."""
+        """Value on the host, types narrower than float32 widened to it."""
         return arrays_in(value)["0"]
 
     def size_bytes(self, value: object) -> int:

@@ -78,7 +78,7 @@ def _counters() -> dict[str, dict[str, int]]:
 
 
 def _since(before: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    """By how much each counter has grown; those that have not are absent."""
+    """Increase of each counter; unchanged counters are absent."""
     return {
         name: {
             key: value - before[name].get(key, 0)
@@ -116,7 +116,7 @@ def _compilations() -> list[CompilationMetrics]:
 
 
 def _lines(compilations: Sequence[CompilationMetrics]) -> list[Json]:
-    """Where the model was resumed after a break: ``model.py:12``."""
+    """Lines at which the model resumed after a graph break: ``model.py:12``."""
     places: list[Json] = [
         f"{Path(each.co_filename or '').name}:{each.co_firstlineno}"
         for each in compilations

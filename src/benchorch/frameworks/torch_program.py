@@ -131,7 +131,7 @@ def has_fused_attention(program: torch.export.ExportedProgram) -> bool:
 
 
 def arguments_of(program: torch.export.ExportedProgram) -> dict[str, str | None]:
-    """What the program is called with, in its order: keywords and the graph's names for them.
+    """Arguments of the program in order: keywords and the graph's names for them.
 
     None stands for the name of what is no tensor.
     """

@@ -54,7 +54,7 @@ def export_module(
 
 
 def traced_outputs(raw: object, example: Example) -> Outputs:
-    """What the module returned in the example's call; an open size may be behind every number."""
+    """Outputs of the module in the example's call; any number may depend on a dynamic size."""
     found = returned(raw)
     sizes = [path for path, each in found.constants.items() if type(each) in (int, float)]
     return replace(found, unknown=tuple(sizes)) if example.dynamic else found

@@ -67,7 +67,7 @@ def raised_by_backend() -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line that says something, of the error that began it."""
+    """First informative line of the original error."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = (line.strip() for line in without_colours(str(error)).splitlines())

@@ -14,7 +14,7 @@ _ALIVE = ("pending", "running", "stopping", "stopped")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ec2Instance:
-    """One instance that may cost something.
+    """EC2 instance that may cost something.
 
     Attributes:
         instance_id: as EC2 calls it.

@@ -26,7 +26,7 @@ class AwsMachines(LaunchedMachines):
     region: str
 
     def end_booting(self, kinds: Collection[str], joined: Collection[str]) -> int:
-        """One call for each instance: in a call for several, one that is gone would save all."""
+        """End instances by one call each: in a joint call, a missing one would save the others."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         ended = 0

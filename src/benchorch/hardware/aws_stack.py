@@ -18,6 +18,7 @@ from typing import Any, final
 
 from benchorch.config.directories import builtin_directory
 from benchorch.hardware.aws_prices import has_credentials
+from benchorch.hardware.aws_starts import reason_of
 from benchorch.interfaces.stack import (
     CommandEnd,
     Head,
@@ -32,7 +33,7 @@ HOME = "benchorch-stacks-{account}"
 SETTINGS = "settings.json"
 DEFAULT_REGION = "us-east-1"
 DEFAULT_FLEET = ("g5.xlarge", "r6i.large")
-"""Of Terraform's variable `fleet`, for a stack that was made without another one."""
+"""Default of Terraform's variable `fleet`, for a stack made without another value."""
 
 DOCUMENT = "AWS-RunShellScript"
 _ABSENT = {"404", "NoSuchKey"}
@@ -40,7 +41,7 @@ _GONE = {"NoSuchBucket"}
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 _WRONG = {"InvalidClientTokenId", "UnrecognizedClientException", "InvalidAccessKeyId"}
 _NOT_THERE = {"AuthFailure", "OptInRequired", *_WRONG}
-"""Of a region that the account has not enabled, where another one knows the credentials."""
+"""Error codes of a region that the account has not enabled."""
 
 _DENIED = {"403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
 _PASSING = {"Throttling", "ThrottlingException", "RequestLimitExceeded", "SlowDown", "503", "500"}
@@ -58,13 +59,13 @@ class AwsStacks(Stacks):
     """See the interface."""
 
     def find(self, name: str | None) -> Stack | None:
-        """One or two requests, and one for each stack's settings."""
+        """Find the stack with one or two requests, plus one for each stack's settings."""
         if not has_credentials():
             return None
         with _told("sts:GetCallerIdentity"):
             account = _client("sts", DEFAULT_REGION).get_caller_identity()["Account"]
         home = HOME.format(account=account)
-        known = _names(home)
+        known = _names(home, account)
         chosen = [one for one in known if name in (None, one)]
         if name is not None and not chosen:
             listed = ", ".join(known) or "none"
@@ -77,14 +78,16 @@ class AwsStacks(Stacks):
                 f"account {account} has several stacks: {', '.join(chosen)}. Name one by "
                 f"executor.stack={chosen[0]}."
             )
-        return AwsStack(record=_facts(chosen[0], home, account)) if chosen else None
+        if not chosen:
+            raise StackError(f"account {account} has no stack yet; make provision makes one.")
+        return AwsStack(record=_facts(chosen[0], home, account))
 
 
-def _names(home: str) -> Sequence[str]:
-    """The stacks that the account's bucket knows; none where there is no bucket."""
+def _names(home: str, account: str) -> Sequence[str]:
+    """Names of the stacks in the account's bucket; empty without a bucket."""
     from botocore.exceptions import ClientError
 
-    client = _client("s3", DEFAULT_REGION)
+    client = _bucket_client(DEFAULT_REGION, account)
     try:
         pages = list(client.get_paginator("list_objects_v2").paginate(Bucket=home))
     except ClientError as error:
@@ -97,7 +100,9 @@ def _names(home: str) -> Sequence[str]:
 
 def _facts(name: str, home: str, account: str) -> StackFacts:
     with _told(f"s3:GetObject on {home}"):
-        body = _client("s3", DEFAULT_REGION).get_object(Bucket=home, Key=f"{name}/{SETTINGS}")
+        body = _bucket_client(DEFAULT_REGION, account).get_object(
+            Bucket=home, Key=f"{name}/{SETTINGS}"
+        )
         settings = json.load(body["Body"])
     if settings.get("destroying_since"):
         raise StackError(
@@ -131,16 +136,19 @@ class AwsStack(Stack):
 
     @property
     def facts(self) -> StackFacts:
-        """As the account's bucket has it."""
+        """Facts from the account's bucket."""
         return self.record
 
     def read(self, name: str) -> bytes | None:
-        """One request."""
+        """Content of an object, by one request."""
+        return self._object(self._key(name))
+
+    def _object(self, key: str) -> bytes | None:
         from botocore.exceptions import ClientError
 
         try:
             with _told(f"s3:GetObject on {self._bucket}"):
-                found = self._s3().get_object(Bucket=self._bucket, Key=self._key(name))
+                found = self._s3().get_object(Bucket=self._bucket, Key=key)
                 return bytes(found["Body"].read())
         except StackError as error:
             cause = error.__cause__
@@ -149,7 +157,7 @@ class AwsStack(Stack):
             raise
 
     def write(self, name: str, data: bytes) -> None:
-        """One request."""
+        """Write an object, by one request."""
         with _told(f"s3:PutObject on {self._bucket}"):
             self._s3().put_object(Bucket=self._bucket, Key=self._key(name), Body=data)
 
@@ -177,7 +185,7 @@ class AwsStack(Stack):
         return sorted(folder.rstrip("/").rpartition("/")[2] for folder in folders)
 
     def preflight(self, kinds: Sequence[str], markets: Sequence[str]) -> Sequence[Readiness]:
-        """By EC2's offers and descriptions, and the account's vCPU quotas."""
+        """Readiness by EC2's offers and descriptions, and the account's vCPU quotas."""
         from benchorch.hardware.aws_account.account import boto3_account
         from benchorch.hardware.aws_account.facts import read_facts
         from benchorch.hardware.aws_account.preflight import Preflight
@@ -200,7 +208,7 @@ class AwsStack(Stack):
             return bytes(body.read()).decode()
 
     def head(self) -> Head | None:
-        """By its tags; it is ready once Systems Manager knows it."""
+        """The head, found by its tags; ready once it is registered with Systems Manager."""
         filters = [
             {"Name": "tag:ray-cluster-name", "Values": [self.facts.name]},
             {"Name": "tag:ray-node-type", "Values": ["head"]},
@@ -225,8 +233,15 @@ class AwsStack(Stack):
                 AutoScalingGroupName=group, DesiredCapacity=1
             )
 
+    def failed_start(self, machine: str) -> str:
+        """Reason in the machine's file below `starts_url`, by one request."""
+        prefix = self.facts.starts_url.removeprefix("s3://").partition("/")[2]
+        body = self._object(f"{prefix}/{machine}.json")
+        start = json.loads(body) if body else {}
+        return reason_of(start) if start.get("outcome") == "failed" else ""
+
     def send(self, machine: str, command: str) -> str:
-        """By Run Command."""
+        """Send a command by Systems Manager's Run Command; returns its id."""
         with _told(f"ssm:SendCommand on {machine} and {DOCUMENT}", self.facts.region):
             sent = self._ssm().send_command(
                 InstanceIds=[machine], DocumentName=DOCUMENT, Parameters={"commands": [command]}
@@ -234,7 +249,7 @@ class AwsStack(Stack):
         return str(sent["Command"]["CommandId"])
 
     def end_of(self, machine: str, command_id: str) -> CommandEnd | None:
-        """As Systems Manager has it: the first 24,000 characters of its output."""
+        """End of a command from Systems Manager, with the first 24,000 characters of its output."""
         client = self._ssm()
         with _told("ssm:GetCommandInvocation", self.facts.region):
             try:
@@ -255,7 +270,7 @@ class AwsStack(Stack):
         return f"{prefix}/{name}"
 
     def _s3(self) -> Any:
-        return _client("s3", self.facts.region)
+        return _bucket_client(self.facts.region, self._bucket.rpartition("-")[2])
 
     def _ssm(self) -> Any:
         return _client("ssm", self.facts.region)
@@ -268,9 +283,19 @@ def _client(service: str, region: str) -> Any:
     return boto3.client(service, region_name=region, config=Config(**_QUICK))
 
 
+def _bucket_client(region: str, account: str) -> Any:
+    """S3 client that refuses a bucket of that name in somebody else's account."""
+    client = _client("s3", region)
+    client.meta.events.register(
+        "provide-client-params.s3",
+        lambda params, **_: {**params, "ExpectedBucketOwner": account},
+    )
+    return client
+
+
 @contextmanager
 def _told(action: str, region: str | None = None) -> Iterator[None]:
-    """Raise what AWS answers as StackError.
+    """Context that raises AWS errors as StackError.
 
     Args:
         region: of the service, where it is the stack's: other regions know these credentials.
@@ -284,7 +309,7 @@ def _told(action: str, region: str | None = None) -> Iterator[None]:
 
 
 def _as_told(error: Exception, action: str, region: str | None = None) -> StackError:
-    """One sentence, with what to do."""
+    """StackError of one sentence with a remedy."""
     from botocore.exceptions import ClientError, NoCredentialsError, TokenRetrievalError
 
     code = _code(error) if isinstance(error, ClientError) else ""
@@ -307,7 +332,7 @@ def _as_told(error: Exception, action: str, region: str | None = None) -> StackE
 
 
 def _has_no_endpoint(error: Exception, region: str) -> bool:
-    """Whether a service did not answer because there is no such region, as far as botocore knows.
+    """Whether the service has no endpoint because botocore lists no such region.
 
     A laptop without a network gets the same error in every region, and that passes.
     """

@@ -60,7 +60,7 @@ class CpuClock(Clock):
         return perf_counter_ns()
 
     def drain(self) -> None:
-        """Nothing is ever outstanding."""
+        """No operation: CPU calls leave nothing outstanding."""
 
     def wait_until(self, due_ns: int) -> None:
         """Return as soon after that time as can be; at once where it has passed."""
@@ -69,7 +69,7 @@ class CpuClock(Clock):
     def time_block(
         self, call: Callable[[], object], repeats: int, *, at_once: bool = False
     ) -> Timing:
-        """Time `repeats` calls; nothing but them lies between the two reads of the counter."""
+        """Time `repeats` calls, with nothing else between the two clock reads."""
         turns = range(repeats)
         cpu_before_ns = process_time_ns()
         started_ns = perf_counter_ns()
@@ -86,7 +86,7 @@ class CpuClock(Clock):
         at_once: bool = False,
         for_ns: int = 0,
     ) -> list[TimedBlock]:
-        """As `time_block`, one after the other; what is read is put together only afterwards."""
+        """Time several blocks in a row as `time_block` does; readings are combined afterwards."""
         turns = range(repeats)
         switches, cpu_ns, times_ns = [], [], []
         until_ns = perf_counter_ns() + for_ns

@@ -147,7 +147,7 @@ class CudaClock(Clock):
         self._wiped.zero_()
 
     def calibrate(self) -> Calibration:
-        """What a read of the host's counter costs; waiting for the device is part of the call."""
+        """Cost of reading the host's counter; waiting for the device is part of the call."""
         return calibrate_reads()
 
 

@@ -87,7 +87,7 @@ class DeclaredHardware(Hardware):
         """The clock of this host."""
 
     def cannot_simulate(self) -> str | None:
-        """That this machine has another architecture, or None."""
+        """Message that this machine has another architecture, or None."""
         arch = host.architecture()
         if self.arch not in (None, arch):
             return f"{self.kind} is an {self.arch} machine; this one is {arch}."

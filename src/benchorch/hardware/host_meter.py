@@ -95,7 +95,7 @@ class HostMeter(Meter):
         return None
 
     def reset_device_memory(self) -> None:
-        """Nothing to reset."""
+        """No operation: a host has no device memory to reset."""
 
     def device_state(self) -> Mapping[str, Json]:
         """Empty: there is no device."""

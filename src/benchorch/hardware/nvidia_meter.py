@@ -40,7 +40,7 @@ _THROTTLE_REASONS = {
 
 @final
 class NvmlDevice:
-    """One device of NVML.
+    """NVML device.
 
     Attributes:
         sums: what has to be added up over time, because the driver tells it of the moment only.
@@ -106,7 +106,7 @@ class Sums:
             self._thread.join()
 
     def sample(self) -> None:
-        """Add what lies between the sample before and now."""
+        """Add the energy and time since the last sample."""
         with self._lock:
             now_ns = self._now_ns()
             watts = self._driver.watts() or 0.0

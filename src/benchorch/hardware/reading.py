@@ -71,7 +71,7 @@ def spin_until(due_ns: int) -> None:
 
 
 def calibrate_reads(read: Callable[[], int] = perf_counter_ns) -> Calibration:
-    """Cost of reading a clock; MeasureError where it stands still or steps back."""
+    """Cost of reading a clock; MeasureError if it stands still or steps back."""
     pairs = []
     for _ in range(CALIBRATION_READS):
         first_ns = read()

@@ -19,7 +19,7 @@ def memory_limit_bytes(root: Path = ROOT) -> int | None:
 
 
 def memory_headroom_bytes(root: Path = ROOT) -> int | None:
-    """What may still be allocated before a level's limit is met, or None without a limit."""
+    """Memory that may still be allocated below every level's limit, or None without a limit."""
     rooms = (limit - _working_set(level) for level, limit in _limited_levels(root))
     return min((max(0, room) for room in rooms), default=None)
 
@@ -82,7 +82,7 @@ def _levels(controller: str, root: Path) -> Iterator[Path]:
 
 
 def _hierarchy(controller: str, root: Path) -> tuple[Path, str]:
-    """Where a controller is mounted and this process's path in it; version 1 first."""
+    """Mount point of a controller and this process's path in it; version 1 first."""
     mount, unified_path = root / "sys/fs/cgroup", ""
     for line in read_text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)

@@ -96,7 +96,7 @@ def describe_host(root: Path = ROOT) -> dict[str, Json]:
 
 
 def _launched_as() -> dict[str, Json]:
-    """What the node's start script and its agent say of the machine; nothing where none did."""
+    """Facts from the node's start script and agent; empty where there are none."""
     told = {name: os.environ.get(variable) for name, variable in LAUNCHED.items()}
     rehearsed: dict[str, Json] = {"rehearsed": True} if os.environ.get(REHEARSED) else {}
     return {**{name: value for name, value in told.items() if value}, **rehearsed}
@@ -107,7 +107,7 @@ _packages_of_node: ContextVar[Mapping[str, str] | None] = ContextVar("packages",
 
 @contextlib.contextmanager
 def on_node_with(packages: Mapping[str, str] | None) -> Iterator[None]:
-    """Within it `is_installed` speaks of a node with these distributions; of this machine for None.
+    """Context in which `is_installed` refers to a node's packages; None: this machine's.
 
     Which conversions a sweep may try is decided where it is planned, and there other packages are
     installed than on a node with a GPU.
@@ -194,7 +194,7 @@ def _without_filters(path: Path) -> Iterator[str]:
 
 
 def _git(path: Path, *words: str) -> str | None:
-    """What git answers, without running anything that the repository names; None if it fails."""
+    """Output of git, run without hooks or filters of the repository; None if it fails."""
     import subprocess
 
     command = ["git", "-C", str(path), *WITHOUT_HOOKS, "-c", "protocol.allow=never", *words]

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchorch.interfaces.hardware import KIND_VARIABLE
 
 PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
-"""On EC2 it holds the instance type."""
+"""DMI product name; on EC2 it is the instance type."""
 
 
 def declared_kind() -> str | None:

@@ -1,4 +1,4 @@
-"""What to install for a package that is absent: benchorch's extras by the packages they bring."""
+"""Installation commands for absent packages: benchorch's extras by the packages they bring."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def require(distribution: str) -> None:
 
 
 def needs(missing: Sequence[str]) -> str:
-    """What a skip says of packages that are absent."""
+    """Reason of a skip because of absent packages."""
     return f"needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
 
 

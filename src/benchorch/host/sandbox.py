@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -34,6 +35,7 @@ _NEW_USER, _NEW_NETWORK, _NEW_MOUNTS, _NEW_IPC = 0x10000000, 0x40000000, 0x00020
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 _SET_ATTRIBUTES, _WHOLE_TREE, _HERE, _READ_ONLY = 442, 0x8000, -100, 1
 _NO_NEW_PRIVILEGES = 38
+_SET_FLAGS, _UP = 0x8914, 1  # of interfaces (sockios.h, if.h)
 
 # Of Landlock (landlock.h); the numbers of its calls are the same on every architecture.
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
@@ -57,7 +59,7 @@ _KEPT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enclosure:
-    """What a program may reach.
+    """Files, network and devices that a program may access.
 
     Attributes:
         home: a folder of its own, which it may write: home and temporary files.
@@ -72,7 +74,7 @@ class Enclosure:
     variables: Mapping[str, str]
 
     def command(self) -> list[str]:
-        """What a program is started by; its own command follows."""
+        """Command that starts the sandbox; the program's own command follows it."""
         return [sys.executable, "-P", "-c", _ENTRY, json.dumps(asdict(self))]
 
 
@@ -92,7 +94,7 @@ def enclosure(readable: Iterable[Path], writable: Iterable[Path]) -> Iterator[En
 
 
 def _model_caches() -> dict[str, str]:
-    """By their variables; not the folder above, in which Hugging Face keeps the user's token."""
+    """Model caches by environment variable; not their parent, which holds Hugging Face's token."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     face = Path(os.environ.get("HF_HOME") or cache / "huggingface")
     return {
@@ -129,7 +131,9 @@ def _environment(enclosed: Enclosure) -> dict[str, str]:
 
 
 def _leave_the_network() -> None:
-    """In namespaces of its own: no interface but an idle loopback, and no sockets in `/run`."""
+    """Enter a network namespace with only its own loopback, and no sockets in `/run`."""
+    from fcntl import ioctl
+
     user, group = os.geteuid(), os.getegid()
     libc = _libc()
     _check(
@@ -143,6 +147,8 @@ def _leave_the_network() -> None:
         ("gid_map", f"{group} {group} 1"),
     ):
         Path("/proc/self", name).write_text(text)
+    with socket.socket() as any_socket:  # a server's script listens there
+        ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
     _check(libc.mount(b"none", b"/", None, _RECURSIVE | _PRIVATE, None), "mounts stay shared")
     if Path("/run").is_dir():
         _check(libc.mount(b"none", b"/run", b"tmpfs", 0, None), "/run cannot be hidden")
@@ -173,9 +179,9 @@ def _restrict(enclosed: Enclosure) -> None:
     if version < _LEAST_VERSION:
         raise OSError(0, f"Linux {platform.release()} has no Landlock, or an early one")
     rights = _FIRST_RIGHTS | _RENAME | _TRUNCATE
-    tcp, signals_and_sockets = 3 * (version >= 4), 3 * (version >= 6)
+    connecting, signals_and_sockets = 2 * (version >= 4), 3 * (version >= 6)
     sizes = 8 + 8 * (version >= 4) + 8 * (version >= 6)
-    attributes = struct.pack("=QQQ", rights, tcp, signals_and_sockets)
+    attributes = struct.pack("=QQQ", rights, connecting, signals_and_sockets)
     ruleset = libc.syscall(_CREATE, attributes, ctypes.c_size_t(sizes), 0)
     _check(min(ruleset, 0), "Landlock gives no rules")
     for path, allowed in _rules(enclosed, rights):

@@ -51,13 +51,13 @@ class BuildRequest:
 
 
 SAME_ARITHMETIC_RATIO = 1e-4
-"""What another order of the same float32 operations may cost."""
+"""Tolerance for another order of the same float32 operations."""
 
 TF32_RATIO = 5e-3
-"""What it costs to round operands of float32 products to 10 bits of mantissa, as GPUs can."""
+"""Tolerance for rounding operands of float32 products to 10 mantissa bits, as GPUs can."""
 
 HALF_PRECISION_RATIOS = {"bfloat16": 3e-2, "float16": 5e-3}
-"""What it costs to compute in a dtype of 8 or of 11 bits, whoever computes."""
+"""Tolerance for computing in a dtype with 8 or 11 bits of precision."""
 
 
 class Step(ABC):
@@ -97,7 +97,7 @@ class Step(ABC):
 
     @property
     def requested_precision(self) -> str:
-        """What it asks the arithmetic to be in (``float16``, ``int8``); empty to leave it."""
+        """Requested dtype of the arithmetic (``float16``, ``int8``); empty to keep it."""
         return ""
 
     def without_effect(self, facts: Mapping[str, Json], device: str) -> str | None:

@@ -82,7 +82,7 @@ class Executor(ABC):
         return None
 
     def preflight(self, hardware_kinds: Sequence[str]) -> Sequence[Readiness]:
-        """Whether machines of these kinds can be had now, where that can be asked; spends nothing.
+        """Readiness of machines of these kinds, where it can be checked; costs nothing.
 
         Called for a plan that is shown, and before anything starts.
         """
@@ -90,7 +90,7 @@ class Executor(ABC):
         return ()
 
     def archive_url(self) -> str | None:
-        """Where runs of its launched machines are archived, ``s3://bucket/prefix``; None: nowhere.
+        """Archive of runs of launched machines, ``s3://bucket/prefix``; None without one.
 
         Called while planning.
         """

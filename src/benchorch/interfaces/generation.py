@@ -52,7 +52,7 @@ class Program(ABC):
 
     @abstractmethod
     def fetch(self, value: object) -> NDArray[generic]:
-        """One output on the host, floats as float32 or float64; waits until it is computed."""
+        """One output on the host, floats as float32 or float64; blocks until it is computed."""
 
     @abstractmethod
     def size_bytes(self, value: object) -> int:

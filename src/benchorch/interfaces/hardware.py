@@ -30,7 +30,7 @@ class Timing(NamedTuple):
 
 
 class TimedBlock(NamedTuple):
-    """One of several blocks that were timed one right after the other.
+    """One of several blocks timed in a row.
 
     Attributes:
         started_ns: when it started.

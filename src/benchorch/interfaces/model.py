@@ -51,7 +51,7 @@ class Model(ABC):
 
     @property
     def open_symbols(self) -> tuple[str, ...]:
-        """Symbols that an export leaves open, whatever the workload says."""
+        """Symbols that an export always leaves dynamic."""
         return ()
 
     @property
@@ -90,7 +90,7 @@ class Model(ABC):
 
     @abstractmethod
     def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
-        """One set of input arrays; other seeds give other values of the same shapes."""
+        """One set of input arrays; another seed gives other values of the same shapes."""
 
     @abstractmethod
     def keywords(self) -> Mapping[str, Json]:

@@ -1,4 +1,4 @@
-"""What nodes that were launched say of their start before they could join a cluster."""
+"""Start reports of launched nodes, from before they join a cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class NodeStarts(ABC):
 
     @abstractmethod
     def failed(self) -> Mapping[str, Sequence[str]]:
-        """By hardware kind, each node whose start failed since this was made, and why.
+        """Reasons of failed starts since this object was made, by hardware kind.
 
         Called again and again while nodes are awaited; what it could not read now, it reads later.
         """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class SpotPrice(NamedTuple):
-    """Of one kind over a region's zones, in USD per hour."""
+    """Spot price of one kind over a region's zones, in USD per hour."""
 
     median: float
     least: float

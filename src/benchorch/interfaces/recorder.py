@@ -24,7 +24,7 @@ class Recorder(ABC):
 
     @property
     def ids(self) -> Mapping[str, str]:
-        """What links to an open parent run need beside its id; empty without any."""
+        """Ids besides the parent run's own that its links need; empty without any."""
         return {}
 
     @abstractmethod

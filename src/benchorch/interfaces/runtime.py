@@ -67,13 +67,13 @@ class Executable(ABC):
 
     @property
     def artifact(self) -> Executable:
-        """What a runtime loaded, where calls of this one are made of several of its calls."""
+        """The runtime's executable, for a call that consists of several of its calls."""
         return self
 
     def answer(
         self, arrays: Mapping[str, NDArray[generic]]
     ) -> Mapping[str, NDArray[generic]] | None:
-        """What is compared in place of a call's outputs, by name; None for the outputs."""
+        """Arrays to compare in place of a call's outputs, by name; None to compare the outputs."""
         return None
 
     def calling(self) -> AbstractContextManager[object]:
@@ -92,7 +92,7 @@ class Executable(ABC):
         """
 
     def returned(self, raw: object) -> Outputs | None:
-        """Where in the model's own result each output is, and what is no tensor in it.
+        """Paths of outputs in the model's own result, and its values that are not tensors.
 
         None where a bound call returns no more than tensors in their order, as files do.
         """
@@ -153,7 +153,7 @@ class Runtime(ABC):
 
     @property
     def requested_precision(self) -> str:
-        """What it asks floating arithmetic to be in; empty where the artifact decides."""
+        """Requested dtype of floating arithmetic; empty where the artifact determines it."""
         return ""
 
     @abstractmethod

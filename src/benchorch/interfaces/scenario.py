@@ -21,7 +21,7 @@ vocabulary), and the token's number, from 0."""
 
 
 class Scenario(ABC):
-    """One of MLPerf's ways of issuing queries.
+    """MLPerf scenario: a way of issuing queries.
 
     Class attributes:
         pairing: the narrowest pairing with the baseline: ``alternated`` inside a process,

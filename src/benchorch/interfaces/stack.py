@@ -60,7 +60,7 @@ class Readiness(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackFacts:
-    """What the account's record says of a stack.
+    """Record of a stack in its account.
 
     Attributes:
         kinds: of machines that it may launch.
@@ -78,12 +78,12 @@ class StackFacts:
 
 
 class Stack(ABC):
-    """One stack; every method may raise StackError. Names are relative to `results_url`."""
+    """A stack; every method may raise StackError. Names are relative to `results_url`."""
 
     @property
     @abstractmethod
     def facts(self) -> StackFacts:
-        """What is known without a request."""
+        """Facts available without a request."""
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
@@ -119,11 +119,15 @@ class Stack(ABC):
 
     @abstractmethod
     def head(self) -> Head | None:
-        """Its head's machine, where there is one."""
+        """Machine of the head, if there is one."""
 
     @abstractmethod
     def start_head(self) -> None:
         """Request a head; it takes minutes."""
+
+    @abstractmethod
+    def failed_start(self, machine: str) -> str:
+        """Reason that a machine reported for its failed start; empty without a report."""
 
     @abstractmethod
     def send(self, machine: str, command: str) -> str:
@@ -139,7 +143,7 @@ class Stacks(ABC):
 
     @abstractmethod
     def find(self, name: str | None) -> Stack | None:
-        """The named stack, or the only one; None without credentials or without any stack.
+        """The named stack, or the only one; None without credentials.
 
         StackError where the account cannot be asked, where there are several and none is named,
         and where there is none of that name.

@@ -14,7 +14,7 @@ from benchorch.domain.trial import ConfigNode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One artifact in a store.
+    """Artifact in a store.
 
     Attributes:
         artifact: the files.
@@ -86,7 +86,7 @@ class Store(ABC):
         """The key's own directory for a compiler's cache; not an artifact."""
 
     def stamps(self) -> Path | None:
-        """Where notes on what loading models found are, for this machine; None for nowhere."""
+        """Directory for notes on loaded models on this machine; None: nowhere."""
         return None
 
     @abstractmethod

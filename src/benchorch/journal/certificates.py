@@ -15,7 +15,7 @@ from benchorch.journal.registry import state_directory
 
 
 def place() -> Path:
-    """Its file; machines may share a home."""
+    """Path of the certificate file; machines may share a home."""
     return state_directory() / f"calibration-{socket.gethostname()}.json"
 
 

@@ -19,7 +19,7 @@ from hashlib import sha256
 from benchorch.domain.codec import Json
 
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError)
-"""What reading data of an unknown shape may raise."""
+"""Exceptions that reading data of an unexpected shape may raise."""
 
 _BEFORE, _DIGEST = "before", "digest"
 _SEAL = re.compile(rb',"digest":"([0-9a-f]{64})"\}')
@@ -27,7 +27,7 @@ _SEAL = re.compile(rb',"digest":"([0-9a-f]{64})"\}')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of a journal.
+    """Line of a journal.
 
     Attributes:
         number: from 1.

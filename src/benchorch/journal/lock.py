@@ -37,7 +37,7 @@ _LOCK_TRIES, _LOCK_PAUSE_S = 5, 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialStatus:
-    """What a trial that has begun does now.
+    """Current activity of a started trial.
 
     Attributes:
         since: when it began to wait or to run, ISO 8601 in UTC.
@@ -51,19 +51,19 @@ class TrialStatus:
 
 
 class NotedProcess(Protocol):
-    """What tells a process from a later one of the same number."""
+    """Identity of a process, distinct from a later process of the same number."""
 
     @property
     def pid(self) -> int:
-        """Its number on its host."""
+        """Process number on its host."""
 
     @property
     def begun_s(self) -> float:
-        """When it started, in seconds since 1970."""
+        """Start time in seconds since 1970."""
 
     @property
     def host(self) -> str:
-        """Its machine."""
+        """Host name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ class StatusFile:
 
     @property
     def spending(self) -> Spending | None:
-        """On launched machines so far, by earlier coordinators too; None without any."""
+        """Spending on launched machines so far, earlier coordinators included; None without any."""
         return self._coordinator.spending if self._coordinator else None
 
     @property
@@ -237,7 +237,7 @@ class StatusFile:
 
 
 def _without_machines(before: Coordinator | None) -> Spending | None:
-    """What an earlier coordinator has spent; its machines may be gone."""
+    """Spending of an earlier coordinator, whose machines may be gone."""
     spending = before.spending if before else None
     return None if spending is None else replace(spending, machines={})
 

@@ -1,4 +1,4 @@
-"""The one reader of a run's results: what is sound, what is damaged, and what to be told of it.
+"""The one reader of a run's results: intact lines, damaged lines, and warnings about them.
 
 Each line and each raw series has a digest (`journal.chain`). Reading never stops at a damaged line;
 `salvage` sets it aside when the run goes on, and its trial runs again.
@@ -94,7 +94,7 @@ def read_journal(directory: Path) -> Journal:
 
 
 def entry_of(line: chain.Line) -> Entry:
-    """What a checked line holds; ValueError with its problem."""
+    """Content of a checked line; ValueError with its problem."""
     if line.problem:
         raise ValueError(line.problem)
     version = line.content.get("schema_version")
@@ -138,7 +138,7 @@ def read_results(directory: Path, say: Say = silent) -> list[TrialResult]:
 
 
 def salvage(directory: Path, plan: Plan, say: Say) -> Iterator[TrialResult]:
-    """Every sound result with its raw series; sets aside what is damaged, and says so.
+    """Every intact result with its raw series; sets damaged lines aside and reports them.
 
     A trial whose line or series is damaged, edited or lost has no result, so that it runs again.
     """

@@ -43,7 +43,7 @@ def remember(plan_id: str, directory: Path) -> None:
 
 
 def remember_plan(plan_id: str, directory: Path) -> None:
-    """Note what this user's own plan holds, so that a changed or a foreign one is told from it."""
+    """Record the digest of this user's own plan, so that a changed or foreign one is detected."""
     note = _plan_note(plan_id)
     note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_text(note, _digest_of_plan(directory))
@@ -77,7 +77,7 @@ def newest_invocations(count: int) -> list[Path]:
 
 
 def others_running(directory: Path) -> list[Path]:
-    """Of this machine's newest runs those that are going on, without that of a directory."""
+    """Other active runs among this machine's newest ones."""
     own = directory.resolve()
     return [one for one in newest_invocations(_LOOKED_AT) if one != own and is_running(one)]
 

@@ -147,7 +147,7 @@ def append_round(directory: Path, result: TrialResult) -> None:
 
 
 def read_rounds(directory: Path, trial_id: str) -> TrialResult | None:
-    """What was measured of a trial that has no finished result; None where nothing was."""
+    """Measurements of a trial without a finished result; None without any."""
     lines = chain.checked(whole_lines(rounds_path(directory, trial_id)))
     rounds = [one for one in map(_round_of, lines) if one is not None]
     if not rounds:
@@ -235,7 +235,7 @@ def _append(path: Path, value: Mapping[str, Json], *, sealed: bool) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Round:
-    """One process of a trial that goes on, and the trial's result so far without processes."""
+    """One process of a running trial, and the trial's result so far without processes."""
 
     result: TrialResult
     process: ProcessRecord
@@ -255,7 +255,7 @@ def _series_of(process: ProcessRecord) -> _Series:
 
 
 def _series_in(line: Mapping[str, Json]) -> _Series:
-    """One process's; until schema 1 a line held its observations and nothing else."""
+    """Series of one process; before schema 1 a line held only its observations."""
     return decode(_Series, line if "observations" in line else {"observations": line})
 
 

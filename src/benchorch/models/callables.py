@@ -190,6 +190,6 @@ class UserCode:
 
 
 def _place(trace: TracebackType | None) -> str:
-    """Where it was raised, for the one-line message; the cause keeps the whole traceback."""
+    """Location of the error, for the one-line message; the cause keeps the whole traceback."""
     frames = traceback.extract_tb(trace)
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

@@ -10,7 +10,7 @@ from benchorch.domain.tensors import DTYPES, TensorSpec, Workload
 from benchorch.errors import ConfigError
 
 UNSTATED_DTYPE = "float32"
-"""What a spec says of a tensor whose dtype is left to the workload; `batch` has the last word."""
+"""Dtype of a spec whose dtype is left to the workload; `batch` decides."""
 
 
 def tensor_spec(name: str, shape: Json, dtype: Json) -> TensorSpec:

@@ -42,7 +42,7 @@ class DeclaredBatches:
     reference: str
 
     def specs(self) -> tuple[TensorSpec, ...]:
-        """As declared, in their order."""
+        """Declared specs in order."""
         return tuple(
             tensor_spec(name, node.get("shape"), node.get("dtype"))
             for name, node in self._nodes().items()

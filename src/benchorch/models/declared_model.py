@@ -37,11 +37,11 @@ class DeclaredModel(Model):
         return input_set(self.inputs).specs()
 
     def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
-        """One set of arrays."""
+        """One set of input arrays."""
         return input_set(self.inputs).batch(workload, seed)
 
     def keywords(self) -> Mapping[str, Json]:
-        """As declared."""
+        """Declared keyword arguments."""
         return self.kwargs
 
     def identity(self) -> Mapping[str, Json] | None:

@@ -49,7 +49,7 @@ class EstimatorModel(DeclaredModel):
 
     @property
     def gives(self) -> tuple[Format, ...]:
-        """An ONNX graph, beside the native prediction that nobody can look into."""
+        """ONNX graph, beside the opaque native prediction."""
         return (Format.ONNX, Format.CALLABLE)
 
     @property

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, final
@@ -46,6 +48,8 @@ class ExportedModel(DeclaredModel):
         found = self._program_problems()
         if found:
             raise BuildError(found[0], kind="user_code")
+        with suppress(OSError):
+            os.utime(path.parent)  # it is in use: `kept_programs` removes the others
         try:
             module = load_program(path.parent).module(check_guards=False)
         except (RuntimeError, ValueError, KeyError, BadZipFile) as error:
@@ -92,7 +96,7 @@ def program_digest(directory: Path) -> str:
 
 
 def _served(module: torch.nn.Module) -> torch.nn.Module:
-    """On the CPU, without gradients; a graph exported in eval mode has no other one.
+    """The module on the CPU without gradients; a graph exported in eval mode has no other mode.
 
     Its own checks of every input would be timed with each call, and compilers stop at them.
     """

@@ -35,7 +35,7 @@ class FactoryInputs:
     node: Mapping[str, Json]
 
     def specs(self) -> tuple[TensorSpec, ...]:
-        """As declared under ``tensors``."""
+        """Specs declared under ``tensors``."""
         return self._declared().specs()
 
     def problems(self, workload: Workload) -> list[str]:
@@ -50,7 +50,7 @@ class FactoryInputs:
         )
 
     def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
-        """One of the batches, picked by the seed and checked against the declaration."""
+        """Batch selected by the seed and checked against the declaration."""
         make, declared = resolve_callable(self._reference()), self._declared()
         with UserCode(self._reference()), seeded(seed):
             yielded = _pick(make(**mapping_at(self.node, "arguments")), seed, declared)

@@ -200,7 +200,7 @@ def _rows_in(array: NDArray[generic], spec: TensorSpec, workload: Workload) -> i
 
 
 def _cut(array: NDArray[generic], spec: TensorSpec, workload: Workload) -> NDArray[generic]:
-    """As much of the beginning as the workload has, of every open size after the first."""
+    """Leading part of the array, of the workload's size in every open dimension but the first."""
     wanted = zip(spec.shape, spec.resolve(workload.symbols), strict=True)
     taken = [slice(n) if symbol in workload.dynamic else slice(None) for symbol, n in wanted]
     return array[(slice(None), *taken[1:])] if len(taken) > 1 else array

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 GENERATOR_OPTIONS = ("shape", "dtype", "generator")
-"""What every generated tensor has beside its generator's own options."""
+"""Options that every generated tensor has besides its generator's own."""
 
 
 class Generator(ABC):
@@ -128,7 +128,7 @@ class Constant(Generator):
         return [f"value: {dtype} cannot hold {self.value}"]
 
     def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> NDArray[generic]:
-        """Nothing is drawn."""
+        """Constant array; draws nothing."""
         import numpy as np
 
         return np.full(shape, self.value, numpy_dtype(dtype))

@@ -33,14 +33,14 @@ _NPY_MAGIC = b"\x93NUMPY"
 _LONGEST_HEADER_BYTES = 100_000_000  # the safetensors format's own limit
 
 _ODD = (OSError, ValueError, SyntaxError, KeyError, TypeError)
-"""What a damaged header raises; a member that begins before the file is an OSError."""
+"""Exceptions of a damaged header; OSError for a member that begins before the file."""
 
 Stamp: TypeAlias = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """One tensor of a file.
+    """Tensor header of a file.
 
     Attributes:
         shape: in whole numbers.

@@ -54,7 +54,7 @@ class HttpModel(DeclaredModel):
 
     @property
     def gives(self) -> tuple[Format, ...]:
-        """Nothing that can be converted."""
+        """A callable alone: an endpoint cannot be converted."""
         return (Format.CALLABLE,)
 
     @property
@@ -64,7 +64,7 @@ class HttpModel(DeclaredModel):
         return {"model": f"{parts.netloc}{parts.path}"}
 
     def load(self, seed: int) -> torch.nn.Module:
-        """The endpoint; BuildError where it may not be asked, or gives other answers."""
+        """The endpoint; BuildError if its address is not trusted, or if its answers differ."""
         from benchorch.models.architectures.endpoint import Endpoint
 
         refused = trust.refusal(self.url)
@@ -90,7 +90,7 @@ class HttpModel(DeclaredModel):
         }
 
     def problems(self, workload: Workload) -> Sequence[str]:
-        """The address, the body, the headers, the recorded answers and the inputs."""
+        """Problems of the address, body, headers, recorded answers and inputs."""
         found = _url_problems(self.url)
         refused = "" if found else trust.refusal(self.url)
         found += [f"model.url: {refused}."] if refused else []
@@ -166,7 +166,7 @@ def _placeholders(body: Json) -> Iterator[str]:
 
 
 def read_answers(path: Path) -> list[tuple[Json, Json]]:
-    """Bodies with their recorded answers; ValueError for a line that has not both."""
+    """Bodies with their recorded answers; ValueError for an incomplete line."""
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         try:

@@ -51,7 +51,7 @@ def _varied(array: NDArray[generic], number: int, rng: Generator) -> NDArray[gen
 
 
 def _varied_floats(array: NDArray[generic], number: int, rng: Generator) -> NDArray[generic]:
-    """One of four ways in turn; what cannot be done to this array becomes a scaling.
+    """One of four variations in rotation; where it does not apply, a scaling.
 
     From the second turn on all of them are scaled, or they would be those of the first.
     """

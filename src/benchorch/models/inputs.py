@@ -36,7 +36,7 @@ class InputSet(Protocol):
         ...
 
     def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
-        """One array a tensor."""
+        """One array per tensor."""
         ...
 
 
@@ -79,7 +79,7 @@ class GeneratedInputs:
     node: Mapping[str, Json]
 
     def specs(self) -> tuple[TensorSpec, ...]:
-        """In the order of the YAML."""
+        """Specs in the order of the YAML."""
         return tuple(
             tensor_spec(name, tensor.get("shape"), tensor.get("dtype"))
             for name, tensor in self._tensors().items()

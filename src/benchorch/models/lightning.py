@@ -97,7 +97,7 @@ class LightningModel(DeclaredModel):
 
 
 def _hyper_parameters(make: Callable[..., object], checkpoint: str | None) -> dict[str, Any]:
-    """Of the arguments that a checkpoint kept, those that the class takes."""
+    """Stored arguments of a checkpoint that the class accepts."""
     if checkpoint is None or checkpoint.endswith(".safetensors"):
         return {}
     content = checkpoint_content(Path(checkpoint))

@@ -43,7 +43,7 @@ class LightningInputs:
     node: Mapping[str, Json]
 
     def specs(self) -> tuple[TensorSpec, ...]:
-        """As declared under ``tensors``."""
+        """Specs declared under ``tensors``."""
         return self._declared().specs()
 
     def problems(self, workload: Workload) -> list[str]:

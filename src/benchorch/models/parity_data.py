@@ -24,7 +24,7 @@ _TEXT = ".txt"
 
 
 def data_problems(reference: str) -> list[str]:
-    """Why ``parity.data`` is no data, as far as can be told without reading it."""
+    """Problems of ``parity.data`` that can be found without reading it."""
     if Path(reference).suffix not in (*_SUFFIXES, _TEXT):
         return reference_problems("parity.data", reference)
     if Path(reference).is_file():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from benchorch.models.script_watch import FirstCall
 
 SEED = 0
-"""What discovery seeds a script's random numbers with: the default of workload.seed."""
+"""Seed of a script's random numbers during discovery: the default of workload.seed."""
 
 
 @final

@@ -1,14 +1,14 @@
-"""Suffixes of files that stand for scripts; importing this costs nothing."""
+"""Suffixes of script files; importing this module is free."""
 
 NOTEBOOK_SUFFIX = ".ipynb"
 
 PROGRAM_SUFFIX = ".pt2"
-"""Of files that torch.export.save wrote."""
+"""Suffix of files written by torch.export.save."""
 
 GRAPH_SUFFIX = ".onnx"
 
 MODEL_SUFFIXES = (PROGRAM_SUFFIX, GRAPH_SUFFIX)
-"""Of files that are models and no scripts; each stands for a script that loads and calls it."""
+"""Suffixes of model files; each is run by a generated script that loads and calls it."""
 
 SCRIPT_SUFFIXES = (".py", NOTEBOOK_SUFFIX, *MODEL_SUFFIXES)
-"""Of all files that `run_script` takes; one without a suffix is a script too."""
+"""Suffixes that `run_script` accepts; a file without a suffix is a script too."""

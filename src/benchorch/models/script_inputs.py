@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import DTYPES
 from benchorch.frameworks.host_arrays import array_of
+from benchorch.frameworks.model_caches import holds_tokens, is_cache, is_layer, is_written
 
 if TYPE_CHECKING:
     import torch
@@ -31,9 +33,36 @@ class Slot:
     name: str
 
 
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """An object that holds tensors, made anew for each call: calls may change it.
+
+    Attributes:
+        kind: its class.
+        content: its attributes; of a mapping that is a dataclass, its items.
+        copied: whether calls write into its tensors.
+    """
+
+    kind: type
+    content: Mapping[str, object]
+    copied: bool = False
+
+    def filled(self, tensors: Mapping[str, torch.Tensor]) -> object:
+        """The object on these tensors."""
+        content = {name: _filled(value, tensors) for name, value in self.content.items()}
+        if issubclass(self.kind, dict):
+            return self.kind(**content)
+        if self.copied:
+            content = {k: v.clone() if hasattr(v, "clone") else v for k, v in content.items()}
+        made: object = self.kind.__new__(self.kind)
+        vars(made).update(content)
+        return made
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedArguments:
-    """One call's arguments: tensors separated from other values.
+    """Arguments of one call, tensors separated from other values.
 
     Attributes:
         tensors: by name, as they were before the call.
@@ -41,6 +70,7 @@ class CapturedArguments:
         signature: each argument in words that are the same in every run, however it was passed.
         keywords: where forward can be called by keyword alone: its arguments that are no tensors.
         obstacle: why nobody else can make this call, or "".
+        held: of tensors inside of objects, such as a cache's, the argument that holds each.
     """
 
     tensors: Mapping[str, torch.Tensor]
@@ -49,6 +79,7 @@ class CapturedArguments:
     signature: tuple[str, ...]
     keywords: Mapping[str, Json] | None
     obstacle: str
+    held: Mapping[str, str] = field(default_factory=dict)
 
 
 def spelled(tensor: torch.Tensor) -> str:
@@ -64,6 +95,8 @@ def dtype_name(tensor: torch.Tensor) -> str:
 def raw_key(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
     """Equal for calls of one signature that are spelled alike; quick, as every call makes one."""
     named = [(name, _value_key(kwargs[name])) for name in sorted(kwargs)] if kwargs else ()
+    if any(map(holds_tokens, kwargs.values())):  # its mask grows with each token
+        named = [(name, "mask" if "mask" in name else key) for name, key in named]
     return (*[_value_key(value) for value in args], *named)
 
 
@@ -79,19 +112,25 @@ def _value_key(value: object) -> object:
         return tuple(_value_key(item) for item in value)
     if isinstance(value, Mapping):
         return tuple((str(key), _value_key(value[key])) for key in value)
-    return type(value).__name__
+    if isinstance(value, Made):
+        return value.kind.__name__
+    return f"{type(value).__name__}{' with tokens' if holds_tokens(value) else ''}"
 
 
 def capture_arguments(
     forward: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
 ) -> CapturedArguments:
-    """One call's arguments by the names of forward; its tensors are copied."""
+    """Arguments of one call by the names of forward, with copied tensors."""
     names, variadic = _names(forward, len(args))
     taken = _ArgumentReader()
     positional = tuple(taken.look(name, value) for name, value in zip(names, args, strict=True))
     named = {name: taken.look(name, value) for name, value in kwargs.items()}
     by_name = {**dict(zip(names, positional, strict=True)), **named}
     rest = {name: value for name, value in by_name.items() if not isinstance(value, Slot)}
+    made = {name: list(_slots(value)) for name, value in rest.items() if isinstance(value, Made)}
+    held = {slot: name for name, slots in made.items() for slot in slots}
+    kinds = {name: _kinds(taken.tensors[slot] for slot in slots) for name, slots in made.items()}
+    plain = taken.tensors.keys() - held.keys()
     direct = not variadic and len(rest) + len(taken.tensors) == len(by_name)
     simple = direct and all(_is_json(value) for value in rest.values())
     return CapturedArguments(
@@ -99,12 +138,34 @@ def capture_arguments(
         positional=positional,
         named=named,
         signature=(
-            *sorted(f"{name}: {spelled(tensor)}" for name, tensor in taken.tensors.items()),
-            *sorted(f"{name}={_value_key(value)}" for name, value in rest.items()),
+            *sorted(f"{name}: {spelled(taken.tensors[name])}" for name in plain),
+            *sorted(
+                f"{name}={_value_key(value)}{kinds.get(name, '')}" for name, value in rest.items()
+            ),
         ),
         keywords=rest if simple else None,  # type: ignore[arg-type]  # _is_json has looked
         obstacle=taken.obstacle or ("" if taken.tensors else "it takes no tensors"),
+        held=held,
     )
+
+
+def _kinds(tensors: Iterable[torch.Tensor]) -> str:
+    """Of an object's tensors how many there are of each kind: `` of 4 float32[1, 2, 8, 16]``."""
+    counted = Counter(map(spelled, tensors))
+    return f" of {', '.join(f'{n} {kind}' for kind, n in counted.items())}" if counted else ""
+
+
+def _slots(value: object) -> Iterator[str]:
+    """Names of the tensors in a nested argument."""
+    if isinstance(value, Slot):
+        yield value.name
+    elif isinstance(value, Made):
+        yield from _slots(tuple(value.content.values()))
+    elif isinstance(value, Mapping):
+        yield from _slots(tuple(value.values()))
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _slots(item)
 
 
 def _names(forward: Callable[..., object], count: int) -> tuple[list[str], bool]:
@@ -152,7 +213,11 @@ class _ArgumentReader:
             return kind(self.look(f"{name}_{at}", item) for at, item in enumerate(value))
         if type(value) is dict:
             return {key: self.look(f"{name}_{key}", item) for key, item in value.items()}
-        if not isinstance(value, _JSON) and type(value).__name__ not in _PLAIN:
+        if _holds_tensors(value):
+            items = value if isinstance(value, dict) else vars(value)
+            content = {key: self.look(f"{name}_{key}", item) for key, item in items.items()}
+            return Made(kind=kind, content=content, copied=is_written(value))
+        if not isinstance(value, (*_JSON, type)) and type(value).__name__ not in _PLAIN:
             self.obstacle = self.obstacle or f"{name} is a {type(value).__name__}, not a tensor"
         return value
 
@@ -162,6 +227,13 @@ class _ArgumentReader:
         copy = not self.obstacle
         self.tensors[name] = tensor.detach().clone() if copy else tensor.detach()
         return Slot(name)
+
+
+def _holds_tensors(value: object) -> bool:
+    """Whether it is a cache, a part of one, or a dataclass, as what a model returns may be."""
+    if is_cache(value) or is_layer(value):
+        return True
+    return is_dataclass(value) and not isinstance(value, type) and hasattr(value, "__dict__")
 
 
 def _tensor_obstacle(name: str, tensor: torch.Tensor) -> str:
@@ -206,6 +278,8 @@ def fill(
 def _filled(value: object, tensors: Mapping[str, torch.Tensor]) -> object:
     if isinstance(value, Slot):
         return tensors[value.name]
+    if isinstance(value, Made):
+        return value.filled(tensors)
     kind: Any = type(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return kind(*(_filled(item, tensors) for item in value))

@@ -54,7 +54,7 @@ def _run_code(path: Path) -> Mapping[str, object]:
 
 
 def _call_program(path: Path) -> object:
-    """As it was exported."""
+    """Call an exported program with its example inputs."""
     import torch
 
     program = read_program(path)
@@ -68,7 +68,7 @@ def _call_program(path: Path) -> object:
 
 
 def _call_graph(path: Path, arguments: Sequence[str]) -> object:
-    """With inputs of the sizes that it declares; words such as ``batch=8`` are its open ones."""
+    """Call a graph with inputs of its declared sizes; words such as ``batch=8`` set open ones."""
     from benchorch.frameworks.onnx_module import OnnxGraph
 
     sizes = {found[1]: int(found[2]) for word in arguments if (found := _SIZE.fullmatch(word))}
@@ -91,7 +91,7 @@ def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
 
 
 def _wait_for_threads(started: Collection[threading.Thread]) -> None:
-    """As Python does at its end: a script may call its models in threads.
+    """Wait for a script's threads as Python does at exit: they may call its models.
 
     Workers of a pool that nobody shut down wait for work and would never end; Python tells them to,
     once and for all, and this process may still want pools.

@@ -15,7 +15,7 @@ import sysconfig
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 HASH_DIGITS = 8
 MOST_INVOCATIONS = 100
-"""Signatures of one model that are told apart; later ones are only counted."""
+"""Limit of distinct signatures of one model; further ones are only counted."""
 
 _TRANSPARENT = frozenset({"OptimizedModule", "DataParallel", "DistributedDataParallel"})
 _PARTS = frozenset({"ParametrizationList"})  # what torch calls to compute a parameter
@@ -37,9 +37,6 @@ _TRACERS = ("torch.jit._trace", "torch.onnx", "torch.export._trace", "torch._exp
 """Modules of torch that call a model themselves, to record it or to check the record."""
 _SYMBOLS = frozenset({"KerasTensor", "FakeTensor", "FunctionalTensor"})
 _LIGHTNING_STEPS = frozenset({"training_step", "validation_step", "test_step", "predict_step"})
-_STEP_OBSTACLE = (
-    "its Trainer calls {} and no forward; its parts are measured, or model=lightning measures it"
-)
 _PROGRESS_EVERY_S = 1.0
 _LONGEST_CONTAINER = 1000  # items that are looked through for a name
 
@@ -50,7 +47,7 @@ class StopScriptError(BaseException):
 
 @dataclass(slots=True, kw_only=True)
 class CallSignature:
-    """One signature that a model was called with.
+    """Signature of a model's call.
 
     Attributes:
         hash: of the model's and of the signature.
@@ -103,6 +100,7 @@ class FirstCall:
     """The first call of a signature, just after it was made.
 
     Attributes:
+        step: of a LightningModule, the step that was called; "" for the module itself.
         autocast: the dtype of the autocast region that it was made in; "" outside of one.
     """
 
@@ -111,6 +109,7 @@ class FirstCall:
     module: torch.nn.Module
     arguments: CapturedArguments
     answer: object
+    step: str = ""
     autocast: str = ""
 
 
@@ -122,6 +121,7 @@ class _NewCall:
     name: str
     place: str
     arguments: CapturedArguments
+    step: str = ""
 
 
 class _Local(threading.local):
@@ -263,9 +263,9 @@ class Watch:
             unseen = None
             if seen is None or key not in seen.raw:
                 arguments = capture_arguments(original.__get__(module), args, kwargs)
-                signature, obstacle = (name, *arguments.signature), _STEP_OBSTACLE.format(name)
-                arguments = replace(arguments, signature=signature, obstacle=obstacle)
-                unseen = self._new_call(module, seen, sys._getframe(1), arguments)
+                signature = (name, *arguments.signature)
+                arguments = replace(arguments, signature=signature, keywords=None)
+                unseen = self._new_call(module, seen, sys._getframe(1), arguments, step=name)
             answer, took_s = self._timed(original, module, args, kwargs, seen or unseen)
             self._counted(module, key, seen, unseen, answer, took_s)
             return answer
@@ -338,12 +338,14 @@ class Watch:
         seen: FoundModel | None,
         frame: FrameType,
         arguments: CapturedArguments,
+        step: str = "",
     ) -> _NewCall:
         name = seen.name if seen else self._name(module, frame)
         with self._lock:
             self._count += 1
             order = self._count
-        return _NewCall(order=order, name=name, place=_place(frame), arguments=arguments)
+        place = _place(frame)
+        return _NewCall(order=order, name=name, place=place, arguments=arguments, step=step)
 
     def _name(self, module: torch.nn.Module, frame: FrameType) -> str:
         """The module's variable, or its path in the outermost model being called."""
@@ -373,7 +375,7 @@ class Watch:
                 seen.invocations[digest] = CallSignature(hash=digest, signature=signature)
             seen.raw[key] = seen.invocations[digest]
             if new:
-                self._report(seen, seen.invocations[digest], module, before.arguments, answer)
+                self._report(seen, seen.invocations[digest], module, before, answer)
         return seen
 
     def _report(
@@ -381,16 +383,21 @@ class Watch:
         seen: FoundModel,
         invocation: CallSignature,
         module: torch.nn.Module,
-        arguments: CapturedArguments,
+        before: _NewCall,
         answer: object,
     ) -> None:
         """Report a new signature; calls that the callback makes are not recorded."""
+        if before.step:
+            from benchorch.models.architectures.lightning_step import LightningStep
+
+            module = LightningStep(module, before.step)
         call = FirstCall(
             seen=seen,
             invocation=invocation,
             module=module,
-            arguments=arguments,
+            arguments=before.arguments,
             answer=answer,
+            step=before.step,
             autocast=_autocast(),
         )
         with self._at_rest():
@@ -519,7 +526,14 @@ def name_in(frame: FrameType | None, module: object) -> str:
         *(each.f_locals for each in frames),
     ]
     names = (name for scope in scopes for name in _names_in(scope, module))
-    return next(names, type(module).__name__)
+    name = next(names, type(module).__name__)
+    return _of_owner(own, name) if name.startswith("self.") else name
+
+
+def _of_owner(frames: Sequence[FrameType], name: str) -> str:
+    """A name that begins with self, by what the callers of that method call its object."""
+    method = next(each for each in frames if "self" in each.f_locals)
+    return f"{name_in(method.f_back, method.f_locals['self'])}{name.removeprefix('self')}"
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

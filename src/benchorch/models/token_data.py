@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TEXT = ".txt"
 _MOST_SETS = 16
-"""Of a long text so many calls' worth are compared: each takes as long as a generation."""
+"""Limit of compared sets of a long text: each takes as long as a generation."""
 
 
 def token_sets(reference: str, model: DecoderModel, workload: Workload) -> list[Arrays]:

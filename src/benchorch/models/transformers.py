@@ -131,7 +131,7 @@ class TransformersModel(DeclaredModel):
         return frozen(encoder_decoder(model, sources, self.prompt_symbol or ""))
 
     def token_ids(self, text: str) -> Sequence[int]:
-        """By the tokenizer beside the weights; of random weights none."""
+        """Token ids by the tokenizer beside the weights; empty for random weights."""
         if not self.pretrained:
             return DeclaredModel.token_ids(self, text)
         from transformers import AutoTokenizer

@@ -85,13 +85,13 @@ def _modeling_file(root: Path, name: str) -> Path | None:
 
 
 def _offers(file: Path, name: str) -> bool:
-    """Whether a file defines the class and exports it: the name stands quoted in ``__all__``."""
+    """Whether a file defines the class and exports it in ``__all__``."""
     text = file.read_text(encoding="utf-8")
     return f"\nclass {name}(" in text and f'"{name}"' in text
 
 
 def _class_body(text: str, name: str) -> ast.ClassDef | None:
-    """One class, parsed alone: a whole modeling file takes tens of milliseconds."""
+    """Definition of one class, parsed alone: a modeling file takes tens of milliseconds."""
     start = text.find(f"\nclass {name}(")
     end = re.compile(r"\n(?=[^\s#)])").search(text, start + 1)
     if start < 0:

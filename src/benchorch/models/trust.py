@@ -1,4 +1,4 @@
-"""Which code may run: an allow-list, asked before anything of a user's or a stranger's is imported.
+"""Allow-list of code that may run, checked before any user code is imported.
 
 What runs besides benchorch itself: model classes of installed packages; what the command line names
 by a reference or by ``--trust``, or the user's own settings by ``trust:``; what lies in the user's
@@ -49,7 +49,7 @@ _CODE = ("model", "parity")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Policy:
-    """What is trusted.
+    """Trusted code and addresses.
 
     Attributes:
         everything_of_the_users: whether any code that is not installed may run.
@@ -71,7 +71,7 @@ class _Policy:
         return any(re.search(whole, word) for word in self.words)
 
     def holds(self, place: Path) -> bool:
-        """Whether a file lies at or below one of the paths, links followed."""
+        """Whether a file is at or below one of the paths, after following links."""
         return any(place.is_relative_to(path) for path in self.paths)
 
 
@@ -148,7 +148,7 @@ def grant(*references: str) -> None:
 
 
 def trusts(path: Path) -> bool:
-    """Whether the command line trusts all that lies at a path."""
+    """Whether the command line trusts everything below a path."""
     return _policy.holds(path.resolve())
 
 
@@ -263,7 +263,7 @@ def _is_users(reference: str) -> bool:
 
 
 def references_of(plan: Plan) -> list[str]:
-    """What a plan's trials hold in the form of a reference, a path to code or an address."""
+    """References in a plan's trials: dotted names, paths to code and addresses."""
     nodes = (trial.spec.get(key) for trial in plan.trials for key in _CODE)
     texts = dict.fromkeys(text for node in nodes for text in _texts(node))
     return [
@@ -308,7 +308,7 @@ def _texts(node: Json) -> Iterator[str]:
 
 
 def variables(session: Session) -> dict[str, str]:
-    """What a trial's process is told; `obey` reads it there."""
+    """Environment variables with the policy for a trial's process; `obey` reads them."""
     told = {"references": list(session.trusted), "paths": list(session.search_path)}
     return {VARIABLE: json.dumps(told)}
 

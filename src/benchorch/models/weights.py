@@ -51,7 +51,7 @@ def _check_format(path: Path) -> None:
 
 
 def checkpoint_identity(checkpoint: str | None) -> dict[str, str | None]:
-    """What a checkpoint makes of a model: its bytes, which decide the dtype too."""
+    """Identity of a checkpoint: its bytes, which also determine the dtype."""
     dtype = {} if checkpoint is None else {"checkpoint_dtype": "as saved"}
     return {"checkpoint": checkpoint_digest(checkpoint), **dtype}
 

@@ -31,7 +31,7 @@ _EXPERIMENTAL: Mapping[str, str] = {
 
 
 _NAMELESS: Mapping[str, str] = {"aot inductor": "AOTInductor's library"}
-"""By provider, what to call compiled code that does not name its kernels."""
+"""Names for compiled code without kernel names, by provider."""
 
 
 def sees(executable: object) -> bool:

@@ -50,7 +50,7 @@ def write_rows(rows: Sequence[Row], directory: Path) -> tuple[Path, ...]:
 
 
 def rows_of(averages: Iterable[object]) -> list[Row]:
-    """One row an operator; our own ranges are left out, for their time is their operators'."""
+    """One row per operator; benchorch's ranges are omitted: their time belongs to operators."""
     return [
         {"operator": name, **{column: _value(each, names) for column, names in _COLUMNS.items()}}
         for each in averages

@@ -21,5 +21,5 @@ class NoProfiler(Profiler):
         return "no profile was requested: profiler=auto"
 
     def capture(self, request: CaptureRequest) -> CapturedProfile:
-        """Nothing can be recorded by it."""
+        """Raises: this profiler records nothing."""
         raise MeasureError("No profile was requested.", kind="no_profiler", remedy="profiler=auto")

@@ -141,5 +141,5 @@ def _in_range(original: Callable[..., object], mark: str) -> Callable[..., objec
 
 
 def _names_of(function: Callable[..., object]) -> tuple[str, ...]:
-    """What a wrapper can take over from it; compiled functions have little."""
+    """Attributes that a wrapper can copy from a function; compiled functions have few."""
     return tuple(name for name in ("__module__", "__name__", "__doc__") if hasattr(function, name))

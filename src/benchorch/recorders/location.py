@@ -15,7 +15,7 @@ from benchorch.locks import locked
 
 SQLITE = "sqlite:///"
 ARN, ARN_PLUGIN = "arn:", "sagemaker_mlflow"
-"""Of a tracking server that AWS manages, which MLflow reaches by AWS's plug-in."""
+"""Prefix and plug-in of a tracking server managed by AWS."""
 
 VARIABLE = "BENCHORCH_TRACKING_URI"
 """Holds the URI with its password, which plans leave out; child processes inherit it."""

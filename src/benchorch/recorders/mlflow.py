@@ -232,7 +232,7 @@ def _mlflow(recorder: Mlflow) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """One line: the operating system's error if it was one, else MLflow's message."""
+    """Reason on one line: the operating system's error if there is one, else MLflow's."""
     innermost = error
     while (deeper := innermost.__cause__ or innermost.__context__) is not None:
         innermost = deeper

@@ -14,7 +14,7 @@ from benchorch.journal.run_directory import read_lines
 from benchorch.recorders.mlflow_view import VIEW
 
 HOST, FIRST_PORT = "127.0.0.1", 5000
-"""Where ``benchorch ui`` serves a tracker that is a file."""
+"""Address at which ``benchorch ui`` serves a local tracker."""
 TRACKING = "tracking.json"
 
 # Without it MLflow 3 opens its view of language model applications, which shows nothing here.

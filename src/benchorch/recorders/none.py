@@ -32,4 +32,4 @@ class Nowhere(Recorder):
         return ""
 
     def close(self, directory: Path, *, complete: bool) -> None:
-        """Nothing to end."""
+        """No operation: there is nothing to close."""

@@ -24,7 +24,7 @@ from benchorch.units import ns_to_ms
 # One log-batch request may hold 1000 entries, of which 100 params.
 MAX_PARAMS = 100
 MAX_TAGS = 15
-"""Of a run; MLflow shows each as a chip above everything else."""
+"""Limit of a run's tags; MLflow shows each as a chip above everything else."""
 MAX_METRICS = 1000 - MAX_PARAMS - MAX_TAGS
 FACTS = "facts.json"
 _SHOWN_TAGS = (
@@ -32,7 +32,7 @@ _SHOWN_TAGS = (
     *("verdict.reasons", "speedup", "bottleneck.limit", "executed.executed", "warnings"),
     *("environment.host", "model_digest", "baseline_id"),
 )
-"""Of all facts those that people filter by."""
+"""Facts shown as tags: those by which people filter."""
 # The server's own limits are 6000 and 8000; 100 values of these lengths stay below its limit of
 # 1 MB for a request however they are escaped.
 MAX_PARAM_LENGTH = 1000
@@ -46,7 +46,7 @@ _NOT_IN_A_METRIC = re.compile(r"[^\w\-. :/]", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFields:
-    """One run without its artifacts.
+    """Fields of a run, without its artifacts.
 
     Attributes:
         facts: all that is known besides params and metrics; some of them are tags.
@@ -194,7 +194,7 @@ def _parity(outputs: tuple[OutputParity, ...]) -> Iterator[tuple[str, float | No
 
 
 def _tokens(tokens: TokenParity) -> Iterator[tuple[str, float | None]]:
-    """Of generated tokens; the first divergence only where there is one."""
+    """Metrics of generated tokens; the first divergence only if there is one."""
     yield "parity_token_agreement_ratio/mean", tokens.agreeing / tokens.positions
     yield "parity_first_divergence_tokens/min", tokens.first_divergence
     yield "parity_kl_nats/mean", tokens.mean_divergence_nats

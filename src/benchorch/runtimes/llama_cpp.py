@@ -26,7 +26,7 @@ _CELLS = 256  # llama.cpp gives each sequence a multiple of so many tokens
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaCpp(Runtime):
-    """One context, in which each prompt of the batch is a sequence.
+    """llama.cpp context in which each prompt of the batch is a sequence.
 
     Args:
         cache: the type of keys and values; llama.cpp's own default is float16.
@@ -47,7 +47,7 @@ class LlamaCpp(Runtime):
         return HALF_PRECISION_RATIOS["float16"] if rounded else SAME_ARITHMETIC_RATIO
 
     def cohabits(self, device: str, threads: int) -> bool:
-        """With one thread only: its pool spins between calls."""
+        """True with one thread only: the thread pool spins between calls."""
         return threads == 1
 
     def unavailable(self, device: str) -> str | None:

@@ -29,12 +29,12 @@ _BYTE_TYPES = {"int8", "uint8", "int4", "uint4"}
 _PRODUCTS = ("MatMul", "Gemm", "Conv", "Attention", "LSTM", "GRU")
 _CAST = "Cast"
 _QUANTIZED_WEIGHTS = "MatMulNBits"
-"""Its weights are packed before it runs, so that they are missing among its inputs."""
+"""Operator whose weights are packed before it runs, and so are missing among its inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """One of ONNX Runtime's execution providers.
+    """Execution provider of ONNX Runtime.
 
     Attributes:
         name: as ONNX Runtime calls it.
@@ -152,8 +152,13 @@ def open_session(
         for each in (provider, *(PROVIDERS[name] for name in provider.after))
     ]
     provider.load_libraries()
-    with refused("ONNX Runtime cannot load the graph"):
-        session = onnxruntime.InferenceSession(str(model), options, providers=chosen)
+    try:
+        with refused("ONNX Runtime cannot load the graph"):
+            session = onnxruntime.InferenceSession(str(model), options, providers=chosen)
+    except MeasureError as error:
+        if "NOT_IMPLEMENTED" not in str(error):
+            raise
+        raise MeasureError(str(error), kind="no_kernel", remedy=_IN_FLOAT32) from error
     used = session.get_providers()
     if used[0] != provider.name:
         raise MeasureError(
@@ -167,6 +172,12 @@ def open_session(
 def weights_beside(model: Path) -> Path:
     """Path of the weights of a graph that ONNX Runtime writes."""
     return model.with_name(f"{model.name}.data")
+
+
+_IN_FLOAT32 = (
+    "if the model is in bfloat16 or float16, for which this provider lacks kernels, measure it in "
+    "float32: conversion=fp32+onnxruntime"
+)
 
 
 @contextmanager
@@ -255,7 +266,7 @@ def _main_type(types: list[str]) -> str:
 
 
 def _quantized_share(nodes: list[tuple[str, list[str]]]) -> float:
-    """Of matrix products and convolutions, those with operands of 8 bits or fewer."""
+    """Share of matrix products and convolutions with operands of 8 bits or fewer."""
     products = [node for node in nodes if any(word in node[0] for word in _PRODUCTS)]
     quantized = [node for node in products if _is_quantized(*node)]
     return round(len(quantized) / len(products), 4) if products else 0.0

@@ -54,7 +54,7 @@ _LARGEST_PROFILED_BYTES = 1_000_000_000
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxRuntime(Runtime):
-    """One execution provider, and a failure rather than a silent step back to another.
+    """ONNX Runtime with one execution provider; fails rather than fall back silently.
 
     Nodes that the provider leaves to another one are counted among the facts.
 
@@ -73,7 +73,7 @@ class OnnxRuntime(Runtime):
     spinning: bool = True
 
     def cohabits(self, device: str, threads: int) -> bool:
-        """On a processor with one thread only: a pool's threads go on spinning between calls.
+        """True on a processor with one thread only: pool threads spin between calls.
 
         Interleaved with two threads each, torch lost a third of its speed to them; its own
         threads wait busily too, so that it does not do to stop these alone.
@@ -139,7 +139,7 @@ class OnnxExecutable(Executable):
         return OnnxProgram(session=self.session, device=self.place)
 
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
-        """What the last call left, on the host, half precision widened to float32."""
+        """Outputs of the last call on the host, half precision widened to float32."""
         arrays = raw.copy_outputs_to_cpu()  # type: ignore[attr-defined]
         return {
             str(index): array.astype("float32") if array.dtype == "float16" else array
@@ -151,7 +151,7 @@ class OnnxExecutable(Executable):
         return {**self.settings(), **self.counts()}
 
     def settings(self) -> Mapping[str, Json]:
-        """The outputs' dtype and what the session says of itself."""
+        """Dtypes of the outputs, and the session's own metadata."""
         types = [node.type for node in self.session.get_outputs()]
         options = self.session.get_session_options()
         return {
@@ -169,7 +169,7 @@ class OnnxExecutable(Executable):
         return Path(self.session.end_profiling()) if self.profiled else None
 
     def close(self) -> None:
-        """Nothing was changed outside of the session."""
+        """No operation: nothing outside of the session was changed."""
 
 
 @final
@@ -207,7 +207,7 @@ class OnnxProgram(Program):
         return values
 
     def fetch(self, value: object) -> NDArray[generic]:
-        """On the host, half precision widened to float32."""
+        """Value on the host, half precision widened to float32."""
         array: NDArray[generic] = value.numpy()  # type: ignore[attr-defined]
         return array.astype("float32") if array.dtype == "float16" else array
 
@@ -280,7 +280,7 @@ def _array_of(name: str, arrays: Mapping[str, NDArray[generic]]) -> NDArray[gene
 def _counts(
     session: Any, directory: Path, provider: Provider, request: LoadRequest
 ) -> Mapping[str, Json]:
-    """Where the nodes were placed, and what ran of them where the graph is not too large."""
+    """Placement of the nodes, and executed operators of graphs that are not too large."""
     placed = assignment(session)
     if size_bytes(directory) > _LARGEST_PROFILED_BYTES:
         return placed

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxRuntimeGenai(Runtime):
-    """Its own loop keeps the cache; each next token is handed to it as the only likely one.
+    """onnxruntime-genai's own loop and cache, forced to take given next tokens.
 
     So the choice of tokens is the same as for every runtime. Handing one over costs a copy of as
     many scores as there are words, and finding the largest of them.
@@ -33,7 +33,7 @@ class OnnxRuntimeGenai(Runtime):
     requires = ("onnxruntime-genai", "numpy")
 
     def cohabits(self, device: str, threads: int) -> bool:
-        """With one thread only: ONNX Runtime's pool spins between calls."""
+        """True with one thread only: ONNX Runtime's pool spins between calls."""
         return threads == 1
 
     def unavailable(self, device: str) -> str | None:
@@ -94,7 +94,7 @@ class GenaiExecutable(Executable):
         return {"0": cast("Sequence[NDArray[generic]]", raw)[0]}
 
     def facts(self) -> Mapping[str, Json]:
-        """Where it runs; scores come as float32 whatever the graph computes in."""
+        """Execution provider; scores are float32 whatever the graph computes in."""
         return {
             "dtype": "float32",
             "threads": self.threads,
@@ -103,7 +103,7 @@ class GenaiExecutable(Executable):
         }
 
     def close(self) -> None:
-        """Nothing was changed outside of the model."""
+        """No operation: nothing outside of the model was changed."""
 
 
 @final
@@ -153,7 +153,7 @@ class GenaiProgram(Program):
         self._chosen = np.full((len(ids), 1, width), -1.0, dtype=np.float32)
 
     def _append(self, tokens: Any) -> None:
-        """Of several sequences it takes only tokens that it chose: these have the best scores."""
+        """Append tokens by giving them the best scores: several sequences accept no others."""
         rows = range(len(tokens))
         self._chosen[rows, 0, tokens] = 1
         self._generator.set_logits(self._chosen)

@@ -27,7 +27,7 @@ _BFLOAT16 = "bf16"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenVino(Runtime):
-    """One stream with the requested number of threads.
+    """OpenVINO with one stream and the requested number of threads.
 
     Args:
         precision: what floating operators are computed in. Left to the device it is bfloat16 on
@@ -93,7 +93,7 @@ class OpenVinoExecutable(Executable):
         return OpenVinoProgram(request=self.compiled.create_infer_request())
 
     def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
-        """What the last call left, half precision widened to float32."""
+        """Outputs of the last call, half precision widened to float32."""
         tensors = [raw.get_output_tensor(i) for i in range(len(self.compiled.outputs))]  # type: ignore[attr-defined]
         return {str(index): _array(tensor) for index, tensor in enumerate(tensors)}
 
@@ -102,7 +102,7 @@ class OpenVinoExecutable(Executable):
         return {"provider": "OpenVINO CPU", "device": "cpu", **compiled_facts(self.compiled)}
 
     def close(self) -> None:
-        """Nothing was changed outside of the compiled graph."""
+        """No operation: nothing outside of the compiled graph was changed."""
 
 
 @final

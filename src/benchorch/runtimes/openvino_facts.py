@@ -20,7 +20,7 @@ def dtype_name(word: str) -> str:
 
 
 def device_config(precision: str | None, threads: int) -> dict[str, Json]:
-    """One stream of that many threads, where the process was put.
+    """Device configuration: one stream of that many threads on the process's processors.
 
     Args:
         precision: OpenVINO's word for what to compute in; None leaves it to the device.
@@ -65,7 +65,7 @@ def _floating(nodes: list[Any]) -> str:
 
 
 def _quantized_share(nodes: list[Any]) -> float:
-    """Of matrix products and convolutions, those with operands of 8 bits or fewer."""
+    """Share of matrix products and convolutions with operands of 8 bits or fewer."""
     products = [node for node in nodes if _kind(node).startswith(_PRODUCTS)]
     quantized = [node for node in products if _told(node, "runtimePrecision") in _BYTES]
     return round(len(quantized) / len(products), 4) if products else 0.0
@@ -76,7 +76,7 @@ def _kind(node: Any) -> str:
 
 
 def _activations(compiled: Any) -> dict[str, Json]:
-    """In how large groups activations are rounded to int8 beside packed weights; 0 means never."""
+    """Group size in which activations are rounded to int8 beside packed weights; 0: never."""
     name = "DYNAMIC_QUANTIZATION_GROUP_SIZE"
     known = compiled.get_property("SUPPORTED_PROPERTIES")
     if name not in known:
@@ -85,7 +85,7 @@ def _activations(compiled: Any) -> dict[str, Json]:
 
 
 def _told(node: Any, key: str) -> str:
-    """What the runtime says of a node, or an empty string."""
+    """The runtime's information about a node, or an empty string."""
     return str(node[key].astype(str)) if key in node else ""
 
 

@@ -28,7 +28,7 @@ _PERFORMANCE_CORES = 1  # config_threadpool's word for "the fast ones first"
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tvm(Runtime):
-    """Tensors are shared with torch, which knows the types that numpy lacks."""
+    """TVM sharing tensors with torch, which supports the dtypes that numpy lacks."""
 
     consumes = (Format.TVM_LIBRARY,)
     requires = ("torch", "apache-tvm")
@@ -107,7 +107,7 @@ class TvmExecutable(Executable):
         }
 
     def close(self) -> None:
-        """Nothing was changed outside of the library."""
+        """No operation: nothing outside of the library was changed."""
 
 
 def _flat(raw: Any) -> Iterator[Any]:

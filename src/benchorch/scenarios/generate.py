@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generate(Scenario):
-    """One batch of prompts in flight: prefill, then ``workload.new_tokens`` one by one.
+    """One batch of prompts in flight: prefill, then ``workload.new_tokens`` tokens one by one.
 
     Every sequence has the same length and none ends early, so that each call is the same work.
 

@@ -1,4 +1,4 @@
-"""The blocks of one run: sized so that the clock can tell them, timed one by one, all kept."""
+"""Blocks of one run: sized to the clock's resolution, timed one by one, all kept."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Series:
             self._device_ns.append(_told(device_ns))
 
     def _note(self, before: Counts, after: Counts) -> None:
-        """What happened in the last blocks; of several short ones, the last is held to it."""
+        """Record events in the last blocks; of several short ones, in the last."""
         if after[1:] == before[1:]:
             return
         risen = {
@@ -180,7 +180,7 @@ class Series:
         )
 
     def _of_each(self, parts_ns: Sequence[int]) -> tuple[int, ...]:
-        """A part of every block's time; empty where the clock did not tell it of each."""
+        """One part of every block's time; empty unless the clock reported it for each."""
         return tuple(parts_ns) if len(parts_ns) == len(self.durations_ns) else ()
 
 
@@ -203,7 +203,7 @@ def sized(
     calls_per_turn: int = 1,
     cold_caches: bool = False,
 ) -> Series:
-    """The first blocks, of the fewest turns that the clock can tell from nothing.
+    """First blocks, with the fewest turns that the clock can resolve.
 
     With cold caches a block is one turn, however short, as only the first of several would be cold;
     and there is none yet.
@@ -245,7 +245,7 @@ def grown(start: Callable[[int], Series], least_ns: float, calibration: Calibrat
 
 
 def _floor_ns(calibration: Calibration) -> float:
-    """What any block takes at least, now that there is something in it."""
+    """Minimum time of a non-empty block."""
     return max(calibration.pair_cost_ns, 1.0)
 
 
@@ -261,7 +261,7 @@ def _all_last(series: Series, least_ns: float) -> bool:
 
 
 def _more(wanted: int, short_ns: int, least_ns: float) -> int:
-    """The next number of calls to try: at most tenfold, as short blocks are told but roughly."""
+    """Next number of calls to try: at most tenfold, as short blocks are timed roughly."""
     if short_ns * MOST_GROWTH <= least_ns:
         return wanted * MOST_GROWTH
     return max(wanted + 1, math.ceil(wanted * least_ns / short_ns))
@@ -372,7 +372,7 @@ def quiet_heap() -> Iterator[None]:
 
 
 class TokenFields(TypedDict):
-    """Those of `Observations` that calls which generate tokens have."""
+    """Fields of `Observations` for calls that generate tokens."""
 
     token_ns: tuple[int, ...]
     tokens_per_call: int

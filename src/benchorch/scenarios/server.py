@@ -33,7 +33,7 @@ class Server(OpenLoop):
         }
 
     def offer_loads(self, run: LoadRun) -> None:
-        """One load at one rate; before it, where no rate is given, the capacity."""
+        """Offer load at one rate; without a given rate, measure the capacity first."""
         rate_per_s, share = self.rate_per_s, None
         if rate_per_s is None:
             share = self.utilisation_ratio

@@ -1,4 +1,4 @@
-"""One call in flight, the next one after the previous completes."""
+"""One call in flight; the next one starts after the previous one completes."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def _side_by_side(seats: Sequence[_Server], queue: QueryQueue) -> None:
 
 
 class _Server:
-    """One server.
+    """Server of the queue.
 
     Attributes:
         served: what it has served.

@@ -17,7 +17,7 @@ LEAST_BLOCKS = 6
 """Fewer show no steady state."""
 
 FEWEST_BLOCKS = 3
-"""Of calls so slow that `LEAST_BLOCKS` of them take four times as long as `max_window_s`."""
+"""Minimum for calls so slow that `LEAST_BLOCKS` take four times `max_window_s`."""
 
 
 @final
@@ -95,7 +95,7 @@ class Decide(Stopping):
         return look_alpha(self.looks, ALPHA)
 
     def planned_looks(self) -> tuple[int, ...]:
-        """Those of the rule."""
+        """Interim analyses of the rule."""
         return self.looks
 
     def table_terms(self, delta_ratio: float) -> Terms:

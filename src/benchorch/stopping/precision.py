@@ -108,7 +108,7 @@ class Precision(Stopping):
         return schedule.look_alpha(self.looks)
 
     def planned_looks(self) -> tuple[int, ...]:
-        """Those of the rule."""
+        """Interim analyses of the rule."""
         return self.looks
 
     def _precise(self, medians_ns: Sequence[float]) -> bool:

@@ -157,7 +157,7 @@ class ArtifactDirectory:
         )
 
     def entry_path(self, key: str) -> Path:
-        """Where the entry of that key is, or would be."""
+        """Path of the entry of a key, present or not."""
         return self.root / "artifacts" / key
 
     def find(self, key: str, format: Format | None = None) -> Artifact | None:
@@ -171,7 +171,7 @@ class ArtifactDirectory:
             return self.find_locked(key, format)
 
     def find_locked(self, key: str, format: Format | None = None) -> Artifact | None:
-        """As `find`, while holding the `lock` of the key; a corrupt entry is quarantined."""
+        """Find under the held `lock` of the key; a corrupt entry is quarantined."""
         if not self._mark_used(key):
             return None
         try:

@@ -1,4 +1,4 @@
-"""What is known of an entry on the disk, be it readable or not."""
+"""Facts about an entry on disk, readable or not."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def entry_at(directory: Path) -> Entry:
 
 
 def unreadable(key: str, detail: str, created_at: str = "") -> Manifest:
-    """A stand-in for a manifest that makes no sense."""
+    """Substitute for an unreadable manifest."""
     return Manifest(
         key=key,
         name="(unreadable)",

@@ -40,7 +40,7 @@ def register_use(uses: Path) -> Iterator[None]:
 
 
 def oldest_use_ns(uses: Path) -> int | None:
-    """When the oldest living user began; None if there is none."""
+    """Start of the oldest active use; None without one."""
     living = []
     for path in uses.glob("*.lock"):
         with suppress(FileNotFoundError):  # it has ended meanwhile
@@ -68,7 +68,7 @@ def evictable(uses: Path, entry: Path) -> Iterator[bool]:
 
 
 def last_used_ns(entry: Path) -> int:
-    """When an entry was last found, or else built."""
+    """Time at which an entry was last found, or else built."""
     for path in (entry / _USED, entry):
         with suppress(OSError):
             return path.stat().st_mtime_ns

@@ -50,7 +50,7 @@ class CorruptEntry(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRecord:
-    """One file of an artifact, its path relative to `FILES` with forward slashes."""
+    """File of an artifact, with its path relative to `FILES` in forward slashes."""
 
     path: str
     size_bytes: int
@@ -59,7 +59,7 @@ class FileRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """By whom an entry was built, see `stores.signing`: a public key and hexadecimal digits."""
+    """Signature of an entry's builder, see `stores.signing`: public key and hexadecimal digits."""
 
     key: str
     value: str

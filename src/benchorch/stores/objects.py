@@ -18,7 +18,7 @@ class Unreachable(StoreError):
 
 
 class Refused(StoreError):
-    """It never will as it is named: no credentials, no such bucket."""
+    """Permanent refusal: no credentials, no such bucket."""
 
 
 class Denied(StoreError):
@@ -55,7 +55,7 @@ class Objects(ABC):
     @property
     @abstractmethod
     def address(self) -> str:
-        """Where they are, for people."""
+        """Address for display."""
 
     @abstractmethod
     def look(self, name: str) -> ObjectInfo | None:

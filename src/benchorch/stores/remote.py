@@ -215,7 +215,7 @@ class RemoteArtifacts:
             LOG.warning("Unfinished uploads stay for now: %s", error)
 
     def address_of(self, key: str) -> str:
-        """Where an entry of that key is, for people."""
+        """Address of an entry for display."""
         return f"{self.objects.address}/artifacts/{key}"
 
 

@@ -111,7 +111,7 @@ def _invalid_url(url: str) -> str:
 
 @cache
 def _bucket(name: str, prefix: str) -> _Bucket:
-    """One per process: making a client takes long, and so does an unreachable service."""
+    """The process's client of a bucket: making one takes long, as does an unreachable service."""
     return _Bucket(name=name, prefix=prefix)
 
 
@@ -128,7 +128,7 @@ class _Bucket(Objects):
 
     @property
     def address(self) -> str:
-        """Where they are, for people."""
+        """Address for display."""
         return f"s3://{self.name}/{self.prefix}".rstrip("/")
 
     def look(self, name: str) -> ObjectInfo | None:

@@ -50,7 +50,7 @@ def sign(manifest: Manifest) -> Manifest:
 
 
 def is_refused(manifest: Manifest, place: str) -> bool:
-    """Whether an entry may not be loaded, with one warning a process that says why."""
+    """Whether an entry may not be loaded; warns once per process with the reason."""
     why = distrust(manifest)
     if why:
         _warn(manifest.name, place, why)
@@ -108,7 +108,7 @@ def _is_valid(signature: Signature, manifest: Manifest) -> bool:
 
 
 def _statement(manifest: Manifest) -> bytes:
-    """What is signed: everything of the manifest, and so every file's digest."""
+    """Signed content: the whole manifest, and so every file's digest."""
     return _PURPOSE + canonical_json(encode(replace(manifest, signature=None))).encode()
 
 

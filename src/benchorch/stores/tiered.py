@@ -50,7 +50,7 @@ class TieredStore(DirectoryStore):
         return RemoteArtifacts(objects=self.objects, directory=self.directory)
 
     def is_shared(self) -> bool:
-        """By all machines that reach the object storage."""
+        """Shared by all machines with access to the object storage."""
         return True
 
     def find(self, key: str, format: Format | None = None) -> Artifact | None:
@@ -102,7 +102,7 @@ class TieredStore(DirectoryStore):
             return artifact, True
 
     def _wait(self, key: str, format: Format, stack: ExitStack, *, force: bool) -> Artifact | None:
-        """What another machine has built meanwhile, or None and the lease on the stack."""
+        """Artifact built meanwhile by another machine, or None and the lease on the stack."""
         warned = False
         while True:
             try:

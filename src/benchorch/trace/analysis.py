@@ -121,8 +121,7 @@ def analyze_events(
     dag, interval_ns = periods.dag, periods.interval_ns
     path = critical_path(dag, int(periods.end[np.argmax(dag.time_ns[periods.end])]), interval_ns[0])
     met = meetings(events)
-    if len(met.event):
-        path = path.cut_at(np.concatenate([met.usual_ns, met.last_ns]))
+    path = path.cut_at(np.concatenate([met.usual_ns, met.last_ns, steps.done_ns]))
     why = reasons(events, dag, path)
     invariants = check(dag, path, interval_ns)
     broken = [name for name, holds in invariants.items() if not holds]
@@ -233,9 +232,20 @@ def _verdict(
             syncs=bool((events.category == Category.SYNC).any()),
             ranks=collective,
             tried=_tried(events, in_window),
+            unknown=_unknown(events, path, why),
             dilation_ratio=dilation_ratio,
         )
     )
+
+
+def _unknown(events: Events, path: CriticalPath, why: Reasons) -> str:
+    """The range in which most time of an unknown cause lies, if one has most of it."""
+    unknown = np.where(why.cause == CAUSES.index(Cause.UNKNOWN), path.duration_ns, 0)
+    owned = (path.owner >= 0) & (events.category[path.owner] == Category.ANNOTATION)
+    if not (unknown * owned).any():
+        return ""
+    of = np.bincount(events.name[path.owner[owned]], unknown[owned])
+    return events.names[int(of.argmax())] if of.max() > 0.5 * unknown.sum() else ""
 
 
 def _typical(path: CriticalPath, periods: Periods) -> np.ndarray | None:

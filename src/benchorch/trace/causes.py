@@ -55,7 +55,7 @@ CAUSE_OF: Mapping[Class, Cause] = {
     Class.DATA_LOADING: Cause.DATA_LOADING,
     Class.INPUT_OUTPUT: Cause.INPUT_OUTPUT,
     **dict.fromkeys((Class.SLEEP, Class.LOCK), Cause.SLEEP),
-    **dict.fromkeys((Class.OUTSIDE, Class.HOST_FUNCTION), Cause.OUTSIDE),
+    **dict.fromkeys((Class.OUTSIDE, Class.NATIVE, Class.HOST_FUNCTION), Cause.OUTSIDE),
     Class.PROFILER: Cause.PROFILER,
     **dict.fromkeys((Class.CPU_GAP, Class.CARRY_IN, Class.UNEXPLAINED), Cause.UNKNOWN),
 }

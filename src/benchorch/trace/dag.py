@@ -58,6 +58,7 @@ class Class(StrEnum):
     INPUT_OUTPUT = "input_output"
     SLEEP = "sleep"
     LOCK = "lock"
+    NATIVE = "native"  # a library's own code, called from Python
     OUTSIDE = "outside"  # waiting for what the trace does not record
     BACKPRESSURE = "backpressure"
     PROFILER = "profiler"

@@ -42,6 +42,9 @@ AGAIN_RATIO = 0.7
 ACCIDENT_RATIO = 0.15
 """Of the steps: so many may be unlike the others by accident."""
 
+DRAINED_RATIO = 0.7
+"""Of the others: a first third that takes less of it uses up what waited in queues."""
+
 CUT_RATIO = 0.5
 """Of the median: a last step shorter than that was cut off."""
 
@@ -139,7 +142,9 @@ def typical(periods_ns: NDArray[np.int64], bursts: bool = True) -> NDArray[np.bo
     middle = np.median(periods_ns)
     near: NDArray[np.bool_] = np.abs(periods_ns - middle) <= TYPICAL_RATIO * middle
     few = (~near).sum() <= max(1.0, ACCIDENT_RATIO * len(near))
-    most = periods_ns[near].sum() >= 0.5 * periods_ns.sum()
+    apart = np.diff(np.flatnonzero(~near))
+    in_turn = len(apart) > 1 and np.ptp(apart) <= 1 and len(near) >= 3 * apart.max()
+    most = periods_ns[near].sum() >= 0.5 * periods_ns.sum() and not in_turn
     usual = near.mean() >= 0.6 and bool(few or most or not bursts)
     return near if usual else np.zeros(len(near), dtype=np.bool_)
 
@@ -257,11 +262,17 @@ def _marked(events: Events, name: str | None) -> Steps | None:
         or _recurring(events, ranges)
         or _boundaries(events, _LOADER, ranges)
         or _boundaries(events, _OPTIMIZER, ranges)
+        or _recurring(events, ranges, covered_ratio=0.0)
     )
 
 
-def _recurring(events: Events, ranges: NDArray[np.bool_]) -> Steps | None:
-    """The ranges of one name on one thread, at least three, that take most time in all."""
+def _recurring(
+    events: Events, ranges: NDArray[np.bool_], covered_ratio: float = COVERED_RATIO
+) -> Steps | None:
+    """The ranges of one name on one thread, at least three, that take most time in all.
+
+    Those that cover little of it mark steps from one to the next, if these are alike.
+    """
     best: tuple[int, str, NDArray[np.intp]] | None = None
     for name, these in _groups(events, ranges):
         if _NO_STEP.match(name) or _LOADER.match(name) or len(these) < 3:
@@ -271,7 +282,7 @@ def _recurring(events: Events, ranges: NDArray[np.bool_]) -> Steps | None:
             events, np.isin(np.arange(len(events)), these[events.lane[these] == lane])
         )
         total_ns = int(events.duration_ns[marks].sum())
-        if not len(marks) or total_ns < COVERED_RATIO * (
+        if not len(marks) or total_ns < covered_ratio * (
             int(events.end_ns[marks].max()) - int(events.start_ns[marks[0]])
         ):
             continue
@@ -281,14 +292,38 @@ def _recurring(events: Events, ranges: NDArray[np.bool_]) -> Steps | None:
     if best is None:
         return None
     _, name, marks = best
-    return _steps(events, name, marks)
+    if not covered_ratio:
+        found = _between(events, marks)
+        outer = np.isin(marks, _outermost(events, ranges | (events.category == Category.OPERATOR)))
+        return found if found and outer.all() and typical(found.periods_ns).any() else None
+    found = _steps(events, name, marks)
+    apart = not found.back_to_back and _taking_turns(events, marks, ranges)
+    return (_between(events, marks) if apart else None) or found
+
+
+def _taking_turns(events: Events, marks: NDArray[np.intp], ranges: NDArray[np.bool_]) -> np.bool_:
+    """Whether other ranges of the thread fill most of the time between the marks, as they recur."""
+    lane, name = events.lane[marks[0]], events.name[marks]
+    others = _outermost(events, ranges & (events.lane == lane) & ~np.isin(events.name, name))
+    step = np.searchsorted(events.start_ns[marks], events.start_ns[others], side="right") - 1
+    after = (step >= 0) & (step < len(marks) - 1)
+    others, step = others[after], step[after]
+    after = events.start_ns[others] >= events.end_ns[marks[step]]
+    between_ns = int((events.start_ns[marks[1:]] - events.end_ns[marks[:-1]]).sum())
+    every = len(np.unique(step[after])) == len(marks) - 1
+    return np.bool_(every and events.duration_ns[others[after]].sum() > 0.5 * between_ns)
 
 
 def _boundaries(
     events: Events, pattern: re.Pattern[str], chosen: NDArray[np.bool_]
 ) -> Steps | None:
     """From each call of some kind to the next one; at least three steps."""
-    marks = _on_one_lane(events, _outermost(events, events.called(pattern.search) & chosen))
+    return _between(
+        events, _on_one_lane(events, _outermost(events, events.called(pattern.search) & chosen))
+    )
+
+
+def _between(events: Events, marks: NDArray[np.intp]) -> Steps | None:
     if len(marks) < 4:
         return None
     name = f"between {events.names[events.name[marks[0]]]}"
@@ -390,6 +425,12 @@ def _without_warm_up(steps: Steps) -> Steps:
             f"Set aside as initialisation: the first {'step' if first == 1 else f'{first} steps'} "
             f"of {len(steps)}, which took {took}."
         )
+    drained = len(periods_ns[first:end]) // 3 if steps.back_to_back and not first else 0
+    if drained > 1 and np.mean(periods_ns[:drained]) < DRAINED_RATIO * np.mean(
+        periods_ns[drained:end]
+    ):
+        first = drained
+        notes.append(f"Set aside: the first {first} steps, which used what was made before them.")
     asynchronous = steps.back_to_back and bool((steps.done_ns > steps.end_ns).any())
     if not first and asynchronous and end > 2:
         first = 1  # the time in which the host gets ahead of the device is not steady

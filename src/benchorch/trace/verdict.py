@@ -38,7 +38,7 @@ _WORDS: Mapping[Cause, str] = {
     Cause.PYTHON: "Python",
     Cause.INPUT_OUTPUT: "input and output",
     Cause.SLEEP: "sleeping and waiting for locks",
-    Cause.OUTSIDE: "waiting for what the trace does not record",
+    Cause.OUTSIDE: "in what the trace does not record",
     Cause.PROFILER: "the profiler itself",
     Cause.UNKNOWN: "an unknown cause",
 }
@@ -60,6 +60,7 @@ class VerdictInputs:
             more than one thread, and records of synchronisation.
         ranks: whether other ranks take part that the trace does not record.
         tried: conversions whose marks the trace bears.
+        unknown: the range in which most time of an unknown cause lies.
         dilation_ratio: profiled over unprofiled time; None where it was not measured.
     """
 
@@ -76,6 +77,7 @@ class VerdictInputs:
     syncs: bool
     ranks: bool
     tried: Collection[str] = ()
+    unknown: str = ""
     dilation_ratio: float | None = None
 
 
@@ -124,7 +126,8 @@ def _sentence(limit: str, given: VerdictInputs) -> str:
         )
     if limit == INCONCLUSIVE:
         unknown = given.shares.get(Cause.UNKNOWN, 0.0)
-        return f"No verdict: the trace does not record the cause of {unknown:.0%} of {each}."
+        where = f", most of it in {given.unknown!r}" if given.unknown else ""
+        return f"No verdict: the trace does not record the cause of {unknown:.0%} of {each}{where}."
     named = [
         f"{share:.0%} {_WORDS[cause]}"
         for cause, share in given.shares.items()
@@ -166,6 +169,12 @@ def _advice(limit: str, given: VerdictInputs) -> str:
             ways = ("inductor_reduce_overhead", "cudagraphs", "inductor")
             return f"Launch less often: {_conversions(ways, given)}a larger batch."
         return f"Call fewer operators: {_conversions(_COMPILERS, given)}a larger batch."
+    best = max(given.rows, key=lambda row: row.gain_ns or 0, default=None)
+    if cause == Cause.OUTSIDE and best and best.name.startswith("<built-in"):
+        return (
+            f"Call {best.name} less, or from a thread beside the work: it is a library's own code, "
+            "of which the trace has the duration only; a profiler for native code shows more."
+        )
     return _ADVICE[cause]
 
 

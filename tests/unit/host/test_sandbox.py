@@ -26,6 +26,7 @@ attempts = {
     "change a mode": lambda: (mine / "data.txt").chmod(0o777),
     "remove a file": lambda: (mine / "data.txt").unlink(),
     "make a link to it": lambda: Path.home().joinpath("link").hardlink_to(other / "data.txt"),
+    "listen to itself": lambda: socket.create_server(("127.0.0.1", 0)),
     "connect": lambda: socket.create_connection(("127.0.0.1", int(sys.argv[3])), 1),
     "send a datagram": lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 9)),
     "read its parent's environment": lambda: Path(f"/proc/{parent}/environ").read_bytes(),
@@ -42,7 +43,7 @@ for name, attempt in attempts.items():
 """
 POSSIBLE = {
     *("read its own folder", "write to its home", "run a program", "import a package"),
-    "write to a given folder",
+    *("write to a given folder", "listen to itself"),
 }
 
 

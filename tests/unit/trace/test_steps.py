@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from benchorch.errors import TraceError
@@ -145,3 +147,49 @@ def test_batches_that_come_in_bursts_have_a_mean_period() -> None:
     found = analyze_events(trace(made)).findings
     assert found.period_ns == 11 * MS
     assert found.warnings == ()
+
+
+def loading(step_ns: int, batch_ns: int, workers: int, steps: int = 19) -> Events:
+    """Worker processes hand out a batch each every `batch_ns`, all of them at once."""
+    made: list[Made] = []
+    at = 0
+    for number in range(steps):
+        ready = batch_ns * (1 + number // workers)
+        got = max(at + 20 * US, ready)
+        made += [
+            note(f"ProfilerStep#{number}", at, got + step_ns),
+            note("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", at, got),
+            op("aten::mm", got + 10 * US, got + step_ns),
+        ]
+        at = got + step_ns
+    return trace(made)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.5, 3.0, 6.0])
+def test_worker_processes_need_the_same_time_for_a_batch_whatever_the_program_does(
+    factor: float,
+) -> None:
+    analysis = analyze_events(loading(4 * MS, 24 * MS, 3))
+    assert analysis.findings.verdict.limit == "data loading"
+    true_ns = max(24 * MS / 3, 4 * MS * factor + 20 * US)
+    assert asked(analysis, op="aten::mm", speedup=1 / factor) == pytest.approx(true_ns, rel=0.05)
+
+
+def test_ranges_that_take_turns_are_steps_from_one_to_the_next() -> None:
+    made = []
+    for at in range(0, 50 * MS, 10 * MS):
+        made += [note("load", at, at + 6 * MS), note("train", at + 6 * MS, at + 10 * MS)]
+    assert find_steps(trace(made)).period_ns == 10 * MS
+
+
+def test_short_ranges_mark_steps_from_one_to_the_next() -> None:
+    made = [note("tail", at, at + 2 * MS) for at in range(0, 60 * MS, 10 * MS)]
+    assert find_steps(trace(made)).period_ns == 10 * MS
+
+
+def test_the_first_steps_that_use_up_a_full_queue_are_set_aside() -> None:
+    ends = [0, 3, 6, 9, *range(19, 90, 10)]
+    made = [note(f"ProfilerStep#{a}", a * MS, b * MS) for a, b in pairwise(ends)]
+    steps = find_steps(trace(made))
+    assert (steps.first, steps.period_ns) == (3, 10 * MS)
+    assert "what was made before" in " ".join(steps.notes)

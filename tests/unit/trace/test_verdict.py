@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 
 from benchorch.trace.analysis import analyze_events
-from benchorch.trace.events import Category
+from benchorch.trace.events import Category, Events
 from benchorch.trace.findings import Verdict
+from benchorch.trace.ranks import merged
 from support.handmade_traces import Made, call, kernel, note, op, trace
 
 US, MS = 1_000, 1_000_000
 
 
-def frame(name: str, start_ns: int, end_ns: int) -> Made:
-    return op(name, start_ns, end_ns, category=Category.PYTHON)
+def frame(name: str, start_ns: int, end_ns: int, lane: str = "main") -> Made:
+    return op(name, start_ns, end_ns, category=Category.PYTHON, lane=lane)
 
 
 def judged(*made: Made, **options: object) -> Verdict:
@@ -28,6 +29,11 @@ def judged(*made: Made, **options: object) -> Verdict:
         ("<built-in method write of _io.BufferedWriter object at 0x7f>", "input/output"),
         ("<built-in method fsync>", "input/output"),
         ("<built-in function waitpid>", "outside"),
+        ("<built-in function openssl_sha256>", "outside"),
+        ("<built-in method run of PyCapsule object at 0x7f>", "outside"),
+        ("<built-in method execute of sqlite3.Connection object at 0x7f>", "input/output"),
+        ("<built-in method sort of list object at 0x7f>", "python"),
+        ("<built-in function sorted>", "python"),
         ("train.py(12): tokenize", "python"),
     ],
 )
@@ -115,3 +121,43 @@ def test_backward_in_bursts_has_one_join_and_keeps_its_pauses() -> None:
 
 
 NOTHING_ = -1
+
+
+def test_waiting_in_a_with_for_a_lock_leads_to_what_its_holder_does() -> None:
+    """The holder runs Python alone, and a `with` leaves no frame."""
+    free = "<built-in method acquire of _thread.lock object at 0x7f>"
+    found = judged(
+        frame("train.py(3): step", 0, 10 * MS),
+        op("aten::mm", 0, MS),
+        op("aten::mm", 8 * MS + 50_000, 10 * MS),
+        frame("worker.py(5): hold", 0, 10 * MS, "worker"),
+        frame("<built-in function sleep>", 500_000, 8 * MS, "worker"),
+        frame(free, 8 * MS + 20_000, 10 * MS, "worker"),
+    )
+    assert found.limit == "sleep and lock"
+    assert found.largest == "<built-in function sleep>"
+
+
+def test_the_collective_of_a_process_group_waits_for_the_rank_that_calls_it_last() -> None:
+    def rank(late_ns: int) -> Events:
+        made = []
+        for at in range(0, 60 * MS, 20 * MS):
+            called = at + late_ns
+            made += [
+                frame("train.py(3): step", at, at + 18 * MS),
+                frame("<built-in function sleep>", at + 10_000, called),
+                op("c10d::allreduce_", called + 10_000, called + 60_000),
+                note("gloo:all_reduce", called + 90_000, at + 16 * MS, lane="gloo"),
+                frame(
+                    "<built-in method wait of pybind11_builtins.x>",
+                    called + 70_000,
+                    at + 16 * MS + 40_000,
+                ),
+            ]
+        return trace(made)
+
+    found = analyze_events(
+        merged([rank(2 * MS), rank(15 * MS)]), range_name="*: step"
+    ).findings.verdict
+    assert found.limit == "waiting for a straggler"
+    assert found.shares["sleep and lock"] > 0.1

@@ -25,6 +25,7 @@ from benchorch.cli.commands.comparison_arguments import (
     percent_text,
     ratio_text,
     reasons,
+    sessions_remark,
     share,
     side_notes,
     value_text,
@@ -46,6 +47,7 @@ from benchorch.results.compare.verdicts import (
     compare_cases,
     has_floor,
     primary_metric,
+    supported,
 )
 from benchorch.results.report.console_table import table_text, tidy
 
@@ -112,7 +114,12 @@ def _compared(
         delta_ratio=delta,
         sessions=[open_side(name, say).trials for name in options["session"]],
     )
-    verdicts, by_floor = judged[: len(cases)], judged[len(cases) :]
+    by_floor = judged[len(cases) :]
+    floor_of = {one.name: one for one in by_floor}
+    verdicts = [
+        supported(one, floor_of[one.name]) if one.name in floor_of else one
+        for one in judged[: len(cases)]
+    ]
     notes = side_notes(matches)
     return Reply(
         text=tidy("\n".join(_text(a, b, verdicts, by_floor, alone, notes, across))),
@@ -161,6 +168,7 @@ def _text(
     yield from _tables([*verdicts, *floors])
     yield from reasons(verdicts)
     yield from _what_floors_say(verdicts, floors)
+    yield from sessions_remark(verdicts)
     yield from (f"only in {one.side}: {one.name}: {one.reason}" for one in alone)
     yield from (f"also differs: {note}" for note in notes)
     yield from (_TWO_MACHINES for factor in across if factor == "hardware")

@@ -173,6 +173,16 @@ def reasons(verdicts: Iterable[MetricVerdict]) -> Iterator[str]:
         yield f"{', '.join(cases[:_CASES_NAMED])}{more}: {reason}"
 
 
+def sessions_remark(verdicts: Iterable[MetricVerdict]) -> Iterator[str]:
+    """That how much sessions differ is assumed, where it is."""
+    if any(one.sessions_alike is not None for one in verdicts):
+        yield (
+            "how much sessions of the same code differ is not known: the medians' intervals assume "
+            "as much as processes do, the floors' nothing. Name two or more earlier ones with "
+            "--session RUN"
+        )
+
+
 def side_notes(matches: Sequence[Match]) -> tuple[str, ...]:
     """Differences between the sides that decide nothing, each once."""
     found = (

@@ -12,6 +12,7 @@ from benchorch.cli.commands.comparison_arguments import (
     percent_text,
     ratio_text,
     reasons,
+    sessions_remark,
     side_notes,
     value_text,
 )
@@ -206,7 +207,7 @@ def _remarks(report: GateReport) -> Iterator[str]:
     found = report.gate
     yield from (f"{one.judged.name}: {one.remark}" for one in found.cases if one.remark)
     yield from reasons(one.judged for one in found.cases if one.state != "pass")
-    yield from _session_remark(found)
+    yield from sessions_remark(one.judged for one in found.cases)
     yield from _too_fine(report)
     yield from (f"missing: {one.name}: {one.reason}" for one in found.missing)
     yield from (f"not judged: {line}" for line in _exempt(found))
@@ -214,16 +215,6 @@ def _remarks(report: GateReport) -> Iterator[str]:
     yield from (f"not judged: {one.name}: {new[one.side]}" for one in found.alone)
     if not found.cases and not found.missing:
         yield "the baseline has no trial that ran correctly, so there is nothing to compare"
-
-
-def _session_remark(found: Gate) -> Iterator[str]:
-    """That how much sessions differ is not in the intervals, where it is not."""
-    apart = [one.judged for one in found.cases if one.judged.design == SEQUENTIAL]
-    if apart and all(one.session_ratio is None for one in apart):
-        yield (
-            "what sessions of the same code differ by is not known, and not in these intervals: "
-            "name two or more earlier ones with --session RUN"
-        )
 
 
 def _too_fine(report: GateReport) -> Iterator[str]:

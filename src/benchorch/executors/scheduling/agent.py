@@ -132,7 +132,7 @@ class Agent:
         os._exit(0)
 
     def _files(self, trial: Trial) -> tuple[tuple[UploadedFile, ...], FolderContent | None]:
-        """What was uploaded of the trial's folder, and the rest of it."""
+        """Uploaded files of the trial's folder, and the rest of its content."""
         if not self._must_send_files or self._setup.shipped is None:
             return (), None
         folder = self._setup.shipped.directory / "trials" / trial.trial_id

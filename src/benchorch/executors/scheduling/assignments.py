@@ -104,7 +104,7 @@ class TaskAssignments:
         return trial_id in self._owed
 
     def queued(self) -> dict[str, int]:
-        """Of each kind with a trial whose result is to come, how many could be assigned now."""
+        """Number of trials without a result that could be assigned now, by kind."""
         return {kind: len(self._queues[kind]) for kind, owed in self._unreported.items() if owed}
 
     def held(self, agent: str) -> Sequence[TaskAssignment]:
@@ -236,7 +236,7 @@ class TaskAssignments:
         )
 
     def _release(self, assignment: TaskAssignment) -> None:
-        """Its agent builds no artifacts any more, if it still did."""
+        """Release the artifacts that the agent was building, if any."""
         if self._building.get(assignment.trial.trial_id) == assignment:
             del self._building[assignment.trial.trial_id]
             self._queue(assignment.trial).release(self._forecast(assignment.trial).builds)

@@ -21,7 +21,7 @@ from benchorch.executors.scheduling.cluster_file import NodeType, Placement
 
 
 class MarketPolicy(StrEnum):
-    """In which markets nodes are launched."""
+    """Markets in which nodes are launched."""
 
     SPOT = "spot"
     ON_DEMAND = "on_demand"
@@ -29,7 +29,7 @@ class MarketPolicy(StrEnum):
 
     @property
     def markets(self) -> tuple[Market, ...]:
-        """In order of preference."""
+        """Markets in order of preference."""
         if self is MarketPolicy.SPOT_THEN_ON_DEMAND:
             return (Market.SPOT, Market.ON_DEMAND)
         return (Market(self.value),)
@@ -38,7 +38,7 @@ class MarketPolicy(StrEnum):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityRules:
-    """What may be launched, and how.
+    """Limits and preferences for launching nodes.
 
     Attributes:
         node_types: what the cluster may launch.

@@ -1,4 +1,4 @@
-"""What a cluster reports of nodes that come and go, and why none has come."""
+"""Cluster status: launched and lost nodes, and reasons for missing ones."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LAUNCH_REMEDIES: Mapping[str, str] = {
         "or executor.market=on_demand."
     ),
 }
-"""What to do about a launch that EC2 refuses, by its error code."""
+"""Remedies for launches that EC2 refuses, by error code."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchStatus:
-    """What Ray's autoscaler reports of the nodes it launches.
+    """Launches reported by Ray's autoscaler.
 
     Attributes:
         booting: nodes that were launched and have not joined, by the cluster file's node type.
@@ -45,7 +45,7 @@ class LaunchStatus:
 
 
 class AutoscalerStatus(Protocol):
-    """What else a cluster reports."""
+    """Further status reported by a cluster."""
 
     def is_alive(self) -> bool:
         """Whether its head responds now; ExecutorError once it never will again."""
@@ -64,7 +64,7 @@ class AutoscalerStatus(Protocol):
         ...
 
     def launches(self) -> LaunchStatus:
-        """What the autoscaler launches."""
+        """Launches of the autoscaler."""
         ...
 
 

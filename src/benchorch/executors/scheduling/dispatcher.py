@@ -172,7 +172,7 @@ class Fleet(ABC):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryLimits:
-    """When to stop trying.
+    """Limits after which a trial is not retried.
 
     Attributes:
         max_attempts: of each trial.
@@ -327,7 +327,7 @@ class _Sweep:
             self.emit(Event.of_spending(spending))
 
     def _affordable(self, queued: Mapping[str, int]) -> Mapping[str, int]:
-        """Of each kind, for how many queued trials the budget allows a machine."""
+        """Number of queued trials per kind for which the budget allows a machine."""
         if not self.spending.is_limited:
             return queued
         queued_s = {kind: self.assignments.queued_s(kind) for kind in queued}

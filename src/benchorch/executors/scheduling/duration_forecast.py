@@ -48,7 +48,7 @@ _PROFILING = ("profile", "peaks", "explain")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastTrial:
-    """What one trial took.
+    """Durations of one past trial.
 
     Attributes:
         labels: its model, conversion and kind of hardware.
@@ -64,7 +64,7 @@ class PastTrial:
     processes: int = 0
 
     def measure_s(self, processes: int | None) -> float:
-        """As long as it took, or with another number of processes."""
+        """Measuring time, scaled to another number of processes if given."""
         if processes is None or not self.processes:
             return self.measured_s
         return self.measured_s / self.processes * processes
@@ -84,7 +84,7 @@ class PastDurations:
     by_labels: dict[tuple[str, ...], list[PastTrial]] = field(default_factory=dict)
 
     def measure_s(self, trial: Trial) -> float:
-        """Of the same trial, else of similar ones, else what its stopping rule plans."""
+        """Measuring time of the same trial, else of similar ones, else by the stopping rule."""
         if trial.trial_id in self.by_trial:
             return self.by_trial[trial.trial_id]
         similar, planned = self._similar(trial), planned_processes(trial)
@@ -93,12 +93,12 @@ class PastDurations:
         return _limit_s(trial.spec, planned)
 
     def profile_s(self, trial: Trial) -> float:
-        """Of similar trials that were profiled, else `PROFILE_S`."""
+        """Profiling time of similar trials, else `PROFILE_S`."""
         profiled = [one.profiled_s for one in self._similar(trial) if one.profiled_s]
         return statistics.median(profiled) if profiled else PROFILE_S
 
     def build_s(self, trial: Trial) -> float:
-        """Of similar trials, else what is typical of the steps."""
+        """Build time of similar trials, else typical of the steps."""
         similar = self._similar(trial)
         if similar:
             return statistics.median(one.built_s for one in similar)
@@ -196,7 +196,7 @@ def _needs(trial: Trial, past: PastDurations, memo: NodeMemo) -> dict[str, float
 
 
 def _typical_build_s(step: Json) -> float:
-    """Of a step's class; where that cannot be imported here, what is typical of any step."""
+    """Typical build time of a step's class; of any step if the class cannot be imported."""
     try:
         return resolve(cast(ConfigNode, step), Step, "step").typical_build_s
     except ConfigError:
@@ -204,7 +204,7 @@ def _typical_build_s(step: Json) -> float:
 
 
 def conversions_of(trial: Trial) -> list[ConfigNode]:
-    """Those that its node builds: its own, then its baseline's if it is paired with one."""
+    """Conversions built on the trial's node: its own and that of a paired baseline."""
     found = [_node(trial.spec, "conversion")]
     if trial.baseline_conversion and _node(trial.spec, "protocol").get("pairing") != "none":
         found.append(trial.baseline_conversion)

@@ -81,7 +81,7 @@ def write_folder(content: FolderContent, folder: Path) -> None:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShippedFiles:
-    """What a node without access to the run's directory receives.
+    """Files sent to a node without access to the run's directory.
 
     Attributes:
         directory: the run's, as in every path of a trial's specification.

@@ -95,7 +95,7 @@ def _portable_steps(trial: Trial, conversion: ConfigNode) -> int:
 
 
 def _key(trial: Trial, conversion: ConfigNode, n_steps: int) -> str:
-    """What these artifacts are built from, as far as the plan shows; the hardware is no part."""
+    """Key of the artifacts as far as the plan determines it; hardware is not part of it."""
     steps = list(cast(ConfigNode, conversion["steps"]).items())[:n_steps]
     return digest_of([built_from(trial.spec), [[name, node] for name, node in steps]])
 
@@ -114,7 +114,7 @@ def _build(key: str, shared: _Shared, kind: str, machine: ConfigNode) -> Trial:
 
 
 def _forecast(build: Trial, shared: _Shared, expected: Mapping[str, Forecast]) -> Forecast:
-    """Its chain is as long as the longest of those that wait for it."""
+    """Forecast of a build: its remaining chain is the longest of the trials that wait for it."""
     each = [(expected[trial.trial_id], names) for trial, names in shared.trials.values()]
     rest_s = max(_chain_s(_without(forecast, names)) for forecast, names in each)
     build_s = max(_seconds(expected, trial, names) for trial, names in shared.trials.values())

@@ -26,7 +26,7 @@ IDLE_S = 300.0
 """A stack's machine is terminated so long after its last trial (`idle_minutes`)."""
 
 BESIDES_USD_PER_HOUR = 0.04
-"""Of each machine: its public IPv4 address (0.005) and 100 GiB of gp3 with more throughput."""
+"""Hourly extras of a machine: public IPv4 address (0.005) and 100 GiB of fast gp3."""
 
 END_S = 60.0
 """A machine may be billed for so long after its end was requested."""
@@ -93,7 +93,7 @@ class SpendingMeter:
         return self.rules.max_usd is not None
 
     def reached(self) -> Failure | None:
-        """Of all trials without a result, once the machines could pass the budget; else None."""
+        """Failure of all open trials once machines could exceed the budget; else None."""
         if self.rules.max_usd is None or self._left_usd() > 0:
             return None
         return self._failure("the machines were ended")
@@ -186,19 +186,19 @@ class SpendingMeter:
         return self._observed_s or 0.0
 
     def _left_usd(self) -> float:
-        """Of the budget, with what it costs to end all machines now set aside."""
+        """Remaining budget, less the cost of ending all machines now."""
         assert self.rules.max_usd is not None
         return self.rules.max_usd - self.usd - self._usd(END_S, self._usd_per_hour())
 
     def _uncommitted_usd(self) -> float:
-        """Of the budget, less what machines with running trials are still expected to cost."""
+        """Remaining budget, less the expected cost of machines with running trials."""
         return self._left_usd() - sum(
             self._usd(until_s - self._now_s, self._price(kind, self.rules.market))
             for kind, until_s in self._busy().values()
         )
 
     def _busy(self) -> dict[str, tuple[str, float]]:
-        """Of each machine with running trials its kind, and when the last of them is to end."""
+        """Kind of each machine with running trials, and the expected end of its last trial."""
         found: dict[str, tuple[str, float]] = {}
         for machine, kind, ends_s in self._ends_s.values():
             _, until_s = found.get(machine, (kind, self._now_s))
@@ -206,7 +206,7 @@ class SpendingMeter:
         return found
 
     def _usd_per_hour(self) -> float:
-        """Of everything that is billed now."""
+        """Hourly cost of all billed machines."""
         return self.rules.head_usd_per_hour + sum(
             count * self._price(placement.kind, placement.market)
             for placement, count in self._machines.items()

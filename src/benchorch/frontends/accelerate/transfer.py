@@ -18,8 +18,9 @@ from benchorch.frontends.accelerate.capture import RecordedCall, RecordedGraph
 from benchorch.frontends.accelerate.export import check_same, exported, takes
 from benchorch.frontends.accelerate.own_inputs import with_inputs
 from benchorch.frontends.api.input_shapes import common_rows
-from benchorch.frontends.api.live_model import write_inputs, write_program
+from benchorch.frontends.api.live_model import write_inputs
 from benchorch.models.input_variation import varied
+from benchorch.models.kept_programs import keep_program, programs_folder
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +59,6 @@ class GraphExporter:
 
     directory: Path
     _open: dict[tuple[object, ...], _Program] = field(default_factory=dict)
-    _written: int = 0
 
     @property
     def configs(self) -> Path:
@@ -97,8 +97,7 @@ class GraphExporter:
         is_open = known is None and bool(given.open_sizes())
         program = exported(module, given, dynamic=is_open)
         check_same(program, given, outputs)
-        self._written += 1
-        node = write_program(program, self.directory / f"program_{self._written}")
+        node = keep_program(program, programs_folder())
         if is_open:
             self._open[key] = _Program(program=program, node=node)
         return node

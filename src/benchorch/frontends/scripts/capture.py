@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +35,8 @@ def capture(first_call: FirstCall, folder: Path) -> dict[str, Json]:
     """
     import torch
 
+    from benchorch.models.kept_programs import keep_program
+
     arguments = {name: each.to("cpu") for name, each in first_call.arguments.tensors.items()}
     with _served(first_call.module) as module, torch.random.fork_rng(devices=[]), torch.no_grad():
         called = _callable(first_call, module)
@@ -50,7 +50,7 @@ def capture(first_call: FirstCall, folder: Path) -> dict[str, Json]:
             raise NotCapturedError(f"torch.export: {type(error).__name__}: {said}") from error
     if not _alike(expected, answer):
         raise NotCapturedError("its exported graph gives other answers, so it depends on more")
-    return _written(program, folder)
+    return keep_program(program, folder)
 
 
 def _callable(first_call: FirstCall, module: torch.nn.Module) -> torch.nn.Module:
@@ -95,25 +95,6 @@ def _alike(expected: object, answer: object) -> bool:
         if not torch.allclose(a, b, rtol=_TOLERANCE, atol=_TOLERANCE * scale, equal_nan=True):
             return False
     return True
-
-
-def _written(program: torch.export.ExportedProgram, folder: Path) -> dict[str, Json]:
-    """The program in a folder named by its content: the same model is there once."""
-    from benchorch.frameworks.torch_program import save_program
-    from benchorch.models.exported import program_digest
-
-    folder.mkdir(parents=True, exist_ok=True)
-    program.example_inputs = None  # they would be pickled
-    partial = Path(tempfile.mkdtemp(dir=folder, prefix=".partial-"))
-    try:
-        save_program(program, partial)
-        digest = program_digest(partial)
-        place = folder / digest[:16]
-        if not place.exists():
-            partial.rename(place)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return {"program": str(place), "digest": digest}
 
 
 def state_bytes(module: torch.nn.Module) -> int:

@@ -20,6 +20,7 @@ from benchorch.domain.codec import Json, encode
 from benchorch.domain.result import Failure
 from benchorch.domain.trial import ConfigNode
 from benchorch.frontends.scripts.discovery_process import (
+    ESTIMATORS,
     DiscoveryReply,
     DiscoveryRequest,
     Problem,
@@ -27,6 +28,7 @@ from benchorch.frontends.scripts.discovery_process import (
 from benchorch.host.processes.run_child import Limits, run_child
 from benchorch.host.sandbox import enclosure
 from benchorch.journal.registry import state_directory
+from benchorch.models.kept_programs import programs_folder
 from benchorch.models.notebook import code_cells
 from benchorch.models.script_files import (
     GRAPH_SUFFIX,
@@ -109,7 +111,8 @@ class Enough:
         if self.first and sightings.has_benchmarkable:
             return "first"
         silent_s = time.monotonic() - sightings.newest_s
-        quiet = self.quiet_s is not None and bool(sightings.models) and silent_s > self.quiet_s
+        waits = bool(sightings.models) and not sightings.busy
+        quiet = self.quiet_s is not None and waits and silent_s > self.quiet_s
         return "quiet" if quiet else ""
 
 
@@ -122,6 +125,7 @@ class Sightings:
         models: by hash, each as it was reported last.
         sources: files of the user's own modules that the script imported.
         newest_s: when the last new call came, on the monotonic clock.
+        busy: whether a call is being exported.
     """
 
     script: Script
@@ -129,11 +133,12 @@ class Sightings:
     models: dict[str, ConfigNode] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     newest_s: float = 0.0
+    busy: bool = False
     _known: set[str] = field(default_factory=set)
 
     def add(self, reply: DiscoveryReply) -> None:
         """Take a partial reply."""
-        self.sources = reply.sources
+        self.sources, self.busy = reply.sources, reply.busy
         for model in reply.models:
             self.models[str(model["hash"])] = model
             for call in cast("list[ConfigNode]", model["invocations"]):
@@ -175,10 +180,11 @@ def discover(
         return {**blank, **_problem("unreadable", broken), "ended": "not_run", "models": []}
     blank["labels"] = cast(Json, labels_of(script.path))
     sightings = Sightings(script=script, on_call=on_call)
-    folder = state_directory() / "scripts" if keep else None
+    folder = programs_folder().parent if keep else None
     with _started_by(script, folder, sandboxed=sandboxed) as under:
         reply = _run(script, timeout_s, folder, enough or Enough(), sightings, under)
     found = {**blank, **cast(ConfigNode, encode(reply))}
+    del found["busy"]
     found["models"] = cast(Json, _selected(cast("list[ConfigNode]", found["models"]), script))
     found["problem"] = found["problem"] or _nothing(found, script)
     if sandboxed and found["problem"]:
@@ -374,14 +380,21 @@ def _why_none(found: ConfigNode, script: Script) -> str:
     never_called = cast("list[str]", found["never_called"])
     if script.pattern:
         return f"it called no model whose name matches {script.pattern!r}"
-    if never_called:
+    if never_called and "ONNX Runtime" not in frameworks:
         return f"it made {', '.join(never_called)} but never called it"
     if frameworks:
-        return (
-            f"it called no torch module: what it runs on {' and '.join(frameworks)} "
-            "only that can run, and it is not benchmarked"
-        )
+        return f"it called no torch module, but runs {_elsewhere(frameworks)}"
     if found["left_out"]:
         operators = ", ".join(cast("list[str]", found["left_out"]))
         return f"it called no model, only torch's own operators without parameters: {operators}"
     return "it called no torch.nn.Module"
+
+
+def _elsewhere(frameworks: Sequence[str]) -> str:
+    """How what runs without torch is benchmarked instead."""
+    named = " and ".join(frameworks)
+    if "ONNX Runtime" in frameworks:
+        return f"{named}; a graph is benchmarked as a file: benchorch script FILE.onnx"
+    if ESTIMATORS & set(frameworks):
+        return f"{named}; a fitted estimator is benchmarked by benchorch.benchmark(estimator, X)"
+    return f"{named}, which is not benchmarked"

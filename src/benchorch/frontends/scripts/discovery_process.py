@@ -79,6 +79,7 @@ class DiscoveryReply:
         never_called: classes of modules that the script made and did not call.
         frameworks: what else it imported that runs models.
         sources: files of the user's own modules that it imported.
+        busy: whether a call is being exported, of which nothing is reported yet.
     """
 
     seconds: float
@@ -89,12 +90,20 @@ class DiscoveryReply:
     never_called: tuple[str, ...] = ()
     frameworks: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    busy: bool = False
 
 
+ESTIMATORS = frozenset({"scikit-learn", "XGBoost", "LightGBM"})
 _OTHER_FRAMEWORKS = {
     **{"tensorflow": "TensorFlow", "jax": "JAX", "paddle": "Paddle", "mxnet": "MXNet"},
-    **{"sklearn": "scikit-learn", "xgboost": "XGBoost", "lightgbm": "LightGBM"},
+    **{
+        "onnxruntime": "ONNX Runtime",
+        "sklearn": "scikit-learn",
+        "xgboost": "XGBoost",
+        "lightgbm": "LightGBM",
+    },
 }
+_DISTRIBUTIONS = {"sklearn": "scikit-learn", "cv2": "opencv-python", "PIL": "pillow"}
 _FILES = {PROGRAM_SUFFIX: "an exported program", GRAPH_SUFFIX: "an ONNX graph"}
 _USAGE_ERROR = 2  # what argparse ends a script with that was given wrong arguments
 
@@ -121,10 +130,20 @@ def discover(
             nothing with it.
     """
     script = request.script
-    keep = _InputFiles(
-        folder=request.folder, wanted=frozenset(request.wanted), capture=request.capture
-    )
     began_s, process = time.monotonic(), os.getpid()
+
+    def busy() -> None:
+        if os.getpid() == process:
+            with suppress(OSError):
+                spent_s = time.monotonic() - began_s
+                report(DiscoveryReply(seconds=spent_s, sources=_sources(), busy=True))
+
+    keep = _InputFiles(
+        folder=request.folder,
+        wanted=frozenset(request.wanted),
+        capture=request.capture,
+        on_capture=busy,
+    )
 
     def progress(seen: FoundModel) -> None:
         if os.getpid() != process or _is_operator(seen):  # a child that the script forked
@@ -195,10 +214,13 @@ def _words(error: BaseException, script: Path) -> tuple[str, str]:
         return f"it reads standard input, which is empty here{place}", "give it arguments after ::"
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = str(error.name).partition(".")[0]
-        if package in _OTHER_FRAMEWORKS:
-            framework = _OTHER_FRAMEWORKS[package]
+        framework = _OTHER_FRAMEWORKS.get(package, "ONNX Runtime")
+        if framework not in (*ESTIMATORS, "ONNX Runtime"):
             return f"it needs {framework}, which is not benchmarked: only torch modules are", ""
-        return f"it imports {error.name}, which is not installed{place}", f"pip install {package}"
+        return (
+            f"it imports {error.name}, which is not installed{place}",
+            f"pip install {_DISTRIBUTIONS.get(package, package)}",
+        )
     said = str(error).strip().partition("\n")[0]
     return f"it raised {type(error).__name__}{': ' if said else ''}{said}{place}", ""
 
@@ -221,6 +243,7 @@ class _InputFiles:
         folder: where inputs go, or None where nothing is to be benchmarked.
         wanted: hashes of models or calls; empty for all.
         capture: whether the modules are exported besides.
+        on_capture: called before each export, which may take long.
         captured_bytes: weights that were written so far.
         calls: what is told of each call, by its hash.
     """
@@ -228,6 +251,7 @@ class _InputFiles:
     folder: Path | None
     wanted: frozenset[str]
     capture: bool = False
+    on_capture: Callable[[], None] = lambda: None
     captured_bytes: int = 0
     calls: dict[str, dict[str, Json]] = field(default_factory=dict)
 
@@ -235,20 +259,31 @@ class _InputFiles:
         arguments, invocation = first_call.arguments, first_call.invocation
         told: dict[str, Json] = {
             "inputs": [
-                {"name": name, "shape": list(tensor.shape), "dtype": dtype_name(tensor)}
+                {
+                    "name": name,
+                    "shape": list(tensor.shape),
+                    "dtype": dtype_name(tensor),
+                    **({"held_by": arguments.held[name]} if name in arguments.held else {}),
+                }
                 for name, tensor in arguments.tensors.items()
             ],
-            "obstacle": arguments.obstacle,
+            "obstacle": arguments.obstacle or _step_obstacle(first_call),
         }
+        if first_call.step:
+            told["step"] = first_call.step
         self.calls[invocation.hash] = told
-        if self.folder is None or arguments.obstacle or not self._is_requested(first_call):
+        if self.folder is None or told["obstacle"] or not self._is_requested(first_call):
             return
         if not self.wanted and len(first_call.seen.invocations) > KEPT_INVOCATIONS:
             told["obstacle"] = (
                 f"only the first {KEPT_INVOCATIONS} shapes are taken; select it by its hash"
             )
             return
-        told["model"], told["not_captured"] = self._model_fields(first_call, self.folder)
+        fields, reason = self._model_fields(first_call, self.folder)
+        if first_call.step and reason:
+            told["obstacle"] = f"{first_call.step} cannot be exported: {reason}"
+            return
+        told["model"], told["not_captured"] = fields, reason
 
     def _is_requested(self, first_call: FirstCall) -> bool:
         hashes = {first_call.seen.hash, first_call.invocation.hash}
@@ -289,12 +324,22 @@ class _InputFiles:
         reason = too_large(self.captured_bytes, size)
         if reason:
             return None, reason
+        self.on_capture()
         try:
             program = capture(first_call, folder)
         except NotCapturedError as error:
             return None, str(error)
         self.captured_bytes += size
         return program, ""
+
+
+def _step_obstacle(first_call: FirstCall) -> str:
+    """Why a LightningModule's step has nothing to compare."""
+    from benchorch.frameworks.torch_call import tensors_in
+
+    if not first_call.step or tensors_in(first_call.answer):
+        return ""
+    return f"{first_call.step} returns no tensor; its parts are measured"
 
 
 def _state(module: torch.nn.Module) -> str | None:
@@ -322,6 +367,7 @@ def _sources() -> tuple[str, ...]:
     """Files of the imported modules that are neither installed nor Python's own."""
     loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     paths = {file for file in loaded if isinstance(file, str) and file.endswith(".py")}
+    paths = {file for file in paths if Path(file).is_absolute()}  # torch has modules without files
     return tuple(sorted(file for file in paths if not file.startswith(_libraries())))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -88,7 +89,7 @@ def _yaml(
 def _titles(script: Script, calls: Sequence[tuple[ConfigNode, ConfigNode]]) -> list[str]:
     """A name for people of each call: ``script.py:model``, and what tells it from the others."""
     name = script.title or script.path.name
-    plain = [f"{name}:{model['name']}" for model, _ in calls]
+    plain = [".".join([f"{name}:{m['name']}", *_step(call)]) for m, call in calls]
     shaped = [f"{t} {_shapes(c)}" for t, (_, c) in zip(plain, calls, strict=True)]
     exact = [f"{t} {c['hash']}" for t, (_, c) in zip(shaped, calls, strict=True)]
     return [
@@ -100,16 +101,30 @@ def _titles(script: Script, calls: Sequence[tuple[ConfigNode, ConfigNode]]) -> l
     ]
 
 
+def _step(call: ConfigNode) -> list[str]:
+    """The step of a LightningModule that its Trainer called, if it was one."""
+    return [str(call["step"])] if "step" in call else []
+
+
 def _shapes(call: ConfigNode) -> str:
+    plain, held = _inputs(call)
+    words = [str(each["shape"]).replace(" ", "") for each in plain]
+    return " ".join([*words, *held])
+
+
+def _inputs(call: ConfigNode) -> tuple[list[ConfigNode], Counter[str]]:
+    """A call's tensors, and of the objects that hold further ones how many each holds."""
     inputs = cast("Sequence[ConfigNode]", call["inputs"])
-    return " ".join(str(each["shape"]).replace(" ", "") for each in inputs)
+    plain = [each for each in inputs if "held_by" not in each]
+    return plain, Counter(str(each["held_by"]) for each in inputs if "held_by" in each)
 
 
 def described(call: ConfigNode) -> str:
     """A call's tensors: ``x float32[1, 10], mask int64[1, 10]``."""
-    inputs = cast("Sequence[ConfigNode]", call["inputs"])
-    words = [f"{each['name']} {each['dtype']}{each['shape']}" for each in inputs]
-    return ", ".join(words) or "no tensors"
+    plain, held = _inputs(call)
+    words = [f"{each['name']} {each['dtype']}{each['shape']}" for each in plain]
+    words += [f"{name} of {count} tensors" for name, count in held.items()]
+    return ": ".join([*_step(call), ", ".join(words) or "no tensors"])
 
 
 def words_for(

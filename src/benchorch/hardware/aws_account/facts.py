@@ -16,7 +16,7 @@ KNOWN = ("documented", "model", "reported", "unverified")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One name, limit or behaviour.
+    """Name, limit or behaviour of AWS, with its source.
 
     Attributes:
         statement: a sentence that can be false.

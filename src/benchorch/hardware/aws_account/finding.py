@@ -1,4 +1,4 @@
-"""What one check found."""
+"""Result of one account check."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of the table.
+    """Row of the table of account checks.
 
     Attributes:
         check: name of the check.

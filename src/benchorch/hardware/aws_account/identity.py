@@ -35,7 +35,7 @@ class Identity:
 
 
 def identity_of(account: Account) -> Identity:
-    """Who the credentials belong to."""
+    """Identity to which the credentials belong."""
     answer = account.call("sts", "get_caller_identity")
     date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     return Identity(

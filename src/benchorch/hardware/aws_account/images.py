@@ -37,7 +37,7 @@ def check_images(
 
 
 def check_python(facts: Facts) -> Iterator[Finding]:
-    """What no call reports, and the first node does."""
+    """Python version of the images, which only the first node can confirm."""
     yield Finding(
         check="python",
         state=State.UNKNOWN,

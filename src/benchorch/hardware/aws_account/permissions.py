@@ -1,4 +1,4 @@
-"""May the caller make and remove the stack? AWS's own policy simulator answers."""
+"""Permissions of the caller to make and remove the stack, by AWS's policy simulator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _A_CALL = 50  # actions in one simulation
 def check_permissions(
     account: Account, arn: str | None, actions: Sequence[str]
 ) -> Iterator[Finding]:
-    """One finding for what is allowed, one for each kind of refusal."""
+    """One finding for the allowed actions, one for each kind of refusal."""
     if arn is None:
         yield _finding(State.UNKNOWN, "no policies to simulate for root or a federated user", "")
         return

@@ -27,7 +27,7 @@ def as_json(findings: Sequence[Finding]) -> str:
 
 
 def as_table(findings: Sequence[Finding]) -> str:
-    """One line a finding, its remedy below it, and the counts last."""
+    """Table with one finding per line, its remedy below it, and the counts at the end."""
     width = max((len(finding.subject) for finding in findings), default=0)
     lines = []
     for finding in findings:

@@ -33,7 +33,7 @@ class StackRequest:
 
 
 def stack_request(name: str, variables_tf: str, overrides: Sequence[str]) -> StackRequest:
-    """What Terraform would make of its defaults and of ``KEY=VALUE`` words."""
+    """Requested stack: Terraform's defaults, overridden by ``KEY=VALUE`` words."""
     values = {**_defaults(variables_tf), **dict(_pair(word) for word in overrides)}
     fleet = {kind: int(most) for kind, most in _SIZE.findall(values.get("fleet", ""))}
     if not fleet:

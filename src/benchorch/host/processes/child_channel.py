@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildMessage:
-    """One line of JSON from a child to its parent.
+    """Message of a child to its parent, one line of JSON.
 
     Attributes:
         kind: ``message``, ``partial`` (a reply so far), ``reply`` or ``failure``; the last two
@@ -67,7 +67,7 @@ class Channel:
         self._send(ChildMessage(kind="message", message=message))
 
     def send_partial(self, reply: object) -> None:
-        """Report what stands even if this process ends before it replies."""
+        """Report an intermediate reply, which counts if this process ends early."""
         self._send(ChildMessage(kind="partial", reply=encode(reply)))
 
     def send_reply(self, reply: object) -> None:
@@ -97,7 +97,7 @@ class Channel:
 
 
 def _file(status: os.stat_result) -> tuple[int, int]:
-    """What identifies an open file."""
+    """Device and inode, which identify an open file."""
     return status.st_dev, status.st_ino
 
 
@@ -128,7 +128,7 @@ def die_with_parent() -> None:
 
 
 def _parent_is_gone() -> bool:
-    """Whether nobody reads the pipe any more."""
+    """Whether the reading end of the pipe is closed."""
     if REPLY_FD not in os.environ:
         return False
     poller = select.poll()

@@ -41,7 +41,7 @@ class ChildExit:
 
 
 def diagnose_exit(ended: ChildExit) -> Failure:
-    """The failure that stands in for the reply."""
+    """Failure that replaces a missing reply."""
     kind, message, remedy = _cause(ended)
     return Failure(
         stage=ended.stage, kind=kind, message=message, remedy=remedy, detail=ended.log_tail
@@ -77,7 +77,7 @@ def _timeout(ended: ChildExit) -> tuple[str, str, str]:
 
 
 def _killed(ended: ChildExit) -> tuple[str, str, str]:
-    """SIGKILL from outside: the kernel's, for want of memory, unless its own count denies it."""
+    """Diagnosis of SIGKILL: out of memory, unless the kernel's own count contradicts it."""
     held = f"it held {format_bytes(ended.last_bytes)} at the last reading."
     if ended.kernel_killed is False:
         message = f"{ended.stage} was killed from outside (SIGKILL); {held}"

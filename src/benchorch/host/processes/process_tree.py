@@ -135,7 +135,7 @@ def _status(pid: int) -> _Status | None:
 
 
 def _children(pid: int) -> Iterator[int]:
-    """Its direct children, whichever of its threads started them."""
+    """Direct children of a process, whichever of its threads started them."""
     with contextlib.suppress(OSError):
         for thread in (_PROC / str(pid) / "task").iterdir():
             yield from map(int, _read(pid, f"task/{thread.name}/children").split())

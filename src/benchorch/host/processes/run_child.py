@@ -1,4 +1,4 @@
-"""One stage in a fresh child process, under limits, with a diagnosis of every way of dying.
+"""Execution of one stage in a fresh child process, under limits, with an exit diagnosis.
 
 The parent starts a child that runs `worker.main` for one stage, hands the request over as its
 standard input, and sleeps on a pipe until the child replies, dies, or exceeds a limit::
@@ -51,7 +51,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a child may use.
+    """Limits of a child.
 
     Attributes:
         timeout_s: wall time from start to reply.
@@ -67,7 +67,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildReply(Generic[R]):
-    """What became of a child.
+    """Reply of a child, or its failure.
 
     Attributes:
         reply: its reply, or None.
@@ -103,7 +103,7 @@ def run_child(
     enough: Callable[[], bool] = lambda: False,
     template: Template | None = None,
 ) -> ChildReply[R]:
-    """The child's reply, or the failure that stands in its place.
+    """The child's reply, or the failure that replaces it.
 
     Raises ExecutorError if no child can be started.
 

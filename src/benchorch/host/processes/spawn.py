@@ -142,7 +142,7 @@ class _Watchdog:
             self._report()
 
     def forget(self, mark: str) -> None:
-        """Nothing is left of it."""
+        """No operation: a spawned process leaves nothing behind."""
         with self._lock:
             self._children.pop(mark, None)
             self._report()
@@ -202,7 +202,7 @@ def _launch(
 
 
 def _request_file() -> IO[bytes]:
-    """An empty file in memory: unlike a pipe it never blocks, even if nobody reads it."""
+    """Empty file in memory, which unlike a pipe never blocks without a reader."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("request"), "w+b")
     return tempfile.TemporaryFile()

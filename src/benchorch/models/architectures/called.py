@@ -26,13 +26,13 @@ class Called(nn.Module):
         self.names = tuple(arguments.tensors)
 
     def train(self, mode: bool = True) -> Self:
-        """As the module does; an exported program is what it is, and says so."""
+        """Set the module's mode; ignored by an exported program, whose mode is fixed."""
         with suppress(NotImplementedError):
             super().train(mode)
         return self
 
     def forward(self, *args: Tensor, **kwargs: Tensor) -> object:
-        """What the module answers; of an answer of its own class, the tensors."""
+        """Result of the module; from an object of its own class, the tensors."""
         tensors = {**dict(zip(self.names, args, strict=False)), **kwargs}
         positional, named = fill(self.arguments, tensors)
         if self.autocast is None:
@@ -67,14 +67,14 @@ def called(model: nn.Module, arguments: CapturedArguments, autocast: str = "") -
 
 
 def goes_by_name(module: nn.Module, arguments: CapturedArguments, answer: object) -> bool:
-    """Whether the module itself can be called with its inputs by keyword, and exporters know it."""
+    """Whether the module accepts its inputs by keyword and exporters support it."""
     live = not isinstance(module, torch.jit.ScriptModule | torch.fx.GraphModule)
     usual = type(module).__call__ is nn.Module.__call__
     return live and usual and arguments.keywords is not None and _is_plain(answer)
 
 
 def _is_plain(answer: Any) -> bool:
-    """Whether exporters know such an answer: tensors, in Python's own containers if in any."""
+    """Whether exporters support the result: tensors, possibly in Python's own containers."""
     if isinstance(answer, Tensor):
         return True
     if type(answer) is dict:

@@ -20,7 +20,7 @@ _Step = TypeVar("_Step", bound=nn.Module)
 
 
 class Decoder(nn.Module):
-    """One step of generation: tokens in, scores of the next token out.
+    """One step of generation, from tokens to scores of the next token.
 
     Prefill is a step of many tokens without a past, decoding a step of one token. Only the last
     position's scores are computed, as serving needs no others.

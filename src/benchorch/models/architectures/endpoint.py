@@ -26,7 +26,7 @@ from benchorch.frameworks.opaque_module import OpaqueModule
 
 _KEPT_BODIES = 64
 _STALE = (RemoteDisconnected, BadStatusLine, BrokenPipeError, ConnectionResetError)
-"""What a connection that the server has closed meanwhile ends with."""
+"""Errors of a connection that the server has closed meanwhile."""
 
 
 @final

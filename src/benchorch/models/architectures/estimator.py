@@ -43,7 +43,7 @@ class Estimator(OpaqueModule):
         self.register_buffer("content", torch.tensor(list(digest), dtype=torch.uint8))
 
     def answer(self, X: torch.Tensor) -> dict[str, torch.Tensor]:  # type: ignore[override]  # noqa: N803 scikit-learn's name
-        """What it predicts for each row."""
+        """Prediction for each row."""
         features, classes = X.numpy(), getattr(self.fitted, "classes_", None)
         if classes is None:
             return {PREDICTION: _tensor(self.fitted.predict(features))}

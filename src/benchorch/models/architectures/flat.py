@@ -1,4 +1,4 @@
-"""A transformers model that is called and answers as every other module does."""
+"""A transformers model with the call interface of other modules."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchorch.results.compare.matching import Match, Unmatched, match
 from benchorch.results.compare.metric_kinds import FLOOR, higher_is_better
@@ -131,8 +131,14 @@ def gated(judged: MetricVerdict, floor: MetricVerdict | None, limit_ratio: float
     more_is_better = bool(higher_is_better(judged.metric))
     limit = 1 / (1 + limit_ratio) if more_is_better else 1 + limit_ratio
     own = _state(judged, limit, more_is_better)
-    by_floor = UNCLEAR if floor is None or _is_thin(floor) else _state(floor, limit, more_is_better)
-    state, remark = _decided(own, by_floor)
+    thick = None if floor is None or _is_thin(floor) else floor
+    by_floor = _state(thick, limit, more_is_better) if thick else UNCLEAR
+    apparent = own
+    if judged.sessions_alike is not None:
+        apparent = _state(replace(judged, ratio=judged.sessions_alike), limit, more_is_better)
+        if own == REGRESSION and thick and thick.ratio and thick.ratio.value <= limit:
+            by_floor = PASS  # enough to withhold what earlier sessions do not support
+    state, remark = _decided(own, apparent, by_floor)
     needed = None
     if state == UNCLEAR and not remark:
         known = [one for one in (judged, floor) if one is not None and one.is_evidence]
@@ -155,19 +161,24 @@ def _is_thin(judged: MetricVerdict) -> bool:
     return any(one is None or one.n < _LEAST_OF_THE_FLOOR for one in sides)
 
 
-def _decided(own: str, by_floor: str) -> tuple[str, str]:
+def _decided(own: str, apparent: str, by_floor: str) -> tuple[str, str]:
     """The state of a case by its metric and by the floor, and what to say of it.
 
     The floor decides where the metric cannot; where the two contradict each other nothing does.
+
+    Args:
+        own: by the metric.
+        apparent: by the metric, if sessions of the same code did not differ.
+        by_floor: by the floor.
     """
     if own == REFUSED or by_floor in (UNCLEAR, REFUSED, own):
         return own, ""
-    if own == UNCLEAR:
+    if {apparent, by_floor} != {PASS, REGRESSION}:
         return by_floor, (
             f"by the floor: {FLOOR}; the median cannot tell, and a change of part of the calls "
             "is not in the floor"
         )
-    slower, other = ("median", "floor") if own == REGRESSION else ("floor", "median")
+    slower, other = ("median", "floor") if apparent == REGRESSION else ("floor", "median")
     return UNCLEAR, (
         f"the {slower} is beyond the limit and the {other} is not: either the machine was not the "
         "same, or only part of the calls changed. Measure both interleaved, or with more processes"

@@ -24,14 +24,17 @@ class Difference:
     Attributes:
         centre: of A's less B's.
         spread: standard error.
-        freedom: degrees of freedom of the spread; 0 where that is 0 by definition.
+        freedom: degrees of freedom of the spread; 0 where that is 0 by definition, infinite where
+            it is assumed.
         explained: of sessions, whether their reference workloads were subtracted.
+        assumed: of sessions, whether nothing shows by how much they differ.
     """
 
     centre: float = 0.0
     spread: float = 0.0
     freedom: float = 0.0
     explained: bool = False
+    assumed: bool = False
 
     def reach(self, alpha: float) -> float:
         """How far its interval goes from its centre."""
@@ -117,6 +120,24 @@ def session_spread(
         freedom=len(known) - 1,
         explained=bool(references) and less < plain,
     )
+
+
+def assumed_session_spread(a: Estimate, b: Estimate) -> Difference:
+    """What two sessions differ by, where nothing shows it: as much as processes within them do.
+
+    Estimator: of each side, the standard error that its median's interval stands for, times
+    ``sqrt(2 n / pi)``, which makes it that of one process.
+
+    Parameters
+    ----------
+    a, b : Estimate
+        Medians over `n` processes each, with intervals; both ends positive.
+    """
+    variances = [
+        one.n * (math.log((one.high or 1) / (one.low or 1)) / (2 * _Z)) ** 2 * 2 / math.pi
+        for one in (a, b)
+    ]
+    return Difference(spread=math.sqrt(sum(variances)), freedom=math.inf, assumed=True)
 
 
 def reference_level(times: Sequence[Sequence[float]]) -> float | None:

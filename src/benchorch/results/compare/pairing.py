@@ -14,6 +14,7 @@ from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.results.compare import metric_kinds
 from benchorch.results.compare.machine_change import (
     Difference,
+    assumed_session_spread,
     reference_change,
     reference_floor_change,
     reference_level,
@@ -42,7 +43,7 @@ class Samples:
         intervals: B's and A's own medians, where the two were measured apart.
         machine: A's over B's speed of the machine, as the reference workloads show it; None where
             it does not count.
-        session: what else sessions differ by; None where it is not known.
+        session: what else sessions differ by; None where it does not count.
     """
 
     design: str
@@ -133,9 +134,21 @@ def unpaired_samples(
     )
     if b_own and a_own and None not in (b_own.high, a_own.high):
         own = b_own, a_own
+        if session is None and _may_differ_by_session(match, metric):
+            session = assumed_session_spread(*own)
         return Samples(design=SEQUENTIAL, intervals=own, machine=machine, session=session)
     b, a = (side.evidence.values.get(metric, ()) for side in (match.b, match.a))
     return Samples(design=SEQUENTIAL, b=b, a=a, machine=machine) if a and b else None
+
+
+def _may_differ_by_session(match: Match, metric: str) -> bool:
+    """Whether the median of one session may not be that of another, by more than is known.
+
+    A floor repeats: what disturbs some calls of a session does not move it.
+    """
+    each = all(metric in side.evidence.values for side in (match.a, match.b))
+    apart = match.a.plan_id != match.b.plan_id
+    return each and apart and metric_kinds.drifts(metric) and metric != metric_kinds.FLOOR
 
 
 def machine_change(match: Match, metric: str, across: Collection[str]) -> Difference | None:

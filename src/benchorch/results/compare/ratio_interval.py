@@ -39,7 +39,8 @@ def ratio_interval(
 
     Args:
         machine: ``log(above / below)`` of the machine's own speed; None where it does not count.
-        session: what else sessions differ by; None where it is not known.
+        session: what else sessions differ by, as several show it or as it is assumed; None where
+            it does not count.
 
     Source
     ------
@@ -54,11 +55,12 @@ def ratio_interval(
     down = math.hypot(scale * (mid - low), scale * (other_high - other_mid), among)
     up = math.hypot(scale * (high - mid), scale * (other_mid - other_low), among)
     found = [_Shifted(mid - other_mid, down, up)]
-    if machine is not None and (session is None or session.explained):
+    is_shown = session is not None and not session.assumed
+    if machine is not None and (not is_shown or (session and session.explained)):
         more = machine.reach(alpha)
         shifted = mid - other_mid - machine.centre
         found.append(_Shifted(shifted, math.hypot(down, more), math.hypot(up, more)))
-        found = found if session is None else found[1:]
+        found = found[1:] if is_shown else found
     return RatioInterval(
         low=min(one.centre - one.down for one in found),
         high=max(one.centre + one.up for one in found),

@@ -3,12 +3,13 @@
 Every case has a verdict at the table's own error rate, or a reason why there is none. Two sides
 measured in the same processes are compared by their pairs. All others are unpaired: between them
 the machine may have changed, so their interval also holds the ratio less what the reference
-workloads changed by, and what sessions of the same code differ by, where that is known; without
-reference workloads there is no verdict.
+workloads changed by, and what sessions of the same code differ by: as others show it, or as much
+as their processes; without reference workloads there is no verdict.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -52,8 +53,9 @@ class MetricVerdict:
         design: ``alternated``, ``adjacent``, either of them ``via baseline``, ``sequential``,
             ``exact`` or empty.
         drift_ratio: the drift of the reference workloads, where that counts.
-        session_ratio: by which share sessions of the same code may differ besides; None where
-            fewer than three are known.
+        session_ratio: by which share sessions of the same code may differ besides, as three or
+            more show it or as it is assumed; None where that does not count.
+        sessions_alike: where it is assumed, the ratio with its interval if sessions did not differ.
         p_value, adjusted_p_value: of no difference beyond the drift; after Holm over the table.
         refused_for: the fields in which the two differ and must not.
         is_evidence: whether the interval is conclusive; not where too many processes of a side
@@ -71,6 +73,7 @@ class MetricVerdict:
     design: str = ""
     drift_ratio: float | None = None
     session_ratio: float | None = None
+    sessions_alike: Estimate | None = None
     p_value: float | None = None
     adjusted_p_value: float | None = None
     refused_for: tuple[FieldDifference, ...] = ()
@@ -179,9 +182,7 @@ class _Case:
         if pairing.is_exact(self.match, self.metric):
             return self._exact()
         samples = self._samples()
-        found = samples and samples.compare(
-            delta_ratio=self._delta_ratio(), alpha=pairing.alpha(self.match, samples, family)
-        )
+        found = samples and self._found(samples, family)
         if not samples or not found:
             return self._outcome(
                 ratio=self._bare_ratio(),
@@ -199,8 +200,19 @@ class _Case:
             drift_ratio=samples.drift_ratio or None,
             session_ratio=None if samples.session is None else samples.session.largest_ratio,
             p_value=pairing.after_interim_analyses(self.match, samples, found.p_value),
+            sessions_alike=self._sessions_alike(samples, family),
             is_evidence=not warning,
         )
+
+    def _found(self, samples: Samples, family: int) -> Comparison | None:
+        alpha = pairing.alpha(self.match, samples, family)
+        return samples.compare(delta_ratio=self._delta_ratio(), alpha=alpha)
+
+    def _sessions_alike(self, samples: Samples, family: int) -> Estimate | None:
+        if samples.session is None or not samples.session.assumed:
+            return None
+        found = self._found(replace(samples, session=None), family)
+        return inverted(found.ratio) if found else None
 
     def _differences(self) -> Sequence[FieldDifference]:
         a, b = self.match.a, self.match.b
@@ -266,6 +278,32 @@ class _Case:
         if samples.design != SEQUENTIAL:
             return next(filter(None, map(_own_warning, sides.values())), ""), ""
         return unsettled(self.match)
+
+
+def supported(judged: MetricVerdict, floor: MetricVerdict) -> MetricVerdict:
+    """The verdict of a median, withheld where the floor contradicts it.
+
+    Where earlier sessions show how much sessions differ, the median's stands.
+    """
+    if judged.sessions_alike is None or judged.verdict in (EQUIVALENT, INCONCLUSIVE):
+        return judged
+    (low, high), (least, most) = (_ends(one.ratio) for one in (judged, floor))
+    if least <= high and low <= most:
+        return judged
+    return replace(
+        judged,
+        verdict=INCONCLUSIVE,
+        reason="the floor contradicts the median: either the machine was not the same, or only "
+        "part of the calls changed",
+        remedy="name earlier sessions with --session RUN; or measure both interleaved",
+    )
+
+
+def _ends(ratio: Estimate | None) -> tuple[float, float]:
+    """The ends of an interval, which reaches everywhere where it is unknown."""
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return 0.0, math.inf
+    return ratio.low, ratio.high
 
 
 def unsettled(match: Match) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from benchorch.trace.graph.device_order import (
 )
 from benchorch.trace.graph.edge_list import Found
 from benchorch.trace.graph.launch_blocking import full_streams, locks
+from benchorch.trace.graph.loader_processes import loaded_elsewhere
 from benchorch.trace.graph.recorded_waits import recorded_waits
 from benchorch.trace.graph.scope import scope_of
 from benchorch.trace.graph.scope_values import Scope, Thresholds
@@ -35,6 +36,7 @@ from benchorch.trace.graph.synchronisation import (
 from benchorch.trace.graph.thread_edges import (
     backward_after_forward,
     backward_calls,
+    collective_calls,
     inferred_wakeups,
     thread_edges,
     thread_starts,
@@ -113,6 +115,8 @@ def _of_threads(
         recorded_waits(scope, timelines, label, busy),
         backward_after_forward(scope),
         backward_calls(scope, timelines, busy),
+        collective_calls(scope),
+        loaded_elsewhere(scope, timelines),
         data_edges(scope, timelines, graph),
     ]
     rigid = np.concatenate([one.rigid for one in known])

@@ -85,6 +85,7 @@ _MANY_RATIO = 0.001
 """So few launches may seem late before the device's clock is doubted."""
 _STEP = re.compile(r"ProfilerStep#|benchorch:call|model_run$")
 _WORK = (Category.OPERATOR, Category.ANNOTATION, Category.NODE, Category.SESSION)
+_RUNS = (*_WORK, Category.PYTHON)
 
 
 def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> Scope:
@@ -278,12 +279,12 @@ def _by_depth(
 def _daemons(
     events: Events, streams: NDArray[np.bool_], launching: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Of every lane whether it is a thread that does no work: no operators, ranges or launches.
+    """Of every lane whether it is a thread that does no work: no operators, frames or launches.
 
-    Where no thread does any, as in a trace of Python frames alone, none is a daemon.
+    Where no thread does any, none is a daemon.
     """
     working = np.zeros(len(events.lanes), dtype=np.bool_)
-    working[events.lane[among(events.category, _WORK)]] = True
+    working[events.lane[among(events.category, _RUNS)]] = True
     working[events.lane[launching]] = True
     hosts = np.zeros(len(events.lanes), dtype=np.bool_)
     hosts[events.lane[among(events.category, _HOST)]] = True

@@ -147,6 +147,37 @@ def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals
     )
 
 
+_CALLED = re.compile(r"^c10d::")
+_CARRIED_OUT = re.compile(r"^(gloo|mpi):")
+
+
+def collective_calls(scope: Scope) -> Found:
+    """From the call of a collective to its range on a thread of the process group, in order."""
+    calls = scope.named(_CALLED, Category.OPERATOR)
+    ranges = scope.named(_CARRIED_OUT, Category.ANNOTATION)
+    rank = scope.events.ranks[scope.lane]
+    pairs = []
+    for one in np.unique(rank[ranges]):
+        call, done = (
+            these[np.argsort(scope.start_ns[these], kind="stable")]
+            for these in (calls[rank[calls] == one], ranges[rank[ranges] == one])
+        )
+        count = min(len(call), len(done))
+        pair = np.stack([call[:count], done[:count]])
+        late_ns = scope.start_ns[pair[1]] - scope.start_ns[pair[0]]
+        if ((late_ns >= 0) & (scope.lane[pair[0]] != scope.lane[pair[1]])).all():
+            pairs.append(pair)
+    if not pairs:
+        return found()
+    call, done = np.concatenate(pairs, axis=1)
+    late_ns = np.minimum(scope.start_ns[done] - scope.start_ns[call], scope.thresholds.wake_ns)
+    kind, label = EdgeKind.FORK, Class.CPU_FRAMEWORK
+    return found(
+        edges(2 * call, 2 * done, kind, label, tier=Tier.SEMANTIC, weight_ns=late_ns),
+        waits=2 * done,
+    )
+
+
 def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
     """A busy interval inside a range of the main thread comes after its start, before its end.
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
+import math
+import operator
 import re
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +18,9 @@ from benchorch.trace.graph.scope_values import Scope
 _LOADING = re.compile(r"data_?loader|wait:\s*data|_next_data\b|_try_get_data|_get_batch", re.I)
 _WAITING = re.compile(r"^wait:")
 _LOCKING = re.compile(
-    r"(acquire|wait|__enter__) of (_thread|.*Lock|.*Semaphore|.*Condition|.*Event)"
-    r"|built-in (method|function) (acquire|acquire_lock|lock)\b|threading\.py\(\d+\): _?wait",
+    r"(acquire|wait|join|__enter__) of (_thread|pybind11|.*Lock|.*Semaphore|.*Condition|.*Event)"
+    r"|of _queue\.|built-in (method|function) (acquire|acquire_lock|lock)\b"
+    r"|threading\.py\(\d+\): _?wait",
     re.I,
 )
 _SLEEPING = re.compile(
@@ -37,6 +42,9 @@ _BY_CATEGORY = {
     Category.NODE: Class.CPU_COMPUTE,
     Category.SESSION: Class.CPU_FRAMEWORK,
 }  # of others CPU_PYTHON
+_DATABASE = re.compile(
+    r"built-in method \w+ of (sqlite3|_?psycopg\w*|_?mysql\w*|pyodbc|duckdb|h5py|lmdb|rocksdb)\b"
+)
 _PROCESSES = re.compile(
     r"built-in (method|function) (waitpid|wait3|wait4|waitid|fork_exec|posix_spawn|WaitFor\w+)\b"
 )
@@ -44,8 +52,23 @@ _OF_FRAMES = (
     (_SLEEPING, Class.SLEEP),
     (_LOCKING, Class.LOCK),
     (_IO, Class.INPUT_OUTPUT),
+    (_DATABASE, Class.INPUT_OUTPUT),
     (_PROCESSES, Class.OUTSIDE),
 )
+# Methods of Python's own objects, and functions of its own modules that work on them.
+_OWN_METHOD = re.compile(
+    r"^<built-in method \w+ of (str|list|dict|set|frozenset|tuple|bytes|bytearray|int|float"
+    r"|type|module|generator|coroutine|function|re\.\w+|collections\.\w+|_random\.\w+|torch\S*|\w*Tensor"
+    r"|Parameter)\b"
+)
+_OWN_FUNCTION = re.compile(r"^<built-in function (\w+)>")
+_OWN_FUNCTIONS = {
+    *dir(builtins),
+    *dir(operator),
+    *dir(math),
+    *("reduce", "loads", "dumps", "load", "dump"),
+    *("scanstring", "encode_basestring_ascii", "collect", "heappush", "heappop", "heapify"),
+}
 SHORT_NS, MANY = 20_000, 20
 """An operator that takes less at the median, of so many calls, is called rather than computed."""
 PAUSE_NS = 200_000
@@ -69,12 +92,33 @@ def waiting(scope: Scope) -> NDArray[np.int64]:
     return np.concatenate([ranges, locks[long]])
 
 
+def _native(scope: Scope) -> NDArray[np.int64]:
+    """Long calls of libraries' own code, of which a trace records nothing but their duration."""
+    frame = scope.indices(Category.PYTHON)
+    frame = frame[
+        (scope.after[frame] == frame + 1) & (scope.end_ns - scope.start_ns > PAUSE_NS)[frame]
+    ]
+    names = scope.events.names
+    foreign = np.array([_of_library(names[name]) for name in scope.name[frame]], dtype=np.bool_)
+    found: NDArray[np.int64] = frame[foreign]
+    return found
+
+
+@cache
+def _of_library(name: str) -> bool:
+    function = _OWN_FUNCTION.match(name)
+    if function:
+        return function[1] not in _OWN_FUNCTIONS
+    return name.startswith("<built-in method") and not _OWN_METHOD.match(name)
+
+
 def labels(scope: Scope) -> NDArray[np.int8]:
     """Of every event of the scope the class of its own time."""
     classes = [_BY_CATEGORY.get(category, Class.CPU_PYTHON) for category in Category]
     label = np.array([CLASSES.index(one) for one in classes], dtype=np.int8)[scope.category]
     label[np.flatnonzero(_dispatching(scope))] = CLASSES.index(Class.CPU_FRAMEWORK)
     label[_short(scope)] = CLASSES.index(Class.CPU_FRAMEWORK)
+    label[_native(scope)] = CLASSES.index(Class.NATIVE)
     for pattern, meant in _OF_FRAMES:
         label[scope.named(pattern, Category.PYTHON)] = CLASSES.index(meant)
     label[waiting(scope)] = CLASSES.index(Class.LOCK)  # or outside, see `recorded_waits`

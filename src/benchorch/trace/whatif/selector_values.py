@@ -52,7 +52,7 @@ WORK = (
     *(Class.GPU_COMPUTE, Class.GPU_COPY, Class.GPU_COMM, Class.HOST_FUNCTION),
     *(Class.CPU_COMPUTE, Class.CPU_COMM, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME),
     *(Class.CPU_PYTHON, Class.CPU_GAP, Class.DATA_LOADING, Class.INPUT_OUTPUT),
-    *(Class.SLEEP, Class.LOCK, Class.OUTSIDE),
+    *(Class.SLEEP, Class.LOCK, Class.NATIVE, Class.OUTSIDE),
 )
 """What is meant where no class is named: what is done, not what is waited for."""
 

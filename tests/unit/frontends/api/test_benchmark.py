@@ -17,6 +17,7 @@ from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError, ConfigError
 from benchorch.frontends.api import live_model
 from benchorch.models.exported import PROGRAM_FILE, ExportedModel
+from benchorch.models.kept_programs import keep_program
 
 
 class Scaled(nn.Module):
@@ -95,6 +96,11 @@ def test_what_is_not_there_is_told_as_by_any_module() -> None:
         (lambda *given: given[0].shape, X, "lambda called without arguments raised IndexError"),
         (torch.relu, X, "relu does not declare its arguments; give lambda x: relu(x)"),
         (lambda x: x.numpy(), X, "lambda cannot be exported"),
+        (lambda x: "words", X, "lambda returned a str, in which is no tensor"),
+        (lambda x: None, X, "lambda returned None, in which is no tensor"),
+        (nn.Module(), X, "Module has no forward"),
+        ("weights.safetensors", X, "is a file; it holds weights alone"),
+        ("net.onnx", X, "is a file; measure it by: benchorch script FILE"),
         (lambda x: x, None, "inputs: give the tensors that forward is called with. It takes: x"),
     ],
 )
@@ -110,6 +116,7 @@ def test_what_cannot_be_benchmarked_is_refused_in_words(
         ({"conversions": ["eager", "onxruntime"]}, "Did you mean 'onnxruntime'?"),
         ({"conversions": []}, "conversion: the list is empty"),
         ({"conversions": ["eager", 3]}, "conversion: expected a name, got 3"),
+        ({"conversions": 3}, "conversion: expected a name, got 3"),
         ({"hardware": "lcoal"}, "Did you mean 'local'?"),
         ({"workload": {"batch_sise": 8}}, "Did you mean 'batch_size'?"),
         ({"workload.batch_size": 8}, "the inputs have 2 rows"),
@@ -124,6 +131,14 @@ def test_mistakes_in_keywords_come_with_the_nearest_right_one(
     keywords: dict[str, object], told: str
 ) -> None:
     assert any(told in problem for problem in refused(Scaled(), (X, SCALE), **keywords))
+
+
+def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    with pytest.raises(ConfigError, match="is a file; give a folder"):
+        benchorch.benchmark(Scaled(), (X, SCALE), recorder="none", directory=taken)
+    assert taken.read_text() == "mine"
 
 
 def test_every_problem_is_told_at_once() -> None:
@@ -142,7 +157,7 @@ def travelled(tmp_path: Path) -> ExportedModel:
     with torch.no_grad():
         module.linear.weight.fill_(1.0)
         module.linear.bias.zero_()
-    node = live_model.write_program(live_model.export(module, [arrays]), tmp_path)
+    node = keep_program(live_model.export(module, [arrays]), tmp_path)
     return ExportedModel(**node, inputs=live_model.write_inputs([arrays], tmp_path))  # type: ignore[arg-type]
 
 
@@ -166,13 +181,13 @@ def test_nothing_that_travels_is_pickled(travelled: ExportedModel) -> None:
 def test_the_same_module_has_the_same_digest_each_time(tmp_path: Path) -> None:
     arrays, module = {"x": X.numpy(), "scale": SCALE.numpy()}, Scaled()
     nodes = [
-        live_model.write_program(live_model.export(module, [arrays]), tmp_path / str(index))
+        keep_program(live_model.export(module, [arrays]), tmp_path / str(index))
         for index in range(2)
     ]
     assert nodes[0]["digest"] == nodes[1]["digest"]
     with torch.no_grad():
         module.linear.bias += 1
-    changed = live_model.write_program(live_model.export(module, [arrays]), tmp_path / "2")
+    changed = keep_program(live_model.export(module, [arrays]), tmp_path / "2")
     assert changed["digest"] != nodes[0]["digest"]
 
 
@@ -279,7 +294,7 @@ def test_kinds_of_parameters_and_wrapped_tensors_travel(
     module = with_weight(weight)
     assert live_model.module_problems(module) == []
     arrays = live_model.named_arrays(X, ("input",))
-    node = live_model.write_program(live_model.export(module, [arrays]), tmp_path)
+    node = keep_program(live_model.export(module, [arrays]), tmp_path)
     inputs = live_model.write_inputs([arrays], tmp_path)
     # As libraries of such tensors register theirs; another would be refused as code.
     with torch.serialization.safe_globals([Halved]):

@@ -88,6 +88,10 @@ def test_each_row_says_what_became_of_it(results: Results) -> None:
     }
 
 
+def test_a_row_shows_itself_in_a_few_words(results: Results) -> None:
+    assert all(row.conversion in repr(row) and len(repr(row)) < 300 for row in results)
+
+
 def test_a_row_has_numbers_with_their_intervals(results: Results) -> None:
     row = results[0]
     assert row.latency_ms is not None

@@ -141,3 +141,45 @@ def test_what_cannot_be_exported_is_taken_from_the_script_and_its_name_shows_it(
     }
     assert {node["labels"]["author"] for node in nodes} == {"me"}
     assert {node["architecture"] for node in nodes} == {"Net", "Odd"}
+
+
+DECODING = """
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.cache_utils import DynamicCache, StaticCache
+
+sizes = {"hidden_size": 16, "intermediate_size": 32, "num_attention_heads": 2}
+config = LlamaConfig(vocab_size=50, num_hidden_layers=2, num_key_value_heads=1, **sizes)
+torch.manual_seed(0)
+model = LlamaForCausalLM(config).eval()
+ids = torch.tensor([[3, 7, 11, 5]])
+for cache in (DynamicCache(config=config), StaticCache(config=config, max_cache_len=8)):
+    for part in (ids[:, :3], ids[:, 3:]):
+        with torch.no_grad():
+            model(input_ids=part, past_key_values=cache, use_cache=True)
+with torch.no_grad():
+    whole = model(ids, use_cache=False)
+"""
+
+
+def test_a_captured_step_on_a_cache_answers_as_the_whole_text_does_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    (tmp_path / "decodes.py").write_text(DECODING)
+    request = DiscoveryRequest(script=tmp_path / "decodes.py", folder=tmp_path, capture=True)
+    reply = discover(request)
+    assert reply.problem is None
+    calls = cast("dict[str, Any]", encode(reply))["models"][0]["invocations"]
+    _, dynamic, _, static, whole = calls
+    (expected,) = answers(whole)
+    for call in (dynamic, static):
+        model = ExportedModel(**call["model"])
+        module, arrays = model.load(0), model.batch(Workload(symbols={}), 0)
+        given = {name: torch.tensor(array) for name, array in arrays.items()}
+        for _ in range(2):  # a call leaves its inputs as they were
+            logits, *cache = module(**given)
+            torch.testing.assert_close(logits[0, 0], expected[0, -1], rtol=1e-4, atol=1e-5)
+            assert len(cache) == 4

@@ -104,8 +104,8 @@ def test_names_are_the_scripts_own() -> None:
     names = [model["name"] for model in found_in("data_parallel")["models"]]
     assert names == ["net.module"]
     assert [m["name"] for m in found_in("in_pipeline")["models"]] == [
-        "self.encoder",
-        "self.decoder",
+        "Pipeline.encoder",
+        "Pipeline.decoder",
     ]
 
 
@@ -123,7 +123,7 @@ def test_torch_is_as_it_was_when_the_script_is_done() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [path.stem for path in GOOD if path.stem not in ("generation", "lightning_module")],
+    [path.stem for path in GOOD],
 )
 def test_every_call_can_be_made_again_with_the_inputs_that_were_kept(
     name: str, tmp_path: Path
@@ -156,15 +156,31 @@ def test_a_lightning_module_is_found_through_its_trainer_with_its_parts_below_it
     names = ["autoencoder", "autoencoder.encoder", "autoencoder.decoder"]
     assert [model["name"] for model in models] == names
     step, forward = models[0]["invocations"]
-    assert (step["calls"], step["signature"][0]) == (2, "training_step")
-    assert "its Trainer calls training_step" in step["obstacle"]
-    assert forward["obstacle"] == ""
+    assert (step["calls"], step["step"]) == (2, "training_step")
+    assert step["obstacle"] == forward["obstacle"] == ""
 
 
-def test_what_cannot_travel_is_named() -> None:
-    obstacles = [call["obstacle"] for call in calls_of(found_in("generation"))]
-    assert obstacles[0] == ""
-    assert "past_key_values is a DynamicCache" in obstacles[1]
+def test_a_cache_is_an_input_like_others_and_its_steps_are_one_call() -> None:
+    plain, prefill, step = calls_of(found_in("generation"))
+    assert (plain["calls"], prefill["calls"], step["calls"]) == (1, 1, 2)
+    assert not any(call["obstacle"] for call in (plain, prefill, step))
+    assert not any("held_by" in each for each in prefill["inputs"])
+    held = [each["shape"] for each in step["inputs"] if each.get("held_by") == "past_key_values"]
+    assert held == [[1, 2, 5, 8]] * 2
+
+
+def test_what_nobody_else_can_pass_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "opaque.py"
+    script.write_text(
+        "import torch\n"
+        "class Options: width = 3\n"
+        "class Net(torch.nn.Module):\n"
+        "    def forward(self, x, options): return x * options.width\n"
+        "Net()(torch.ones(2), Options())\n"
+    )
+    reply = discover(DiscoveryRequest(script=script))
+    (call,) = calls_of({"models": reply.models})
+    assert "options is a Options, not a tensor" in call["obstacle"]
 
 
 def test_a_call_that_a_script_does_not_make_again_is_a_failure_with_words(tmp_path: Path) -> None:

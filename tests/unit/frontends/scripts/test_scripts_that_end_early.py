@@ -66,6 +66,16 @@ def test_first_waits_for_a_call_that_can_be_measured() -> None:
     assert enough.reason(seen) == "first"
 
 
+def test_a_script_is_not_quiet_while_a_call_of_it_is_exported() -> None:
+    seen = Sightings(script=Script(path=Path("x.py")), on_call=lambda _m, _c: None)
+    enough = Enough(quiet_s=0)
+    seen.add(reply("a"))
+    seen.add(DiscoveryReply(seconds=1, busy=True))
+    assert enough.reason(seen) == ""
+    seen.add(reply("b"))
+    assert enough.reason(seen) == "quiet"
+
+
 def test_first_waits_for_the_call_that_was_chosen() -> None:
     seen = Sightings(script=Script(path=Path("x.py"), hashes=("b",)), on_call=lambda _m, _c: None)
     seen.add(reply("a"))
