@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
 
 class Entry(NamedTuple):
@@ -119,6 +120,12 @@ benchorch: which conversion of a model is fastest, and is it still the same?
 _FOOT = """\
 Everywhere  --json  --output FILE  --quiet  --verbose  --yes  --trust PATH
 More        benchorch COMMAND --help; run --help: all keys; help KEY: one"""
+
+
+def command_called(name: str) -> Any:
+    """The click command of a name, whose module is imported now."""
+    module, _, function = COMMANDS[name].place.partition(":")
+    return getattr(import_module(f"benchorch.cli.commands.{module}"), function or "run")
 
 
 def overview() -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from benchorch.cli.catalog import COMMANDS, EXAMPLES
+from benchorch.cli.catalog import COMMANDS, EXAMPLES, command_called
 from benchorch.cli.mistakes import as_list
 from benchorch.config.components import nearest
 from benchorch.config.descriptions import default_keys, groups, option_keys, root_keys
@@ -139,13 +139,10 @@ def _problems_of(line: Line) -> Sequence[str]:
 
 def _usage_of(words: Line) -> Sequence[str]:
     """The problems of the arguments of a command, which is not carried out."""
-    from benchorch.cli.main import PROGRAM
-
-    context = click.Context(PROGRAM, info_name="benchorch")
-    command = PROGRAM.get_command(context, words[0]) if words else None
+    above = click.Context(click.Group("benchorch"), info_name="benchorch")
     try:
-        if command is not None:
-            command.make_context(words[0], words[1:], parent=context)
+        if words and words[0] in COMMANDS:
+            command_called(words[0]).make_context(words[0], words[1:], parent=above)
     except ConfigError as error:
         return error.problems
     except click.exceptions.Exit:

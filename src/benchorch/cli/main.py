@@ -11,13 +11,12 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, NoReturn, cast
 
 import click
 
 from benchorch.cli.arguments import is_recipe, is_script
-from benchorch.cli.catalog import COMMANDS, SYNONYMS, overview
+from benchorch.cli.catalog import COMMANDS, SYNONYMS, command_called, overview
 from benchorch.cli.command import Group, usage_problem
 from benchorch.cli.terminal import FAILED, INTERRUPTED, print_error
 from benchorch.errors import BenchorchError, ConfigError
@@ -98,9 +97,7 @@ class _Program(Group):
         """A command, whose module is imported now."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, function = COMMANDS[cmd_name].place.partition(":")
-        found = import_module(f"benchorch.cli.commands.{module}")
-        return cast(click.Command, getattr(found, function or "run"))
+        return cast(click.Command, command_called(cmd_name))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The words, with ``run`` or ``script`` before those that name no command."""
