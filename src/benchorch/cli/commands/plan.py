@@ -138,7 +138,9 @@ def _data(found: Planned) -> Json:
                 {"kind": one.kind, "minutes": one.seconds / 60, "cost_usd": one.usd}
                 for one in whole
             ],
-            "cost_usd": total_usd(found.plan, forecast, found.launched),
+            "cost_usd": None
+            if any(one.usd is None for one in whole)
+            else total_usd(found.plan, forecast, found.launched),
             "preflight": [one._asdict() for one in found.preflight()],
         },
     )
