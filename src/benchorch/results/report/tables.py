@@ -428,7 +428,7 @@ def _tie_text(equals: Sequence[Trial], summaries: Mapping[str, Summary]) -> str:
         for trial in equals
     ]
     names = f"{', '.join(figures[:-1])} and {figures[-1]}"
-    return f"there is no single fastest: {names} cannot be told apart"
+    return f"there is no single fastest: {names} cannot be distinguished"
 
 
 def _named(trial: Trial) -> str:

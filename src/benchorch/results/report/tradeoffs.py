@@ -62,7 +62,6 @@ def tradeoffs(rows: Sequence[ReportRow], series: AllSeries) -> list[Chart]:
     models = _grouped(rows, _model_of)
     return [
         *(one for name, own in works.items() for one in _work(own, f": {name}" if several else "")),
-        *_unpriced(rows),
         *(
             chart
             for name, own in models.items()
@@ -142,21 +141,12 @@ def _sound(dot: _Dot) -> bool:
     return not dot.row.disqualified
 
 
-def _unpriced(rows: Sequence[ReportRow]) -> Iterator[Chart]:
-    """Why there is no cost, where there is none at all."""
-    if any(row.usd_per_million for row in rows):
-        return
-    unknown = sorted({row.hardware or "this machine" for row in rows if row.price is None})
-    reason = f"No price is known for {', '.join(unknown)}." if unknown else "No trial has a rate."
-    yield Chart(title="Cost against latency", sentence=f"Nothing to draw: {reason}")
-
-
 def _build(rows: Sequence[ReportRow], model: str, several: bool) -> Iterator[Chart]:
     dots = list(_dots(rows, _build_s, _gain))
     if len(dots) > 1:  # one alone is traded off against nothing
         yield Chart(
             title=f"Gain against build time{f': {model}' if several else ''}",
-            sentence="How many times as fast as its baseline a conversion is, and what it takes "
+            sentence="Speed relative to the baseline, and what it takes "
             "to build: best is the top left.",
             spec=_scatter(dots, ("build, seconds", "times as fast as the baseline")),
         )

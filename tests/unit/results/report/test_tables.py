@@ -109,13 +109,13 @@ def test_what_cannot_be_told_from_the_best_is_named_with_it():
     sheet.add("c", 0.5, ratio=1.1).best("a", "b")
     assert sheet.said().endswith(
         "there is no single fastest: b on local (1.31× the baseline's speed) and a on local "
-        "(1.29× the baseline's speed) cannot be told apart."
+        "(1.29× the baseline's speed) cannot be distinguished."
     )
 
 
 def test_a_tie_with_the_baseline_says_so():
     sheet = Sheet().add("eager", 3.0).add("copy", 2.9, ratio=1.004).best("copy", "eager")
-    assert "eager on local (the baseline) cannot be told apart" in sheet.said()
+    assert "eager on local (the baseline) cannot be distinguished" in sheet.said()
 
 
 @pytest.mark.parametrize("best", [("eager",), ("eager", "copy"), ()])
