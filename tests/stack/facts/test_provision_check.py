@@ -74,6 +74,20 @@ def test_without_credentials_it_is_one_sentence(profile: str) -> None:
     assert "aws sso login" in done.stderr
 
 
+@pytest.mark.parametrize("what", ["status", "image"])
+def test_the_other_commands_need_credentials_too_and_say_so_without_a_traceback(what: str) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT.with_name("provision.py")), what],
+        env={**kept, **NOWHERE}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        f"{what}: Unable to locate credentials",
+        "Credentials are those of boto3: aws sts get-caller-identity",
+    ]
+
+
 def test_credentials_that_have_expired_are_one_sentence(aws: Emulator) -> None:
     aws.break_it(Fault("sts:.*", code="ExpiredToken", status=403, message="It has expired"))
     done = run(aws.environment())

@@ -73,11 +73,7 @@ def test_a_budget_that_is_spent_in_the_middle_ends_the_sweep_and_its_machines(
     (tmp_path / "endless.py").write_text(ENDLESS)
     words = [
         *("model=factory", "model.factory=endless.py:make", "hardware=r6i", "conversion=eager"),
-        *(
-            "model.inputs={x: {shape: [batch_size, 4], dtype: float32}}",
-            "--trust",
-            "endless.py:make",
-        ),
+        *("model.inputs={x: {shape: [batch_size, 4], generator: normal}}", "workload.batch_size=1"),
         *("pricing.source=bundled", "stopping=fixed", "stopping.processes=4", "profiler=none"),
         *("limits.measure_timeout_s=3600", "protocol.repeats=0"),
     ]
