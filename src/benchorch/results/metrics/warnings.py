@@ -25,6 +25,7 @@ from benchorch.stats.variance_components import calls_worth_taking, components
 from benchorch.units import NS_PER_MS, format_ms, ns_to_s
 
 RUN_BUDGET = "run_budget_exhausted"
+FUTILE = "run_budget_cannot_decide"
 ENOUGH = ("decided", "converged")
 """Reasons to stop: the end of `budget.minutes`; no more was needed for what was to be decided."""
 
@@ -280,6 +281,11 @@ def _wide(result: TrialResult, metrics: Mapping[str, Estimate]) -> Iterator[str]
     if result.stop_reason == RUN_BUDGET and undecided:
         if len(result.valid) >= LEAST_PROCESSES:  # of fewer it was said
             yield f"The run's budget ended before the comparison was decided: try {MORE_TIME}."
+    elif result.stop_reason == FUTILE:
+        yield (
+            "The rest of the run's budget would not have decided the comparison, so no more "
+            f"processes were added: try {MORE_TIME}, or a quieter machine."
+        )
     elif result.stop_reason == "budget_exhausted":
         what = "comparison was decided" if reach <= _KNOWN_RATIO and undecided else "target was met"
         yield (
