@@ -24,6 +24,8 @@ _STYLE = (
     "td,th{padding:.3rem .8rem;text-align:left;border-bottom:1px solid #8884;vertical-align:top}"
     ".numbers :is(td,th):not(:first-child){text-align:right}"
     ".words td:last-child{overflow-wrap:anywhere}"
+    "@media(max-width:40rem){td,th{padding:.3rem .4rem}.words thead{display:none}"
+    ".words tr{display:block;border-bottom:1px solid #8884}.words td{display:block;border:0}}"
 )
 _HEAD = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>Corpus report</title>"
