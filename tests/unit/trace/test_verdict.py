@@ -135,7 +135,7 @@ def test_waiting_in_a_with_for_a_lock_leads_to_what_its_holder_does() -> None:
         frame(free, 8 * MS + 20_000, 10 * MS, "worker"),
     )
     assert found.limit == "sleep and lock"
-    assert found.largest == "<built-in function sleep>"
+    assert found.largest == "sleep, called by worker.py(5): hold"
 
 
 def test_the_collective_of_a_process_group_waits_for_the_rank_that_calls_it_last() -> None:
@@ -161,3 +161,8 @@ def test_the_collective_of_a_process_group_waits_for_the_rank_that_calls_it_last
     ).findings.verdict
     assert found.limit == "waiting for a straggler"
     assert found.shares["sleep and lock"] > 0.1
+
+
+def test_a_range_that_has_most_of_the_unknown_time_is_named() -> None:
+    made = [note("load", at, at + 10 * MS) for at in range(0, 50 * MS, 10 * MS)]
+    assert "most of it in 'load'" in judged(*made).sentence
