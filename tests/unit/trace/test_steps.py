@@ -193,3 +193,11 @@ def test_the_first_steps_that_use_up_a_full_queue_are_set_aside() -> None:
     steps = find_steps(trace(made))
     assert (steps.first, steps.period_ns) == (3, 10 * MS)
     assert "what was made before" in " ".join(steps.notes)
+
+
+def test_steps_that_take_turns_are_as_long_as_their_mean() -> None:
+    ends = [0]
+    for number in range(9):
+        ends.append(ends[-1] + (9 if number % 2 else 11))
+    made = [note(f"ProfilerStep#{a}", a * MS, b * MS) for a, b in pairwise(ends)]
+    assert find_steps(trace(made)).period_ns == 10 * MS
