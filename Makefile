@@ -17,7 +17,8 @@ TOOLS := build/tools
 .NOTPARALLEL:
 .PHONY: help bench test test-slow test-gpu fuzz mutants coverage check docs reference ui bench-overheads conversions generation corpus \
   install lock sbom audit clean provision provision-check provision-plan image status destroy test-terraform check-terraform test-chaos rehearse
-unexport PYTHONPATH PYTHONHOME
+# Without bytecode each process would compile benchorch anew.
+unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import platform
 import subprocess
@@ -52,14 +53,21 @@ class Records:
         self.all: list[Record] = [json.loads(line) for line in lines]
 
     def pending(self, cells: Sequence[Record], minutes: float) -> Iterator[Record]:
-        """Cells without a record, while the longest one so far would still end in time."""
+        """Cells without a record, while the longest one so far would still end in time.
+
+        Without a record the first one begins whatever the time.
+        """
         ends_s = time.monotonic() + 60 * minutes
         done = {self._key(one) for one in self.all}
-        longest_s = 0.0
+        longest_s = max((one["seconds"] for one in self.all), default=0.0)
         for cell in (one for one in cells if self._key(one) not in done):
             began_s = time.monotonic()
             if began_s + longest_s > ends_s:
-                print("the time is used up: call it again to go on", file=sys.stderr)
+                print(
+                    "the time is used up: call it again to go on, with --minutes "
+                    f"{math.ceil(longest_s / 60)} or more",
+                    file=sys.stderr,
+                )
                 return
             yield cell
             longest_s = max(longest_s, time.monotonic() - began_s)

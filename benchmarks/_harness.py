@@ -18,6 +18,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# No user's process compiles benchorch anew each time, as those of a container that sets this do.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 def run_process(
     command: Sequence[str], environment: Mapping[str, str] | None = None

@@ -22,12 +22,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from _harness import python
+
 FIRST_S, FIVE_S, USEFUL_RATIO = 3.0, 15.0, 0.5
 SAID = "so far"
-
-
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-u", "-m", "benchorch", *words, "recorder=none"]
 
 
 def run(place: Path, *words: str) -> tuple[float | None, float]:
@@ -37,7 +35,11 @@ def run(place: Path, *words: str) -> tuple[float | None, float]:
     started = time.perf_counter()
     first: float | None = None
     with subprocess.Popen(
-        command(*words), cwd=place, env=environment, stdout=subprocess.PIPE, text=True
+        python("-u", "-m", "benchorch", *words, "recorder=none"),
+        cwd=place,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

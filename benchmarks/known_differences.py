@@ -227,8 +227,9 @@ def report(records: Sequence[Record], loops: int) -> Iterator[str]:
     for place, share in enumerate(SHARES if bare_loops else ()):
         cells = [_mean([one[place][of] for one in bare_loops]) for of in (0, 1)]
         yield f"| {share:.0%} | {cells[0]} | {cells[1]} | {len(bare_loops)} |"
-    yield "\n| judge | more work | regression or slower | pass or equivalent | unclear | required |"
-    yield "|---|---|---|---|---|---|"
+    heads = "regression or slower | pass or equivalent | faster | unclear | required"
+    yield f"\n| judge | more work | {heads} |"
+    yield "|---|---|---|---|---|---|---|"
     for (judge, share), states in sorted(_states(records).items()):
         yield _row(judge, share, Counter(states))
     seconds = [one["seconds"] for one in records if one["kind"].startswith("duel")]
@@ -266,15 +267,16 @@ def _row(judge: str, share: float, states: Counter[str]) -> str:
     """Counts, and whether chance explains that they differ from what is required."""
     count = states.total()
     worse = states["regression"] + states["slower"]
-    fine = states["pass"] + states["equivalent"] + states["faster"]
+    faster, fine = states["faster"], states["pass"] + states["equivalent"]
     needed = ""
     if share < LIMIT:
         most = most_by_chance(count)
-        needed = f"at most {most} worse{'' if worse <= most else ': MISSED'}"
+        needed = f"at most {most} worse or faster{'' if worse + faster <= most else ': MISSED'}"
     elif share > LIMIT:
         least = least_by_chance(count, 0.9)
         needed = f"at least {least} worse{'' if worse >= least else ': MISSED'}"
-    cells = (judge, f"{share:.0%}", worse, fine, count - worse - fine, needed)
+    unclear = count - worse - faster - fine
+    cells = (judge, f"{share:.0%}", worse, fine, faster, unclear, needed)
     return f"| {' | '.join(map(str, cells))} |"
 
 

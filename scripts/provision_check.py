@@ -10,7 +10,6 @@ infra/facts.yaml. `make provision` begins with it, with the variables that the s
 from __future__ import annotations
 
 import argparse
-import re
 import shutil
 import subprocess
 import sys
@@ -85,12 +84,7 @@ def actions() -> list[str]:
     import yaml
 
     table = yaml.safe_load((INFRA / "permissions.yaml").read_text(encoding="utf-8"))
-    kinds = {
-        kind
-        for path in TERRAFORM.rglob("*.tf")
-        for kind in re.findall(r'^resource "(\w+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
-    }
-    found = {action for kind in kinds for action in table["resources"].get(kind, ())}
+    found = {action for actions in table["resources"].values() for action in actions}
     return sorted(found | set(table["besides"]))
 
 

@@ -38,6 +38,7 @@ class Family:
         bytes_per_s: of the memory of one socket, or of one accelerator.
         source: of both, for people.
         device: ``cpu`` or ``cuda``: where models run.
+        gib: of one accelerator, where EC2 reports something else.
     """
 
     title: str
@@ -46,6 +47,7 @@ class Family:
     bytes_per_s: float
     source: str
     device: str = "cpu"
+    gib: float | None = None
 
 
 def _cpu(
@@ -63,11 +65,25 @@ def _gpu(
 
 
 _AVX512 = {"float32": 64, "float64": 32}
+_VNNI = {**_AVX512, "int8": 256}
 _AMX = {**_AVX512, "bfloat16": 2048, "int8": 4096}
 _NEOVERSE_N1 = {"float32": 16, "float64": 8, "float16": 32, "int8": 64}
 _NEOVERSE_V1 = {"float32": 32, "float64": 16, "float16": 64, "bfloat16": 128, "int8": 256}
 _GRAVITON4 = "four 128-bit SVE2 units a core; 12 channels of DDR5-5600"
 _XEON6 = "from memory, not from a data sheet, two 512-bit FMA units and AMX tiles a core; DDR5-7200"
+_GENOA = {"float32": 32, "float64": 16, "bfloat16": 64, "int8": 128}
+_ZEN4 = "two 256-bit FMA units a core; 12 channels of DDR5-4800 a socket"
+_TURIN = {"float32": 64, "float64": 32, "bfloat16": 128, "int8": 256}
+_ZEN5 = "from memory, not from a data sheet, two 512-bit FMA units a core; 12 channels of DDR5-6400"
+_ICE_LAKE = "two 512-bit FMA units a core; 8 channels of DDR4-3200 a socket"
+_L4 = {
+    "float32": 30.3e12,
+    "bfloat16": 121e12,
+    "float16": 121e12,
+    "float8": 242.5e12,
+    "int8": 242.5e12,
+}
+_L4_SHEET = "NVIDIA's L4 data sheet, its figures with sparsity halved"
 _A100 = {"float32": 19.5e12, "bfloat16": 312e12, "float16": 312e12, "int8": 624e12}
 _HOPPER = {
     "float32": 67e12,
@@ -84,17 +100,20 @@ _BLACKWELL = {
     "int8": 4500e12,
 }
 FAMILIES: Mapping[str, Family] = {
-    "r6i": _cpu(
-        "Intel Ice Lake, 8 GiB a virtual CPU",
-        {**_AVX512, "int8": 256},
-        204.8e9,
-        "two 512-bit FMA units a core; 8 channels of DDR4-3200 a socket",
-    ),
+    "c6i": _cpu("Intel Ice Lake, 2 GiB a virtual CPU", _VNNI, 204.8e9, _ICE_LAKE, size="xlarge"),
+    "m6i": _cpu("Intel Ice Lake, 4 GiB a virtual CPU", _VNNI, 204.8e9, _ICE_LAKE),
+    "r6i": _cpu("Intel Ice Lake, 8 GiB a virtual CPU", _VNNI, 204.8e9, _ICE_LAKE),
     "r6g": _cpu(
         "AWS Graviton2 (ARM), 8 GiB a virtual CPU",
         _NEOVERSE_N1,
         204.8e9,
         "two 128-bit FMA units a core; 8 channels of DDR4-3200",
+    ),
+    "m7g": _cpu(
+        "AWS Graviton3 (ARM), 4 GiB a virtual CPU",
+        _NEOVERSE_V1,
+        307.2e9,
+        "two 256-bit SVE units a core; 8 channels of DDR5-4800",
     ),
     "r7g": _cpu(
         "AWS Graviton3 (ARM), 8 GiB a virtual CPU",
@@ -152,12 +171,12 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "m8i": _cpu("Intel Granite Rapids with AMX, 4 GiB a virtual CPU", _AMX, 691.2e9, _XEON6),
     "r8i": _cpu("Intel Granite Rapids with AMX, 8 GiB a virtual CPU", _AMX, 691.2e9, _XEON6),
-    "m7a": _cpu(
-        "AMD Genoa, 4 GiB a virtual CPU",
-        {"float32": 32, "float64": 16, "bfloat16": 64, "int8": 128},
-        460.8e9,
-        "two 256-bit FMA units a core; 12 channels of DDR5-4800 a socket",
-    ),
+    "c7a": _cpu("AMD Genoa, 2 GiB a virtual CPU", _GENOA, 460.8e9, _ZEN4, size="xlarge"),
+    "m7a": _cpu("AMD Genoa, 4 GiB a virtual CPU", _GENOA, 460.8e9, _ZEN4),
+    "r7a": _cpu("AMD Genoa, 8 GiB a virtual CPU", _GENOA, 460.8e9, _ZEN4),
+    "c8a": _cpu("AMD Turin, 2 GiB a virtual CPU", _TURIN, 614.4e9, _ZEN5, size="xlarge"),
+    "m8a": _cpu("AMD Turin, 4 GiB a virtual CPU", _TURIN, 614.4e9, _ZEN5),
+    "r8a": _cpu("AMD Turin, 8 GiB a virtual CPU", _TURIN, 614.4e9, _ZEN5),
     "g4dn": _gpu(
         "NVIDIA T4",
         {"float32": 8.1e12, "float16": 65e12, "int8": 130e12},
@@ -170,18 +189,8 @@ FAMILIES: Mapping[str, Family] = {
         600e9,
         "NVIDIA's A10G data sheet",
     ),
-    "g6": _gpu(
-        "NVIDIA L4",
-        {
-            "float32": 30.3e12,
-            "bfloat16": 121e12,
-            "float16": 121e12,
-            "float8": 242.5e12,
-            "int8": 242.5e12,
-        },
-        300e9,
-        "NVIDIA's L4 data sheet, its figures with sparsity halved",
-    ),
+    "g6": _gpu("NVIDIA L4", _L4, 300e9, _L4_SHEET),
+    "gr6": _gpu("NVIDIA L4, 8 GiB a virtual CPU", _L4, 300e9, _L4_SHEET, size="4xlarge"),
     "g6e": _gpu(
         "NVIDIA L40S",
         {
@@ -211,6 +220,13 @@ FAMILIES: Mapping[str, Family] = {
         "NVIDIA's H100 SXM data sheet, its figures with sparsity halved",
         size="4xlarge",
     ),
+    "p5e": _gpu(
+        "NVIDIA H200 (141 GB), AMD host; sold in capacity blocks",
+        _HOPPER,
+        4800e9,
+        "NVIDIA's H200 SXM data sheet, its figures with sparsity halved",
+        size="48xlarge",
+    ),
     "p5en": _gpu(
         "NVIDIA H200 (141 GB), Intel host",
         _HOPPER,
@@ -223,6 +239,13 @@ FAMILIES: Mapping[str, Family] = {
         _BLACKWELL,
         8000e9,
         "NVIDIA's Blackwell architecture brief, HGX B200 at 1000 W, without sparsity",
+        size="48xlarge",
+    ),
+    "p6-b300": _gpu(
+        "NVIDIA B300; sold in capacity blocks",
+        {"float32": 75e12, "bfloat16": 2250e12, "float16": 2250e12, "float8": 4500e12},
+        8000e9,
+        "from memory, not from a data sheet, HGX B300, without sparsity",
         size="48xlarge",
     ),
     "g7e": _gpu(
@@ -245,6 +268,14 @@ FAMILIES: Mapping[str, Family] = {
         flops={"float32": 47.5e12, "bfloat16": 190e12, "float16": 190e12, "int8": 380e12},
         bytes_per_s=820e9,
         source="AWS's description of Trainium, one chip",
+    ),
+    "trn2": Family(
+        title="AWS Trainium2; no conversion compiles for it yet, so its trials are skips",
+        size="48xlarge",
+        flops={"float32": 181e12, "bfloat16": 667e12, "float16": 667e12, "float8": 1299e12},
+        bytes_per_s=2900e9,
+        source="AWS's description of Trainium2, one chip, from memory",
+        gib=96,  # EC2 reports 512
     ),
 }
 
@@ -303,7 +334,7 @@ def page(name: str, family: Family, types: Iterable[Mapping[str, Any]]) -> str:
         f"conversions: [{', '.join(conversions)}]",
         *_peaks(family, offered[0], accelerator),
         "sizes:",
-        *(f"  {_size(item)}: {_facts(item)}" for item in offered),
+        *(f"  {_size(item)}: {_facts(family, item)}" for item in offered),
     ]
     return "\n".join(lines) + "\n"
 
@@ -338,7 +369,7 @@ def _yaml_numbers(text: str) -> str:
     return re.sub(r"(?<![.\d])(\d+)e\+", r"\1.0e+", text)
 
 
-def _facts(item: Mapping[str, Any]) -> str:
+def _facts(family: Family, item: Mapping[str, Any]) -> str:
     memory_gib = item["MemoryInfo"]["SizeInMiB"] / 1024
     facts = {
         "vcpus": item["VCpuInfo"]["DefaultVCpus"],
@@ -348,7 +379,8 @@ def _facts(item: Mapping[str, Any]) -> str:
     found = _accelerators(item)
     if found:
         facts["accelerators"] = found[0]["Count"]
-        facts["accelerator_gib"] = f"{found[0]['MemoryInfo']['SizeInMiB'] / 1024:.4g}"
+        gib = family.gib or found[0]["MemoryInfo"]["SizeInMiB"] / 1024
+        facts["accelerator_gib"] = f"{gib:.4g}"
     return "{" + ", ".join(f"{key}: {value}" for key, value in facts.items()) + "}"
 
 

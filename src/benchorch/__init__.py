@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,9 @@ _HOMES = {
     "benchmark": "benchorch.frontends.api.benchmark",
     "remote_profile": "benchorch.frontends.accelerate.remote_profile",
 }
+
+# Read when it is imported, here and in child processes: from 1.29 on it uploads on Linux, too.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 def __getattr__(name: str) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
@@ -13,6 +14,8 @@ from benchorch.domain.json_text import indented
 
 ARCHIVE_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 """What reading a damaged zip file or its members raises: zipfile promises no one class."""
+
+_SMALL_BYTES = 2**26
 
 
 def write_json(path: Path, value: Json) -> None:
@@ -36,6 +39,16 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_small(path: Path) -> bytes:
+    """A file that may be a stranger's; OSError for a link, a pipe, a device or over 64 MiB."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _SMALL_BYTES:
+            raise OSError(f"{path} is no file, or larger than {_SMALL_BYTES >> 20} MiB")
+        return file.read()
 
 
 def check_inside(name: str, root: Path) -> None:

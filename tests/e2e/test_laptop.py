@@ -82,6 +82,14 @@ def test_a_plan_for_programs_prices_what_is_not_here(laptop):
     assert plan["cost_usd"] == pytest.approx(sum(machines.values()))
 
 
+def test_a_plan_for_programs_sums_nothing_up_where_a_price_is_unknown(laptop):
+    plan = json.loads(laptop.run("plan", "--json", "model=bert", "hardware=[g5,p5e]").stdout)
+    costs = {machine["kind"]: machine["cost_usd"] for machine in plan["machines"]}
+    assert costs["g5.xlarge"] > 0
+    assert costs["p5e.48xlarge"] is None
+    assert plan["cost_usd"] is None
+
+
 @pytest.mark.parametrize(
     "words", [("executor=ec2",), ("executor=ray", "executor.address=auto"), ("executor=process",)]
 )

@@ -16,6 +16,7 @@ import boto3  # noqa: TID251 - makes what provision makes
 import pytest
 
 from support.aws_emulator.server import ACCOUNT
+from support.aws_emulator.traffic import Fault
 from support.s3 import emulator
 from support.waiting import until
 
@@ -133,9 +134,17 @@ def account(tmp_path):
     shutil.rmtree(found.there, ignore_errors=True)
 
 
-def environment_of(laptop):
+def environment_of(laptop, key="laptop"):
     mine = {k: v for k, v in laptop.environment.items() if not k.startswith(("RAY_", "AWS_"))}
-    return {**mine, **emulator().environment(), "BENCHORCH_HARDWARE_KIND": "laptop"}
+    aws = {**emulator().environment(), "AWS_ACCESS_KEY_ID": key}
+    return {**mine, **aws, "BENCHORCH_HARDWARE_KIND": "laptop"}
+
+
+def typed(laptop, *words, **environment):
+    return subprocess.run(
+        laptop.command(*words), cwd=laptop.path, capture_output=True, text=True, timeout=400,
+        env={**environment_of(laptop), **environment}, check=False,
+    )  # fmt: skip
 
 
 def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_closed(
@@ -143,10 +152,7 @@ def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_c
 ):
     environment = environment_of(place)
     command = place.command(*LINE, *FAST)
-    plan = subprocess.run(
-        place.command("plan", *LINE, *FAST, "--json"),
-        cwd=place.path, env=environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    plan = typed(place, "plan", *LINE, *FAST, "--json")
     assert json.loads(plan.stdout)["how"] == "stack"
     assert account.heads() == 0
     first = subprocess.Popen(
@@ -156,9 +162,7 @@ def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_c
     first.kill()  # as a closed lid, for good
     first.wait()
     assert account.heads() == 1
-    again = subprocess.run(
-        command, cwd=place.path, env=environment, capture_output=True, text=True, timeout=400
-    )
+    again = typed(place, *LINE, *FAST)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "goes on with sweep" in again.stdout
     assert "USD per 1M" in again.stdout
@@ -167,3 +171,61 @@ def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_c
     (line,) = map(json.loads, results.read_text().splitlines())
     assert line["outcome"] == "ok"
     assert list(results.parent.glob("trials/*/log.txt"))
+
+
+def test_credentials_that_expire_in_mid_sweep_are_told_and_the_same_line_goes_on(account, place):
+    line = (*LINE, *FAST, "workload.batch_size=1,2,4", "-m")
+    log = place.path / "first.log"
+    with log.open("w") as output:
+        first = subprocess.Popen(
+            place.command(*line), cwd=place.path, env=environment_of(place, key="short-lived"),
+            stdout=output, stderr=output,
+        )  # fmt: skip
+    assert until(lambda: any(map(lines_of, runs_of(place))), 300), log.read_text()
+    aws = emulator()
+    aws.break_it(Fault(".*", code="ExpiredToken", status=400, key="short-lived"))
+    try:
+        first.wait(timeout=100)
+    finally:
+        aws.traffic.faults.clear()
+        first.kill()
+    said = log.read_text()
+    assert first.returncode == 1, said
+    assert "Traceback" not in said
+    assert "expired" in said
+    assert "the same line follows it again" in " ".join(said.split())
+    again = typed(place, *line)
+    assert again.returncode == 0, again.stdout + again.stderr
+    interrupted, followed = runs_of(place)
+    assert len(lines_of(interrupted)) < len(lines_of(followed)) == 3
+    assert len([one for one in account.scripts if "submit --here" in one]) <= 2
+    assert account.heads() == 1
+
+
+def test_two_stacks_want_a_name_and_the_named_one_is_the_one(account, place):
+    s3 = account.clients["s3"]
+    settings = {"region": "us-east-1", "variables": {"fleet": json.dumps({"c7i.large": 1})}}
+    s3.put_object(
+        Bucket=f"benchorch-stacks-{ACCOUNT}",
+        Key="other/settings.json",
+        Body=json.dumps(settings).encode(),
+    )
+    unnamed = typed(place, *LINE, *FAST)
+    assert unnamed.returncode == 2
+    assert "mine" in unnamed.stdout + unnamed.stderr
+    assert "executor.stack=" in unnamed.stdout + unnamed.stderr
+    assert not runs_of(place)
+    named = typed(place, "plan", *LINE, *FAST, f"executor.stack={NAME}", "--json")
+    assert json.loads(named.stdout)["how"] == "stack"
+    wrong = typed(place, "plan", *LINE, *FAST, "executor.stack=other", "--json")
+    assert json.loads(wrong.stdout)["how"] == "none"  # its fleet has no r6i
+    assert not account.scripts
+
+
+def runs_of(place):
+    return sorted(place.path.glob("runs/*/*"))
+
+
+def lines_of(run):
+    path = run / "results.jsonl"
+    return path.read_text().splitlines() if path.exists() else []

@@ -1,10 +1,15 @@
 """Command lines and recipes at random: a sentence or a plan, never a traceback, a hang or 10 CPU s.
 
-`FUZZ` is how many of each are tried; a slice by default.
+`FUZZ` is how many of each are tried; a slice by default. All run in this process, which is five
+times as fast as a fork of each: an error that no command expects would be a person's traceback.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +18,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.command_lines import Commands
+from benchorch.cli import main
+from benchorch.cli.terminal import print_error
+from benchorch.errors import BenchorchError
 from support.mutations import LIMIT_CPU_S, fuzzed
 
 KEYS = (
@@ -73,43 +80,63 @@ def speakable(words: list[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("fuzz")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that holds nothing, which is the current one."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    with contextlib.chdir(folder):
+        yield folder
 
 
-def judge(commands: Commands, folder: Path, words: list[str]) -> None:
-    done = commands.run(folder, words, LIMIT_CPU_S)
-    assert "Traceback (most recent call last)" not in done.output, done.output[-3000:]
-    assert done.code >= 0, f"signal {-done.code} after {done.cpu_s:.1f} CPU s: {words}"
-    assert done.cpu_s < LIMIT_CPU_S
-    assert done.code == 0 or done.output.strip(), f"code {done.code} without a word: {words}"
+@contextlib.contextmanager
+def ended_after(cpu_s: int) -> Iterator[None]:
+    """An AssertionError where a case takes longer, wherever it is then."""
+
+    def end(*_: object) -> None:
+        raise AssertionError(f"more than {cpu_s} CPU seconds")
+
+    before = signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def judge(words: list[str]) -> None:
+    """Anything but a code, or an error with a sentence, fails."""
+    shown = io.StringIO()
+    code: object = 0
+    with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+        try:
+            with ended_after(LIMIT_CPU_S):
+                code = main.run(words)
+        except SystemExit as ended:
+            code = ended.code
+        except BenchorchError as error:
+            code = print_error(error, as_json=False)
+    assert code in (0, None) or shown.getvalue().strip(), f"code {code} without a word: {words}"
 
 
 @pytest.mark.timeout(36000)
-@fuzzed(12)
+@fuzzed(40)
 @given(words=st.lists(word, max_size=4))
-def test_a_command_line_is_planned_or_refused(
-    commands: Commands, folder: Path, words: list[str]
-) -> None:
-    judge(commands, folder, ["plan", "model=mlp", "conversion=eager", *speakable(words)])
+def test_a_command_line_is_planned_or_refused(folder: Path, words: list[str]) -> None:
+    judge(["plan", "model=mlp", "conversion=eager", *speakable(words)])
 
 
 @pytest.mark.timeout(36000)
-@fuzzed(12)
+@fuzzed(40)
 @given(tree=st.dictionaries(st.one_of(key, st.integers()), node, max_size=4))
-def test_a_recipe_is_planned_or_refused(
-    commands: Commands, folder: Path, tree: dict[Any, Any]
-) -> None:
+def test_a_recipe_is_planned_or_refused(folder: Path, tree: dict[Any, Any]) -> None:
     defaults = ["config", {"override model": "mlp"}, {"override conversion": "eager"}, "_self_"]
     (folder / "fuzzed.yaml").write_text(yaml.safe_dump({"defaults": defaults, **tree}))
-    judge(commands, folder, ["plan", "fuzzed.yaml"])
+    judge(["plan", "fuzzed.yaml"])
 
 
 @pytest.mark.timeout(36000)
-@fuzzed(12)
+@fuzzed(40)
 @given(content=st.one_of(st.binary(max_size=60), st.text(max_size=60).map(str.encode)))
-def test_a_file_that_is_no_recipe_is_refused(
-    commands: Commands, folder: Path, content: bytes
-) -> None:
+def test_a_file_that_is_no_recipe_is_refused(folder: Path, content: bytes) -> None:
     (folder / "bytes.yaml").write_bytes(content)
-    judge(commands, folder, ["plan", "bytes.yaml", "model=mlp", "conversion=eager"])
+    judge(["plan", "bytes.yaml", "model=mlp", "conversion=eager"])

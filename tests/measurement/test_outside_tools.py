@@ -42,8 +42,9 @@ class Net(torch.nn.Module):
         self.calls = 0
 
     def forward(self, input):
-        if self.calls == 0:
+        if self.calls < 2:
             note("call")
+        if self.calls == 0:
             time.sleep(0.2)
         wide = input.repeat(1, {WIDTH})
         if self.calls == 0:
@@ -123,12 +124,12 @@ def test_a_cold_start_is_what_an_outer_clock_saw_of_it(seen: Seen) -> None:
     made = [when for what, when in seen.stamps if what == "made"][-1]
     make = [when for what, when in seen.stamps if what == "make"][-1]
     called = [(what, when) for what, when in seen.stamps if when > made]
-    (_, call), (_, returned) = called[:2]
+    (_, call), (_, returned), (_, again) = called[:3]
     assert seen.record.load_s >= made - make >= 0.3
     assert seen.record.first_call_s >= returned - call >= 0.2
     # Nothing is counted twice, and nothing before the process began.
     assert seen.record.load_s <= call - seen.outside["began"]
-    assert seen.record.first_call_s <= seen.outside["ended"] - made
+    assert seen.record.first_call_s <= again - made
     assert seen.record.load_s + seen.record.first_call_s <= (
         seen.outside["ended"] - seen.outside["began"]
     )

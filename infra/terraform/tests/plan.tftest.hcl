@@ -10,6 +10,7 @@ mock_provider "aws" {
       supported_architectures = ["x86_64"]
       default_vcpus           = 4
       gpus                    = []
+      total_gpu_memory        = 0
     }
   }
 
@@ -100,6 +101,11 @@ run "every_machine_is_guarded" {
     condition     = alltrue([for template in aws_launch_template.worker : toset([for spec in template.tag_specifications : spec.resource_type]) == toset(["instance", "volume", "network-interface"])])
     error_message = "Something that costs would not be counted as the stack's."
   }
+
+  assert {
+    condition     = alltrue([for template in aws_launch_template.worker : length(template.monitoring) == 0])
+    error_message = "Metrics of every minute cost, and nothing reads them."
+  }
 }
 
 run "a_gpu_machine_runs_on_what_was_made_for_gpus" {
@@ -141,6 +147,47 @@ run "a_gpu_machine_runs_on_what_was_made_for_gpus" {
 
   # There are no packages for a GPU on Arm, and no zone has it.
   expect_failures = [aws_launch_template.worker["g5g.xlarge"]]
+}
+
+run "a_part_of_a_gpu_or_another_makers_is_refused_and_not_paid_for_as_a_cpu" {
+  command = plan
+
+  module {
+    source = "./modules/nodes"
+  }
+
+  # As EC2 describes them.
+  override_data {
+    target = data.aws_ec2_instance_type.each["g6f.xlarge"]
+    values = { supported_architectures = ["x86_64"], total_gpu_memory = 2861, gpus = [{ count = 0, manufacturer = "NVIDIA", memory_size = 2861, name = "L4" }] }
+  }
+
+  override_data {
+    target = data.aws_ec2_instance_type.each["g4ad.xlarge"]
+    values = { supported_architectures = ["x86_64"], total_gpu_memory = 8192, gpus = [{ count = 1, manufacturer = "AMD", memory_size = 8192, name = "Radeon Pro V520" }] }
+  }
+
+  variables {
+    name                = "benchorch"
+    instance_types      = ["g4ad.xlarge", "g6f.xlarge", "trn2.48xlarge"]
+    head_type           = "m7i.large"
+    security_group_id   = "sg-1"
+    worker_profile_name = "worker"
+    ttl_minutes         = 480
+    packages            = { "cpu-x86_64" = "cpu-x86_64-0", "cuda-x86_64" = "cuda-x86_64-0" }
+    offers              = { "g4ad.xlarge" = ["us-east-1a"], "g6f.xlarge" = ["us-east-1a"], "trn2.48xlarge" = ["us-east-1a"] }
+    common_script       = ""
+    worker_script       = ""
+    cpu_self_test       = "cpu"
+    gpu_self_test       = "gpu"
+  }
+
+  assert {
+    condition     = local.image_of["trn2.48xlarge"] == "neuron"
+    error_message = "A Trainium machine has another image than Neuron's."
+  }
+
+  expect_failures = [aws_launch_template.worker["g4ad.xlarge"], aws_launch_template.worker["g6f.xlarge"]]
 }
 
 run "nobody_comes_in" {

@@ -1,10 +1,14 @@
-"""Code that a recipe would have Hydra or Python's logging call before there is a plan."""
+"""Code that a recipe would have Hydra or Python's logging call before there is a plan.
+
+And the folders that a stranger's recipe would have Hydra write to.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from benchorch.config.components import TARGET
 from benchorch.config.composer import Composer
@@ -12,6 +16,7 @@ from benchorch.config.diagnostics import composition_errors
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.errors import ConfigError
+from benchorch.models import trust
 
 # A class of a launcher, a sweeper or what a sweeper is made of; no function, nothing by an alias.
 _PLUGIN = re.compile(
@@ -19,6 +24,7 @@ _PLUGIN = re.compile(
     r"\.[A-Z]\w*"
 )
 _MADE_BY_LOGGING = ("handlers", "formatters", "filters")
+_OWN_NUMBERS = re.compile(r"\$\{(now:[^{}]*|hydra\.job\.num)\}")
 
 
 def refuse_foreign_code(composer: Composer, overrides: Sequence[str]) -> None:
@@ -50,6 +56,29 @@ def _foreign(settings: ConfigNode) -> Iterator[str]:
     for place, target in _targets(settings, "hydra"):
         if not _PLUGIN.fullmatch(str(target)):
             yield f"{place}.{TARGET}: {target!r} is no plugin of Hydra's, so it is not loaded."
+    for place, value in _places(settings):
+        if not _is_below_here(value) and (why := trust.choice_refusal(value)):
+            yield f"{place}: {why}"
+
+
+def _places(settings: ConfigNode) -> Iterator[tuple[str, str]]:
+    """Where Hydra writes, and where a sweeper of its keeps what it tried."""
+    run, sweep, sweeper = (node_of(settings, key) for key in ("run", "sweep", "sweeper"))
+    yield "hydra.run.dir", str(run.get("dir"))
+    yield "hydra.sweep.dir", str(sweep.get("dir"))
+    yield "hydra.sweep.subdir", str(sweep.get("subdir"))
+    for key, node in ("output_subdir", settings), ("storage", sweeper):
+        if node.get(key):
+            yield f"hydra.{'sweeper.' * (node is sweeper)}{key}", str(node[key])
+
+
+def _is_below_here(value: str) -> bool:
+    """Whether a path, less its time and number, stays in the current folder, links followed."""
+    plain = _OWN_NUMBERS.sub("x", value)
+    here = Path.cwd().resolve()
+    return (
+        "${" not in plain and "://" not in plain and (here / plain).resolve().is_relative_to(here)
+    )
 
 
 def _targets(node: Json, place: str) -> Iterator[tuple[str, Json]]:

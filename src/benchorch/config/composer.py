@@ -179,10 +179,10 @@ class Composer:
 
     def masked(self, text: str) -> str:
         """A message with the names of the environment's variables in place of their values."""
-        from omegaconf import OmegaConf
+        from omegaconf.resolvers import oc
 
         for name in self._from_environment:
-            value = str(OmegaConf.create({"value": f"${{oc.env:{name},''}}"}).value)
+            value = str(oc.env(name, ""))
             if len(value) >= _SHORTEST_SECRET:
                 text = text.replace(value, f"${{oc.env:{name}}}")
         return text

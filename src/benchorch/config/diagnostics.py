@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
+_BY_A_RESOLVER = re.compile(r"^\w+ raised while resolving interpolation: ")
 _LONGEST_NAME, _LONGEST_LINE = 80, 400
 _MOST_LISTED = 20
 _LISTED_BY = {"conversion": "benchorch conversions", "hardware": "benchorch backends"}
@@ -296,7 +298,8 @@ def first_line(error: BaseException) -> str:
             "Hydra cannot compose this: a value is of a kind that it does not expect there "
             f"({type(error).__name__}: {str(error)[:_LONGEST_NAME]})."
         )
-    lines = [line.strip()[:_LONGEST_LINE] for line in str(error).splitlines() if line.strip()]
+    text = _BY_A_RESOLVER.sub("", str(error))
+    lines = [line.strip()[:_LONGEST_LINE] for line in text.splitlines() if line.strip()]
     place = next((line for line in lines if line.startswith("in ")), "")
     if place and not isinstance(error, ValueError):  # YAML says where on a line of its own
         return f"{lines[0]} {place}"

@@ -83,7 +83,7 @@ def _of_key(key: Node, value: Node, composer: Composer) -> Iterator[tuple[Node, 
             yield from _of_axis(axis, values, composer)
     elif key.value == EACH:
         yield from _of_each(value, composer)
-    else:
+    elif key.value != "hydra":  # which reports its own mistakes
         yield from _of_section(key, value, composer.session([]))
 
 

@@ -258,6 +258,14 @@ def _log(output: Mapping[str, Any], ignore_prefix: bool = False) -> None:
     logger.debug("ray_output=%r", output.get("lines"))
 
 
+def _log_first_lines(output: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    """Log what Ray reports of its nodes, without the stack frames of a raylet that ended."""
+    del ignore_prefix
+    for message in output.get("lines", ()):
+        first, _, _ = str(message).strip().partition("\n")
+        logger.warning("ray_node=%r", first)
+
+
 def _await_head(cluster: SimulatedCluster) -> None:
     """Return when the head has started."""
     deadline_s = time.monotonic() + START_S
@@ -354,6 +362,7 @@ def _join(ray: Any, address: str) -> None:
         )
     try:
         ray.init(address=resolved, **QUIET)
+        ray._private.worker.print_to_stdstream = _log_first_lines
     except Exception as error:  # which one depends on the kind of address
         raise ExecutorError(
             f"Cannot connect to the Ray cluster at {resolved!r}: {last_line(str(error))}. Is it "

@@ -65,6 +65,9 @@ HEAD_LOOK_S = 30.0
 HEAD_S = 900.0
 """How long a head may take until it takes commands."""
 
+ABSENT = 3
+"""Looks without a head that was there, after which it has ended."""
+
 PATIENCE_S = 900.0
 """For so long requests may fail in a way that passes."""
 
@@ -151,7 +154,7 @@ class StackExecutor(Executor):
         if found is None and not is_installed("boto3"):
             return f"a stack is reached by boto3, which {install_command(['boto3'])} brings."
         if found is None:
-            return "no AWS credentials were found, or their account has no stack."
+            return "no AWS credentials were found."
         if isinstance(found, StackError):
             return str(found)
         if hardware_kind in found.facts.kinds:
@@ -302,7 +305,7 @@ class _Following:
     def _ready_head(self) -> Head:
         """The head, started if there is none; ExecutorError if it does not come."""
         until_s = self.now_s() + HEAD_S
-        requested = False
+        requested, last, absent = False, None, 0
         while self.now_s() < until_s:
             head = self.stack.head()
             if head is not None and head.is_ready:
@@ -310,12 +313,24 @@ class _Following:
             if head is None and not requested:
                 requested = True
                 self.stack.start_head()
+            last, absent = head or last, 0 if head else absent + 1
+            if last is not None and absent == ABSENT:
+                raise ExecutorError(self._of_ended_head(last))
             waits = "boots" if head else "is being started; this takes some minutes"
             self._say(f"the head of stack {self.stack.facts.name} {waits}")
             self.sleep(LOOK_S)
         raise ExecutorError(
             f"The head of stack {self.stack.facts.name} took no command within {HEAD_S:.0f} s: "
             "make status; its start script's output is in starts/ of the stack's bucket."
+        )
+
+    def _of_ended_head(self, head: Head) -> str:
+        why = self.stack.failed_start(head.machine) or (
+            f"{head.machine} reported nothing to {self.stack.facts.starts_url}"
+        )
+        return (
+            f"The head of stack {self.stack.facts.name} ended before it took a command: {why}. "
+            "Nothing runs there; the same line starts another head."
         )
 
     def _follow(self, sweep: SentSweep) -> Iterator[TrialResult]:

@@ -18,6 +18,7 @@ from typing import Any, final
 
 from benchorch.config.directories import builtin_directory
 from benchorch.hardware.aws_prices import has_credentials
+from benchorch.hardware.aws_starts import reason_of
 from benchorch.interfaces.stack import (
     CommandEnd,
     Head,
@@ -64,7 +65,7 @@ class AwsStacks(Stacks):
         with _told("sts:GetCallerIdentity"):
             account = _client("sts", DEFAULT_REGION).get_caller_identity()["Account"]
         home = HOME.format(account=account)
-        known = _names(home)
+        known = _names(home, account)
         chosen = [one for one in known if name in (None, one)]
         if name is not None and not chosen:
             listed = ", ".join(known) or "none"
@@ -77,14 +78,16 @@ class AwsStacks(Stacks):
                 f"account {account} has several stacks: {', '.join(chosen)}. Name one by "
                 f"executor.stack={chosen[0]}."
             )
-        return AwsStack(record=_facts(chosen[0], home, account)) if chosen else None
+        if not chosen:
+            raise StackError(f"account {account} has no stack yet; make provision makes one.")
+        return AwsStack(record=_facts(chosen[0], home, account))
 
 
-def _names(home: str) -> Sequence[str]:
+def _names(home: str, account: str) -> Sequence[str]:
     """Names of the stacks in the account's bucket; empty without a bucket."""
     from botocore.exceptions import ClientError
 
-    client = _client("s3", DEFAULT_REGION)
+    client = _bucket_client(DEFAULT_REGION, account)
     try:
         pages = list(client.get_paginator("list_objects_v2").paginate(Bucket=home))
     except ClientError as error:
@@ -97,7 +100,9 @@ def _names(home: str) -> Sequence[str]:
 
 def _facts(name: str, home: str, account: str) -> StackFacts:
     with _told(f"s3:GetObject on {home}"):
-        body = _client("s3", DEFAULT_REGION).get_object(Bucket=home, Key=f"{name}/{SETTINGS}")
+        body = _bucket_client(DEFAULT_REGION, account).get_object(
+            Bucket=home, Key=f"{name}/{SETTINGS}"
+        )
         settings = json.load(body["Body"])
     if settings.get("destroying_since"):
         raise StackError(
@@ -136,11 +141,14 @@ class AwsStack(Stack):
 
     def read(self, name: str) -> bytes | None:
         """Content of an object, by one request."""
+        return self._object(self._key(name))
+
+    def _object(self, key: str) -> bytes | None:
         from botocore.exceptions import ClientError
 
         try:
             with _told(f"s3:GetObject on {self._bucket}"):
-                found = self._s3().get_object(Bucket=self._bucket, Key=self._key(name))
+                found = self._s3().get_object(Bucket=self._bucket, Key=key)
                 return bytes(found["Body"].read())
         except StackError as error:
             cause = error.__cause__
@@ -225,6 +233,13 @@ class AwsStack(Stack):
                 AutoScalingGroupName=group, DesiredCapacity=1
             )
 
+    def failed_start(self, machine: str) -> str:
+        """Reason in the machine's file below `starts_url`, by one request."""
+        prefix = self.facts.starts_url.removeprefix("s3://").partition("/")[2]
+        body = self._object(f"{prefix}/{machine}.json")
+        start = json.loads(body) if body else {}
+        return reason_of(start) if start.get("outcome") == "failed" else ""
+
     def send(self, machine: str, command: str) -> str:
         """Send a command by Systems Manager's Run Command; returns its id."""
         with _told(f"ssm:SendCommand on {machine} and {DOCUMENT}", self.facts.region):
@@ -255,7 +270,7 @@ class AwsStack(Stack):
         return f"{prefix}/{name}"
 
     def _s3(self) -> Any:
-        return _client("s3", self.facts.region)
+        return _bucket_client(self.facts.region, self._bucket.rpartition("-")[2])
 
     def _ssm(self) -> Any:
         return _client("ssm", self.facts.region)
@@ -266,6 +281,16 @@ def _client(service: str, region: str) -> Any:
     from botocore.config import Config
 
     return boto3.client(service, region_name=region, config=Config(**_QUICK))
+
+
+def _bucket_client(region: str, account: str) -> Any:
+    """S3 client that refuses a bucket of that name in somebody else's account."""
+    client = _client("s3", region)
+    client.meta.events.register(
+        "provide-client-params.s3",
+        lambda params, **_: {**params, "ExpectedBucketOwner": account},
+    )
+    return client
 
 
 @contextmanager

@@ -66,9 +66,13 @@ class AwsStarts(NodeStarts):
     def _note(self, name: str, start: Mapping[str, Any]) -> None:
         if start.get("outcome") != "failed" or start.get("role") != "worker":
             return
-        last = next((line for line in reversed(start.get("log", ())) if line.strip()), "no output")
-        reason = f"{start.get('instance')} failed at {start.get('step')}: {last.strip()}"
-        self.told[name] = (str(start.get("type")), reason)
+        self.told[name] = (str(start.get("type")), reason_of(start))
+
+
+def reason_of(start: Mapping[str, Any]) -> str:
+    """Machine, failed step and last line of output of a failed start."""
+    last = next((line for line in reversed(start.get("log", ())) if line.strip()), "no output")
+    return f"{start.get('instance')} failed at {start.get('step')}: {last.strip()}"
 
 
 def _client() -> Any:

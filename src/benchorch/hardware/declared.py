@@ -10,7 +10,7 @@ from typing import ClassVar
 from benchorch.domain.codec import Json
 from benchorch.hardware import host
 from benchorch.host.machine_kind import declared_kind
-from benchorch.interfaces.hardware import Clock, Hardware
+from benchorch.interfaces.hardware import KIND_VARIABLE, Clock, Hardware
 
 ARCHITECTURES = ("x86_64", "aarch64")
 SIZE_KEYS = ("vcpus", "memory_gib")  # of every size; those below of some
@@ -99,9 +99,13 @@ class DeclaredHardware(Hardware):
         if unplayable or self.size is None:
             return unplayable
         here = declared_kind()
-        if here is None:
-            return f"{self.kind} was requested; the kind of this machine is not declared."
-        return None if here == self.kind else f"{self.kind} was requested; this machine is {here}."
+        if here == self.kind:
+            return None
+        what = f"this machine is {here}" if here else "the kind of this machine is not declared"
+        return (
+            f"{self.kind} was requested; {what}. If it is such a machine outside EC2, set "
+            f"{KIND_VARIABLE}={self.kind} in its environment, on a Ray node before `ray start`."
+        )
 
     def cpu_facts(self) -> dict[str, Json]:
         """The processor's part of `facts`."""

@@ -12,7 +12,7 @@ from typing import cast
 
 from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Calibration, Conditions
-from benchorch.host.noise_grade import Grade
+from benchorch.host.noise_grade import A_RATIO, A_STEAL_RATIO, Grade
 from benchorch.host.pinning import PinnedCpus
 from benchorch.units import format_bytes
 
@@ -23,6 +23,7 @@ _FAST_CLOCKS = ("tsc", "arch_sys_counter")
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _FOREIGN_RATIO = 0.05
 _READ_NS = 200.0
+_A_GOAL = f"goal: A, at most {A_RATIO:g} times and below {A_STEAL_RATIO:.1%} stolen"
 _NO_GOVERNOR = "not visible from here: the host decides on clocks"
 
 
@@ -73,7 +74,8 @@ def findings(readings: HostReadings) -> list[HostFinding]:
 
 def _grade(readings: HostReadings) -> Iterator[HostFinding]:
     grade = readings.grade
-    seen = f"{grade.letter}: {'; '.join(grade.reasons) or 'even, and nothing stolen'}"
+    even = f"1 ms of work takes {grade.p99_over_p50:.2f} times its median in one of a hundred cases"
+    seen = f"{grade.letter}: {'; '.join(grade.reasons) or even}, {_A_GOAL}"
     if grade.letter != "C":
         yield HostFinding(subject="grade", seen=seen, weight=GOOD if grade.letter == "A" else NOTE)
         return
@@ -91,7 +93,8 @@ def _others(readings: HostReadings) -> Iterator[HostFinding]:
             subject="other work", seen=f"unknown; load average {load:.1f}", weight=NOTE
         )
         return
-    seen = f"{foreign:.1%} of the processors' time; load average {load:.1f}"
+    goal = f"goal: at most {_FOREIGN_RATIO:.0%}"
+    seen = f"{foreign:.1%} of the processors' time, {goal}; load average {load:.1f}"
     if foreign <= _FOREIGN_RATIO:
         yield HostFinding(subject="other work", seen=seen)
         return
@@ -103,11 +106,13 @@ def _stolen(readings: HostReadings) -> Iterator[HostFinding]:
     stolen = readings.conditions.steal_ratio
     if stolen is None:
         yield HostFinding(subject="stolen time", seen="not told by this platform", weight=NOTE)
-    elif stolen < 0.005:
-        yield HostFinding(subject="stolen time", seen=f"{stolen:.1%}")
+        return
+    seen = f"{stolen:.2%}, goal: below {A_STEAL_RATIO:.1%}"
+    if stolen < A_STEAL_RATIO:
+        yield HostFinding(subject="stolen time", seen=seen)
     else:
         advice = "the host is overcommitted: another instance, or a dedicated one"
-        yield HostFinding(subject="stolen time", seen=f"{stolen:.1%}", weight=BAD, advice=advice)
+        yield HostFinding(subject="stolen time", seen=seen, weight=BAD, advice=advice)
 
 
 def _quota(readings: HostReadings) -> Iterator[HostFinding]:
@@ -182,7 +187,7 @@ def _threads(readings: HostReadings) -> Iterator[HostFinding]:
     variables = cast("Mapping[str, str]", readings.host["variables"])
     told = {name: variables[name] for name in _THREAD_VARIABLES if name in variables}
     shown = ", ".join(f"{name}={value}" for name, value in told.items())
-    seen = f"{readings.threads} for {readings.cores} cores"
+    seen = f"{readings.threads} for {readings.cores} cores, goal: at most one for each"
     if readings.threads > readings.cores:
         advice = f"hardware.threads={readings.cores}: more than cores wait for each other"
         yield HostFinding(subject="threads", seen=seen, weight=BAD, advice=advice)
@@ -222,7 +227,7 @@ def _clock(readings: HostReadings) -> Iterator[HostFinding]:
     calibration = readings.calibration
     seen = (
         f"{source or 'unknown source'}: {calibration.pair_cost_ns:.0f} ns for two reads, "
-        f"steps of {calibration.step_ns:.0f} ns"
+        f"goal: at most {_READ_NS:.0f}; steps of {calibration.step_ns:.0f} ns"
     )
     slow = calibration.pair_cost_ns > _READ_NS
     if slow and source not in _FAST_CLOCKS:

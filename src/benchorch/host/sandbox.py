@@ -49,6 +49,9 @@ _MAY_READ = _EXECUTE | _READ | _LIST
 _HOMES = ("home", "root", "Users", "run", "tmp", "mnt", "media", "proc", "sys", "dev")
 """Folders of `/` that are not read as a whole: homes, sockets, others' files."""
 
+_HIDDEN = ("/run", "/dev/shm")
+"""Folders in whose place there are empty ones."""
+
 _SYSTEM = ("/proc", "/sys", "/dev")
 _DEVICES = re.compile(r"null|zero|full|u?random|tty|ptmx|pts|shm|dri|kfd|nvidia.*")
 _KEPT = re.compile(
@@ -131,7 +134,7 @@ def _environment(enclosed: Enclosure) -> dict[str, str]:
 
 
 def _leave_the_network() -> None:
-    """Enter a network namespace with only its own loopback, and no sockets in `/run`."""
+    """Enter a network namespace with its own loopback; no sockets in `/run`, no shared memory."""
     from fcntl import ioctl
 
     user, group = os.geteuid(), os.getegid()
@@ -150,8 +153,9 @@ def _leave_the_network() -> None:
     with socket.socket() as any_socket:  # a server's script listens there
         ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
     _check(libc.mount(b"none", b"/", None, _RECURSIVE | _PRIVATE, None), "mounts stay shared")
-    if Path("/run").is_dir():
-        _check(libc.mount(b"none", b"/run", b"tmpfs", 0, None), "/run cannot be hidden")
+    for folder in filter(os.path.isdir, _HIDDEN):
+        hidden = libc.mount(b"none", os.fsencode(folder), b"tmpfs", 0, None)
+        _check(hidden, f"{folder} cannot be hidden")
 
 
 def _make_read_only(writable: Iterable[str]) -> None:

@@ -126,6 +126,10 @@ class Stack(ABC):
         """Request a head; it takes minutes."""
 
     @abstractmethod
+    def failed_start(self, machine: str) -> str:
+        """Reason that a machine reported for its failed start; empty without a report."""
+
+    @abstractmethod
     def send(self, machine: str, command: str) -> str:
         """Run a shell command on the head as root; the command's id."""
 
@@ -139,7 +143,7 @@ class Stacks(ABC):
 
     @abstractmethod
     def find(self, name: str | None) -> Stack | None:
-        """The named stack, or the only one; None without credentials or without any stack.
+        """The named stack, or the only one; None without credentials.
 
         StackError where the account cannot be asked, where there are several and none is named,
         and where there is none of that name.

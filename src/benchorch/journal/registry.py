@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -111,7 +112,8 @@ def find_invocation(reference: str, word: str = "resume") -> Path:
         word: the command, for the message where there is none.
     """
     path = Path(reference).expanduser()
-    if (path / run_directory.PLAN).exists():
+    if os.path.lexists(path / run_directory.PLAN):
+        _refuse_links(path)
         return path
     known = [directory for plan_id, directory in _known() if plan_id == reference]
     everywhere = (directory for _, directory in _known())
@@ -127,6 +129,25 @@ def find_invocation(reference: str, word: str = "resume") -> Path:
         ],
         next="benchorch status",
     )
+
+
+def _refuse_links(directory: Path) -> None:
+    """ConfigError where a folder that no run of this machine made holds more than files.
+
+    What is read of it ends up in a page or at a tracker, what is written to it where a link leads,
+    and a pipe is never read to its end.
+    """
+    if any(one == directory.resolve() for _, one in _known()):
+        return
+    for folder, folders, files in os.walk(directory):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            mode = path.lstat().st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                what = "a link" if stat.S_ISLNK(mode) else "no file"
+                raise ConfigError(
+                    [f"{path} is {what}, and this machine did not make that run: remove it first."]
+                )
 
 
 def _parent_run(directory: Path) -> str | None:

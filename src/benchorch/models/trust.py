@@ -17,13 +17,14 @@ import site
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import final
 
+from benchorch.config.environment_references import withheld
 from benchorch.config.user_settings import settings_path, user_settings
 from benchorch.domain.codec import Json
 from benchorch.domain.session import Session
@@ -56,14 +57,16 @@ class _Policy:
         words: of the command line; a reference in one of them is named by the user.
         paths: files, and folders with what is below them.
         references: to be run whatever they are.
-        recipes: whether those of the command line are all trusted.
+        recipes: of the command line, with folders of configuration.
+        foreign: those of them that are not trusted.
     """
 
     everything_of_the_users: bool = False
     words: tuple[str, ...] = ()
     paths: tuple[Path, ...] = ()
     references: frozenset[str] = frozenset()
-    recipes: bool = False
+    recipes: tuple[Path, ...] = ()
+    foreign: tuple[Path, ...] = ()
 
     def names(self, reference: str) -> bool:
         """Whether the command line holds the reference as a whole."""
@@ -99,10 +102,11 @@ def declared(arguments: Sequence[str]) -> Iterator[None]:
         paths=(*paths, *_settled(always, references), *([tree] if tree else [])),
         references=frozenset(references),
     )
-    trusted = bool(recipes) and all(map(_policy.holds, recipes))
-    _policy = replace(_policy, recipes=trusted)
+    foreign = [path for path in recipes if not (_policy.holds(path) or is_installed(path))]
+    _policy = replace(_policy, recipes=tuple(recipes), foreign=tuple(foreign))
     try:
-        yield
+        with withheld(_withholds) if foreign else nullcontext():
+            yield
     finally:
         _policy = before
 
@@ -187,12 +191,37 @@ def refusal(reference: str) -> str:
 
 
 def _address_refusal(url: str) -> str:
-    if _policy.everything_of_the_users or _policy.recipes or _policy.names(url):
+    own = bool(_policy.recipes) and not _policy.foreign
+    if _policy.everything_of_the_users or own or _policy.names(url):
         return ""
     return (
         f"{url} is an address that neither the command line nor a recipe of your own git work tree "
         f"names; if requests may go there, add {FLAG} {url}"
     )
+
+
+def has_foreign_recipe() -> bool:
+    """Whether a recipe of the command line, or its folder of configuration, is not the user's."""
+    return bool(_policy.foreign)
+
+
+def choice_refusal(value: str) -> str:
+    """Why a recipe may not choose this place or program; empty where it or the user may."""
+    typed = {word.partition("=")[2].strip("'\"") for word in _policy.words}
+    if not _policy.foreign or value in typed or value in _policy.references:
+        return ""
+    return f"{value!r} is not for a recipe of others to choose: {_foreign()}"
+
+
+def _foreign() -> str:
+    path = _policy.foreign[0]
+    return f"{path} is not in your own git work tree; if you trust it, add {FLAG} {path}"
+
+
+def _withholds(variable: str) -> str:
+    if any(f"oc.env:{variable}" in word for word in _policy.words):
+        return ""
+    return f"a recipe of others may not read the variable {variable}: {_foreign()}"
 
 
 def may_call(found: object, reference: str) -> str:
@@ -335,11 +364,10 @@ def _recipes(words: Sequence[str]) -> list[Path]:
     """The recipes and the folders of configuration that a command line names."""
     found: list[Path] = []
     for word, following in zip_longest(words, words[1:], fillvalue=""):
-        if word in _CONFIG_DIRECTORY:
-            found.append(Path(following))
-        elif word.startswith("--config-dir="):
-            found.append(Path(word.partition("=")[2]))
-        elif word.endswith(".yaml") and "=" not in word:
+        name, sign, value = word.partition("=")
+        if name in _CONFIG_DIRECTORY:
+            found.append(Path(value if sign else following))
+        elif word.endswith((".yaml", ".yml")) and not sign:
             found.append(Path(word))
     return [path.resolve() for path in found if os.path.exists(path)]  # noqa: PTH110 - Path.exists raises for long names
 

@@ -303,6 +303,12 @@ def _experiment(client: MlflowClient, recorder: Mlflow) -> str:
             f"the experiment {name!r} is deleted: restore it, or choose another with "
             "recorder.experiment=NAME"
         )
+    place = found.artifact_location or ""
+    if database is not None and "://" in place and not place.startswith("file:"):
+        raise RecordError(
+            f"{database} would have artifacts of {name!r} sent to {place}, and a file that may be "
+            "another's chooses no address: take another experiment with recorder.experiment=NAME"
+        )
     if found.tags.get(VIEW_TAG) != SAVED_VIEW:
         client.set_experiment_tag(found.experiment_id, VIEW_TAG, SAVED_VIEW)
     return str(found.experiment_id)

@@ -33,6 +33,7 @@ from benchorch.results.pricing.sweep_cost import (
 )
 from benchorch.run.expand import AUTO, SPEC_KEYS
 from benchorch.run.expand import plan as make_plan
+from benchorch.run.foreign_recipe import chosen_places
 from benchorch.run.odd_settings import crowded_threads, unread_symbols
 
 _SHARED_NODES = ("profiler", "executor", "store", "recorder", "pricing", "budget")
@@ -132,6 +133,7 @@ def _plan_jobs(
     problems.stop()
     session = {key: cells[0].config.get(key) for key in SESSION_KEYS}
     problems.add(_session_problems(session, cells))
+    problems.add(chosen_places(session, cells[0].choices))
     executor = problems.attempt(lambda: make(node_of(session, "executor"), Executor, "executor"))
     kinds = {str(kind) for cell in cells if (kind := node_of(cell.config, "hardware").get("kind"))}
     lacking = tuple(_lacking(session, executor))

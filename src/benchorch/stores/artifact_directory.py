@@ -149,12 +149,19 @@ class ArtifactDirectory:
     def _foreign(self) -> str:
         """Why the existing root is not a store's, or an empty string."""
         names = os.listdir(self.root)  # noqa: PTH208  # only names are needed
+        if link := self._link():
+            return f"{link} is a link, and a store fills and empties no other place: remove it."
         if not names or MARKER in names or (self.root / MARKER).exists():
             return ""
         return (
             f"{self.root} is not empty and not a store: it has {min(names)!r} but no {MARKER!r}. "
             "Name a new directory."
         )
+
+    def _link(self) -> Path | None:
+        """What of the store leads elsewhere, as in a folder that somebody else packed."""
+        own = (self.root / name for name in (MARKER, *_FOLDERS))
+        return next((path for path in own if path.is_symlink()), None)
 
     def entry_path(self, key: str) -> Path:
         """Path of the entry of a key, present or not."""
@@ -183,7 +190,9 @@ class ArtifactDirectory:
     def _mark_used(self, key: str) -> bool:
         """Whether there is an entry of that key, which counts as used from now on."""
         path = self.entry_path(key)
-        exists = is_key(key) and path.is_dir() and (self.root / MARKER).exists()
+        exists = (
+            is_key(key) and path.is_dir() and (self.root / MARKER).exists() and not self._link()
+        )
         return exists and eviction.mark_used(self.root / "uses", path)
 
     def _trusted(self, key: str, format: Format | None) -> Artifact | None:
@@ -304,6 +313,8 @@ class ArtifactDirectory:
         self._prepare()
         of_key = self.root / "scratch" / check_key(key)
         place = of_key / signing.private_name("scratch")
+        if of_key.is_symlink():
+            raise StoreError(f"{of_key} is a link, and a compiler would write where it leads.")
         with disk.store_errors(place):
             for folder in (of_key, place):
                 folder.mkdir(mode=_OWNER_ONLY, exist_ok=True)
@@ -429,6 +440,8 @@ class ArtifactDirectory:
     def _locked(self, key: str, *, wait: bool = True) -> Iterator[bool]:
         if not (self.root / MARKER).exists():
             raise StoreError(f"{self.root} is not a store: it has no {MARKER!r}.")
+        if link := self._link():
+            raise StoreError(f"{link} is a link: remove it.")
         with ExitStack() as stack:
             with disk.store_errors(self.root):
                 path = self.root / "locks" / f"{key}.lock"

@@ -11,6 +11,7 @@ from pathlib import Path
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import StoreError
+from benchorch.files import read_small
 from benchorch.interfaces.store import Entry
 from benchorch.stores.manifest import (
     QUARANTINED,
@@ -35,7 +36,7 @@ def entry_at(directory: Path) -> Entry:
     if directory.parent.name == QUARANTINE:
         note = b""
         with suppress(OSError):
-            note = (directory / REASON).read_bytes()
+            note = read_small(directory / REASON)
         reason, at = parse_reason(note)
         manifest = replace(
             manifest,

@@ -27,7 +27,7 @@ from benchorch.domain.artifact import Artifact, Format, digest_of
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import StoreError
-from benchorch.files import write_json
+from benchorch.files import read_small, write_json
 from benchorch.interfaces.store import Entry
 from benchorch.units import s_to_ns
 
@@ -98,7 +98,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 def read_manifest(directory: Path) -> Manifest:
     """The manifest of an entry; CorruptEntry if there is no valid one."""
     try:
-        return parse_manifest((directory / MANIFEST).read_bytes())
+        return parse_manifest(read_small(directory / MANIFEST))
     except OSError as error:
         raise CorruptEntry(f"{MANIFEST} cannot be read: {error}") from error
 
@@ -271,7 +271,7 @@ def _verification(manifest: Manifest, found: Mapping[str, _Status]) -> Json:
 
 def _last_verification(directory: Path) -> Json:
     try:
-        recorded: Json = json.loads((directory / VERIFIED).read_bytes())
+        recorded: Json = json.loads(read_small(directory / VERIFIED))
     except (OSError, ValueError, RecursionError):  # nothing is recorded: the bytes are compared
         return None
     return recorded

@@ -83,16 +83,30 @@ def find(
     inputs: int,
     threads: int,
     data: str | None = None,
+    finds_out: bool = False,
 ) -> Built | None:
-    """What `build` would answer, where the store has all of it and nothing has to be found out.
+    """What `build` would answer, where the store has all of it; None where it cannot tell.
 
-    It loads and makes nothing, so that it can be asked in any process; None where it cannot tell.
+    It loads and makes nothing, so that it can be asked in any process.
+
+    Args:
+        finds_out: as in `Keys`.
     """
     if session.rebuild == "always":
         return None
-    keys = Keys(setup, threads=threads, directory=session.directory, load=None)
+    folder = store.stamps()
+    keys = Keys(
+        setup,
+        threads=threads,
+        directory=session.directory,
+        load=None,
+        stamps=Stamps(folder=folder) if folder else None,
+        finds_out=finds_out,
+    )
     job = _Job(setup=setup, name=name, keys=keys, inputs=inputs, data=data, threads=threads)
     try:
+        if finds_out:
+            keys.find_out()
         return job.run(_Find(store=store))
     except (Unknown, StoreError):
         return None

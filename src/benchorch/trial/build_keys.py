@@ -55,9 +55,10 @@ class Keys:
         setup: the trial's components.
         threads: threads per call, which some compilers fix in what they build.
         directory: the invocation's own.
-        load: loads the model; None where nothing may be found out, and `Unknown` is raised for
-            what nobody has noted.
+        load: loads the model; None where it must not be, and `Unknown` is raised for what takes it.
         stamps: identities that earlier invocations found by loading; None for no memory of them.
+        finds_out: whether inputs are made and the machine is looked at without `load`, too; else
+            `Unknown` is raised for what nobody has noted.
     """
 
     def __init__(
@@ -68,12 +69,14 @@ class Keys:
         directory: Path,
         load: Callable[[], torch.nn.Module] | None,
         stamps: Stamps | None = None,
+        finds_out: bool = False,
     ) -> None:
         self._setup = setup
         self._threads = threads
         self._notes = directory / NOTES
         self._load = load
         self._stamps = stamps
+        self._finds_out = finds_out or load is not None
         self._request: ConfigNode = {"model": repr(setup.model), "workload": repr(setup.workload)}
 
     def find_out(self) -> None:
@@ -91,7 +94,7 @@ class Keys:
                 "inputs", inputs, lambda index: self._setup.example(seed + index).arrays
             ),
         }
-        others = self._setup.inputs_of_other_sizes() if self._load else []
+        others = self._setup.inputs_of_other_sizes() if self._finds_out else []
         if self._setup.generates:
             fields["sequence_tokens"] = self._setup.sequence_tokens
         count = len(self._setup.workload.of_other_sizes())
@@ -148,7 +151,8 @@ class Keys:
         """What the loaded module is; together with what was requested, to name a difference."""
         from benchorch.frameworks.identity.consulted import evidence, recorded
 
-        assert self._load is not None  # nothing is found out without it
+        if self._load is None:
+            raise Unknown
         model = self._setup.model
         with recorded() as record:
             module = self._load()
@@ -188,7 +192,7 @@ class Keys:
         noted: list[Json] = []
         with suppress(Unknown):
             noted = list(cast("list[Json]", self._noted(kind, self._request)))
-        if self._load is None:
+        if not self._finds_out:
             if len(noted) < count:
                 raise Unknown
             return noted[:count]
@@ -199,7 +203,7 @@ class Keys:
 
     def _known(self, kind: str, request: ConfigNode, find: Callable[[], Json]) -> Json:
         """What was noted, where nothing may be found out; otherwise what is so now, and noted."""
-        if self._load is None:
+        if not self._finds_out:
             return self._noted(kind, request)
         found = find()
         self._take_note(kind, request, found)

@@ -104,29 +104,29 @@ class _Rounds:
         race: which of them need further processes.
         to_profile: the conversions to profile, as in `Session`.
         emit: receives the end of the first round, and of each trial's measurement.
-        renew: called before each round but the first with the number of its processes, and with 0
-            after the last.
+        renew: called before each round but the first with the number of its processes and of the
+            rounds that are certain to come, and with 0 after the last.
     """
 
     runs: list[TrialRun]
     race: Race
     to_profile: Sequence[str]
     emit: Emit
-    renew: Callable[[int], None] = lambda processes: None
+    renew: Callable[[int, int], None] = lambda processes, rounds: None
     _order: random.Random = field(default_factory=random.SystemRandom)
 
     def results(self) -> Iterator[TrialResult]:
         """The first round in the order of the trials, the others each in an order of its own."""
         yield from self._first_round()
         while chosen := self._undecided():
-            self.renew(len(chosen))
+            self.renew(len(chosen), self.race.certain_rounds(chosen))
             self._order.shuffle(chosen)
             # Baselines last: their candidates may have brought all that they need.
             for run in sorted(chosen, key=_is_baseline):
                 if not _is_baseline(run) or run.needs_more():
                     yield from self._process(run)
             yield from self._ended(list(self.runs))
-        self.renew(0)
+        self.renew(0, 0)
         yield from self._ends()
 
     def _first_round(self) -> Iterator[TrialResult]:

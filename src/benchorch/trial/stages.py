@@ -67,6 +67,7 @@ class BuildStageRequest:
         name: of the artifact, for people and for ``rebuild=never``.
         threads: threads per call, which some compilers fix in what they build.
         build_steps: build only so many steps; None for all of them.
+        only_find: reply with `Found`, and make nothing.
     """
 
     spec: ConfigNode
@@ -74,6 +75,7 @@ class BuildStageRequest:
     session: Session
     threads: int
     build_steps: int | None = None
+    only_find: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,13 @@ class Built:
     counts: ModelCounts
     refused: tuple[int, ...] = ()
     cache: tuple[TensorSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What the store has of a trial: all of it, or None."""
+
+    built: Built | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +178,7 @@ class ProfileRequest:
 
 
 BUILD = Stage(name="build", request=BuildStageRequest, reply=Built)
+FIND = Stage(name="build", request=BuildStageRequest, reply=Found)
 MEASURE = Stage(name="measure", request=MeasureRequest, reply=MeasureReply)
 ENERGY = Stage(name="energy", request=BuiltTrial, reply=EnergyRecord)
 PROFILE = Stage(name="profile", request=ProfileRequest, reply=ProfileRecord)

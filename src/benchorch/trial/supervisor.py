@@ -324,7 +324,7 @@ class TrialRun:
             )
 
     def _build(self, setup: TrialSetup, spec: ConfigNode, name: str) -> Built:
-        """The trial's artifacts; no process is started where the store has all of them."""
+        """The trial's artifacts; nothing is loaded where the store has all of them."""
         started_s = time.monotonic()
         threads = self._stages.threads
         found = find(
@@ -337,17 +337,17 @@ class TrialRun:
             threads=threads,
         )
         self._stages.add_time("build", time.monotonic() - started_s)
-        return found or self._stages.run(
-            stages.BUILD,
-            BuildStageRequest(
-                spec=spec,
-                name=name,
-                session=self._session,
-                threads=threads,
-                build_steps=self.trial.build_steps,
-            ),
-            template=template_for(setup, setup.requires),
+        request = BuildStageRequest(
+            spec=spec,
+            name=name,
+            session=self._session,
+            threads=threads,
+            build_steps=self.trial.build_steps,
         )
+        template = template_for(setup, setup.requires)
+        if template and not found:  # a template imports what finding does without
+            found = self._stages.run(stages.FIND, replace(request, only_find=True)).built
+        return found or self._stages.run(stages.BUILD, request, template=template)
 
     def _baseline(self, candidate: BuiltTrial, name: str) -> Baseline | None:
         """The baseline, built; None where there is none, or where it cannot be built.

@@ -19,6 +19,7 @@ from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.codec import to_json
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, ExecutorError
+from benchorch.host.environment import physical_cores
 from benchorch.host.processes import child_channel, template
 from benchorch.host.processes.run_child import child_variables
 from benchorch.host.processes.spawn import started
@@ -26,6 +27,9 @@ from benchorch.models import trust
 
 _ENTRY = "from benchorch.trial.templates import main; main()"
 _READY_S = 120.0
+_MOST_AHEAD = 4
+"""Templates of one kind at a time: each holds what it has imported in memory."""
+
 _TORCH, _ONNX_RUNTIME = "torch", "onnxruntime"
 
 
@@ -37,9 +41,20 @@ class _Imports:
     specs: tuple[ConfigNode, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    """A template, and what ends it."""
+
+    template: template.Template
+    held: contextlib.ExitStack
+
+
 @final
 class Templates:
-    """The template of the round that goes on, started with the first process that is forked.
+    """The templates of the round that goes on, each started with the first process that is forked.
+
+    Those of rounds that are certain to come are started along with them, one a core: imports use a
+    single one, and no template imports while a process measures.
 
     Args:
         specs: of the trials of all rounds.
@@ -47,15 +62,25 @@ class Templates:
 
     def __init__(self, specs: Sequence[ConfigNode]) -> None:
         self._specs = tuple({str(s["model"]): s for s in specs}.values())
-        self._opened = contextlib.ExitStack()
-        self._ready: dict[str, template.Template | None] = {}
-        self._processes = len(specs)
+        self._of_round: dict[str, _Running | None] = {}
+        self._ahead: dict[str, list[_Running]] = {}
+        self._processes, self._rounds = len(specs), 1
 
-    def renew(self, processes: int = 0) -> None:
-        """End the template: a round of so many processes begins. For a single one none is made."""
-        self._opened.close()
-        self._ready.clear()
-        self._processes = processes
+    def renew(self, processes: int = 0, rounds: int = 1) -> None:
+        """End the round's templates: a round of so many processes begins.
+
+        Args:
+            rounds: how many are certain to come, this one included. A single round of a single
+                process has no template.
+        """
+        ended = list(self._of_round.values())
+        if not processes:
+            ended += [each for running in self._ahead.values() for each in running]
+            self._ahead.clear()
+        for each in filter(None, ended):
+            each.held.close()
+        self._of_round.clear()
+        self._processes, self._rounds = processes, rounds
 
     def of(
         self, package: str, environment: Mapping[str, str], log: Path
@@ -67,22 +92,41 @@ class Templates:
             log: where its output is appended.
         """
         key = f"{package} {environment}"
-        if key not in self._ready and self._processes > 1:
-            with contextlib.suppress(ExecutorError, OSError):
-                self._ready[key] = self._start(package, environment, log)
-        found = self._ready.setdefault(key, None)
-        return found if found and found.is_usable else None
+        if key not in self._of_round:
+            self._of_round[key] = self._next(key, package, environment, log)
+        found = self._of_round[key]
+        return found.template if found and found.template.is_usable else None
 
-    def _start(self, package: str, environment: Mapping[str, str], log: Path) -> template.Template:
+    def _next(
+        self, key: str, package: str, environment: Mapping[str, str], log: Path
+    ) -> _Running | None:
+        ahead = self._ahead.setdefault(key, [])
+        count = min(self._rounds, physical_cores(), _MOST_AHEAD)
+        if not ahead and (self._processes > 1 or count > 1):
+            with contextlib.suppress(ExecutorError, OSError):
+                ahead += self._started(package, environment, log, count)
+        return ahead.pop() if ahead else None
+
+    def _started(
+        self, package: str, environment: Mapping[str, str], log: Path, count: int
+    ) -> list[_Running]:
+        """So many templates that have imported everything."""
         request = to_json(_Imports(package=package, specs=self._specs))
-        ours, theirs = socket.socketpair()
-        self._opened.enter_context(ours)
-        with theirs:
-            argv = [sys.executable, "-P", "-c", _ENTRY, str(theirs.fileno())]
-            variables = child_variables(environment)
-            running = started(argv, request, log, variables, descriptors=(theirs.fileno(),))
-            self._opened.enter_context(running)
-        return template.Template(ours, _READY_S)
+        with contextlib.ExitStack() as failing:
+            links = []
+            for _ in range(count):
+                held = failing.enter_context(contextlib.ExitStack())
+                ours, theirs = socket.socketpair()
+                held.enter_context(ours)
+                with theirs:
+                    argv = [sys.executable, "-P", "-c", _ENTRY, str(theirs.fileno())]
+                    variables = child_variables(environment)
+                    running = started(argv, request, log, variables, descriptors=(theirs.fileno(),))
+                    held.enter_context(running)
+                links.append((held, ours))
+            ready = [(held, template.Template(ours, _READY_S)) for held, ours in links]
+            failing.pop_all()
+        return [_Running(template=each, held=held) for held, each in ready]
 
 
 def template_for(setup: TrialSetup, requires: Collection[str]) -> str:

@@ -25,7 +25,7 @@ from benchorch.host.packages import install_command
 from benchorch.host.processes import child_channel
 from benchorch.models import trust
 from benchorch.trial import measuring_process, stages
-from benchorch.trial.stages import Built, MeasureReply, Reporter
+from benchorch.trial.stages import Built, Found, MeasureReply, Reporter
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -92,22 +92,24 @@ def _energy(request: stages.BuiltTrial, report: Reporter) -> EnergyRecord:
 # What only these need is imported in them: every measuring process would pay for it.
 
 
-def _build(request: stages.BuildStageRequest, report: Reporter) -> Built:
+def _build(request: stages.BuildStageRequest, report: Reporter) -> Built | Found:
     from benchorch.config.components import make
     from benchorch.config.parity_setup import parity_setup
     from benchorch.interfaces.store import Store
-    from benchorch.trial.build import build
+    from benchorch.trial.build import build, find
 
-    return build(
-        open_trial(request.spec).first(request.build_steps),
-        name=request.name,
-        store=make(request.session.store, Store, "store"),
-        session=request.session,
-        inputs=parity_setup(request.spec).inputs,
-        data=parity_setup(request.spec).data,
-        threads=request.threads,
-        say=report.send_message,
-    )
+    setup = open_trial(request.spec).first(request.build_steps)
+    common: dict[str, Any] = {
+        "name": request.name,
+        "store": make(request.session.store, Store, "store"),
+        "session": request.session,
+        "inputs": parity_setup(request.spec).inputs,
+        "data": parity_setup(request.spec).data,
+        "threads": request.threads,
+    }
+    if request.only_find:
+        return Found(built=find(setup, finds_out=True, **common))
+    return build(setup, say=report.send_message, **common)
 
 
 def _profile(request: stages.ProfileRequest, report: Reporter) -> ProfileRecord:

@@ -57,8 +57,7 @@ def test_public_image_parameters_are_those_of_the_table() -> None:
 def test_every_kind_of_resource_has_the_actions_that_making_it_needs() -> None:
     kinds = set(found(r'(?m)^resource "(\w+)"', HCL))
     table = yaml.safe_load((FACTS.parent / "permissions.yaml").read_text())["resources"]
-    assert kinds
-    assert not kinds - table.keys()
+    assert kinds == table.keys()
 
 
 def test_services_are_named_as_aws_names_them() -> None:
@@ -82,6 +81,17 @@ def test_machines_their_disks_and_interfaces_are_tagged_by_their_templates() -> 
             assert kind in TABLE["ec2.tagged_at_launch"].value
             tagged = re.search(r"tag_specifications", body) and f'"{kind}"' in body
             assert tagged, f"{name} does not tag its {kind}"
+
+
+def test_machines_are_reached_by_the_policy_that_reads_no_parameters() -> None:
+    fact = TABLE["ssm.instance_policy"].value
+    attached = [name for name in found(r"policy/(Amazon\w+)", HCL) if "SSM" in name]
+    assert attached == [fact["least"]]
+
+
+def test_gpus_of_other_makers_and_parts_of_one_are_counted_as_none() -> None:
+    maker = TABLE["ec2.gpu_maker"].value["maker"]
+    assert found(rf'gpu\.count if gpu\.manufacturer == "({maker})"', HCL) == [maker]
 
 
 def test_tag_keys_are_those_that_metadata_can_show() -> None:

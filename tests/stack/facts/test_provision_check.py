@@ -58,12 +58,12 @@ def test_an_account_that_is_ready_has_a_table_and_exit_code_0(aws: Emulator) -> 
 
 
 def test_an_account_that_is_not_has_exit_code_1_and_json_says_why(aws: Emulator) -> None:
-    aws.account.quotas_vcpus["L-3819A6DF"] = 0
+    aws.account.quotas_vcpus |= {"L-3819A6DF": 0, "L-DB2E81BA": 0}  # neither spot nor on demand
     done = run(aws.environment(), "--json", "--name", "lab")
     told = json.loads(done.stdout)
     assert (done.returncode, told["ready"]) == (1, False)
-    [failed] = [one for one in told["findings"] if one["state"] == "failed"]
-    assert failed["check"] == "quotas"
+    failed = [one for one in told["findings"] if one["state"] == "failed"]
+    assert [one["check"] for one in failed] == ["quotas", "quotas"]
 
 
 @pytest.mark.parametrize("profile", ["", "nobody-has-this-profile"])
@@ -72,6 +72,20 @@ def test_without_credentials_it_is_one_sentence(profile: str) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert "aws sso login" in done.stderr
+
+
+@pytest.mark.parametrize("what", ["status", "image"])
+def test_the_other_commands_need_credentials_too_and_say_so_without_a_traceback(what: str) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT.with_name("provision.py")), what],
+        env={**kept, **NOWHERE}, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        f"{what}: Unable to locate credentials",
+        "Credentials are those of boto3: aws sts get-caller-identity",
+    ]
 
 
 def test_credentials_that_have_expired_are_one_sentence(aws: Emulator) -> None:

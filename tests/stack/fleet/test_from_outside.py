@@ -23,12 +23,7 @@ MIB = 2**20
 def test_the_line_survives_a_lid_that_closes_and_brings_home_files_above_a_mebibyte(
     stack: Rehearsal, tmp_path: Path
 ) -> None:
-    machines = stack.hypervisor.machines
-    stack.emulator.systems_manager.runner = lambda machine, script: machines[machine].run(
-        ["bash", "-c", script], timeout_s=120
-    )
-    # A laptop's environment: AWS is all that it shares with the stack.
-    environment = {**stack.environment(), "BENCHORCH_HARDWARE_KIND": "laptop"}
+    environment = _laptop(stack)
     command = [sys.executable, "-m", "benchorch", *LINE, SIZES, *QUICK, *LONG_TRACE]
     with (tmp_path / "first.log").open("w") as log:
         first = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=log)
@@ -50,6 +45,65 @@ def test_the_line_survives_a_lid_that_closes_and_brings_home_files_above_a_mebib
     assert {path.name for path in large} >= {"trace.json.gz"}
     assert [stay.role for stay in stack.hypervisor.stays].count("head") == 1
     stack.until_idle()
+
+
+ENDLESS = """
+import time
+
+import torch
+
+
+class Endless(torch.nn.Linear):
+    def forward(self, x):
+        time.sleep(30)
+        return super().forward(x)
+
+
+def make():
+    return Endless(4, 4)
+"""
+
+
+@pytest.mark.timeout(1800)
+def test_a_budget_that_is_spent_in_the_middle_ends_the_sweep_and_its_machines(
+    stack: Rehearsal, tmp_path: Path
+) -> None:
+    """The trial takes longer than was expected, so the budget that fits the plan is reached."""
+    environment = _laptop(stack)
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    words = [
+        *("model=factory", "model.factory=endless.py:make", "hardware=r6i", "conversion=eager"),
+        *("model.inputs={x: {shape: [batch_size, 4], generator: normal}}", "workload.batch_size=1"),
+        *("pricing.source=bundled", "stopping=fixed", "stopping.processes=4", "profiler=none"),
+        *("limits.measure_timeout_s=3600", "protocol.repeats=0"),
+    ]
+    benchorch = [sys.executable, "-m", "benchorch"]
+
+    def typed(*more: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*benchorch, *more], cwd=tmp_path, env=environment, capture_output=True, text=True,
+            timeout=timeout_s, check=False,
+        )  # fmt: skip
+
+    planned = typed("plan", *words, "--json", timeout_s=120)
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    usd = json.loads(planned.stdout)["cost_usd"] * 1.01
+    ended = typed(*words, f"budget.max_usd={usd:.4f}", timeout_s=1500)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    (run,) = _runs(tmp_path)
+    (result,) = map(json.loads, _lines(run))
+    assert result["failure"]["kind"] == "budget_reached"
+    assert "budget.max_usd" in ended.stdout + ended.stderr
+    stack.until_idle()
+
+
+def _laptop(stack: Rehearsal) -> dict[str, str]:
+    """The environment of a laptop: AWS is all that it shares with the stack."""
+    machines = stack.hypervisor.machines
+    stack.emulator.systems_manager.runner = lambda machine, script: machines[machine].run(
+        ["bash", "-c", script], timeout_s=120
+    )
+    return {**stack.environment(), "BENCHORCH_HARDWARE_KIND": "laptop"}
 
 
 def _runs(place: Path) -> list[Path]:

@@ -96,5 +96,5 @@ def stack(
     made = Stack(aws, place, environment)
     applied = made.provision("apply", "--yes")
     assert applied.returncode == 0, applied.stdout[-3000:] + applied.stderr[-3000:]
-    made.called.update(aws.traffic.counts)
+    made.called.update(aws.traffic.operations)
     return made

@@ -17,6 +17,7 @@ import yaml
 from benchorch.run.archive import archive_run
 from benchorch.stores.s3 import bucket_at
 from support.aws_emulator.server import ACCOUNT, Emulator
+from support.policies.provisioning import unexamined
 from support.synthetic_runs import result, trial, write_run
 
 pytestmark = pytest.mark.slow
@@ -332,9 +333,12 @@ def test_machines_are_terminated_and_results_downloaded_before_the_stack_goes(st
     boto3.client("iam").attach_role_policy(
         RoleName="benchorch-head", PolicyArn=f"arn:aws:iam::{ACCOUNT}:policy/benchorch-no-more"
     )
+    stack.emulator.traffic.operations.clear()
     ended = stack.provision("destroy", "--yes", "--results", str(tmp_path / "runs"))
+    called = set(stack.emulator.traffic.operations)
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-3000:]
     assert "no machine is left" in ended.stdout
+    assert unexamined(called) == []  # whoever provisions was examined for these, too
     home = tmp_path / "runs" / "20261122-000000-0000"
     assert f"downloaded: {home}" in ended.stdout
     assert (home / "results.jsonl").read_bytes() == (run / "results.jsonl").read_bytes()

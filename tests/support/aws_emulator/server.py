@@ -49,6 +49,13 @@ class Emulator:
         self._server = _server(self._answer, "127.0.0.1", 0)
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
 
+    @staticmethod
+    def forget() -> None:
+        """An AWS where nothing was ever made; moto keeps one for the whole process."""
+        from moto.moto_api._internal.models import moto_api_backend
+
+        moto_api_backend.reset()
+
     def environment(self) -> dict[str, str]:
         """What a process needs to take this for AWS."""
         return {

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
 
+from support.aws_emulator.operations import operation_of
+
 
 @dataclass(frozen=True)
 class Call:
@@ -22,6 +24,7 @@ class Call:
         content: of the body, where that is JSON.
         query: of the address.
         if_none_match: the condition of a write; empty for none.
+        key: the caller's access key.
     """
 
     service: str
@@ -31,18 +34,27 @@ class Call:
     content: Mapping[str, Any] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     if_none_match: str = ""
+    key: str = ""
 
     @property
     def name(self) -> str:
         return f"{self.service}:{self.action}"
+
+    @property
+    def operation(self) -> str:
+        """``s3:GetBucketAcl`` where the name has the method alone."""
+        if self.action not in METHODS:
+            return self.name
+        return f"{self.service}:{operation_of(self.service, self.action, self.path, self.query)}"
 
 
 @dataclass
 class Fault:
     """What shall happen to calls instead of an answer.
 
-    `fields` are compared with the form's; `path` is searched for in the URL; after `times` calls it
-    is over. A fault without a status only makes the call slow.
+    `fields` are compared with the form's; `path` is searched for in the URL; `key` is that of the
+    only caller concerned; after `times` calls it is over. A fault without a status only makes the
+    call slow.
     """
 
     call: str
@@ -53,12 +65,14 @@ class Fault:
     path: str = ""
     message: str = ""
     fields: Mapping[str, str] = field(default_factory=dict)
+    key: str = ""
 
     def concerns(self, call: Call) -> bool:
         return (
             self.times > 0
             and re.fullmatch(self.call, call.name) is not None
             and re.search(self.path, call.path) is not None
+            and self.key in ("", call.key)
             and all(call.fields.get(name) == value for name, value in self.fields.items())
         )
 
@@ -68,12 +82,14 @@ class Traffic:
 
     Attributes:
         calls: those of machines, with the role of each.
+        operations: those of everybody else, by AWS's names.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.by_caller: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.calls: list[tuple[str, Call]] = []
+        self.operations: set[str] = set()
         self.faults: list[Fault] = []
         self._lock = threading.Lock()
 
@@ -84,6 +100,8 @@ class Traffic:
             self.by_caller[caller][call.name] += 1
             if caller:  # a machine, whose role decides what it may call
                 self.calls.append((caller, call))
+            else:
+                self.operations.add(call.operation)
             fault = next((fault for fault in self.faults if fault.concerns(call)), None)
             if fault:
                 fault.times -= 1
@@ -92,24 +110,26 @@ class Traffic:
         return fault if fault and fault.code else None
 
 
-_SCOPE = re.compile(r"Credential=[^/]*/\d+/[^/]*/([^/]*)/aws4_request")
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
+_SCOPE = re.compile(r"Credential=([^/]*)/\d+/[^/]*/([^/]*)/aws4_request")
 
 
 def call_of(environ: Mapping[str, object], body: bytes) -> Call:
     """What a request asks of which service, from its signature and its body."""
     signature = str(environ.get("HTTP_AUTHORIZATION", "")) + str(environ.get("QUERY_STRING", ""))
     scope = _SCOPE.search(signature.replace("%2F", "/"))
-    service = scope.group(1) if scope else "s3"
+    key, service = scope.groups() if scope else ("", "s3")
     path = str(environ.get("PATH_INFO", ""))
     query = _flat(str(environ.get("QUERY_STRING", "")))
     target = str(environ.get("HTTP_X_AMZ_TARGET", ""))
     if target:
-        return Call(service, target.rpartition(".")[2], path, {}, json.loads(body or b"{}"))
+        content = json.loads(body or b"{}")
+        return Call(service, target.rpartition(".")[2], path, {}, content, key=key)
     if "x-www-form-urlencoded" in str(environ.get("CONTENT_TYPE", "")):
         form = _flat(body.decode())
-        return Call(service, form.get("Action", ""), path, form)
+        return Call(service, form.get("Action", ""), path, form, key=key)
     method, condition = (str(environ.get(n, "")) for n in ("REQUEST_METHOD", "HTTP_IF_NONE_MATCH"))
-    return Call(service, method, path, {}, query=query, if_none_match=condition)
+    return Call(service, method, path, {}, query=query, if_none_match=condition, key=key)
 
 
 def _flat(text: str) -> dict[str, str]:

@@ -208,6 +208,7 @@ def rehearsing(
     desk = place / "desk"
     desk.mkdir()
     shared = {"head": [desk]}  # nothing is shared by head and workers
+    Emulator.forget()  # what a rehearsal before this one has left
     with (
         Emulator(usd_per_hour).running() as emulator,
         Hypervisor(emulator, place, shared, say).watching() as hypervisor,

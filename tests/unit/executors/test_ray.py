@@ -12,6 +12,7 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError, ExecutorError
+from benchorch.executors import ray_cluster
 from benchorch.executors.ray import RayExecutor
 from benchorch.executors.scheduling.cluster_file import cluster_file
 from benchorch.executors.simulated_fleet import simulated_node_types
@@ -24,6 +25,15 @@ def no_work(trial: Trial, *, attempt: int, isolated: bool, emit: Emit) -> TrialR
 
 def no_event(event: Event) -> None:
     del event
+
+
+def test_a_raylet_that_ends_is_one_line_without_its_stack(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    frames = "".join(f"\n    /ray/raylet(+0x{n}) main::{{lambda()}}" for n in range(20))
+    told = {"lines": [f"Raylet is terminated. 3 reasons.{frames}"], "pid": "raylet"}
+    ray_cluster._log_first_lines(told, ignore_prefix=False)
+    assert caplog.messages == ["ray_node='Raylet is terminated. 3 reasons.'"]
 
 
 def test_without_an_address_only_this_machine_is_reachable() -> None:

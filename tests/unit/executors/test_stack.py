@@ -50,6 +50,7 @@ class Account(Stack):
     failures: list[StackError] = field(default_factory=list)
     damaged: tuple[int, ...] = ()
     readiness: Sequence[Readiness] = ()
+    start_reports: dict[str, str] = field(default_factory=dict)
 
     @property
     def facts(self) -> StackFacts:
@@ -123,6 +124,9 @@ class Account(Stack):
     def start_head(self) -> None:
         self.starts += 1
         self.machine = f"i-{self.starts}"
+
+    def failed_start(self, machine: str) -> str:
+        return self.start_reports.get(machine, "")
 
     def send(self, machine: str, command: str) -> str:
         self.commands.append(command)
@@ -268,6 +272,30 @@ def test_a_sweep_that_does_not_start_says_what_the_head_said(
     account.failed = "The stack has benchorch 0.1"
     with pytest.raises(ExecutorError, match="did not start on the head of stack mine: The stack"):
         list(sweep(tmp_path))
+
+
+class Ending(Account):
+    """A stack whose head boots, and ends before it takes a command."""
+
+    looks: int = 0
+
+    def head(self) -> Head | None:
+        self.looks += 1
+        return Head("i-1", is_ready=False) if self.starts and self.looks < 5 else None
+
+
+@pytest.mark.parametrize("report", ["i-1 failed at apt: E: Unable to locate package g++", ""])
+def test_a_head_that_does_not_start_is_told_at_once_with_its_own_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, report: str
+) -> None:
+    ending = Ending(start_reports={"i-1": report})
+    monkeypatch.setattr(stack, "found_stack", lambda name: ending)
+    monkeypatch.setattr(stack, "LOOK_S", 0.0)
+    with pytest.raises(ExecutorError, match="ended before it took a command") as caught:
+        list(sweep(tmp_path))
+    assert (report or "i-1 reported nothing to s3://mine-1/starts") in str(caught.value)
+    assert ending.looks < 10
+    assert not ending.commands
 
 
 def test_nothing_is_sent_where_the_account_will_launch_no_machine(

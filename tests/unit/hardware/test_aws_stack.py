@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3  # noqa: TID251 - makes what provision makes
+import botocore.endpoint
 import pytest
 from botocore.client import BaseClient
 from botocore.exceptions import ClientError
@@ -54,7 +55,8 @@ def only() -> Stack:
 
 
 def test_an_account_without_stacks_has_none(aws: Any) -> None:
-    assert AwsStacks().find(None) is None
+    with pytest.raises(StackError, match=rf"account {ACCOUNT} has no stack yet; make provision"):
+        AwsStacks().find(None)
     with pytest.raises(StackError, match=r"no stack 'mine'; it has: none\. Make one by make"):
         AwsStacks().find("mine")
 
@@ -100,9 +102,45 @@ def test_objects_come_and_go(aws: Any, tmp_path: Path) -> None:
     assert (tmp_path / "log.txt").read_text() == "text"
 
 
+def test_a_bucket_of_that_name_in_another_account_gets_and_gives_nothing(
+    aws: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of buckets are everybody's: who has made one first may read what is sent there."""
+    make(aws, "mine", "us-east-1")
+    owners: list[str | None] = []
+    send = botocore.endpoint.Endpoint.make_request
+
+    def noted(self: Any, model: Any, request: Any) -> Any:
+        if model.service_model.service_name == "s3":
+            owners.append(request["headers"].get("x-amz-expected-bucket-owner"))
+        return send(self, model, request)
+
+    monkeypatch.setattr(botocore.endpoint.Endpoint, "make_request", noted)
+    stack = only()
+    stack.write("run/a", b"x")
+    stack.read("run/a")
+    stack.download("run/a", tmp_path / "a")
+    stack.listed("run")
+    stack.sweeps()
+    assert len(owners) >= 7
+    assert set(owners) == {ACCOUNT}
+
+
 def test_a_stack_without_a_head_says_so(aws: Any) -> None:
     make(aws, "mine", "us-east-1")
     assert only().head() is None
+
+
+def test_a_machine_whose_start_failed_has_said_why(aws: Any) -> None:
+    make(aws, "mine", "us-east-1")
+    for name, outcome in (("i-1", "failed"), ("i-2", "ready")):
+        log = ["Reading package lists", "E: Unable to locate package g++", ""]
+        told = {"instance": name, "step": "apt", "outcome": outcome, "log": log}
+        aws.put_object(
+            Bucket=f"mine-{ACCOUNT}", Key=f"starts/{name}.json", Body=json.dumps(told).encode()
+        )
+    reasons = [only().failed_start(name) for name in ("i-1", "i-2", "i-3")]
+    assert reasons == ["i-1 failed at apt: E: Unable to locate package g++", "", ""]
 
 
 def test_a_bucket_that_is_gone_is_named(aws: Any) -> None:

@@ -62,7 +62,7 @@ def test_nothing_is_to_be_changed_on_a_machine_that_is_as_it_should_be() -> None
         (host(address_randomisation=0), "layout", BAD, "same", "randomize_va_space"),
         (host(swap_used_bytes=3 << 20), "swap", BAD, "3.0 MiB", "swapoff"),
         (conditions(foreign_ratio=0.4), "other work", BAD, "40.0%", "top"),
-        (conditions(steal_ratio=0.07), "stolen time", BAD, "7.0%", "instance"),
+        (conditions(steal_ratio=0.07), "stolen time", BAD, "7.00%", "instance"),
         (
             replace(conditions(throttled_periods=3), host={**HOST, "cpu_quota_cores": 1.5}),
             "quota",
@@ -105,6 +105,22 @@ def test_what_sways_a_measurement_is_told_with_its_value_and_its_remedy(
     assert found.weight == weight
     assert seen in found.seen
     assert advice in found.advice
+
+
+@pytest.mark.parametrize(
+    ("subject", "goal"),
+    [
+        ("grade", "at most 1.02 times and below 0.5% stolen"),
+        ("other work", "at most 5%"),
+        ("stolen time", "below 0.5%"),
+        ("threads", "at most one for each"),
+        ("clock", "at most 200"),
+    ],
+)
+def test_a_figure_has_its_goal_beside_it(subject: str, goal: str) -> None:
+    found = look(subject, QUIET)
+    assert found.weight == GOOD
+    assert goal in found.seen
 
 
 def test_a_noisy_virtual_machine_is_told_what_its_neighbours_cost() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ attempts = {
     "read another folder": lambda: (other / "data.txt").read_text(),
     "change a mode": lambda: (mine / "data.txt").chmod(0o777),
     "remove a file": lambda: (mine / "data.txt").unlink(),
+    "read memory that others share": lambda: open(os.environ["BENCHORCH_SHARED"]).read(),
     "make a link to it": lambda: Path.home().joinpath("link").hardlink_to(other / "data.txt"),
     "listen to itself": lambda: socket.create_server(("127.0.0.1", 0)),
     "connect": lambda: socket.create_connection(("127.0.0.1", int(sys.argv[3])), 1),
@@ -57,9 +59,16 @@ def _there_is_one() -> None:
 def test_only_reading_computing_and_its_own_folders_are_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import socket
 
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    with tempfile.NamedTemporaryFile(dir="/dev/shm", prefix="others-") as shared:
+        monkeypatch.setenv("BENCHORCH_SHARED", shared.name)
+        _attempt_everything(tmp_path)
+
+
+def _attempt_everything(tmp_path: Path) -> None:
+    import socket
+
     mine, other = tmp_path / "mine", tmp_path / "other"
     for folder in (mine, other, mine / "out"):
         folder.mkdir(parents=True)

@@ -246,6 +246,14 @@ def test_a_deleted_experiment_is_named_with_what_to_do(
     Mlflow(uri=uri, experiment="other/one").open(PLAN, directory)
 
 
+def test_a_database_that_was_planted_sends_artifacts_and_tokens_nowhere(
+    client: MlflowClient, uri: str, directory: Path
+) -> None:
+    client.create_experiment("planted", "http://127.0.0.1:1/collect")
+    with pytest.raises(RecordError, match=r"127\.0\.0\.1:1/collect.*recorder\.experiment=NAME"):
+        Mlflow(uri=uri, experiment="planted").open(PLAN, directory)
+
+
 def test_a_database_that_cannot_be_made_is_a_record_error(directory: Path) -> None:
     with pytest.raises(RecordError, match="did not record it"):
         Mlflow(uri=f"sqlite:///{directory / 'plan.json' / 'mlflow.db'}").open(PLAN, directory)

@@ -71,3 +71,4 @@ def test_what_a_session_refuses_is_said_without_dynamos_words(tmp_path: Path) ->
     with pytest.raises(MeasureError, match="NOT_IMPLEMENTED") as caught:
         lab.loaded(chain, made)
     assert "_Backend" not in str(caught.value)
+    assert "conversion=fp32+onnxruntime" in (caught.value.remedy or "")

@@ -432,6 +432,51 @@ def test_somebody_elses_directory_is_neither_used_nor_emptied(tmp_path: Path) ->
     assert thesis.read_text() == "years of work"
 
 
+@pytest.mark.parametrize("name", ["artifacts", "staging", "scratch", "failed", "uses", MARKER])
+def test_a_store_that_holds_a_link_empties_and_fills_nothing_elsewhere(
+    name: str, tmp_path: Path
+) -> None:
+    place = tmp_path / "store"
+    build(LocalStore(root=str(place)))
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / f"{KEY.digest}-old").write_text("years of work")
+    shutil.rmtree(place / name) if name != MARKER else (place / name).unlink()
+    (place / name).symlink_to(victim if name != MARKER else victim / "new")
+    store = LocalStore(root=str(place), quota_gib=0)
+    for attempt in (lambda: build(store), store.trim, lambda: store.delete(KEY.digest)):
+        with suppress(StoreError):
+            attempt()
+    [problem] = store.problems()
+    assert f"{place / name} is a link" in problem
+    assert [path.name for path in victim.iterdir()] == [f"{KEY.digest}-old"]
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(2**40)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("odd", [os.mkfifo, endless, sparse])
+def test_notes_of_others_that_have_no_end_are_not_read(
+    odd: Callable[[Path], None], tmp_path: Path
+) -> None:
+    store = LocalStore(root=str(tmp_path / "store"))
+    build(store)
+    for name in ("quarantine", "artifacts"):
+        entry = tmp_path / "store" / name / ("ab" * 32 + "-1" * (name == "quarantine"))
+        entry.mkdir()
+        odd(entry / "manifest.json")
+        odd(entry / "reason.json")
+    states = sorted(entry.state for entry in store.entries())
+    assert states == ["complete", "quarantined", "quarantined"]
+
+
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
     """A directory that nobody can write to, the superuser included where that can be had."""

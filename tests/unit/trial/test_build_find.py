@@ -135,3 +135,22 @@ def test_what_can_be_built_anywhere_is_found_by_a_torch_for_another_device(
 
     cpu, cuda = keys("cpu"), keys("cu130")
     assert [one == other for one, other in zip(cpu, cuda, strict=True)] == [True, True, False]
+
+
+def test_another_invocation_finds_it_without_loading_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab.TinyModel, "identity", lambda _: {"model": "tiny"})
+    made = build(tmp_path, chain())
+    monkeypatch.setattr(lab.TinyModel, "load", lambda *_: pytest.fail("the model is loaded"))
+    elsewhere = session(tmp_path / "elsewhere")
+    found = stage.find(chain(), **asked(tmp_path, session=elsewhere, finds_out=True))
+    assert found is not None
+    assert found.source == made.source
+    assert stage.find(chain(), **asked(tmp_path, session=elsewhere)) == found  # by its notes
+
+
+def test_what_only_loading_can_identify_is_not_found_without(tmp_path: Path) -> None:
+    build(tmp_path, chain())
+    elsewhere = session(tmp_path / "elsewhere")
+    assert stage.find(chain(), **asked(tmp_path, session=elsewhere, finds_out=True)) is None

@@ -190,6 +190,22 @@ def test_processes_of_one_round_differ_by_no_more_than_one() -> None:
             assert max(seen.values()) - min(seen.values()) <= 1 or len(seen) < 3
 
 
+def test_templates_are_told_how_many_rounds_are_certain_to_come() -> None:
+    runs = (Drawn(EAGER), candidate("fast", 0.3), candidate("slow", -0.3))
+    told: list[tuple[int, int]] = []
+    _ = [
+        *_Rounds(
+            runs=list(runs),  # type: ignore[arg-type]
+            race=Race(runs=runs),  # type: ignore[arg-type]
+            to_profile=(),
+            emit=EVENTS.append,
+            renew=lambda processes, rounds: told.append((processes, rounds)),
+        ).results()
+    ]
+    # Five pairs are the first interim analysis; the baseline has enough with three processes.
+    assert told == [(3, 4), (3, 3), (2, 2), (2, 1), (0, 0)]
+
+
 def test_clear_differences_end_at_the_first_interim_analysis() -> None:
     runs = (Drawn(EAGER), candidate("fast", 0.3), candidate("slow", -0.3))
     found = measured(*runs)

@@ -16,8 +16,10 @@ from benchorch.domain.session import Session
 from benchorch.domain.trial import Trial
 from benchorch.errors import ExecutorError
 from benchorch.host.processes.run_child import ChildReply, Limits, run_child
+from benchorch.host.processes.spawn import started
 from benchorch.host.processes.template import is_possible
 from benchorch.trial import stage_runner, stages
+from benchorch.trial import templates as templates_module
 from benchorch.trial.stage_runner import StageRunner
 from benchorch.trial.stages import StageFailed
 from benchorch.trial.templates import Templates
@@ -51,6 +53,35 @@ def test_a_round_has_one_template_and_the_next_round_another(tmp_path: Path) -> 
             first.fork([0, 1, 2], [], os.environ)
     finally:
         templates.renew()
+
+
+@pytest.mark.skipif(not is_possible(), reason="needs Linux")
+def test_the_templates_of_certain_rounds_import_together_and_serve_one_round_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(templates_module, "physical_cores", lambda: 2)
+    starts = []
+    monkeypatch.setattr(
+        templates_module, "started", lambda *a, **k: starts.append(a) or started(*a, **k)
+    )
+    templates = Templates([])
+    log = tmp_path / "log.txt"
+    try:
+        templates.renew(processes=1, rounds=4)
+        first = templates.of("onnxruntime", {}, log)
+        assert first is not None
+        assert len(starts) == 2  # one a core
+        templates.renew(processes=1, rounds=3)
+        second = templates.of("onnxruntime", {}, log)
+        assert second is not None
+        assert second is not first
+        assert len(starts) == 2
+        with pytest.raises(ExecutorError):
+            first.fork([0, 1, 2], [], os.environ)
+    finally:
+        templates.renew()
+    with pytest.raises(ExecutorError):
+        second.fork([0, 1, 2], [], os.environ)
 
 
 def test_a_template_of_what_is_measured_without_torch_has_not_imported_it() -> None:

@@ -286,12 +286,13 @@ resource "aws_iam_role_policy" "head" {
   policy = data.aws_iam_policy_document.head.json
 }
 
-# Session Manager instead of SSH: no key, no open port, every session logged.
+# Session Manager instead of SSH: no key, no open port, every session logged. Not the usual
+# AmazonSSMManagedInstanceCore: by that one, whoever runs a model here reads every parameter of the account.
 resource "aws_iam_role_policy_attachment" "session_manager" {
   for_each = { head = aws_iam_role.head.name, worker = aws_iam_role.worker.name }
 
   role       = each.value
-  policy_arn = "arn:${local.partition}:iam::aws:policy/AmazonSSMManagedInstanceCore"
+  policy_arn = "arn:${local.partition}:iam::aws:policy/AmazonSSMManagedEC2InstanceDefaultPolicy"
 }
 
 resource "aws_iam_instance_profile" "head" {

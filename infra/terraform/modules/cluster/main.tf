@@ -124,10 +124,6 @@ resource "aws_launch_template" "head" {
     }
   }
 
-  monitoring {
-    enabled = true
-  }
-
   dynamic "tag_specifications" {
     for_each = toset(["instance", "volume", "network-interface"])
 

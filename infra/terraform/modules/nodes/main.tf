@@ -8,15 +8,18 @@ data "aws_ec2_instance_type" "each" {
 }
 
 locals {
-  neuron = ["inf1", "inf2", "trn1", "trn1n", "trn2"]
-  gpus   = { for type, facts in data.aws_ec2_instance_type.each : type => sum(concat([0], [for gpu in coalesce(facts.gpus, []) : gpu.count])) }
+  # Whole ones of NVIDIA's, which the GPU image has the driver of: a fraction of one counts as none.
+  gpus = {
+    for type, facts in data.aws_ec2_instance_type.each : type =>
+    sum(concat([0], [for gpu in coalesce(facts.gpus, []) : gpu.count if gpu.manufacturer == "NVIDIA"]))
+  }
   architectures = {
     for type, facts in data.aws_ec2_instance_type.each : type =>
     contains(facts.supported_architectures, "arm64") ? "aarch64" : "x86_64"
   }
   image_of = {
     for type, architecture in local.architectures : type => (
-      contains(local.neuron, split(".", type)[0]) ? "neuron" :
+      can(regex("^(inf|trn)[0-9]", type)) ? "neuron" :
       local.gpus[type] > 0 ? "gpu" : architecture
     )
   }
@@ -113,10 +116,6 @@ resource "aws_launch_template" "worker" {
     }
   }
 
-  monitoring {
-    enabled = true
-  }
-
   dynamic "tag_specifications" {
     for_each = toset(["instance", "volume", "network-interface"])
 
@@ -127,6 +126,11 @@ resource "aws_launch_template" "worker" {
   }
 
   lifecycle {
+    precondition {
+      condition     = local.gpus[each.value] > 0 || coalesce(data.aws_ec2_instance_type.each[each.value].total_gpu_memory, 0) == 0
+      error_message = "${each.value} has no whole NVIDIA GPU, only a fraction of one or another maker's, whose drivers no image of the stack has: name another type."
+    }
+
     precondition {
       condition     = contains(keys(var.packages), local.kinds[each.value])
       error_message = "${each.value} would need packages for ${local.kinds[each.value]}; infra/locks has ${join(", ", keys(var.packages))}."

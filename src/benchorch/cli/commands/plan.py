@@ -87,12 +87,15 @@ def planned(request: Request, *, to_run: bool = False) -> Planned:
     Args:
         to_run: as of `plan_jobs`.
     """
+    from benchorch.cli.foreign_code import refuse_foreign_code
     from benchorch.config.composer import Composer, config_loader
     from benchorch.run.planner import new_plan_id, plan_jobs
     from benchorch.run.selection import narrowed_to
 
     with placed_mistakes(request):
         composer = Composer(config_loader(request.directories), request.config_name)
+        if request.directories:
+            refuse_foreign_code(composer, request.overrides)
         jobs = composer.jobs(request.overrides, sweep=request.multirun)
         return narrowed_to(plan_jobs(composer, jobs, new_plan_id(), to_run=to_run), request.only)
 
@@ -138,7 +141,9 @@ def _data(found: Planned) -> Json:
                 {"kind": one.kind, "minutes": one.seconds / 60, "cost_usd": one.usd}
                 for one in whole
             ],
-            "cost_usd": total_usd(found.plan, forecast, found.launched),
+            "cost_usd": None
+            if any(one.usd is None for one in whole)
+            else total_usd(found.plan, forecast, found.launched),
             "preflight": [one._asdict() for one in found.preflight()],
         },
     )

@@ -21,6 +21,7 @@ from benchorch.journal import run_directory
 from benchorch.journal.chain import mapping_of
 from benchorch.journal.registry import find_invocation
 from benchorch.recorders.mlflow_links import TRACKING
+from benchorch.run.foreign_plan import refuse_foreign
 from benchorch.run.record import Replayed, replay
 from benchorch.run.record import command as again
 from benchorch.run.sidecar import ignore_interrupts
@@ -39,7 +40,10 @@ def run(terminal: Terminal, directory: str, uri: str | None, follow: bool) -> Re
     if follow:
         ignore_interrupts()
     try:
-        recorder = recorder_of(place, run_directory.read_plan(place), uri)
+        plan = run_directory.read_plan(place)
+        if uri is None and set(plan.recorder) - {components.TARGET}:
+            refuse_foreign(plan, place, f"benchorch record {directory}")
+        recorder = recorder_of(place, plan, uri)
         replayed = replay(place, recorder, follow=follow)
     except ConfigError as error:
         raise ConfigError([f"{place}: {problem}" for problem in error.problems]) from error

@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,12 @@ COMPILED_NOTE = (
 _ROWS = f"workload.{ROWS}"
 _DYNAMIC = "workload.dynamic"
 _WITHOUT_INPUTS = ("factory", "exported", "estimator")
+_WEIGHTS = "it holds weights alone: give 'path.py:function', which makes the module and loads them"
+_FILES = {
+    **dict.fromkeys((".pt", ".pth", ".ckpt", ".bin", ".safetensors"), _WEIGHTS),
+    **dict.fromkeys((".onnx", ".pt2"), "measure it by: benchorch script FILE"),
+    ".py": "name what makes the module in it: 'path.py:function'",
+}
 _OWN = {
     "model": "give it as the first argument.",
     "conversion": "give conversions=[...].",
@@ -166,6 +172,8 @@ def _checked(
 
 def _run(invocation: Invocation, request: _Request) -> None:
     place = invocation.directory
+    if place.is_file():
+        raise ConfigError([f"directory: {place} is a file; give a folder, which may be new."])
     if (place / run_directory.PLAN).exists():
         raise ConfigError([f"directory: {place} holds a run already; give another."])
     new = [path for path in (place, *place.parents) if not path.exists()]
@@ -256,6 +264,8 @@ def _with_absolute_path(reference: str) -> str:
 def _named(model: str, composer: Composer) -> _Model:
     if ":" in model:
         return _by_reference(_with_absolute_path(model))
+    if Path(model).suffix in _FILES:
+        raise ConfigError([f"model: {model} is a file; {_FILES[Path(model).suffix]}."])
     problems = composer.problems([f"model={spelled(model)}"], sweep=False)
     if problems:
         raise ConfigError(problems)
@@ -324,7 +334,7 @@ def _choice(group: str, names: str | Sequence[str] | None, composer: Composer) -
     """The override that chooses the options; ConfigError for unknown names."""
     if names is None:
         return []
-    listed = [names] if isinstance(names, str) else list(names)
+    listed = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
     wrong = [name for name in listed if not isinstance(name, str)]
     problems = [f"{group}: expected a name, got {name!r}." for name in wrong]
     problems += [

@@ -21,7 +21,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import DTYPES, Example
 from benchorch.errors import ConfigError
 from benchorch.frameworks.host_arrays import array_of
-from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
+from benchorch.frameworks.torch_call import live_tensors, tensors_in
 from benchorch.frameworks.torch_tracing import open_shapes, traceable
 from benchorch.frontends.api.input_shapes import InputShapes, common_rows
 from benchorch.models.script_inputs import digest_of_arrays
@@ -183,6 +183,8 @@ def module_problems(module: torch.nn.Module) -> list[str]:
     """Why a module cannot be exported with any inputs."""
     from torch.nn.parameter import is_lazy
 
+    if getattr(module.forward, "__name__", "") == "_forward_unimplemented":
+        return [f"model: {model_name(module)} has no forward, so it cannot be called."]
     named = [*module.named_parameters(), *module.named_buffers()]
     lazy = [name for name, tensor in named if is_lazy(tensor)]
     if lazy:
@@ -239,11 +241,11 @@ def export(
     )
     eager = torch.compiler.set_stance("force_eager")  # also for what is compiled inside
     with _in_eval_mode(module) as evaluated, torch.no_grad(), eager:
-        _call_once(evaluated, sets[0])
+        nothing = _call_once(evaluated, sets[0])
         tensors = live_tensors(evaluated, traceable(example), "cpu")
         try:
             with _without_dumps():
-                return torch.export.export(
+                program = torch.export.export(
                     _unscripted(evaluated, tensors),
                     (),
                     tensors,
@@ -253,6 +255,9 @@ def export(
             reason = error_summary(error).rstrip(".")
             problem = f"model: {model_name(module)} cannot be exported: {reason}. {FACTORY_REMEDY}"
             raise ConfigError([problem]) from error
+    if nothing:
+        raise ConfigError([f"model: {model_name(module)} {nothing}."])
+    return program
 
 
 def _unscripted(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> torch.nn.Module:
@@ -302,14 +307,23 @@ def _state(module: torch.nn.Module) -> Iterable[torch.Tensor]:
     return (*module.parameters(), *module.buffers())
 
 
-def _call_once(module: torch.nn.Module, arrays: Arrays) -> None:
-    """Call it once, so that an error of the call is not reported as one of the export."""
+def _call_once(module: torch.nn.Module, arrays: Arrays) -> str | None:
+    """Call it, so that an error of the call is not reported as one of the export.
+
+    Returns:
+        Why there is nothing to compare, or None.
+    """
     try:
-        know_dataclasses(module(**live_tensors(module, arrays, "cpu")))
+        answer = module(**live_tensors(module, arrays, "cpu"))
     except Exception as error:
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
         problem = f"inputs: {model_name(module)} called with {shapes} raised {error_summary(error)}"
         raise ConfigError([problem]) from error
+    return (
+        None
+        if tensors_in(answer)
+        else f"returned {_kind(answer)}, in which is no tensor to compare"
+    )
 
 
 def model_name(module: torch.nn.Module) -> str:

@@ -65,6 +65,17 @@ class Account:
             name = "NextToken" if page.get("NextToken") else "PaginationToken"
             marker = {**more, name: token}
 
+    def quota(self, service: str, code: str) -> float:
+        """Quota of the account, or AWS's default where it has none of its own."""
+        arguments = {"ServiceCode": service, "QuotaCode": code}
+        try:
+            answer = self.call("service-quotas", "get_service_quota", **arguments)
+        except NotAnswered as error:
+            if error.code != "NoSuchResourceException":
+                raise
+            answer = self.call("service-quotas", "get_aws_default_service_quota", **arguments)
+        return float(answer["Quota"]["Value"])
+
 
 def boto3_account(region: str) -> Account:
     """The account that the machine's credentials lead to."""

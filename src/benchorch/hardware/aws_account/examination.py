@@ -22,9 +22,11 @@ from benchorch.hardware.aws_account.identity import (
 from benchorch.hardware.aws_account.images import check_images, check_python
 from benchorch.hardware.aws_account.machine_types import (
     MachineType,
+    check_accelerators,
     check_offers,
     machine_types,
 )
+from benchorch.hardware.aws_account.networks import check_networks
 from benchorch.hardware.aws_account.permissions import check_permissions
 from benchorch.hardware.aws_account.quotas import check_quotas
 from benchorch.hardware.aws_account.request import StackRequest
@@ -62,9 +64,11 @@ class Examination:
                 account, simulated_arn(account, identity), self.actions
             ),
             "offers": lambda: check_offers(account, request.types, request.region),
+            "accelerators": lambda: check_accelerators(types),
             "images": lambda: check_images(account, types.values(), facts),
             "python": lambda: check_python(facts),
             "quotas": lambda: check_quotas(account, request, types, facts),
+            "networks": lambda: check_networks(account, request.name, facts),
             "roles": lambda: check_roles(account, request, facts),
             "key": lambda: check_key(account, identity, facts),
             "bucket": lambda: check_buckets(account, request.name),

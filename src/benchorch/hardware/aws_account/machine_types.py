@@ -14,6 +14,7 @@ class MachineType:
     """Attributes:
     arch: ``x86_64`` or ``arm64``.
     image: ``server``, ``gpu`` or ``neuron``.
+    gpus: whole ones of NVIDIA's.
     usage_classes: how it is sold: ``on-demand``, ``spot``, ``capacity-block``.
     """
 
@@ -21,6 +22,7 @@ class MachineType:
     vcpus: int
     arch: str
     image: str
+    gpus: int = 0
     usage_classes: tuple[str, ...] = ()
 
 
@@ -51,6 +53,19 @@ def check_offers(account: Account, names: Sequence[str], region: str) -> Iterato
         yield _offer(name, sorted(zones[name]), region)
 
 
+def check_accelerators(types: Mapping[str, MachineType]) -> Iterator[Finding]:
+    """Types with GPUs of which no image of the stack has the driver."""
+    for kind in types.values():
+        if kind.image == "gpu" and not kind.gpus:
+            yield Finding(
+                check="accelerators",
+                state=State.FAILED,
+                subject=kind.name,
+                observed="no whole NVIDIA GPU: a fraction of one, or another maker's",
+                remedy="Take another type; no image of the stack has its driver.",
+            )
+
+
 def _offer(name: str, zones: Sequence[str], region: str) -> Finding:
     return Finding(
         check="offers",
@@ -77,6 +92,11 @@ def _machine_type(row: Mapping[str, object]) -> MachineType:
         vcpus=int(str(_mapping(row, "VCpuInfo").get("DefaultVCpus", 0))),
         arch="arm64" if "arm64" in list(_sequence(architectures)) else "x86_64",
         image=image,
+        gpus=sum(
+            int(str(one.get("Count", 0)))
+            for one in _mappings(_mapping(row, "GpuInfo").get("Gpus"))
+            if one.get("Manufacturer") == "NVIDIA"
+        ),
         usage_classes=tuple(map(str, _sequence(row.get("SupportedUsageClasses")))),
     )
 
@@ -84,6 +104,10 @@ def _machine_type(row: Mapping[str, object]) -> MachineType:
 def _mapping(row: Mapping[str, object], key: str) -> Mapping[str, object]:
     value = row.get(key)
     return value if isinstance(value, dict) else {}
+
+
+def _mappings(value: object) -> Sequence[Mapping[str, object]]:
+    return [one for one in _sequence(value) if isinstance(one, dict)]
 
 
 def _sequence(value: object) -> Sequence[object]:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 from benchorch.hardware.aws_account.account import Account, NotAnswered
 from benchorch.hardware.aws_account.facts import Facts
 from benchorch.hardware.aws_account.finding import Finding, State
-from benchorch.hardware.aws_account.machine_types import MachineType, check_offers, machine_types
+from benchorch.hardware.aws_account.machine_types import (
+    MachineType,
+    check_accelerators,
+    check_offers,
+    machine_types,
+)
 from benchorch.hardware.aws_account.quotas import check_quotas
 from benchorch.hardware.aws_account.request import StackRequest
 
@@ -43,6 +48,7 @@ class Preflight:
 
     def _types_and_quotas(self) -> Iterator[Finding]:
         types = machine_types(self.account, self.kinds)
+        yield from check_accelerators(types)
         yield from self._sold(types)
         request = StackRequest(
             name="",
@@ -51,17 +57,7 @@ class Preflight:
             markets=self.markets,
             head_type="",
         )
-        checks = check_quotas(self.account, request, types, self.facts)
-        yield from map(self._weighed, checks)
-
-    def _weighed(self, finding: Finding) -> Finding:
-        """A quota for spot alone stops nothing where on demand comes after it."""
-        if finding.state is State.FAILED and self._falls_back(finding.subject.split()[0]):
-            return replace(finding, state=State.WARNING)
-        return finding
-
-    def _falls_back(self, market: str) -> bool:
-        return market != self.markets[-1]
+        yield from check_quotas(self.account, request, types, self.facts)
 
     def _sold(self, types: Mapping[str, MachineType]) -> Iterator[Finding]:
         """Types that are not sold by the hour in a market, and those sold in blocks as well."""

@@ -49,8 +49,12 @@ def load(reference: str, say: Say = silent) -> StoredRun:
 def locate(reference: str) -> Path:
     """The exported file or the run's directory of a reference; ConfigError for neither."""
     path = Path(reference).expanduser()
+    if path.name == run_directory.RESULTS:
+        reference, path = str(path.parent), path.parent
     if path.is_file():
-        return path.parent if path.name == run_directory.RESULTS else path
+        return path
+    if path.is_dir() and (path / run_directory.PLAN).exists():
+        return find_invocation(reference)
     try:
         return find_invocation(reference)
     except ConfigError as error:

@@ -33,6 +33,7 @@ MOST_UNSTEADY_RATIO = 0.2
 """Share of a side's processes without a steady state that a median over processes can bear."""
 
 _WORST_GRADE = "C"
+_BACK_TO_BACK = "both back to back: benchorch duel"
 _LONGER = (
     "a quieter machine, or longer: stopping.max_window_s=20 (fixed, quick: stopping.window_s=5)"
 )
@@ -195,7 +196,7 @@ class _Case:
             ratio=inverted(found.ratio),
             verdict=verdict,
             reason=warning or found.reason,
-            remedy=remedy or (_more(self.match) if verdict == INCONCLUSIVE else ""),
+            remedy=remedy or (self._more(samples) if verdict == INCONCLUSIVE else ""),
             design=samples.design,
             drift_ratio=samples.drift_ratio or None,
             session_ratio=None if samples.session is None else samples.session.largest_ratio,
@@ -203,6 +204,15 @@ class _Case:
             sessions_alike=self._sessions_alike(samples, family),
             is_evidence=not warning,
         )
+
+    def _more(self, samples: Samples) -> str:
+        """What would bring a verdict, as the trial is."""
+        a, b = (side.trial.labels.get("conversion") for side in (self.match.a, self.match.b))
+        if a != b:
+            return _interleave(self.match).partition(";")[0]
+        longer = "more processes: stopping=precise stopping.budget_s=300; or a quieter machine"
+        assumed = samples.session is not None and samples.session.assumed
+        return f"{_BACK_TO_BACK}; {longer}" if assumed else longer
 
     def _found(self, samples: Samples, family: int) -> Comparison | None:
         alpha = pairing.alpha(self.match, samples, family)
@@ -295,7 +305,7 @@ def supported(judged: MetricVerdict, floor: MetricVerdict) -> MetricVerdict:
         verdict=INCONCLUSIVE,
         reason="the floor contradicts the median: either the machine was not the same, or only "
         "part of the calls changed",
-        remedy="name earlier sessions with --session RUN; or measure both interleaved",
+        remedy=_BACK_TO_BACK,
     )
 
 
@@ -361,13 +371,6 @@ def _interleave(match: Match) -> str:
         return bounded
     run = f"python -m benchorch model={b.get('model', '')} conversion=[{','.join(names)}]"
     return f"interleave them: {run} baseline={names[0]}; or {bounded}"
-
-
-def _more(match: Match) -> str:
-    a, b = match.a.trial.labels, match.b.trial.labels
-    if a.get("conversion") == b.get("conversion"):
-        return "more processes: stopping=precise stopping.budget_s=300; or a quieter machine"
-    return _interleave(match).partition(";")[0]
 
 
 def _verdict(found: Comparison, metric: str) -> str:

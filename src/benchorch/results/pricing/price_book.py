@@ -41,6 +41,11 @@ def bundled_prices() -> ConfigNode:
     return {**listed, "as_of": str(listed["as_of"])}
 
 
+def is_sold_in_blocks(kind: str) -> bool:
+    """Whether AWS sells a kind in capacity blocks, so that no list has an hour's price."""
+    return kind.split(".")[0] in cast(Sequence[str], bundled_prices()["blocks"])
+
+
 def vcpus_of(hardware: ConfigNode) -> int | None:
     """Virtual CPUs of a hardware node's size; None for a machine without sizes."""
     sizes = cast(Mapping[str, Mapping[str, float]], hardware.get("sizes") or {})

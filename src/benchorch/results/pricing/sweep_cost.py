@@ -379,6 +379,8 @@ def _on_launches(plan: Plan, kinds: Collection[str]) -> Iterator[str]:
 
 def _price_lines(plan: Plan, kinds: Sequence[str]) -> Iterator[str]:
     """An hour of each rented kind of machine, on demand and as a spot machine."""
+    from benchorch.results.pricing.price_book import is_sold_in_blocks
+
     if plan.prices is None:
         return
     rented = {t.hardware_kind for t in plan.trials if t.hardware.get("size") is not None}
@@ -386,6 +388,11 @@ def _price_lines(plan: Plan, kinds: Sequence[str]) -> Iterator[str]:
         on_demand, spot = (plan.prices.of(kind, market) for market in Market)
         if on_demand is not None and on_demand.source == OWN:
             yield f"price  {kind}  {on_demand.usd_per_hour:g} USD an hour (pricing.usd_per_hour)"
+        elif on_demand is None and is_sold_in_blocks(kind):
+            yield (
+                f"price  {kind}  not listed by the hour: AWS sells it in capacity blocks, which no "
+                f"stack uses; '+pricing.usd_per_hour={{{kind}: 40.0}}' sets a price"
+            )
         else:
             yield f"price  {kind}  on demand {_price(on_demand)}; spot {_price(spot)}"
 
@@ -434,7 +441,9 @@ def _sum_line(plan: Plan, forecast: Mapping[str, Expected], launched: Collection
     duration = format_seconds(sum(one.seconds for one in forecast.values()))
     usd = total_usd(plan, forecast, launched)
     cost = f", about {usd:.2f} USD" if usd is not None else ""
-    return f"{plural(len(forecast), 'trial')}, about {duration}{cost}"
+    unknown = [one.kind for one in machines(plan, forecast, launched) if one.usd is None]
+    lacking = f" without {', '.join(unknown)}, whose price is unknown" if unknown else ""
+    return f"{plural(len(forecast), 'trial')}, about {duration}{cost}{lacking}"
 
 
 def _line(those: Sequence[Expected], machine: Machine | None = None) -> str:

@@ -15,6 +15,7 @@ from benchorch.domain.trial import ConfigNode, Plan
 from benchorch.errors import ConfigError
 from benchorch.files import write_json
 from benchorch.journal import run_directory
+from benchorch.journal.registry import remember_plan
 from benchorch.run import sidecar
 from benchorch.run.record import end_on_stdin
 
@@ -53,6 +54,7 @@ def test_a_wrong_uri_is_a_wrong_request(tmp_path: Path) -> None:
 
 def test_an_unreachable_tracker_names_the_command_that_brings_the_rest(tmp_path: Path) -> None:
     path = directory_of(tmp_path, AWAY)
+    remember_plan("p", path)
     reply = record.run.reply([str(path)])
     assert reply.exit_code == 1
     assert "http://127.0.0.1:9 did not record it: Connection refused" in reply.text

@@ -96,6 +96,11 @@ def test_what_is_not_there_is_told_as_by_any_module() -> None:
         (lambda *given: given[0].shape, X, "lambda called without arguments raised IndexError"),
         (torch.relu, X, "relu does not declare its arguments; give lambda x: relu(x)"),
         (lambda x: x.numpy(), X, "lambda cannot be exported"),
+        (lambda x: "words", X, "lambda returned a str, in which is no tensor"),
+        (lambda x: None, X, "lambda returned None, in which is no tensor"),
+        (nn.Module(), X, "Module has no forward"),
+        ("weights.safetensors", X, "is a file; it holds weights alone"),
+        ("net.onnx", X, "is a file; measure it by: benchorch script FILE"),
         (lambda x: x, None, "inputs: give the tensors that forward is called with. It takes: x"),
     ],
 )
@@ -111,6 +116,7 @@ def test_what_cannot_be_benchmarked_is_refused_in_words(
         ({"conversions": ["eager", "onxruntime"]}, "Did you mean 'onnxruntime'?"),
         ({"conversions": []}, "conversion: the list is empty"),
         ({"conversions": ["eager", 3]}, "conversion: expected a name, got 3"),
+        ({"conversions": 3}, "conversion: expected a name, got 3"),
         ({"hardware": "lcoal"}, "Did you mean 'local'?"),
         ({"workload": {"batch_sise": 8}}, "Did you mean 'batch_size'?"),
         ({"workload.batch_size": 8}, "the inputs have 2 rows"),
@@ -125,6 +131,14 @@ def test_mistakes_in_keywords_come_with_the_nearest_right_one(
     keywords: dict[str, object], told: str
 ) -> None:
     assert any(told in problem for problem in refused(Scaled(), (X, SCALE), **keywords))
+
+
+def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    with pytest.raises(ConfigError, match="is a file; give a folder"):
+        benchorch.benchmark(Scaled(), (X, SCALE), recorder="none", directory=taken)
+    assert taken.read_text() == "mine"
 
 
 def test_every_problem_is_told_at_once() -> None:

@@ -26,7 +26,7 @@ def test_a_fresh_account_is_ready_and_what_provision_will_make_is_named(examine)
     assert "make provision makes it" in of(findings, "roles", "Spot")[0].observed
     assert {one.check for one in findings} >= {
         *("identity", "clock", "permissions", "offers", "images", "python", "quotas", "roles"),
-        *("key", "bucket", "budget"),
+        *("key", "bucket", "budget", "networks"),
     }
 
 
@@ -64,6 +64,57 @@ def test_a_quota_below_the_fleet_warns_and_below_one_machine_fails(
     assert finding.state is state
     if state is not State.OK:
         assert "--quota-code L-3819A6DF --desired-value 8" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("spot", "on_demand", "states"),
+    [
+        (0, 8, [State.WARNING, State.OK]),
+        (8, 0, [State.OK, State.WARNING]),
+        (0, 0, [State.FAILED, State.FAILED]),
+    ],
+)
+def test_a_quota_of_nothing_fails_where_the_other_market_has_nothing_either(
+    examine, aws, spot, on_demand, states
+) -> None:
+    aws.account.quotas_vcpus |= {"L-3819A6DF": spot, "L-DB2E81BA": on_demand}
+    found = examine(markets=["spot", "on_demand"])
+    quotas = [*of(found, "quotas", "L-3819A6DF"), *of(found, "quotas", "L-DB2E81BA")]
+    assert [one.state for one in quotas] == states
+
+
+def test_the_heads_own_quota_fails_whatever_spot_has(examine, aws) -> None:
+    aws.account.quotas_vcpus["L-1216C47A"] = 1
+    found = examine(markets=["spot", "on_demand"], fleet={"r6i.large": 1})
+    assert of(found, "quotas", "L-1216C47A")[0].state is State.FAILED
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("p5.48xlarge", "L-C4BD4855"),
+        ("p4d.24xlarge", "L-7212CCBC"),
+        ("gr6.4xlarge", "L-3819A6DF"),
+        ("c7g.large", "L-34B43A08"),
+        ("trn1.2xlarge", "L-6B0D517C"),
+    ],
+)
+def test_each_type_is_counted_by_its_own_quota_of_spot(examine, kind, code) -> None:
+    assert of(examine(fleet={kind: 1}), "quotas", code)
+
+
+def test_gpus_whose_driver_no_image_has_fail(examine) -> None:
+    finding = of(examine(fleet={"g6f.xlarge": 1}), "accelerators", "g6f.xlarge")[0]
+    assert finding.state is State.FAILED
+    assert not [one for one in examine() if one.check == "accelerators"]
+
+
+@pytest.mark.parametrize(("quota", "state"), [(50, State.OK), (1, State.FAILED)])
+def test_a_region_whose_networks_are_all_taken_fails(examine, aws, quota, state) -> None:
+    aws.account.quotas_vcpus["L-F678F1CE"] = quota
+    finding = of(examine(), "networks")[0]
+    assert finding.state is state
+    assert ("--quota-code L-F678F1CE" in finding.remedy) == (state is State.FAILED)
 
 
 def test_an_arm_machine_with_a_gpu_gets_an_arm_image(examine) -> None:

@@ -45,9 +45,9 @@ def test_a_type_that_the_region_does_not_offer_fails(look) -> None:
 
 
 def test_a_quota_of_zero_fails_with_the_command_that_raises_it(look, aws) -> None:
-    aws.account.quotas_vcpus[ON_DEMAND_G] = 0
+    aws.account.quotas_vcpus |= {ON_DEMAND_G: 0, SPOT_G: 0}
     failed = [one for one in look("g5.xlarge") if one.state is State.FAILED]
-    assert [one.subject for one in failed] == [f"on_demand g ({ON_DEMAND_G})"]
+    assert [one.subject for one in failed] == [f"spot g ({SPOT_G})", f"on_demand g ({ON_DEMAND_G})"]
     assert "request-service-quota-increase" in failed[0].remedy
 
 

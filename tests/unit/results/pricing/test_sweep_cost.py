@@ -64,6 +64,17 @@ def affordable(planned, most=None):
     sweep_cost.check_budget(replace(planned, session=session), planned.trials)
 
 
+def test_a_sum_names_the_machines_whose_price_nobody_knows():
+    block = {"kind": "p5e.48xlarge", "size": "48xlarge", "sizes": {"48xlarge": {"vcpus": 192}}}
+    made = plan(trial(1), trial(2, block))
+    forecast = sweep_cost.expected(made, made.trials)
+    lines = sweep_cost.summary_lines(made, forecast, {"g5.xlarge", "p5e.48xlarge"})
+    (total,) = [line for line in lines if line.startswith("all ")]
+    assert total.endswith(" USD without p5e.48xlarge, whose price is unknown")
+    (price,) = [line for line in lines if line.startswith("price  p5e.48xlarge")]
+    assert "AWS sells it in capacity blocks" in price
+
+
 def test_a_rented_machine_has_a_price_and_this_one_has_none():
     assert plan(trial(1)).prices.of("g5.xlarge", Market.ON_DEMAND).usd_per_hour == 1.006
     assert plan(trial(1, LOCAL)).prices is None

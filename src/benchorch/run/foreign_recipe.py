@@ -1,0 +1,58 @@
+"""What a stranger's recipe may not choose: programs that are started, addresses and places."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from benchorch.config.composer import Composer, config_loader
+from benchorch.domain.codec import Json
+from benchorch.domain.trial import ConfigNode
+from benchorch.models import trust
+
+_NODES = ("profiler", "executor", "store", "recorder")
+_KEYS = (*_NODES, "keep_at")
+_WORD = re.compile(r"\w[\w-]*")
+_PROGRAM = "program"
+
+
+def chosen_places(session: ConfigNode, choices: Mapping[str, str]) -> Iterator[str]:
+    """Texts of a session's components that only a stranger's recipe chose, a sentence each.
+
+    What benchorch's own option says, what the command line sets and plain words, which are neither
+    an address nor a place, are let through.
+
+    Args:
+        choices: the option of each group.
+    """
+    if not trust.has_foreign_recipe():
+        return
+    default = _defaults(choices)
+    for key in _KEYS:
+        for place, value in _texts(session.get(key), key):
+            harmless = _WORD.fullmatch(value) and not place.endswith(f".{_PROGRAM}")
+            if harmless or value == default.get(place):
+                continue
+            if why := trust.choice_refusal(value):
+                yield f"{place}: {why}"
+
+
+def _defaults(choices: Mapping[str, str]) -> Mapping[str, str]:
+    """The texts of the same options of benchorch's own, by their places."""
+    own = Composer(config_loader())
+    known = [
+        f"{group}={choices[group]}" for group in _NODES if choices.get(group) in own.options(group)
+    ]
+    config = own.session(known)
+    return dict(text for key in _KEYS for text in _texts(config.get(key), key))
+
+
+def _texts(node: Json, place: str) -> Iterator[tuple[str, str]]:
+    if isinstance(node, str):
+        yield place, node
+    elif isinstance(node, Mapping):
+        for key, value in node.items():
+            yield from _texts(value, f"{place}.{key}")
+    elif isinstance(node, list | tuple):
+        for number, value in enumerate(node):
+            yield from _texts(value, f"{place}[{number}]")
