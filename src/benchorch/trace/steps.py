@@ -117,7 +117,7 @@ class Steps:
 
     @property
     def period_ns(self) -> int:
-        """The (lower) median period; the mean where most steps differ by half, or take turns."""
+        """The (lower) median period; the mean where most differ by half, or by turns."""
         periods_ns = self.periods_ns
         change_ns = np.diff(periods_ns)
         in_turn = len(change_ns) > 2 and bool((change_ns[1:] * change_ns[:-1] < 0).all())
@@ -303,11 +303,11 @@ def _recurring(
         outer = np.isin(marks, _outermost(events, ranges | (events.category == Category.OPERATOR)))
         return found if found and outer.all() and typical(found.periods_ns).any() else None
     found = _steps(events, name, marks)
-    apart = not found.back_to_back and _taking_turns(events, marks, ranges)
+    apart = not found.back_to_back and _interleaved(events, marks, ranges)
     return (_between(events, marks) if apart else None) or found
 
 
-def _taking_turns(events: Events, marks: NDArray[np.intp], ranges: NDArray[np.bool_]) -> np.bool_:
+def _interleaved(events: Events, marks: NDArray[np.intp], ranges: NDArray[np.bool_]) -> np.bool_:
     """Whether other ranges of the thread fill most of the time between the marks, as they recur."""
     lane, name = events.lane[marks[0]], events.name[marks]
     others = _outermost(events, ranges & (events.lane == lane) & ~np.isin(events.name, name))
