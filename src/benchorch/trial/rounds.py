@@ -23,7 +23,7 @@ from benchorch.interfaces.executor import Emit
 from benchorch.interfaces.profiler import Profiler
 from benchorch.journal import run_directory
 from benchorch.journal.reader import read_journal
-from benchorch.trial.race import BUDGET, MOST, Race
+from benchorch.trial.race import BUDGET, FUTILE, MOST, Race
 from benchorch.trial.supervisor import OutOfTime, TimeBudget, TrialRun
 from benchorch.trial.templates import Templates
 
@@ -192,8 +192,9 @@ class _Rounds:
 
 def _end_of_measurement(run: TrialRun) -> Event:
     count = len(run.repetitions.valid)
-    reached = "undecided" if run.stop_reason in (BUDGET, MOST) else "decided"
-    message = f"{reached} after {count} {'process' if count == 1 else 'processes'}"
+    reached = "undecided" if run.stop_reason in (BUDGET, FUTILE, MOST) else "decided"
+    why = ", and the rest of the budget would not decide it" if run.stop_reason == FUTILE else ""
+    message = f"{reached} after {count} {'process' if count == 1 else 'processes'}{why}"
     return Event(trial_id=run.trial.trial_id, stage=DECIDED, message=message)
 
 

@@ -7,6 +7,7 @@ It stays light, for it shares the machine with what it measures: its children do
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -249,6 +250,14 @@ class TrialRun:
         if self._budget is None or len(processes) < self._budget.sure:
             return True
         return time.monotonic() + processes[-1].elapsed_s < self._budget.ends_s
+
+    @property
+    def processes_left(self) -> float:
+        """How many more processes as long as those so far the budget has time for."""
+        count = len(self.repetitions.valid)
+        if self._budget is None or not count or not self.measured_s:
+            return math.inf
+        return max(0.0, self._budget.ends_s - time.monotonic()) / (self.measured_s / count)
 
     def _process_deadline_s(self) -> float | None:
         """When the next process is ended at the latest; None for the limits of its stage."""

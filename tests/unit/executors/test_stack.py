@@ -239,7 +239,7 @@ def test_a_resumed_run_follows_the_sweep_that_it_sent_for_the_rest_of_its_trials
     left.close()  # type: ignore[attr-defined]  # it is a generator
     directory = tmp_path / "1"
     told = str(_on_a_stack(directory))
-    assert "goes on on stack mine: 2 trials done, 0.30 of 2.00 USD so far" in told
+    assert "continues on stack mine: 2 trials done, 0.30 of 2.00 USD so far" in told
     session = Session.of(run_directory.read_plan(directory), directory)
     work: Any = Work(session=session)
     rest = list(StackExecutor().run(TRIALS[1:], work, lambda event: None))

@@ -20,7 +20,7 @@ from benchorch.interfaces.stopping import Stopping
 from benchorch.stats.pairs import ADJACENT
 from benchorch.stopping.decide import Decide
 from benchorch.stopping.fixed import Fixed
-from benchorch.trial.race import BUDGET, DECIDED, MOST, Race
+from benchorch.trial.race import BUDGET, DECIDED, FUTILE, MOST, Race
 from benchorch.trial.rounds import _Rounds
 from benchorch.trial.supervisor import OutOfTime
 from support.synthetic_runs import AGREES, DISAGREES, result
@@ -46,6 +46,7 @@ class Drawn:
     parity: Any = AGREES
     fails_at: int | None = None
     affordable: int = 1000
+    processes_left: float = math.inf
     late_at: int | None = None
     back_to_back: bool = False
     failure: Failure | None = None
@@ -274,6 +275,25 @@ def test_a_budget_ends_everything_with_what_there_is() -> None:
     found = measured(*runs)
     assert counts(*runs) == {"eager": 1, "a": 2}
     assert [one.stop_reason for one in found if not one.unfinished] == [BUDGET, BUDGET]
+
+
+def test_what_the_rest_of_the_budget_would_not_decide_ends_at_the_first_analysis() -> None:
+    hopeless = candidate("hopeless", 0.0, noise=0.2, processes_left=20)
+    clear = candidate("clear", 0.5, noise=0.02, processes_left=20)
+    EVENTS.clear()
+    measured(hopeless, clear)
+    assert counts(hopeless, clear) == {"hopeless": 5, "clear": 5}
+    assert (hopeless.stop_reason, clear.stop_reason) == (FUTILE, DECIDED)
+    said = [event.message for event in EVENTS if event.trial_id == "hopeless"]
+    assert said[-1].startswith("undecided after 5 processes")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_the_budget_may_decide_goes_on(seed: int) -> None:
+    # Some 4 to 20 pairs decide it, and there is time for 35.
+    one = candidate(f"one {seed}", 0.05, noise=0.03, processes_left=35)
+    measured(one)
+    assert one.stop_reason == DECIDED
 
 
 def test_a_process_that_the_budget_ends_costs_nothing_but_itself() -> None:

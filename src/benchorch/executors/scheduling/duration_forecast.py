@@ -23,11 +23,16 @@ from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ConfigError
 from benchorch.executors.scheduling.queue import Forecast
 from benchorch.interfaces.conversion import Step
+from benchorch.interfaces.model import Model
 from benchorch.journal import run_directory
 from benchorch.journal.registry import newest_invocations
 
 PROCESS_S = 3.0
 """A measuring process without its window: start, imports, load."""
+
+START_S = 1.0
+IMPORTED_S: Mapping[str, float] = {"torch": 1.0, "transformers": 4.0}
+"""The same without imports, and what a model's take, with the making of usually large models."""
 
 REFERENCE_S = 5.0
 """Loading a model and computing its reference outputs."""
@@ -35,8 +40,8 @@ REFERENCE_S = 5.0
 MEASURE_S = 60.0
 """A measurement whose stopping rule has no limit."""
 
-PROFILE_S = 12.0
-"""A profile and its critical path without earlier runs."""
+PROFILE_PROCESSES = 2
+"""A profile and its critical path take as long as so many processes without windows."""
 
 MOST_RUNS = 50
 MOST_LINES = 5000
@@ -93,9 +98,9 @@ class PastDurations:
         return _limit_s(trial.spec, planned)
 
     def profile_s(self, trial: Trial) -> float:
-        """Profiling time of similar trials, else `PROFILE_S`."""
+        """Profiling time of similar trials, else that of two processes."""
         profiled = [one.profiled_s for one in self._similar(trial) if one.profiled_s]
-        return statistics.median(profiled) if profiled else PROFILE_S
+        return statistics.median(profiled or [PROFILE_PROCESSES * _process_s(trial.spec)])
 
     def build_s(self, trial: Trial) -> float:
         """Build time of similar trials, else typical of the steps."""
@@ -271,7 +276,15 @@ def _limit_s(spec: ConfigNode, planned: int | None) -> float:
         budget_s = _seconds(stopping.get("budget_s"))
         return MEASURE_S if budget_s is None else budget_s
     window_s = stopping.get("window_s", stopping.get("max_window_s"))
-    return planned * (PROCESS_S + (_seconds(window_s) or 0.0))
+    return planned * (_process_s(spec) + (_seconds(window_s) or 0.0))
+
+
+def _process_s(spec: ConfigNode) -> float:
+    """A measuring process without its window, by what the model requires."""
+    with contextlib.suppress(ConfigError):
+        requires = resolve(_node(spec, "model"), Model, "model").requires
+        return START_S + sum(IMPORTED_S.get(name, 0.0) for name in requires)
+    return PROCESS_S
 
 
 def _labels(labels: Mapping[str, str]) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from benchorch.stats.variance_components import calls_worth_taking, components
 from benchorch.units import NS_PER_MS, format_ms, ns_to_s
 
 RUN_BUDGET = "run_budget_exhausted"
+FUTILE = "run_budget_cannot_decide"
 ENOUGH = ("decided", "converged")
 """Reasons to stop: the end of `budget.minutes`; no more was needed for what was to be decided."""
 
@@ -147,10 +148,14 @@ def _disturbed_inside(processes: Sequence[ProcessRecord]) -> Iterator[str]:
     if not slowed:
         return
     without = over_processes(median_ms(calm), unit="ms")
-    figure = f"without them p50 is {interval_text(without)} ms" if without else "no other is calm"
+    figure = (
+        f"without them p50 is {interval_text(without)} ms"
+        if without
+        else "no process was undisturbed"
+    )
     yield (
         f"{len(slowed)} of {len(processes)} processes were slowed while they measured "
-        f"({', '.join(dict.fromkeys(slowed))}), and count; {figure}: try a quieter machine."
+        f"({', '.join(dict.fromkeys(slowed))}) and are included; {figure}. Use a quieter machine."
     )
 
 
@@ -230,8 +235,8 @@ def _disturbed(result: TrialResult) -> Iterator[str]:
 def _grade(letter: str) -> Iterator[str]:
     if letter == "C":
         yield (
-            "This machine's own speed varies too much for absolute figures (grade C); ratios to "
-            "the baseline hold all the same: try benchorch doctor."
+            "This machine's speed varies too much for absolute figures (grade C); ratios to the "
+            "baseline are still valid. Run benchorch doctor."
         )
 
 
@@ -280,6 +285,11 @@ def _wide(result: TrialResult, metrics: Mapping[str, Estimate]) -> Iterator[str]
     if result.stop_reason == RUN_BUDGET and undecided:
         if len(result.valid) >= LEAST_PROCESSES:  # of fewer it was said
             yield f"The run's budget ended before the comparison was decided: try {MORE_TIME}."
+    elif result.stop_reason == FUTILE:
+        yield (
+            "The rest of the run's budget would not have decided the comparison, so no more "
+            f"processes were added: try {MORE_TIME}, or a quieter machine."
+        )
     elif result.stop_reason == "budget_exhausted":
         what = "comparison was decided" if reach <= _KNOWN_RATIO and undecided else "target was met"
         yield (
