@@ -49,6 +49,13 @@ RIDDLES = {
     r"\b(?:some|any|no)body\b": "name the actor",
     r"\b(?:is|are|was|were) (?:told(?! apart)|asked)\b": "reported, requested",
     r"\b(?:says|tells|knows|wants|believes|asks)\b": "reports, contains, requires",
+    r"\bgo(?:es)? on\b": "continue",
+    r"\banew\b": "again",
+    r"\btold apart\b": "distinguished",
+    r"\b(?:is|are|was|were) answered\b": "the actor returns, reports, replies",
+    r"\b(?:lie|lies|stand|stands) (?:in|beside|below|above|beyond|where|within|under)\b": "is in",
+    r"\b(?:hold|holds|held) all the same\b": "is still valid",
+    r"\bspeaks? against\b": "is a reason to distrust",
 }
 """Refused in messages, pages and YAML, where a program is no person."""
 

@@ -164,7 +164,7 @@ def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_c
     assert account.heads() == 1
     again = typed(place, *LINE, *FAST)
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "goes on with sweep" in again.stdout
+    assert "continues sweep" in again.stdout
     assert "USD per 1M" in again.stdout
     assert account.heads() == 1
     (results,) = place.path.glob("runs/*/*/results.jsonl")

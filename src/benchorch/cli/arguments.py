@@ -125,19 +125,25 @@ def _next(rest: list[str]) -> str:
 
 
 def _find_recipe(word: str) -> Path:
-    from benchorch.config.components import suggest
+    from benchorch.config.components import nearest
     from benchorch.config.directories import builtin_directory
 
     for path in (Path(word), builtin_directory("recipes").parent / word):
         if path.is_file():
             return _checked_place(path.resolve())
     parent = Path(word).parent
-    folder = parent if parent.is_dir() else builtin_directory("recipes")
-    names = sorted(path.name for path in folder.glob("*.y*ml"))
-    builtin = sorted(f"recipes/{path.name}" for path in builtin_directory("recipes").glob("*.yaml"))
-    meant = suggest(Path(word).name, names) or suggest(f"recipes/{Path(word).name}", builtin)
-    known = names if names and folder.name != "recipes" else builtin
-    raise ConfigError([f"There is no recipe {word}.{meant} There are: {', '.join(known)}."])
+    places = [parent, Path("recipes")] if parent.is_dir() else [Path("recipes")]
+    own = [str(path) for place in places for path in sorted(place.glob("*.y*ml"))]
+    built_in = sorted(
+        f"recipes/{path.name}" for path in builtin_directory("recipes").glob("*.yaml")
+    )
+    known = list(dict.fromkeys([*own, *built_in]))
+    same_name = [one for one in known if Path(one).name == Path(word).name]
+    by_stem = {Path(one).stem: one for one in reversed(known)}
+    near = same_name[0] if same_name else by_stem.get(nearest(Path(word).stem, by_stem))
+    meant = f" Did you mean {near!r}?" if near else ""
+    listed = "" if meant else f" Recipes: {', '.join(own or built_in)}."
+    raise ConfigError([f"there is no recipe {word!r}.{meant}{listed}"])
 
 
 def _checked_place(recipe: Path) -> Path:
@@ -155,12 +161,17 @@ def _checked_place(recipe: Path) -> Path:
             ]
         )
     if recipe.suffix == ".yml" and recipe.with_suffix(".yaml").exists():
-        raise ConfigError([f"{recipe}: there is a {recipe.stem}.yaml beside it; rename either."])
+        beside = f"{recipe.stem}.yaml"
+        problem = f"{recipe.name!r} and {beside!r} are beside each other; rename one of them."
+        raise ConfigError([f"{problem} Did you mean {beside!r}?"])
     return recipe
 
 
 def _directory(text: str) -> Path:
     path = Path(text)
     if not text or not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
-        raise ConfigError([f"--config-dir: there is no directory {text!r}."])
+        here = ", ".join(sorted(one.name for one in Path().iterdir() if one.is_dir())[:10])
+        raise ConfigError(
+            [f"--config-dir: there is no directory {text!r}. Directories: {here or 'none'}."]
+        )
     return path.resolve()

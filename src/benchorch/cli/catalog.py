@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
 
 class Entry(NamedTuple):
@@ -26,14 +27,14 @@ SECTIONS: Mapping[str, Mapping[str, Entry]] = {
         "init": Entry("init", "write a recipe for a module of your own, and plan it"),
         "script": Entry("script", "the models in any script, found and benchmarked"),
         "submit": Entry("submit", "a run that outlives the terminal, here or on a head"),
-        "resume": Entry("run:resume", "go on where a run was ended"),
+        "resume": Entry("run:resume", "continue a run that was interrupted"),
         "rerun": Entry("run:rerun", "failed or named trials of a run once more"),
         "reproduce": Entry("reproduce", "a run, or a bundle of one, measured again and judged"),
         "duel": Entry("duel", "two versions or environments, in processes back to back"),
     },
     "Results": {
         "report": Entry("report", "a run's table again; a page, a sheet, JSON"),
-        "open": Entry("open", "a run's page in the browser, also while it goes on"),
+        "open": Entry("open", "a run's page in the browser, also during the run"),
         "export": Entry("export", "a measured model, to serve without benchorch"),
         "compare": Entry("compare", "what became faster or slower between two runs"),
         "gate": Entry("gate", "the same for CI: fails on a regression"),
@@ -62,6 +63,56 @@ COMMANDS: Mapping[str, Entry] = {
     name: entry for section in SECTIONS.values() for name, entry in section.items()
 }
 
+EXAMPLES: Mapping[str, str] = {
+    "init": "init mine.yaml --module ranker.py:build --input x=batch_size,16",
+    "script": "script my_script.py",
+    "submit": "submit model=bert",
+    "resume": "resume RUN",
+    "rerun": "rerun RUN --failed",
+    "reproduce": "reproduce RUN",
+    "duel": "duel recipes/two_commits.yaml --against main",
+    "report": "report RUN",
+    "open": "open RUN",
+    "export": "export RUN --output winner",
+    "compare": "compare RUN_A RUN",
+    "gate": "gate --baseline RUN_A --candidate RUN --max-regression 2%",
+    "history": "history --output history",
+    "check": "check RUN",
+    "analyze": "analyze trace.json",
+    "logs": "logs RUN",
+    "cancel": "cancel RUN",
+    "record": "record RUN",
+    "keep": "keep RUN --at s3://bucket/prefix",
+    "fetch": "fetch --at s3://bucket/prefix",
+    "conversions": "conversions onnxruntime",
+    "backends": "backends g5",
+    "cache": "cache list",
+    "doctor": "doctor",
+    "help": "help protocol",
+    "completion": "completion bash",
+}
+"""A correct line of each command that takes arguments; RUN stands for a run's id."""
+
+SYNONYMS: Mapping[str, str] = {
+    **dict.fromkeys(("bench", "benchmark", "exec", "execute", "measure", "start"), "run"),
+    **dict.fromkeys(("dry-run", "check-plan", "preview"), "plan"),
+    **dict.fromkeys(("list", "ls", "ps", "results", "runs"), "status"),
+    **dict.fromkeys(("abort", "kill", "stop"), "cancel"),
+    **dict.fromkeys(("show", "table"), "report"),
+    **dict.fromkeys(("diff", "cmp"), "compare"),
+    **dict.fromkeys(("explain", "profile", "trace"), "analyze"),
+    **dict.fromkeys(("hardware", "instances", "machines"), "backends"),
+    "models": "help model",
+    "recipes": "run recipes/tiny.yaml",
+    "retry": "rerun",
+    "continue": "resume",
+    "upload": "keep",
+    "download": "fetch",
+    "mlflow": "ui",
+    "keys": "run --help",
+}
+"""What other tools call a command."""
+
 _HEAD = """\
 benchorch: which conversion of a model is fastest, and is it still the same?
   benchorch run model=mlp conversion=[eager,onnxruntime]  a list is a matrix
@@ -69,6 +120,12 @@ benchorch: which conversion of a model is fastest, and is it still the same?
 _FOOT = """\
 Everywhere  --json  --output FILE  --quiet  --verbose  --yes  --trust PATH
 More        benchorch COMMAND --help; run --help: all keys; help KEY: one"""
+
+
+def command_called(name: str) -> Any:
+    """The click command of a name, whose module is imported now."""
+    module, _, function = COMMANDS[name].place.partition(":")
+    return getattr(import_module(f"benchorch.cli.commands.{module}"), function or "run")
 
 
 def overview() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 SHARED = "Everywhere: --json, --output FILE, --quiet, --verbose, --yes; see benchorch --help."
+_AS_OPTION = re.compile(r"-[a-z]\w[\w.]*=")
 _FLAGS = frozenset({"--json", "--quiet", "-q", "--verbose", "-v", "--yes", "-y"})
 _SHOWN = ("--json", "--output", "--quiet", "--verbose", "--yes")
 _NAMES = ("as_json", "output", "quiet", "verbose", "yes")
@@ -100,7 +103,7 @@ class Command(click.Command):
             return super().make_context(info_name, self._present(args), parent=parent, **extra)
         except click.UsageError as error:
             called = f"{parent.command_path} {info_name}" if parent else str(info_name)
-            raise usage_problem(error, called) from error
+            raise usage_problem(error, called, args) from error
 
     def _present(self, words: Sequence[str]) -> list[str]:
         """The words with present spellings of options."""
@@ -159,6 +162,20 @@ class Words(Command):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, context_settings={"ignore_unknown_options": True}, **settings)
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """The parsed words; ConfigError for ``-model=mlp``, of which click would take ``-m``."""
+        from benchorch.cli.mistakes import refuse_mistakes
+
+        if any(map(_AS_OPTION.match, args[: args.index("::")] if "::" in args else args)):
+            refuse_mistakes(args, str(info_name))
+        return super().make_context(info_name, args, parent=parent, **extra)
+
 
 class Group(click.Group):
     """Commands under one word; shared options may come before the command, too."""
@@ -180,20 +197,65 @@ class Group(click.Group):
         raise ConfigError([f"{problem} Commands: {', '.join(known)}."], next=f"{called} --help")
 
 
-def usage_problem(error: click.UsageError, called: str) -> ConfigError:
-    """What click refuses, in our words."""
+def usage_problem(error: click.UsageError, called: str, words: Sequence[str] = ()) -> ConfigError:
+    """What click rejects, in our words, with the corrected line where it is known.
+
+    Args:
+        called: the command, as its user calls it.
+        words: its arguments.
+    """
     text = _unknown_option(error) or error.format_message().rstrip(".")
     text = f"{text[:1].lower()}{text[1:]}"
-    return ConfigError([f"{called}: {text}."], next=f"{called} --help")
+    meant = _corrected(error, list(words))
+    line = f"{called} {shlex.join(meant)}".rstrip() if meant is not None else f"{called} --help"
+    return ConfigError([f"{called}: {text}."], next=line)
+
+
+def _corrected(error: click.UsageError, words: list[str]) -> list[str] | None:
+    """The words without what click rejects; None where the correction is not known."""
+    if isinstance(error, click.NoSuchOption):
+        meant = nearest(error.option_name.lstrip("-"), _option_names(error))
+        at = [n for n, word in enumerate(words) if word.partition("=")[0] == error.option_name]
+        right = [f"--{meant}{words[n].removeprefix(error.option_name)}" for n in at if meant]
+        return [*words[: at[0]], *right, *words[at[0] + 1 :]] if at else None
+    if isinstance(error, click.BadOptionUsage) and error.option_name in words:
+        value = "result.json" if error.option_name in ("--output", "-o") else ""
+        at_end = words[-1] == error.option_name
+        return [*words, value] if value and at_end else None
+    if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
+        return _with_allowed_value(error, words)
+    extra = re.search(r"unexpected extra arguments? \((.+)\)$", error.message.rstrip("."))
+    return [word for word in words if word not in extra[1].split()] if extra else None
+
+
+def _with_allowed_value(error: click.BadParameter, words: list[str]) -> list[str] | None:
+    """The words with a value that the parameter allows; None where none is known."""
+    kind = error.param.type if error.param else None
+    typed = re.search(r"^'?([^ ']+)'? is not", error.message)
+    at = [n for n, word in enumerate(words) if typed and word.rpartition("=")[2] == typed[1]]
+    if isinstance(kind, click.Choice):
+        value = nearest(typed[1], kind.choices) if typed else ""
+        value = value or str(kind.choices[0])
+    elif isinstance(kind, click.IntRange):
+        value = str(error.param.default or kind.min or 1) if error.param else ""
+    else:
+        value = "2%" if "2%" in error.message else ""
+    if not (at and typed and value):
+        return None
+    return [*words[: at[0]], words[at[0]].replace(typed[1], value), *words[at[0] + 1 :]]
+
+
+def _option_names(error: click.UsageError) -> list[str]:
+    """The names of the options that the rejecting command takes."""
+    params = error.ctx.command.params if error.ctx else ()
+    return [name.lstrip("-") for param in params for name in param.opts]
 
 
 def _unknown_option(error: click.UsageError) -> str:
-    """An option that there is not, and the one that was probably meant; empty for other errors."""
+    """An unknown option, and the one that was probably meant; empty for other errors."""
     if not isinstance(error, click.NoSuchOption):
         return ""
-    params = error.ctx.command.params if error.ctx else ()
-    known = [name.lstrip("-") for param in params for name in param.opts]
-    meant = nearest(error.option_name.lstrip("-"), known)
+    meant = nearest(error.option_name.lstrip("-"), _option_names(error))
     return f"there is no option {error.option_name}" + (
         f"; did you mean --{meant}" if meant else ""
     )

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any, NoReturn, cast
 
 import click
 
 from benchorch.cli.arguments import is_recipe, is_script
-from benchorch.cli.catalog import COMMANDS, overview
+from benchorch.cli.catalog import COMMANDS, SYNONYMS, command_called, overview
 from benchorch.cli.command import Group, usage_problem
 from benchorch.cli.terminal import FAILED, INTERRUPTED, print_error
 from benchorch.errors import BenchorchError, ConfigError
@@ -35,10 +35,10 @@ def main() -> NoReturn:
             sys.exit(answer(PROGRAM, os.environ[COMPLETE]))
         code = run(words)
     except BenchorchError as error:
-        if isinstance(error, ConfigError) and (not error.next or error.next.endswith(" --help")):
-            from benchorch.cli.mistakes import corrected, general_help
+        if isinstance(error, ConfigError):
+            from benchorch.cli.corrections import next_line
 
-            error.next = corrected(words, error.problems) or error.next or general_help(words)
+            error.next = next_line(words, error)
         code = print_error(error, as_json=_wants_json(words))
     except ModuleNotFoundError as error:
         from benchorch.host.packages import absence
@@ -97,9 +97,7 @@ class _Program(Group):
         """A command, whose module is imported now."""
         if cmd_name not in COMMANDS:
             return None
-        module, _, function = COMMANDS[cmd_name].place.partition(":")
-        found = import_module(f"benchorch.cli.commands.{module}")
-        return cast(click.Command, getattr(found, function or "run"))
+        return cast(click.Command, command_called(cmd_name))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The words, with ``run`` or ``script`` before those that name no command."""
@@ -138,18 +136,25 @@ def _no_command(words: Sequence[str]) -> ConfigError:
     from benchorch.config.components import suggest
 
     first = words[0]
-    meant = suggest(first, COMMANDS)
+    known_as = SYNONYMS.get(first, "")
+    meant = f" Did you mean {known_as!r}?" if known_as else suggest(first, COMMANDS)
     try:
         refuse_mistakes(words)
     except ConfigError as error:
         is_unknown = error.problems[0].startswith(f"{first!r}:")
         if not (is_unknown and meant) and not error.next.endswith("--help"):
             return error
+    if first.endswith(".json") and os.path.isfile(first):  # noqa: PTH113 - as for a recipe
+        renamed = f"{first.removesuffix('.json')}.yaml"
+        line = f"mv {shlex.join([first, renamed])} && benchorch {shlex.quote(renamed)}"
+        return ConfigError([f"{first}: a recipe's file ends in .yaml."], next=line)
+    line = f"benchorch {known_as} {shlex.join(words[1:])}".rstrip() if known_as else ""
     return ConfigError(
         [
             f"{first!r} is not a command.{meant} Or give a model (model=bert), a recipe's .yaml "
             "file or a script's .py file."
-        ]
+        ],
+        next=line,
     )
 
 

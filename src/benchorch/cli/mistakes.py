@@ -7,15 +7,16 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import final
 
 import click
 
+from benchorch.cli.catalog import COMMANDS
 from benchorch.config.components import nearest, suggest
-from benchorch.config.descriptions import default_keys, groups, options
+from benchorch.config.descriptions import default_keys, groups, option_keys, options, root_keys
 from benchorch.config.directories import builtin_directory
 from benchorch.errors import ConfigError
-from benchorch.recorders.location import strike_out
 
 FLAGS_WITH_VALUE = frozenset(
     {"--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--info", "-i"}
@@ -32,13 +33,15 @@ _FLAGS = frozenset(
         *("--allow-skips", "-x", "--exitfirst"),
     }
 )
+_SHOWN = ("job", "hydra", "all")
+_INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+_VALUES = {"--cfg": _SHOWN, "-c": _SHOWN, "--info": _INFO, "-i": _INFO}
+_OF_WORDS = ("run", "plan", "submit")
 _OPENING, _CLOSING = "[{(", "]})"
 _RECIPES = (".yaml", ".yml")
 _NAMED = ("model", "conversion", "hardware")
-_CROSSED = "are crossed with -m"
-_MEANT = " Did you mean '"
-_QUOTED = re.compile(r"'([^']+)'")
-_KEY = re.compile(r"([\w-]+): unknown")
+_PARTS = re.compile(r"[;,\s(){}\[\]|]+")
+_ITEM = re.compile(r"[\w.+-]+")
 
 
 @final
@@ -48,6 +51,7 @@ class _Reader:
 
     rest: list[str]
     options: Sequence[str] = ()
+    command: str = "run"
     meant: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -60,14 +64,19 @@ class _Reader:
     def _word(self, word: str) -> None:
         name, sign, _ = word.partition("=")
         if name in FLAGS_WITH_VALUE | OWN_WITH_VALUE:
-            self.meant += [word] if sign else [word, *self.rest[:1]]
+            value = word[len(name) + 1 :] if sign else "".join(self.rest[:1])
             del self.rest[: 0 if sign else 1]
+            self._flag(name, sign, value)
         elif word in _FLAGS or (word.endswith(_RECIPES) and not sign):
             self.meant.append(word)
         elif word.startswith("--"):
             self._option(word)
+        elif _key(word[1:].partition("=")[0]) if word.startswith("-") else False:
+            self._option(f"-{word}", word)
         elif word.startswith("-"):
             self._wrong(word, "there is no such option.", [])
+        elif name in groups() and " " in word and as_list(word):
+            self._wrong(word, "a list is written KEY=[A,B].", [as_list(word)])
         elif sign and word.endswith(",") and _begins_a_key(self.rest):
             self._wrong(word, "ends in a comma, and another key follows.", [word.rstrip(",")])
         elif self.rest and (_depth(word) > 0 or (sign and word.endswith(","))):
@@ -81,27 +90,45 @@ class _Reader:
         else:
             self._bare(word)
 
+    def _flag(self, name: str, sign: str, value: str) -> None:
+        """Hydra's own option, whose value may be one of a few."""
+        allowed = _VALUES.get(name, (value,))
+        if value not in allowed:
+            problem = f"there is no {value!r}. Options: {', '.join(allowed)}."
+            self._wrong(name, problem, [])
+            value = nearest(value, allowed) or allowed[0]
+        self.meant += [f"{name}={value}"] if sign else [name, *([value] if value else [])]
+
     def _wrong(self, said: str, problem: str, meant: Sequence[str]) -> None:
         self.problems.append(f"{said}: {problem}")
         self.meant += meant
 
-    def _option(self, word: str) -> None:
-        """``--model bert``: what argparse would take."""
+    def _option(self, word: str, typed: str = "") -> None:
+        """``--model bert`` or ``-model=bert``: what argparse would take."""
         name, sign, value = word[2:].partition("=")
+        if name == "dry-run":
+            self.command = "plan"
+            self._wrong(word, "the command 'plan' shows what would run.", [])
+            return
         key = _key(name)
         if key is None:
             self._unknown(name)
             return
         if not sign and self.rest and _is_value(self.rest[0]):
             value = self.rest.pop(0)
-        value = value or "VALUE"
-        self._wrong(word if sign else f"--{name}", "a key is set by KEY=VALUE.", [f"{key}={value}"])
+        said = typed or (word if sign else f"--{name}")
+        value = value or default_of(key)
+        self._wrong(said, "a key is set by KEY=VALUE.", [f"{key}={value}"])
 
     def _unknown(self, name: str) -> None:
         """``--cheapset``: an option that is probably misspelt."""
-        meant = nearest(name, (one.lstrip("-") for one in self.options))
+        meant = nearest(name, ("version", *(one.lstrip("-") for one in self.options)))
+        if meant == "version":
+            self.command = meant
+            self.rest.clear()
         said = f" Did you mean '--{meant}'?" if meant else suggest(name, default_keys())
-        self._wrong(f"--{name}", f"there is no such option.{said}", [f"--{meant}"] if meant else [])
+        right = [f"--{meant}"] if meant and meant != "version" else []
+        self._wrong(f"--{name}", f"there is no such option.{said}", right)
 
     def _list(self, word: str) -> None:
         """``conversion=[eager, onnxruntime]``, which the shell has split."""
@@ -119,13 +146,38 @@ class _Reader:
     def _bare(self, word: str) -> None:
         """A name alone, of which it may be known what it is the name of."""
         group = next((one for one in _NAMED if word in options(one)), None)
-        recipe = builtin_directory("recipes") / f"{word}.yaml"
+        key, colon, value = word.partition(":")
+        recipe = _recipe_called(word)
         if group:
-            self._wrong(word, f"is a {group}: name it by its key.", [f"{group}={word}"])
-        elif os.path.isfile(recipe):  # noqa: PTH113 - False for a name that is too long
-            self._wrong(word, "is a recipe: give its file.", [f"recipes/{recipe.name}"])
+            self._wrong(word, f"is a {group}: name it by its key.", [])
+            self._choose(group, word)
+        elif word in COMMANDS:
+            self._wrong(repr(word), "is a command: it comes first, and alone.", [])
+            self.command = word if word != "run" else self.command
+            if self.command not in _OF_WORDS:  # the rest is that command's own
+                self.meant += self.rest
+                self.rest.clear()
+        elif _key(word) and self.rest and _is_value(self.rest[0]) and not _key(self.rest[0]):
+            self._wrong(word, "a key is set by KEY=VALUE.", [f"{word}={self.rest.pop(0)}"])
+        elif _key(word):
+            self._wrong(word, "is a key: it needs a value.", [f"{word}={default_of(word)}"])
+        elif colon and _key(key):
+            self._wrong(word, "a key is set by KEY=VALUE.", [f"{key}={value}"])
+        elif recipe:
+            self._wrong(word, "is a recipe: give its file.", [recipe])
+        elif os.path.isdir(word) and (inside := sorted(Path(word).glob("*.yaml"))):  # noqa: PTH112
+            self._wrong(word, "is a folder: give a recipe's file.", [str(inside[0])])
         else:
             self._wrong(repr(word), "is not an override, a recipe's .yaml file or a command.", [])
+
+    def _choose(self, group: str, option: str) -> None:
+        """An option beside those that the line has chosen of its group."""
+        at = next((n for n, w in enumerate(self.meant) if w.startswith(f"{group}=")), None)
+        if at is None:
+            self.meant.append(f"{group}={option}")
+        else:
+            chosen = self.meant[at].partition("=")[2].strip("[]")
+            self.meant[at] = f"{group}=[{chosen},{option}]"
 
 
 def refuse_mistakes(words: Sequence[str], command: str = "run") -> None:
@@ -135,13 +187,13 @@ def refuse_mistakes(words: Sequence[str], command: str = "run") -> None:
         words: all that are the run's.
         command: that the words are given to.
     """
-    reader = _Reader([*words], options=[*_options_of(click.get_current_context(silent=True))])
+    known = [*_options_of(click.get_current_context(silent=True))]
+    reader = _Reader([*words], options=known, command=command)
     meant = reader.line()
     if reader.problems:
-        line = (
-            shlex.join(["benchorch", command, *meant]) if meant else f"benchorch {command} --help"
-        )
-        raise ConfigError(reader.problems, next=line)
+        needs_words = reader.command in _OF_WORDS
+        line = ["benchorch", reader.command, *(meant or (["--help"] if needs_words else []))]
+        raise ConfigError(reader.problems, next=shlex.join(line))
 
 
 def _options_of(ctx: click.Context | None) -> Iterator[str]:
@@ -151,34 +203,31 @@ def _options_of(ctx: click.Context | None) -> Iterator[str]:
     yield from (name for name in (*_FLAGS, *OWN_WITH_VALUE) if name.startswith("--"))
 
 
-def general_help(words: Sequence[str]) -> str:
-    """The help of the command that a line is of; empty where it is of none."""
-    from benchorch.cli.catalog import COMMANDS
+def as_list(word: str) -> str:
+    """``key=(a, b)`` or ``key=a;b`` as Hydra takes a list; empty where the items are no names."""
+    key, _, value = word.partition("=")
+    items = [item for item in _PARTS.split(value) if item]
+    if not _is_plain(key) or not items or not all(map(_ITEM.fullmatch, items)):
+        return ""
+    return f"{key}=[{','.join(items)}]" if len(items) > 1 else f"{key}={items[0]}"
 
-    first = next((word for word in words if not word.startswith("-")), "")
-    if first in COMMANDS:
-        return f"benchorch {first} --help"
-    return "benchorch run --help" if "=" in first else ""
+
+def default_of(key: str) -> str:
+    """The default of a key as it is written; ``VALUE`` where it has none."""
+    of_groups = (one for group, name in groups().items() for one in option_keys(group, name))
+    defaults = {one.name: one.default for one in (*root_keys(), *of_groups)}
+    return {**defaults, **groups()}.get(key, "VALUE")
 
 
-def corrected(words: Sequence[str], problems: Sequence[str]) -> str:
-    """The line with the names that were probably meant; empty unless that answers every problem."""
-    line = [strike_out(word) for word in words]
-    if any(_CROSSED in problem for problem in problems) and "-m" not in line:
-        line.append("-m")
-    for problem in problems:
-        if _CROSSED in problem:
-            continue
-        said, _, meant = problem.partition(_MEANT)
-        typed = _QUOTED.findall(said) or _KEY.findall(said)
-        if not meant or not typed or "no module" in said:
-            return ""
-        name = re.compile(rf"(?<!\w){re.escape(typed[-1])}(?!\w)")
-        at = next((n for n, word in enumerate(line) if name.search(word)), None)
-        if at is None:
-            return ""
-        line[at] = name.sub(meant.partition("'")[0], line[at], count=1)
-    return shlex.join(["benchorch", *line])
+def _recipe_called(word: str) -> str:
+    """The file of a recipe that is given without its folder or its ending; empty for no recipe."""
+    for name in (f"{word}.yaml", f"{word}.yml") if _ITEM.fullmatch(word) else ():
+        built_in = builtin_directory("recipes") / name
+        if os.path.isfile(name):  # noqa: PTH113 - False for a name that is too long
+            return name
+        if os.path.isfile(f"recipes/{name}") or os.path.isfile(built_in):  # noqa: PTH113
+            return f"recipes/{name}"
+    return ""
 
 
 def _key(name: str) -> str | None:

@@ -28,18 +28,21 @@ def placed_mistakes(request: Request) -> Iterator[None]:
 
 def _placed(request: Request, error: ConfigError) -> ConfigError:
     from benchorch.config.composer import Composer, config_loader
-    from benchorch.config.recipe_errors import recipe_problems
+    from benchorch.config.recipe_errors import placed, recipe_problems
 
     assert request.recipe is not None  # its caller has looked
     try:
         found = recipe_problems(request.recipe, Composer(config_loader(request.directories)))
     except ConfigError:
-        return error
-    if not found:
-        return error
+        found = []
+    others = [text for text in error.problems if not any(text in one for one in found)]
+    if found:
+        others = [text for text in others if not text.startswith("In '")]
+    keys = {one.partition(" ")[2].partition(": ")[0] for one in found}
+    others = [text for text in others if text.partition(": ")[0] not in keys]
+    by_hand = {word.partition("=")[0] for word in request.overrides}
     others = [
-        text
-        for text in error.problems
-        if not (text.startswith("In '") or any(text in one for one in found))
+        text if text.partition(": ")[0] in by_hand else placed(request.recipe, text)
+        for text in others
     ]
     return ConfigError([*found, *others], next=error.next)

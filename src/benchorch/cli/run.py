@@ -232,14 +232,14 @@ def _leave_or_cancel(directory: Path) -> None:
         sweep = left_running(directory)
         if sweep is None:
             return
-        where = f"{sweep.name} goes on on stack {sweep.stack.facts.name}"
+        where = f"{sweep.name} continues on stack {sweep.stack.facts.name}"
         if ask(f"{where}. Leave it running, or cancel it? [leave/cancel] ").lower() == "cancel":
             print_err(cancel(sweep))
             print_err("Its machines end once they are idle.")
         else:
             print_err(f"{where}; the same line follows it again.")
     except ExecutorError as error:
-        print_err(f"{error} The sweep goes on; the same line follows it again.")
+        print_err(f"{error} The sweep continues; the same line follows it again.")
 
 
 def _resume(directory: Path, composer: Composer, terms: Terms, terminal: Terminal) -> int:

@@ -58,10 +58,18 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {close!r}?" if close else ""
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """The known word that was probably meant, or an empty string."""
-    close = difflib.get_close_matches(word, list(map(str, known)), n=1, cutoff=0.6)
-    return close[0] if close else ""
+    typed = word.lower()
+    by_text = {str(name).lower(): str(name) for name in known}
+    close = difflib.get_close_matches(typed, list(by_text), n=len(by_text) or 1, cutoff=cutoff)
+    best = [name for name in by_text if close and _ratio(typed, name) >= _ratio(typed, close[0])]
+    best += [name for name in by_text if len(typed) > 2 and name.startswith(typed)]
+    return by_text[best[0]] if best else ""
+
+
+def _ratio(typed: str, name: str) -> float:
+    return difflib.SequenceMatcher(a=name, b=typed).ratio()
 
 
 def make(node: ConfigNode, interface: type[T], where: str) -> T:
@@ -83,7 +91,8 @@ def construct(target: type[T], keywords: ConfigNode, where: str) -> T:
     """An object of a class that nobody had to name; ConfigError with every problem."""
     problems = _signature_problems(target, keywords, where)
     if problems:
-        raise ConfigError(problems)
+        early = getattr(target, "early_problems", None)
+        raise ConfigError([*(early(keywords) if early else ()), *problems])
     try:
         return target(**keywords)
     except ConfigError as error:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from benchorch.config.components import nearest, suggest
-from benchorch.config.descriptions import default_keys
+from benchorch.config.descriptions import default_keys, groups
 from benchorch.config.hardware_aliases import HARDWARE, is_made
 from benchorch.config.interpolation_limits import check_interpolations
 from benchorch.config.overrides import key_of, parse_override, sweep_jobs
@@ -212,7 +212,8 @@ class OverrideErrors:
                 config = self._load(choice)
             except expected as error:
                 raise ConfigError([first_line(error)]) from error
-            self._bases[choice] = {**dict.fromkeys(sorted(self._groups)), **config}
+            own = sorted(self._groups & set(groups()))  # not the folders beside a recipe
+            self._bases[choice] = {**dict.fromkeys(own), **config}
         return self._bases[choice]
 
     def _load(self, overrides: tuple[str, ...]) -> ConfigNode:
@@ -230,7 +231,7 @@ def _no_such_option(group: str, name: str, options: Sequence[str]) -> str:
             return error.problems[0]
     shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
     meant = suggest(name, options)
-    if meant and len(options) > _MOST_LISTED:
+    if len(options) > _MOST_LISTED:
         listed = _LISTED_BY.get(group, f"benchorch help {group}")
         return f"{group}: there is no {shown!r}.{meant} All: {listed}."
     return f"{group}: there is no {shown!r}.{meant} Options: {', '.join(options)}."
@@ -242,7 +243,10 @@ def _syntax_problem(text: str) -> str | None:
     try:
         parse_override(text)
     except HydraException as error:
-        return f"{text!r} is not an override: {first_line(error)}"
+        why = first_line(error)
+        if " input " in why or why.startswith("token"):  # the parser's own words
+            why = "expected KEY=VALUE, and KEY=[A,B] for a list; quote other values: KEY='\"...\"'."
+        return f"{text!r} is not an override: {why}"
     return None
 
 
@@ -260,6 +264,8 @@ def _unknown_key(base: ConfigNode, dotted: str) -> str | None:
             if not node:
                 keys = f"{where} holds no keys yet; + adds one: +{dotted}=..."
             meant = suggest(part, node) if seen else _suggest_anywhere(part, node)
+            if meant and not seen:
+                keys = "All: benchorch run --help."
             return f"{dotted}: unknown key.{meant} {keys}"
         seen.append(part)
         node = node[part]
@@ -272,6 +278,7 @@ def _suggest_anywhere(part: str, root: ConfigNode) -> str:
     begins = [key for name, key in inner.items() if name.split("_")[0] == part]
     known = {**inner, **{name: name for name in root}}
     found = begins[0] if len(begins) == 1 else known.get(nearest(part, known))
+    found = next((name for name in root if part.removesuffix("s") == name), found)
     return f" Did you mean {found!r}?" if found else ""
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchorch.config.components import suggest
+from benchorch.config.components import nearest, suggest
+from benchorch.config.descriptions import default_keys, groups, options
 from benchorch.config.overrides import EACH, MATRIX, NOT_OVERRIDES, spelled
 from benchorch.config.yaml_limits import check_yaml
-from benchorch.config.yaml_places import located, shortest
+from benchorch.config.yaml_places import located, shortest, text_of_line
 from benchorch.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +21,14 @@ if TYPE_CHECKING:
 
 DEFAULTS = "defaults"
 _START = "a recipe begins with defaults: [config, override model: NAME, _self_]"
-_WORDS = ("_self_", "config", "optional")
+_INTERPOLATION = re.compile(r"(?:Interpolation key|Environment variable) '([^']+)' not found")
+_EXAMPLE = """\
+defaults:
+  - config
+  - override model: bert
+  - _self_
+matrix:
+  conversion: [eager, onnxruntime]"""
 
 
 def check_file(path: Path) -> None:
@@ -27,34 +36,69 @@ def check_file(path: Path) -> None:
     check_yaml(path)
     root = _root(path)
     if root is None:
-        raise ConfigError([f"{shortest(path)}: is empty; {_START}."])
+        example = _EXAMPLE.replace("\n", "\n  ")
+        raise ConfigError([f"{shortest(path)}: is empty; {_START}.\n  {example}"])
     pairs = _pairs(root)
     if pairs is None:
-        raise ConfigError([located(path, root.start_mark, f"expected keys with values; {_START}.")])
+        what = f"expected keys with values; {_START}."
+        raise ConfigError([located(path, root.start_mark, what, _EXAMPLE)])
     problems = []
     for key, _ in pairs:
         if key.tag != "tag:yaml.org,2002:str":
             what = f"a key is text, not {key.value!r}; quote it."
             problems.append(located(path, key.start_mark, what))
     if not problems and DEFAULTS not in {key.value for key, _ in pairs}:
-        problems.append(located(path, root.start_mark, f"there is no defaults list; {_START}."))
-    problems += [] if problems else _without_self(path, pairs)
+        what = f"there is no defaults list; {_START}."
+        problems.append(located(path, root.start_mark, what, _defaults_for(pairs)))
+    problems += [] if problems else _of_structure(path, pairs)
     if problems:
         raise ConfigError(problems)
 
 
-def _without_self(path: Path, pairs: Sequence[tuple[Node, Node]]) -> Iterator[str]:
-    """A defaults list by which Hydra would let the options win over the recipe's own keys."""
+def _defaults_for(pairs: Sequence[tuple[Node, Node]]) -> str:
+    """A defaults list, with the model that the recipe names as a key."""
+    named = {key.value: value.value for key, value in pairs}
+    model = named.get("model", "bert")
+    return _EXAMPLE.partition("\nmatrix")[0].replace(
+        "bert", model if model in options("model") else "bert"
+    )
+
+
+def _of_structure(path: Path, pairs: Sequence[tuple[Node, Node]]) -> Iterator[str]:
+    """Parts that are of another kind than Hydra expects, which it reports without a place."""
     for key, value in pairs:
-        is_list = isinstance(value.value, list) and _pairs(value) is None
-        entries = value.value if is_list else []
-        if (
-            key.value == DEFAULTS
-            and len(pairs) > 1
-            and not any(e.value == "_self_" for e in entries)
-        ):
-            what = f"_self_ is missing at its end, so the recipe's keys would not count; {_START}."
-            yield located(path, value.start_mark, what)
+        if key.value == DEFAULTS:
+            yield from _of_defaults(path, value, others=len(pairs) > 1)
+        elif key.value == MATRIX and _pairs(value) is None and value.value:
+            what = "matrix: expected axes, AXIS: [VALUE, VALUE], not a list."
+            yield located(path, value.start_mark, what, "conversion: [eager, onnxruntime]")
+
+
+def _of_defaults(path: Path, value: Node, *, others: bool) -> Iterator[str]:
+    """What is wrong with a defaults list, such as that the recipe's own keys would not count."""
+    entries = value.value if isinstance(value.value, list) and _pairs(value) is None else []
+    for entry in entries:
+        for name, option in _pairs(entry) or ():
+            yield from _of_choice(path, str(name.value), name, option)
+        if isinstance(entry.value, str) and "=" in entry.value:
+            what = f"{entry.value!r} is no entry: a colon parts a group and its option."
+            yield located(path, entry.start_mark, what, f"- {entry.value.replace('=', ': ')}")
+    if others and not any(entry.value == "_self_" for entry in entries):
+        what = f"_self_ is missing at its end, so the recipe's keys would not count; {_START}."
+        meant = _EXAMPLE.partition("\nmatrix")[0] if not entries else "- _self_"
+        yield located(path, value.start_mark, what, meant)
+
+
+def _of_choice(path: Path, name: str, key: Node, option: Node) -> Iterator[str]:
+    """A choice that Hydra would refuse without its place, or read as another."""
+    if name in groups() and isinstance(option.value, str):
+        what = f"{name}: this group has a default, which 'override' replaces."
+        yield located(path, key.start_mark, what, f"- override {name}: {option.value}")
+    elif isinstance(option.value, list) and _pairs(option) is None:
+        group = name.removeprefix("override ")
+        listed = ", ".join(str(one.value) for one in option.value)
+        what = f"{group}: defaults take one option; several are an axis of the matrix."
+        yield located(path, option.start_mark, what, f"{MATRIX}:\n  {group}: [{listed}]")
 
 
 def recipe_problems(path: Path, composer: Composer) -> list[str]:
@@ -64,14 +108,66 @@ def recipe_problems(path: Path, composer: Composer) -> list[str]:
         path: of a file that `check_file` has let pass.
         composer: of the root configuration, with the same directories.
     """
-    root = _root(path)
-    assert root is not None  # it has passed
     found = [
         (node, problem)
-        for key, value in _pairs(root) or ()
+        for key, value in _root_pairs(path)
         for node, problem in _of_key(key, value, composer)
     ]
     return [located(path, node.start_mark, problem) for node, problem in found]
+
+
+def placed(path: Path, problem: str) -> str:
+    """A problem of a composed recipe with the place of its key or its reference in the file."""
+    pairs = _root_pairs(path)
+    if named := _INTERPOLATION.search(problem):
+        nodes = (n for pair in pairs for n in _scalars(pair[1]) if named[1] in n.value)
+        node = next(nodes, None)
+        return (
+            located(path, node.start_mark, *_reference(path, named[1], node)) if node else problem
+        )
+    keys = ": unknown key" in problem or ": unknown option" in problem
+    node = _deepest(pairs, problem.partition(": ")[0].split("."), keys=keys)
+    return located(path, node.start_mark, problem) if node else problem
+
+
+def _reference(path: Path, name: str, node: Node) -> tuple[str, str]:
+    """What is wrong with ``${name}`` in a scalar, and its line with what was meant."""
+    line = text_of_line(path, node.start_mark.line)
+    if f"oc.env:{name}" in node.value:
+        what = f"the environment variable {name!r} is not set; a comma gives a default."
+        return what, line.replace(name, f"{name},VALUE")
+    meant = nearest(name, default_keys())
+    what = f"there is no key {name!r} to take a value from.{suggest(name, default_keys())}"
+    return what, line.replace(name, meant) if meant else ""
+
+
+def _deepest(
+    pairs: Sequence[tuple[Node, Node]], parts: Sequence[str], *, keys: bool
+) -> Node | None:
+    """The value, or with ``keys`` the key, that a dotted name leads to, as deep as it goes."""
+    found = None
+    while parts:
+        step = next(((key, value) for key, value in pairs if key.value == parts[0]), None)
+        if step is None:
+            break
+        is_value = len(parts) == 1 and not keys
+        found, pairs, parts = step[is_value], _pairs(step[1]) or (), parts[1:]
+    return found
+
+
+def _scalars(node: Node) -> Iterator[Node]:
+    """Every text below a node."""
+    if isinstance(node.value, str):
+        yield node
+        return
+    for one in node.value:
+        for below in one if isinstance(one, tuple) else (one,):
+            yield from _scalars(below)
+
+
+def _root_pairs(path: Path) -> Sequence[tuple[Node, Node]]:
+    root = _root(path)
+    return _pairs(root) or () if root else ()
 
 
 def _of_key(key: Node, value: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
@@ -79,8 +175,8 @@ def _of_key(key: Node, value: Node, composer: Composer) -> Iterator[tuple[Node, 
         for entry in value.value if isinstance(value.value, list) else ():
             yield from _of_default(entry, composer)
     elif key.value == MATRIX:
-        for axis, values in _axes(value):
-            yield from _of_axis(axis, values, composer)
+        for axis, name, values in _axes(value):
+            yield from _of_axis(axis, name, values, composer)
     elif key.value == EACH:
         yield from _of_each(value, composer)
     elif key.value != "hydra":  # which reports its own mistakes
@@ -112,9 +208,10 @@ def _of_default(entry: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
             yield from ((value, text) for text in composer.problems(words, sweep=False))
 
 
-def _of_axis(axis: str, values: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
+def _of_axis(axis: str, key: Node, values: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
     if not isinstance(values.value, list):
-        yield values, f"{MATRIX}.{axis}: expected a list of values, got {values.value!r}."
+        what = f"{MATRIX}.{axis}: expected a list of values, got {values.value!r}."
+        yield values, f"{what} Did you mean '[{values.value}]'?"
         return
     if not values.value:
         yield values, f"{MATRIX}.{axis}: is empty, so there is nothing to run."
@@ -122,7 +219,8 @@ def _of_axis(axis: str, values: Node, composer: Composer) -> Iterator[tuple[Node
     for value in values.value:
         if isinstance(value.value, str):
             found = composer.problems([f"{axis}={spelled(value.value)}"], sweep=False)
-            yield from ((value, text) for text in found if text not in told)
+            new = [text for text in found if text not in told]
+            yield from ((key if ": unknown key." in text else value, text) for text in new)
             told.update(found)
 
 
@@ -131,9 +229,17 @@ def _of_section(
 ) -> Iterator[tuple[Node, str]]:
     """A key that is unknown, or those below it that are."""
     name = str(key.value)
+    group, _, inner_name = name.partition(".")
+    if inner_name and name in default_keys():
+        yield key, f"{name}: YAML nests keys without dots: {group}: {{{inner_name}: ...}}."
+        return
     if name not in base:
         dotted = ".".join((*above, name))
-        yield key, f"{dotted}: unknown key.{suggest(name, base)} Keys here: {', '.join(base)}."
+        ours = {known.partition(".")[0] for known in (*default_keys(), MATRIX)}
+        found = [one for one in base if above or one in ours]  # not the folders beside a recipe
+        meant = suggest(name, found)
+        listed = "" if meant and not above else f" Keys here: {', '.join(found)}."
+        yield key, f"{dotted}: unknown key.{meant}{listed}"
         return
     inner = base[name]
     # What chooses among classes has keys of its own.
@@ -142,14 +248,14 @@ def _of_section(
             yield from _of_section(one, below, inner, (*above, name))
 
 
-def _axes(node: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
+def _axes(node: Node, prefix: str = "") -> Iterator[tuple[str, Node, Node]]:
     """``workload.batch_size`` whether written with a dot or as nested mappings."""
     for key, value in _pairs(node) or ():
         name = f"{prefix}{key.value}"
         if _pairs(value) is not None:
             yield from _axes(value, f"{name}.")
         else:
-            yield name, value
+            yield name, key, value
 
 
 def _root(path: Path) -> Node | None:

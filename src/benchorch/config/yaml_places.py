@@ -1,8 +1,9 @@
-"""Places in a YAML file: what is wrong with a line, with the line and a caret under it."""
+"""Places in a YAML file: what is wrong with a line, a caret under it, and the corrected line."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,19 +13,45 @@ if TYPE_CHECKING:
     from yaml.error import Mark
 
 _WIDEST = 76
+_MEANT = re.compile(r"Did you mean '([^']+)'")
+_GOT = re.compile(r"got '([^']+)'")
+_NAME = re.compile(r"[^\s,:\[\]{}'\"#]+")
 
 
-def located(path: Path, mark: Mark, problem: str) -> str:
-    """``file:line:column: problem``, the line, and a caret under the column."""
-    with path.open(errors="replace") as file:
-        line = next((line for number, line in enumerate(file) if number == mark.line), "")
-    line = line.rstrip("\n").replace("\t", " ")
+def located(path: Path, mark: Mark, problem: str, meant: str = "") -> str:
+    """``file:line:column: problem``, the line, a caret under the column, and the corrected line.
+
+    Args:
+        meant: the corrected lines; by default the line with the name that the problem suggests.
+    """
+    line = text_of_line(path, mark.line)
     start = max(0, mark.column - _WIDEST + 10)  # of a long line the part around the column
     number = str(mark.line + 1)
-    shown = f"{number} | {line[start : start + _WIDEST]}"
-    caret = f"{' ' * len(number)} | {' ' * (mark.column - start)}^"
-    place = f"{shortest(path)}:{mark.line + 1}:{mark.column + 1}"
-    return f"{place}: {problem}\n  {shown}\n  {caret}"
+    place = f"{shortest(path)}:{mark.line + 1}:{mark.column + 1}: {problem}"
+    shown = [
+        f"{number} | {line[start : start + _WIDEST]}",
+        f"{' ' * len(number)} | {' ' * (mark.column - start)}^",
+    ]
+    corrected = meant or _with_suggestion(line, mark.column, problem)
+    shown += [f"{' ' * len(number)} + {one}" for one in corrected.splitlines()]
+    return "\n  ".join([place, *shown])
+
+
+def text_of_line(path: Path, number: int) -> str:
+    """A line by its number from 0, without its end and with spaces for tabs."""
+    with path.open(errors="replace") as file:
+        line = next((line for at, line in enumerate(file) if at == number), "")
+    return line.rstrip("\n").replace("\t", " ")
+
+
+def _with_suggestion(line: str, column: int, problem: str) -> str:
+    """The line with the suggested name in place of the one at a column; empty without one."""
+    suggested, got, typed = _MEANT.search(problem), _GOT.search(problem), _NAME.search(line, column)
+    if not (suggested and typed):
+        return ""
+    is_whole = got and line.startswith(got[1], column)
+    end = column + len(got[1]) if got and is_whole else typed.end()
+    return line[: typed.start()] + suggested[1].rpartition("=")[2] + line[end:]
 
 
 def shortest(path: Path) -> str:
@@ -33,14 +60,37 @@ def shortest(path: Path) -> str:
 
 
 def syntax_problem(path: Path, error: MarkedYAMLError) -> str:
-    """What YAML says of a file: where, and in what it was reading."""
+    """The YAML parser's message for a file, with the place and, where it is clear, a correction."""
     problem = str(error.problem or error.context)
+    opened = error.context_mark
     if error.context and error.problem:
-        mark = error.context_mark
-        where = f" that begins in line {mark.line + 1}" if mark else ""
+        where = f" that begins in line {opened.line + 1}" if opened else ""
         problem = f"{problem} ({error.context}{where})"
-    mark = error.problem_mark or error.context_mark
-    return located(path, mark, problem) if mark else f"{shortest(path)}: {problem}"
+    mark = error.problem_mark or opened
+    if mark is None:
+        return f"{shortest(path)}: {problem}"
+    return located(path, mark, problem, _corrected(path, error, mark))
+
+
+def _corrected(path: Path, error: MarkedYAMLError, mark: Mark) -> str:
+    """The line without the mistake that YAML's message is about; empty where it is not clear."""
+    context, line = str(error.context), text_of_line(path, mark.line)
+    opened = error.context_mark
+    begun = text_of_line(path, opened.line) if opened else ""
+    if opened and "flow" in context:
+        return f"{begun}{']' if 'sequence' in context else '}'}"
+    if opened and "quoted" in context:
+        bare = begun.rstrip("]}")
+        return f"{bare}{begun[opened.column]}{begun[len(bare) :]}"
+    if "cannot start any token" in str(error.problem):
+        return f"  {line.strip()}" if line.startswith(" ") else ""
+    if "mapping values" in str(error.problem):
+        key, _, value = line.partition(": ")
+        return f'{key}: "{value}"'
+    if "expected key" in str(error.problem):
+        above = text_of_line(path, mark.line - 1)
+        return f"{above[: len(above) - len(above.lstrip())]}{line.strip()}"
+    return ""
 
 
 def twice(path: Path, root: Node | None) -> Iterator[str]:
@@ -59,6 +109,6 @@ def twice(path: Path, root: Node | None) -> Iterator[str]:
             nodes += [value]
             name = str(key.value)
             if name in first and name != "<<":
-                before = f"the key {name!r} is in line {first[name]} already."
+                before = f"the key {name!r} is in line {first[name]} already; remove one of them."
                 yield located(path, key.start_mark, before)
             first.setdefault(name, key.start_mark.line + 1)

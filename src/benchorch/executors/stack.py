@@ -246,7 +246,7 @@ class _Following:
             self._check_machines()
             self._send(sweep)
         else:
-            self._say(f"goes on with sweep {name}, which was sent before")
+            self._say(f"continues sweep {name}, which was sent before")
         if not sweep.status().get("ended_at"):
             self._ensure_begun(sweep)
         yield from self._follow(sweep)
@@ -373,7 +373,7 @@ class _Following:
         if head is None and self.failing_since_s is None:
             raise ExecutorError(
                 f"The head of stack {self.stack.facts.name} is gone. Results so far are kept; the "
-                f"same line starts another head and goes on with sweep {sweep.name}."
+                f"same line starts another head and continues sweep {sweep.name}."
             )
 
     def _patiently(self, ask: Callable[[], T]) -> T | None:
@@ -385,7 +385,7 @@ class _Following:
             since_s = self.failing_since_s = self.failing_since_s or now_s
             if not error.may_pass or now_s - since_s > PATIENCE_S:
                 raise ExecutorError(
-                    f"{error} The sweep goes on on stack {self.stack.facts.name}; the same line "
+                    f"{error} The sweep continues on stack {self.stack.facts.name}; the same line "
                     "follows it again."
                 ) from error
             self._say(f"cannot be asked now: {error}")

@@ -202,7 +202,7 @@ def _layout(readings: HostReadings) -> Iterator[HostFinding]:
         seen = "address randomisation: not told by this platform"
         yield HostFinding(subject="layout", seen=seen, weight=NOTE)
     elif level:
-        yield HostFinding(subject="layout", seen="drawn anew for each process")
+        yield HostFinding(subject="layout", seen="drawn for each process")
     else:
         advice = (
             "sudo sysctl kernel.randomize_va_space=2, or every process repeats one layout's luck"

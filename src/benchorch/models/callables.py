@@ -51,8 +51,8 @@ def callable_problems(where: str, reference: str, arguments: Mapping[str, Json])
 def reference_problems(where: str, reference: str) -> list[str]:
     """Problems of a reference alone: its spelling, module or attribute."""
     if not trust.is_reference(reference):
-        dotted = _DOTTED.fullmatch(reference)
-        guess = f" Did you mean {f'{dotted[1]}:{dotted[2]}'!r}?" if dotted else ""
+        meant = _with_callable(reference)
+        guess = f" Did you mean {meant!r}?" if meant else ""
         form = f"{where}: {reference!r} is not of the form 'package.module:callable'."
         return [f"{form}{guess} A file's is 'path.py:callable'."]
     module_name, _, attribute = reference.rpartition(":")
@@ -68,6 +68,15 @@ def reference_problems(where: str, reference: str) -> list[str]:
         return [f"{where}: {reference!r} may not be called: {refused}."]
     found = attribute_problems(source, attribute) if source else []
     return [f"{where}: {said}" for said in found]
+
+
+def _with_callable(reference: str) -> str:
+    """A file with its first callable, or a dotted name with a colon; empty for anything else."""
+    if Path(reference).suffix == ".py" and Path(reference).is_file():
+        source, _ = file_source(Path(reference), reference)
+        return f"{reference}:{next(iter(source.definitions), 'make')}" if source else ""
+    dotted = _DOTTED.fullmatch(reference)
+    return f"{dotted[1]}:{dotted[2]}" if dotted else ""
 
 
 def resolve_callable(reference: str) -> Callable[..., object]:

@@ -36,6 +36,15 @@ class FactoryModel(DeclaredModel):
     factory: str
     arguments: Mapping[str, Json] = field(default_factory=dict)
 
+    @classmethod
+    def early_problems(cls, keywords: Mapping[str, Json]) -> Sequence[str]:
+        """Those of the callable alone, which are known while other keys are missing."""
+        factory, arguments = keywords.get("factory"), keywords.get("arguments")
+        if not isinstance(factory, str) or factory == "???":
+            return []
+        given = arguments if isinstance(arguments, Mapping) else {}
+        return callable_problems("model.factory", factory, given)
+
     @property
     def labels(self) -> Mapping[str, str]:
         """The file and the callable, for people."""

@@ -143,6 +143,9 @@ _KINDS: Mapping[str, type[Generator]] = {
 """The words of the YAML; a generator is a value of the inputs' small language, not a member."""
 
 
+_EXAMPLES = {"high": 1000}
+
+
 def generator(node: Mapping[str, Json]) -> Generator:
     """The generator of a tensor that has no problems."""
     options = {key: value for key, value in node.items() if key not in GENERATOR_OPTIONS}
@@ -154,8 +157,10 @@ def generator_problems(where: str, node: Mapping[str, Json], dtype: str) -> list
     name = node.get("generator")
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
-        said = "is missing." if name is None else f"unknown generator {name!r}."
+        if name is None:
+            return [f"{where}.generator: is missing; set +{where}.generator=normal"]
         guess = suggest(str(name), _KINDS)
+        said = f"unknown generator {name!r}."
         return [f"{where}.generator: {said}{guess} Generators: {', '.join(_KINDS)}."]
     options = {key: value for key, value in node.items() if key not in GENERATOR_OPTIONS}
     found = _option_problems(where, kind, options)
@@ -172,7 +177,7 @@ def _option_problems(where: str, kind: type[Generator], options: Mapping[str, Js
         if key not in known
     ]
     found += [
-        f"{where}.{name}: is missing."
+        f"{where}.{name}: is missing; set +{where}.{name}={_EXAMPLES.get(name, 1)}"
         for name, default in known.items()
         if default is MISSING and name not in options
     ]

@@ -123,7 +123,7 @@ def _tensor_problems(name: str, tensor: Mapping[str, Json], workload: Workload) 
         found += shape_problems(where, tensor["shape"])
         found += symbol_problems(tensor["shape"], workload)
     else:
-        found.append(f"{where}.shape: is missing; give a list such as [batch_size, 16].")
+        found.append(f"{where}.shape: is missing; set '+{where}.shape=[batch_size,16]'")
     dtype_found = dtype_problems(where, tensor.get("dtype"), workload)
     dtype = "float32" if dtype_found else dtype_of(tensor.get("dtype"), workload)
     return [*found, *dtype_found, *generator_problems(where, tensor, dtype)]

@@ -17,6 +17,7 @@ from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.models.headers import Stamp, stamp
 
+_MOST_FILES = 10
 Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -78,9 +79,12 @@ def _find(name: str) -> tuple[ModuleSpec | None, str]:
         spec = _ask_finders(dotted, path)
         if spec is None:
             near = [module.name for module in pkgutil.iter_modules(path or _everywhere())]
+            near = [name for name in near if name not in sys.stdlib_module_names]
+            files = ", ".join(sorted(file.name for file in Path.cwd().glob("*.py"))[:_MOST_FILES])
             return None, (
-                f"there is no module {dotted!r}.{suggest(part, near)} It is looked for in the "
-                "current folder, in PYTHONPATH and among the installed packages."
+                f"there is no module {dotted!r}.{suggest(part, near)} It must be in the current "
+                "folder, in PYTHONPATH or an installed package. "
+                f"Python files in the current folder: {files or 'none'}."
             )
         locations = spec.submodule_search_locations
         path = None if locations is None else list(locations)
@@ -162,7 +166,8 @@ def attribute_problems(source: ParsedModule, attribute: str) -> list[str]:
     first = attribute.partition(".")[0]
     if source.open or first in source.names:
         return []
-    return [f"{source.name!r} has no {first!r}.{suggest(first, source.names)}"]
+    callables = ", ".join(source.definitions) or "no function or class"
+    return [f"{source.name!r} has no {first!r}.{suggest(first, source.names)} It has: {callables}."]
 
 
 def argument_problems(

@@ -185,8 +185,8 @@ def refusal(reference: str) -> str:
         return ""
     where = place or reference.rpartition(":")[0] or reference
     return (
-        f"{where} is code that neither the command line names nor lies in your own git work tree "
-        f"beside the recipe; if you trust it, add {FLAG} {where}"
+        f"{where} is code that the command line does not name and that is not in your own git "
+        f"work tree with the recipe; if you trust it, add {FLAG} {where}"
     )
 
 

@@ -167,6 +167,6 @@ def _blind_spots(library: str | None) -> tuple[str, ...]:
     if library is None:
         return ()
     return (
-        f"the kernels of {library} are not told apart: it was built without their names, and "
-        "building it anew would profile another library",
+        f"the kernels of {library} are not distinguished: it was built without their names, and "
+        "another build would be another library",
     )

@@ -24,7 +24,7 @@ class Scheduled(Profiler):
         wait: calls that nothing records; the profiled ones are compared with them.
         warmup: calls under the profiler that are thrown away.
         active: calls that are kept.
-        budget_s: no phase goes on after so long, once it has made a call.
+        budget_s: seconds after which no phase starts, once it has made a call.
     """
 
     wait: int = 20

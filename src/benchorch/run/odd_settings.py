@@ -1,15 +1,18 @@
-"""Settings that a plan accepts and that are probably mistakes, a sentence each."""
+"""Settings that compose and that are mistakes, certainly or probably, a sentence each."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from benchorch.config.components import suggest
-from benchorch.config.composer import MatrixCell
+from benchorch.config.composer import Composer, MatrixCell
+from benchorch.domain.session import profile_words
 from benchorch.domain.tensors import NOT_SYMBOLS
-from benchorch.domain.trial import ConfigNode, Trial, node_of
+from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.host.environment import allowed_cpus
 from benchorch.interfaces.executor import Executor, Way
+
+_PROFILED = ("winner", "baseline", "all")
 
 
 def unread_symbols(
@@ -29,6 +32,21 @@ def unread_symbols(
         if key not in NOT_SYMBOLS and any(value != defaults.get(key) for value in values):
             meant = "" if key in defaults else suggest(key, read)
             yield f"workload.{key}: no input of these trials has it.{meant}"
+
+
+def without_effect(cells: Sequence[MatrixCell], plan: Plan, composer: Composer) -> Iterator[str]:
+    """Settings that nothing reads: symbols beside the workload's own, and names in ``profile``."""
+    own = composer.option("workload", "default")
+    for text in unread_symbols(cells, plan.trials, own):
+        if text.partition(":")[0].removeprefix("workload.") not in own:
+            yield text
+    labels = [*(trial.labels for trial in plan.trials), *(skip.labels for skip in plan.skips)]
+    named = {str(one.get("conversion")) for one in labels}
+    known = {*_PROFILED, *named, *composer.options("conversion")}
+    for word in profile_words(plan):
+        if word not in known and composer.problems([f"conversion={word}"], sweep=False):
+            allowed = ", ".join([*_PROFILED, *sorted(named)])
+            yield f"profile: there is no {word!r}.{suggest(word, known)} Options: {allowed}."
 
 
 def crowded_threads(trials: Collection[Trial], executor: Executor) -> Iterator[str]:

@@ -34,7 +34,7 @@ from benchorch.results.pricing.sweep_cost import (
 from benchorch.run.expand import AUTO, SPEC_KEYS
 from benchorch.run.expand import plan as make_plan
 from benchorch.run.foreign_recipe import chosen_places
-from benchorch.run.odd_settings import crowded_threads, unread_symbols
+from benchorch.run.odd_settings import crowded_threads, unread_symbols, without_effect
 
 _SHARED_NODES = ("profiler", "executor", "store", "recorder", "pricing", "budget")
 SESSION_KEYS = (
@@ -161,6 +161,8 @@ def _plan_jobs(
     by_cell = iter(planned[1])
     requested = tuple(tuple(next(by_cell) for _ in job_cells) for job_cells in by_job)
     plan = planned[0]
+    problems.add(without_effect(cells, plan, composer))
+    problems.stop()
     notes = (
         *lacking,
         *(_notes(session, executor, kinds) if elsewhere else ()),
@@ -286,10 +288,9 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
         yield f"rebuild: expected one of {', '.join(REBUILD)}, got {session['rebuild']!r}."
     if session["objective"] not in METRICS:
         objective = str(session["objective"])
-        yield (
-            f"objective: {objective!r} is not a metric.{suggest(objective, METRICS)} "
-            f"Metrics: {', '.join(METRICS)}."
-        )
+        meant = suggest(objective, METRICS)
+        listed = "" if meant else f" Metrics: {', '.join(METRICS)}."
+        yield f"objective: {objective!r} is not a metric.{meant}{listed}"
     for key in SESSION_KEYS:
         others = {id(node): node for node in (cell.config.get(key) for cell in cells)}
         if any(node != session[key] for node in others.values()):

@@ -45,7 +45,7 @@ def ways_on(planned: Planned) -> Iterator[str]:
     for reason, kinds in by_reason.items():
         yield f"{', '.join(kinds)}: {reason}"
     yield ""
-    yield "Ways to go on, the least effort first:"
+    yield "What you can do, the least effort first:"
     here = sorted(wanted - set(unreachable))
     if here:
         yield "  --allow-skips"

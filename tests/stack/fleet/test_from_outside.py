@@ -35,7 +35,7 @@ def test_the_line_survives_a_lid_that_closes_and_brings_home_files_above_a_mebib
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
     )
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "goes on with sweep" in again.stdout
+    assert "continues sweep" in again.stdout
     interrupted, followed = _runs(tmp_path)
     results = list(map(json.loads, _lines(followed)))
     assert len(_lines(interrupted)) < len(results) == 4

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from benchorch.cli import main, mistakes
+from benchorch.cli import corrections, main
 from benchorch.cli.commands import plan
 from benchorch.errors import ConfigError
 
@@ -54,8 +55,8 @@ def refused(words: list[str]) -> ConfigError:
         ("plan model=mlp --zzzz", "there is no such option.", "benchorch plan model=mlp"),
         ("run conversion=eager, model=mlp", "comma", "benchorch run conversion=eager model=mlp"),
         ("script nope.py", "there is no nope.py", ""),
-        ("compare nosuch other", "'nosuch' is neither", "benchorch status"),
-        ("init --inpt x", "did you mean --input", "benchorch init --help"),
+        ("compare nosuch other", "'nosuch' is neither", "benchorch run recipes/tiny.yaml"),
+        ("init --inpt x", "did you mean --input", "benchorch init mine.yaml --module"),
         ("plan model=mlp batch=4", "Did you mean 'workload.batch_size'?", ""),
         ("plan model=mlp minuts=4", "Did you mean 'budget.minutes'?", ""),
         ("plan model=factory model.factory=a:b", "set model.inputs='{x: {shape: [batch", ""),
@@ -65,21 +66,23 @@ def refused(words: list[str]) -> ConfigError:
         ("plan model=factory model.arguments.hidden=64", "+model.arguments.hidden=...", ""),
         ("plan model=mlp conversion=inductr", "All: benchorch conversions", ""),
         ("plan model=mlp --only onnx conversion=eager", "fits no trial", ""),
-        ("cache lst", "Did you mean 'list'?", "benchorch cache --help"),
+        ("cache lst", "Did you mean 'list'?", "benchorch cache list"),
         ("report", "missing argument 'RUN [RUN ...]'", "benchorch report --help"),
         ("compare A", "missing argument 'B'", "benchorch compare --help"),
-        ("report A --ouput x.html", "--ouput", "benchorch report --help"),
+        ("report A --ouput x.html", "--ouput", "benchorch report A --output x.html"),
         ("help protcol", "Did you mean 'protocol'?", ""),
-        ("completion tcsh", "'tcsh' is not one of", "benchorch completion --help"),
+        ("completion tcsh", "'tcsh' is not one of", "benchorch completion bash"),
     ],
 )
 def test_a_mistaken_line_is_answered_with_the_right_one(
     line: str, told: str, next_line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    error = refused(line.split())
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    words = line.split()
+    error = refused(words)
     assert told in str(error)
-    assert next_line in error.next
+    assert next_line in corrections.next_line(words, error)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -87,11 +90,11 @@ def test_a_mistaken_line_is_answered_with_the_right_one(
     ("line", "next_line"),
     [
         ("plan model=mlp,bert", "benchorch plan model=mlp,bert -m"),
-        ("plan model=mlp,brt", ""),
+        ("plan model=mlp,brt", "benchorch plan model=mlp,bert -m"),
         ("plan model=mlp batch=4", "benchorch plan model=mlp workload.batch_size=4"),
-        ("analyze nosuch.json", "benchorch analyze --help"),
-        ("plan model=mlp workload.batch_size=0", "benchorch plan --help"),
-        ("model=mlp workload.batch_size=0", "benchorch run --help"),
+        ("analyze nosuch.json", "benchorch analyze trace.json"),
+        ("plan model=mlp workload.batch_size=0", "benchorch plan model=mlp workload.batch_size=1"),
+        ("model=mlp workload.batch_size=0", "benchorch model=mlp workload.batch_size=1"),
     ],
 )
 def test_every_answer_ends_in_a_line_to_type(
@@ -243,7 +246,10 @@ def test_an_answer_that_cannot_be_written_is_one_line() -> None:
             "plan model=mlp conversion=eager,inductor -m",
         ),
         ("model=mlp hardware=g55", "model=mlp hardware=g5"),
-        ("plan model=mlp conversion=inductr stopping=fst", ""),
+        (
+            "plan model=mlp conversion=inductr stopping=fst",
+            "plan model=mlp conversion=inductor stopping=decide",
+        ),
         ("plan model=factory model.factory=nope:make model.inputs={}", ""),
     ],
 )
@@ -251,15 +257,72 @@ def test_misspelt_names_are_answered_with_the_line_that_has_them_right(
     line: str, meant: str
 ) -> None:
     words = line.split()
-    found = mistakes.corrected(words, refused(words).problems)
+    found = corrections.corrected(words, refused(words).problems)
     assert found == (f"benchorch {meant}" if meant else "")
 
 
 def test_a_password_is_not_repeated_in_the_line_that_was_meant() -> None:
     words = ["plan", "modle=mlp", "recorder.uri=https://me:hunter2@example.com"]
-    found = mistakes.corrected(words, ["modle: unknown key. Did you mean 'model'? Keys: ..."])
+    found = corrections.corrected(words, ["modle: unknown key. Did you mean 'model'? Keys: ..."])
     assert found.startswith("benchorch plan model=mlp ")
     assert "hunter2" not in found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-model=mlp",
+        "model mlp",
+        "model:mlp",
+        "MLP",
+        "model=mlp plan",
+        "plan run model=mlp",
+        "--config-dir . plan model=mlp",
+        "run --model mlp --conversion eager onnxruntime",
+        "model=mlp conversion=eager;onnxruntime",
+        "model=mlp conversion=(eager,onnxruntime)",
+        "model=mlp conversion=[eager,onnxruntime",
+        "model=mlp conversion={eager,onnxruntime}",
+        "model=mlp conversion=ONNXRuntime",
+        "model=mlp workload.batch_size",
+        "model=mlp workload/batch_size=8",
+        "model=mlp +workload.batch_size=8",
+        "model=mlp ++workload.batchsize=3",
+        "model=mlp ~tracking",
+        "model=mlp profile=winer",
+        "model=mlp budget.max_usd=abc",
+        "model=mlp budget.minutes=-2",
+        "model=mlp workload.dtype=float15 hardware.threads=-1 workload.batch_size=1.5",
+        "model=mlp scenario=server scenario.rate_per_s=-1",
+        "model=mlp stopping=fixed stopping.processes=0",
+        "model=mlp protocol.pairing=always",
+        "model=mlp pricing.market=spt",
+        "model=mlp recorder.uri=127.0.0.1:5000",
+        "model=mlp store=s3 store.url=bucket",
+        "model=mlp --cfg jobb",
+        "model=factory model.factory=ranker.py:nope",
+        "model=factory model.factory=ranker.py",
+        "model=factory model.factory=nope:make",
+        "model=factory model.factory=ranker.py:build model.inputs={x:{shape:[batch_size,16]}} "
+        "model.arguments.hidden=64",
+        "model=factory model.factory=ranker.py:build +model.inputs.x={generator:integers}",
+        "mine.yaml",
+        "mine",
+        "recipes/mine.yaml recipes/mine.yaml",
+    ],
+)
+def test_the_corrected_line_can_be_planned(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("recipes").mkdir()
+    Path("recipes/mine.yaml").write_text(f"{START}matrix: {{conversion: [eager]}}\n")
+    Path("ranker.py").write_text("def build(hidden=16): ...\n")
+    words = line.split()
+    meant = shlex.split(corrections.next_line(words, refused(words)))
+    assert meant[0] == "benchorch"
+    rest = [word for word in meant[1:] if word not in ("run", "plan")]
+    assert main.run(["plan" if "--cfg" not in rest else "run", *rest]) == 0
 
 
 @pytest.mark.parametrize("entry", ["{conversion: eager}", "[eager]"])

@@ -106,9 +106,15 @@ def test_an_unstated_dtype_is_the_workloads() -> None:
     ("tensor", "sentence"),
     [
         ({"generator": "intgers", "high": 3}, "unknown generator 'intgers'. Did you mean 'integ"),
-        ({}, "model.inputs.x.generator: is missing."),
-        ({"generator": "integers"}, "model.inputs.x.high: is missing."),
-        ({"generator": "constant"}, "model.inputs.x.value: is missing."),
+        ({}, "model.inputs.x.generator: is missing; set +model.inputs.x.generator=normal"),
+        (
+            {"generator": "integers"},
+            "model.inputs.x.high: is missing; set +",
+        ),
+        (
+            {"generator": "constant"},
+            "model.inputs.x.value: is missing; set +",
+        ),
         (
             {"generator": "normal", "sdt": 2},
             "model.inputs.x.sdt: unknown option. Did you mean 'std'?",

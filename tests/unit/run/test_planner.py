@@ -92,7 +92,6 @@ def test_a_control_that_makes_no_sense_is_refused_with_the_value_seen() -> None:
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("++workload.batchsize=3", "workload.batchsize: no input of these trials has it."),
         ("workload.seq_len=3", "workload.seq_len: no input of these trials has it."),
         ("hardware.threads=1000", "hardware.threads: 1000 threads share the "),
         ("hardware.threads=1", ""),
@@ -106,8 +105,18 @@ def test_a_setting_that_is_probably_a_mistake_is_told_before_anything_runs(
     plan = planned(word)
     assert [note.startswith(told) for note in plan.notes] == [True] * bool(told)
     assert told in plan_text(plan)
-    if "batchsize" in word:
-        assert "Did you mean 'batch_size'?" in plan.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("word", "problem"),
+    [
+        ("++workload.batchsize=3", "workload.batchsize: no input .* Did you mean 'batch_size'?"),
+        ("profile=winer", "profile: there is no 'winer'. Did you mean 'winner'?"),
+    ],
+)
+def test_a_setting_without_effect_is_a_mistake(word: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        planned(word)
 
 
 def test_a_declared_machine_has_the_processors_of_its_size() -> None:

@@ -109,5 +109,5 @@ def _ended(directory: Path, wait_s: float) -> bool:
 def _after(sweep: SweepStatus) -> str:
     kept = f"{sweep.done} of {len(sweep.plan.trials)} trials are kept in {sweep.directory}."
     if not sweep.left:
-        return f"It had just come to its end: {kept}"
+        return f"It had just ended: {kept}"
     return f"Ended. {kept}\nResume with: python -m benchorch resume {sweep.plan.plan_id}"

@@ -66,7 +66,7 @@ def run(terminal: Terminal, names: Sequence[str], everything: bool) -> Reply:
     catalog = Catalog([*extension_directories(), builtin_directory("conf")])
     problem = _unknown_name(names, catalog)
     if problem:
-        raise ConfigError([problem], next="benchorch conversions")
+        raise ConfigError([problem])
     if names:
         opened = [catalog.open(name) for name in names]
         rows = [_row(each, catalog) for each in opened]

@@ -11,6 +11,7 @@ arguments; 3, not comparable: a trial fails or disagrees on a side; 4, cannot te
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -63,7 +64,7 @@ def _count(text: str) -> int:
     \b
     Exit codes: 0  no regression       1  a regression, or with --strict one not ruled out
                 2  wrong arguments     3  not comparable: a trial fails or disagrees on a side
-                4  cannot tell
+                4  undecided
     """,
     writes_output=True,
     former={"--markdown": "--output"},
@@ -111,7 +112,8 @@ class _Options:
 def _fought(words: Sequence[str], options: _Options, terminal: Terminal) -> Reply:
     request = _request(words)
     if not (options.against or options.env):
-        raise ConfigError(["duel takes --against REV, or --env A B, or both; see duel --help."])
+        line = shlex.join(["benchorch", "duel", *words, "--against", "main"])
+        raise ConfigError(["duel needs --against REV, or --env A B, or both."], next=line)
     made = planned(request)
     refuse_remote(made.plan, is_remote=made.way() is not Way.LOCAL)
     directory = Path(options.directory or f"{new_directory()}-duel")

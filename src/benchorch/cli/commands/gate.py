@@ -83,7 +83,7 @@ class _GateOrDuel(Command):
     \b
     Exit codes: 0  no regression       1  a regression, or with --strict one not ruled out
                 2  wrong arguments     3  not comparable: other machine or definition, a trial
-                4  cannot tell            that fails, disagrees or is missing
+                4  undecided            that fails, disagrees or is missing
     """,
     writes_output=True,
     former={"--markdown": "--output"},

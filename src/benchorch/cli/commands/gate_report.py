@@ -148,7 +148,7 @@ _LEGEND = (
     "reference workload on the machine changed by.",
     "latency_ms/p01, the floor: it decides where the median cannot, and sees only what every call "
     "has to do.",
-    "REGRESSION: the whole interval lies beyond the limit. pass: the whole interval lies within "
+    "REGRESSION: the whole interval is beyond the limit. pass: the whole interval is within "
     "it. unclear: the interval includes the limit. REFUSED: there is nothing to compare.",
 )
 

@@ -145,7 +145,9 @@ def _check_words(words: Sequence[str]) -> None:
 
 def _check_path(path: Path) -> None:
     if path.suffix != ".yaml" or "=" in path.name:
-        raise ConfigError([f"{str(path)!r}: a recipe's file ends in .yaml, for example mine.yaml."])
+        meant = str(path.with_suffix(".yaml"))
+        problem = f"{str(path)!r}: a recipe's file ends in .yaml. Did you mean {meant!r}?"
+        raise ConfigError([problem])
     if path.stem == "config":
         raise ConfigError([f"{path}: a recipe needs another name; config is benchorch's own root."])
     if path.exists():

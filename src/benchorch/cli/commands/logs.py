@@ -36,7 +36,7 @@ _LOOK_S = 1.0
 )
 @run_argument()
 @click.argument("trial", metavar="[TRIAL]", required=False)
-@click.option("--follow", "-f", is_flag=True, help="go on until the run has ended")
+@click.option("--follow", "-f", is_flag=True, help="continue until the run has ended")
 def run(terminal: Terminal, run: str, trial: str | None, follow: bool) -> Reply:
     """The log; with ``--follow`` also what is added, until the run has ended."""
     directory = find_invocation(run, "logs")

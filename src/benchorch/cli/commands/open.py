@@ -18,7 +18,7 @@ from benchorch.results.report.run_page import write_run_page
 
 @command(
     "open",
-    help=f"""Write the page of a run anew, as far as the run is, and open it in the browser.
+    help=f"""Update the page of a run, finished or not, and open it in the browser.
 
     RUN is {REFERENCE}.
     """,

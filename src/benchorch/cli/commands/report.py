@@ -1,4 +1,4 @@
-"""``benchorch report RUN [RUN ...]``: tables, conclusions and warnings, derived anew."""
+"""``benchorch report RUN [RUN ...]``: tables, conclusions and warnings, recomputed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchorch.domain.reply import Reply
 
 @command(
     "report",
-    help=f"""Tables, conclusions and warnings of runs, derived anew.
+    help=f"""Tables, conclusions and warnings of runs, recomputed.
 
     RUN is {REFERENCE}. --output FILE writes by its suffix: .html one page with plots, .csv a row a
     trial, .md the tables, .json (or with --json) what compare and gate read.

@@ -20,6 +20,7 @@ from benchorch.cli.commands import script_report
 from benchorch.cli.run import benchmark
 from benchorch.cli.terminal import Terminal
 from benchorch.config.components import suggest
+from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode
@@ -173,6 +174,7 @@ def prepare(
 ) -> Prepared:
     """Find the models, and with ``--build-only`` build them."""
     scripts, overrides = parse(words, behind, options)
+    _check(overrides)
     say = terminal.say
     analyze = options.analyze_only or terminal.wants_json
     grant(*(str(script.path) for script in scripts))
@@ -211,6 +213,15 @@ def prepare(
         founds=tuple(founds),
         places={str(script.path): script.place for script in scripts},
     )
+
+
+def _check(overrides: Sequence[str]) -> None:
+    """ConfigError for a run's words that are mistaken, before any script runs."""
+    request = parse_run(overrides, "script")
+    composer = Composer(config_loader(request.directories), request.config_name)
+    problems = composer.problems(composer.lifted(request.overrides), sweep=request.multirun)
+    if problems:
+        raise ConfigError(problems)
 
 
 def _with_directory(words: Sequence[str]) -> tuple[Path, list[str]]:
@@ -272,7 +283,8 @@ def parse(
     """Scripts and overrides; ConfigError with every problem."""
     overrides = [word for word in words if _is_override(word)]
     names = [word for word in words if word not in overrides]
-    problems = [
+    problems = [f"{name}: there is no such option." for name in names if name[:1] == "-"]
+    problems += [
         f"{text}: the models are those of the script; give script.py::hash to choose among them."
         for text in overrides
         if text.lstrip("+").startswith(("model=", "model.inputs"))

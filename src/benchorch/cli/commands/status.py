@@ -90,7 +90,7 @@ def _on_a_stack(directory: Path) -> str | None:
         return f"unknown: {error}"
     cost = f", {spending.text}" if spending else ""
     return (
-        f"sweep {sweep.name} goes on on stack {sweep.stack.facts.name}: "
+        f"sweep {sweep.name} continues on stack {sweep.stack.facts.name}: "
         f"{plural(done, 'trial')} done{cost}; resume follows it"
     )
 

@@ -73,7 +73,7 @@ def _words(name: object) -> tuple[str, ...]:
         ) from error
     if told.conversion is None:
         raise ConfigError(
-            [f"backends: {name!r} does not say what runs the graphs; such as {name}/inductor."]
+            [f"backends: {name!r} does not name what runs the graphs; write {name}/inductor."]
         )
     return f"hardware={spelled(told.machine)}", f"conversion={spelled(told.conversion)}"
 

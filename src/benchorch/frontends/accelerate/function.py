@@ -121,8 +121,7 @@ def _problem(model: Any) -> str:
         return f"{name} is accelerated already."
     if _is_compiled(model):
         return (
-            f"{name} is compiled already; give it as it was before torch.compile, which "
-            "accelerate stands in for."
+            f"{name} is compiled already; pass it without torch.compile, which accelerate replaces."
         )
     return ""
 

@@ -163,7 +163,7 @@ def _unfinished(directory: Path, plan: Plan) -> Mapping[str, TrialResult]:
 
 
 def _go_on(directory: Path) -> str:
-    return f"Go on with: python -m benchorch resume={directory}"
+    return f"Resume it: python -m benchorch resume={directory}"
 
 
 def _stored(derived: Derived, trial: Trial, each_process: bool) -> StoredTrial:

@@ -35,7 +35,9 @@ def unknown_metric(name: str) -> str:
 
     if name in NAMES:
         return ""
-    return f"{name!r} is not a metric.{suggest(name, NAMES)} Metrics: {', '.join(NAMES)}."
+    meant = suggest(name, NAMES)
+    listed = "" if meant else f" Metrics: {', '.join(NAMES)}."
+    return f"{name!r} is not a metric.{meant}{listed}"
 
 
 def is_rate(metric: str) -> bool:

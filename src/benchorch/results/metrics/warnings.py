@@ -148,10 +148,14 @@ def _disturbed_inside(processes: Sequence[ProcessRecord]) -> Iterator[str]:
     if not slowed:
         return
     without = over_processes(median_ms(calm), unit="ms")
-    figure = f"without them p50 is {interval_text(without)} ms" if without else "no other is calm"
+    figure = (
+        f"without them p50 is {interval_text(without)} ms"
+        if without
+        else "no process was undisturbed"
+    )
     yield (
         f"{len(slowed)} of {len(processes)} processes were slowed while they measured "
-        f"({', '.join(dict.fromkeys(slowed))}), and count; {figure}: try a quieter machine."
+        f"({', '.join(dict.fromkeys(slowed))}) and are included; {figure}. Use a quieter machine."
     )
 
 
@@ -231,8 +235,8 @@ def _disturbed(result: TrialResult) -> Iterator[str]:
 def _grade(letter: str) -> Iterator[str]:
     if letter == "C":
         yield (
-            "This machine's own speed varies too much for absolute figures (grade C); ratios to "
-            "the baseline hold all the same: try benchorch doctor."
+            "This machine's speed varies too much for absolute figures (grade C); ratios to the "
+            "baseline are still valid. Run benchorch doctor."
         )
 
 

@@ -80,8 +80,8 @@ def _latency(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Ch
     ]
     yield Chart(
         title="Latency",
-        sentence="Median time of a call; shorter is better. Whiskers are 95 % intervals, and "
-        "missing where one would span more than a factor of ten.",
+        sentence="Median time of a call; shorter is better. Whiskers are 95 % intervals; an "
+        "interval of more than a factor of ten is not drawn.",
         spec=_bars(bars, "median latency, ms"),
     )
 
@@ -106,8 +106,8 @@ def _speedup(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Ch
     if bars:
         yield Chart(
             title="Speed-up",
-            sentence="How many times as fast as its baseline, which is the line at 1; from calls "
-            "of both that took turns.",
+            sentence="Speed relative to the baseline, which is the line at 1; both were measured "
+            "interleaved.",
             spec=_bars(bars, "times as fast as the baseline", line_at=1.0),
         )
 
@@ -147,7 +147,7 @@ def _bar_values(bar: _Bar, top: float) -> Spec:
     middle = top + _ROW_PX - _BAR_PX / 2 - 8
     return {
         "name": bar.name,
-        "figure": bar.figure,
+        "figure": bar.figure.partition(" (")[0],  # the rest is in the table and the tip
         "kind": bar.kind,
         "tip": f"{bar.name}: {bar.figure} {bar.kind}".rstrip(),
         "value": bar.estimate.value if bar.estimate else None,
@@ -173,8 +173,8 @@ def _processes(
     if found:
         yield Chart(
             title="Calls of every process",
-            sentence="A line for each process, in the order in which they ran: the thin one holds "
-            "90 % of its calls, the thick one half of them, the tick is the median.",
+            sentence="One line per process, in the order in which they ran. The thin line spans "
+            "90 % of its calls, the thick line half of them; the tick is the median.",
             spec=_spreads(found),
         )
 

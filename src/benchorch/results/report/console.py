@@ -317,7 +317,7 @@ class ConsoleReport:
     def interrupted(self, directory: Path) -> None:
         """Print that the answer is partial, and how to go on."""
         self.text(
-            f"\nInterrupted: the table is partial. What was measured is kept; go on with\n"
+            f"\nInterrupted: the table is partial. All results so far are stored. To continue:\n"
             f"  python -m benchorch resume={directory}"
         )
 

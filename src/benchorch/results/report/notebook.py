@@ -62,7 +62,7 @@ class NotebookReport(ConsoleReport):
         """Show how to go on."""
         words = escape(f"python -m benchorch resume={directory}")
         self._show(
-            f"<p>Interrupted: what was measured is kept; go on with <code>{words}</code></p>"
+            f"<p>Interrupted; all results so far are stored. To continue: <code>{words}</code></p>"
         )
 
     def _draw(self) -> None:

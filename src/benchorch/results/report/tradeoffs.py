@@ -17,7 +17,12 @@ from benchorch.results.report.rows import ReportRow
 from benchorch.results.report.series_figures import AllSeries, SeriesFigures
 from benchorch.units import format_seconds
 
-SIZES = {"batch_size": "batch size", "seq_len": "sequence length"}
+SIZES = {
+    "batch_size": "batch size",
+    "seq_len": "sequence length",
+    "prompt_tokens": "prompt tokens",
+    "new_tokens": "new tokens",
+}
 """Symbols of a workload over which there are charts wherever they were swept."""
 
 LATENCY, THROUGHPUT = "median latency, ms", "items a second"
@@ -57,7 +62,6 @@ def tradeoffs(rows: Sequence[ReportRow], series: AllSeries) -> list[Chart]:
     models = _grouped(rows, _model_of)
     return [
         *(one for name, own in works.items() for one in _work(own, f": {name}" if several else "")),
-        *_unpriced(rows),
         *(
             chart
             for name, own in models.items()
@@ -137,35 +141,23 @@ def _sound(dot: _Dot) -> bool:
     return not dot.row.disqualified
 
 
-def _unpriced(rows: Sequence[ReportRow]) -> Iterator[Chart]:
-    """Why there is no cost, where there is none at all."""
-    if any(row.usd_per_million for row in rows):
-        return
-    unknown = sorted({row.hardware or "this machine" for row in rows if row.price is None})
-    reason = f"No price is known for {', '.join(unknown)}." if unknown else "No trial has a rate."
-    yield Chart(title="Cost against latency", sentence=f"Nothing to draw: {reason}")
-
-
 def _build(rows: Sequence[ReportRow], model: str, several: bool) -> Iterator[Chart]:
     dots = list(_dots(rows, _build_s, _gain))
     if len(dots) > 1:  # one alone is traded off against nothing
         yield Chart(
             title=f"Gain against build time{f': {model}' if several else ''}",
-            sentence="How many times as fast as its baseline a conversion is, and what it takes "
+            sentence="Speed relative to the baseline, and what it takes "
             "to build: best is the top left.",
             spec=_scatter(dots, ("build, seconds", "times as fast as the baseline")),
         )
 
 
 def _scaling(rows: Sequence[ReportRow], symbol: str, name: str) -> Iterator[Chart]:
-    """Latency and throughput over a size; nothing where no series has two of it."""
+    """What grows or falls with a size; nothing where no series has two of it."""
     sized = [row for row in rows if row.ran and row.size(symbol) is not None]
     groups = _grouped(sized, lambda row: _all_else(row, symbol))
     swept = {key: own for key, own in groups.items() if len({row.size(symbol) for row in own}) > 1}
-    for what, unit, quantity in (
-        ("Latency", LATENCY, _latency),
-        ("Throughput", THROUGHPUT, _throughput),
-    ):
+    for what, unit, quantity in _SCALED:
         dots = [
             dot
             for key, own in swept.items()
@@ -192,6 +184,22 @@ def _latency(row: ReportRow) -> Estimate | None:
 
 def _throughput(row: ReportRow) -> Estimate | None:
     return row.throughput
+
+
+def _prefill(row: ReportRow) -> Estimate | None:
+    return row.metrics.get("prefill_tokens_per_s/mean")
+
+
+def _decoding(row: ReportRow) -> Estimate | None:
+    return row.metrics.get("decode_tokens_per_s/mean")
+
+
+_SCALED: tuple[tuple[str, str, Quantity], ...] = (
+    ("Latency", LATENCY, _latency),
+    ("Throughput", THROUGHPUT, _throughput),
+    ("Prefill", "prompt tokens a second", _prefill),
+    ("Decoding", "generated tokens a second", _decoding),
+)
 
 
 def _build_s(row: ReportRow) -> Estimate | None:

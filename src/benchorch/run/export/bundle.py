@@ -154,7 +154,7 @@ def _built(chosen: Chosen, setup: TrialSetup, session: Session, say: Say) -> Bui
     ):
         raise BuildError(
             f"{labels['conversion']}: the model or the packages have changed since it was "
-            "measured, so what can be built now is another artifact. Measure it anew, then export.",
+            "measured, so a build now would be another artifact. Measure it again, then export.",
             kind="changed",
         )
     return found

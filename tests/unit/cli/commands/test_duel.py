@@ -29,7 +29,7 @@ def repository(tmp_path: Path, monkeypatch) -> Path:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ((), "takes --against REV, or --env A B"),
+        ((), "needs --against REV, or --env A B"),
         (("--against", "nowhere"), "no such commit"),
         (("--against", "HEAD", "nonsense"), "'nonsense': is not an override"),
         (("--against", "HEAD", "--cfg", "job"), "does not take --cfg"),
@@ -52,10 +52,10 @@ def test_a_wrong_request_is_refused_before_anything_runs(
     "words",
     [("--minutes", "0"), ("--pairs", "4"), ("--pairs", "x"), ("--max-regression", "2"), ("--env",)],
 )
-def test_a_wrong_option_is_refused_with_the_help_to_type(words: tuple[str, ...]) -> None:
+def test_a_wrong_option_is_refused_with_a_line_to_type(words: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=f"benchorch duel: .*{words[0]}") as refused:
         duel.run.reply(["--against", "HEAD", *words])
-    assert refused.value.next == "benchorch duel --help"
+    assert refused.value.next.startswith("benchorch duel --")
 
 
 @pytest.mark.parametrize("words", [["--against", "HEAD"], ["--against=HEAD"]], ids=" ".join)

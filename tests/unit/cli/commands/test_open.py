@@ -54,7 +54,7 @@ def test_a_run_that_goes_on_has_a_page_without_a_conclusion(tmp_path: Path) -> N
         open_command.run.reply([str(run), "--no-browser"])
     text = (run / "report.html").read_text()
     assert "Not finished: 1 of 2 trials have ended" in text
-    assert "The run goes on" in text
+    assert "The run is in progress" in text
     assert 'content="10"' in text
 
 

@@ -131,7 +131,7 @@ def test_only_swept_sizes_have_plots(run, swept):
 
 
 def test_a_price_is_named_or_reported_as_unknown(run, swept):
-    assert "No price is known for local." in read(run).text
+    assert "No machine here has a known price" in read(run).text
     priced = read(swept).text
     assert "g5.xlarge: 1.006 USD an hour in us-east-1" in priced
     assert "No price" not in priced

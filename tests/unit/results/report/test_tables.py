@@ -83,6 +83,15 @@ def test_rows_are_ranked_by_their_ratio_to_the_common_baseline():
     assert sheet.names() == ["fast", "eager", "slow"]
 
 
+def test_workloads_come_in_the_order_of_their_sizes():
+    sheet = Sheet()
+    for tokens, ms in ((128, 9.0), (8, 5.0), (32, 1.0)):
+        sheet.add(str(tokens), ms)
+        sheet.trials[-1].labels["workload"] = f"batch_size=1 prompt_tokens={tokens}"
+    shown = [name.rpartition(" ")[2] for name in sheet.names()]
+    assert shown == ["8", "32", "128"]
+
+
 def test_the_winner_of_a_table_is_the_fastest():
     sheet = Sheet().add("eager", 3.0).add("fast", 1.0, ratio=2.9).best("fast")
     assert "fast on local is fastest of 2, p50 1 [0.9, 1.1] ms: 2.90× the baseline" in sheet.said()
@@ -100,13 +109,13 @@ def test_what_cannot_be_told_from_the_best_is_named_with_it():
     sheet.add("c", 0.5, ratio=1.1).best("a", "b")
     assert sheet.said().endswith(
         "there is no single fastest: b on local (1.31× the baseline's speed) and a on local "
-        "(1.29× the baseline's speed) cannot be told apart."
+        "(1.29× the baseline's speed) cannot be distinguished."
     )
 
 
 def test_a_tie_with_the_baseline_says_so():
     sheet = Sheet().add("eager", 3.0).add("copy", 2.9, ratio=1.004).best("copy", "eager")
-    assert "eager on local (the baseline) cannot be told apart" in sheet.said()
+    assert "eager on local (the baseline) cannot be distinguished" in sheet.said()
 
 
 @pytest.mark.parametrize("best", [("eager",), ("eager", "copy"), ()])
