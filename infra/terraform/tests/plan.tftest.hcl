@@ -260,6 +260,11 @@ run "the_whole_stack_plans" {
   }
 
   assert {
+    condition     = strcontains(local.common, "systemctl mask apt-daily.service apt-daily-upgrade.service") && strcontains(local.common, "snap refresh --hold")
+    error_message = "Ubuntu upgrades its packages beside a measurement."
+  }
+
+  assert {
     condition     = strcontains(local.work_script, "shutdown -h now")
     error_message = "Workers outlive the head."
   }

@@ -129,6 +129,8 @@ class SentSweep:
         directory: the run's own, here.
         seen: the trials whose results have come.
         problems: what is wrong with the results there, by the line's number.
+        taken: bytes of the results that were read.
+        unfetched: the last entry of each trial whose files have not come.
     """
 
     stack: Stack
@@ -136,6 +138,9 @@ class SentSweep:
     directory: Path
     seen: set[str] = field(default_factory=set)
     problems: dict[int, str] = field(default_factory=dict)
+    taken: int = 0
+    checker: chain.Checker = field(default_factory=chain.Checker)
+    unfetched: dict[str, Entry] = field(default_factory=dict)
 
     def send(self, plan: Plan, files: FolderContent) -> None:
         """Put everything into the bucket, the plan last."""
@@ -158,10 +163,8 @@ class SentSweep:
 
     def new_entries(self) -> Sequence[Entry]:
         """Finished results that were not fetched yet; damaged lines go to `problems`."""
-        content = self.stack.read(f"{self.name}/{run_directory.RESULTS}") or b""
-        whole = content[: content.rfind(b"\n") + 1]
-        last: dict[str, Entry] = {}
-        for line in chain.checked(whole.splitlines()):
+        lines = self._new_lines()
+        for line in map(self.checker.line, lines):
             try:
                 entry = entry_of(line)
             except ValueError as error:
@@ -169,9 +172,21 @@ class SentSweep:
                 continue
             if not line.follows and line.number - 1 not in self.problems:
                 self.problems[line.number] = f"a line is missing there before line {line.number}"
-            last[entry.result.trial_id] = entry
-        found = last.items()
+            self.unfetched[entry.result.trial_id] = entry
+        found = self.unfetched.items()
         return [one for name, one in found if name not in self.seen and not one.result.unfinished]
+
+    def _new_lines(self) -> Sequence[bytes]:
+        """Lines since the last look, read from the newline before them."""
+        name, start = f"{self.name}/{run_directory.RESULTS}", max(0, self.taken - 1)
+        content = self.stack.read(name, start) or b""
+        if start and content[:1] != b"\n":  # another file than before, such as a salvaged one
+            self.taken, start, self.checker = 0, 0, chain.Checker()
+            self.problems.clear()
+            content = self.stack.read(name) or b""
+        whole = content[self.taken - start : content.rfind(b"\n") + 1]
+        self.taken += len(whole)
+        return whole.splitlines()
 
     def fetch(self, entry: Entry) -> TrialResult:
         """An entry's result, with the trial's files in the run's directory."""
@@ -187,6 +202,7 @@ class SentSweep:
         if entry.result.uploads:
             self._fetch_uploads(entry.result)
         self.seen.add(trial_id)
+        self.unfetched.pop(trial_id, None)
         return entry.whole(self.directory)
 
     def _fetch_uploads(self, result: TrialResult) -> None:

@@ -37,6 +37,7 @@ DEFAULT_FLEET = ("g5.xlarge", "r6i.large")
 
 DOCUMENT = "AWS-RunShellScript"
 _ABSENT = {"404", "NoSuchKey"}
+_BEYOND = {"416", "InvalidRange"}
 _GONE = {"NoSuchBucket"}
 _EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired"}
 _WRONG = {"InvalidClientTokenId", "UnrecognizedClientException", "InvalidAccessKeyId"}
@@ -139,21 +140,23 @@ class AwsStack(Stack):
         """Facts from the account's bucket."""
         return self.record
 
-    def read(self, name: str) -> bytes | None:
-        """Content of an object, by one request."""
-        return self._object(self._key(name))
+    def read(self, name: str, start: int = 0) -> bytes | None:
+        """Content of an object from a byte on, by one request."""
+        return self._object(self._key(name), start)
 
-    def _object(self, key: str) -> bytes | None:
+    def _object(self, key: str, start: int = 0) -> bytes | None:
         from botocore.exceptions import ClientError
 
+        part = {"Range": f"bytes={start}-"} if start else {}
         try:
             with _told(f"s3:GetObject on {self._bucket}"):
-                found = self._s3().get_object(Bucket=self._bucket, Key=key)
+                found = self._s3().get_object(Bucket=self._bucket, Key=key, **part)
                 return bytes(found["Body"].read())
         except StackError as error:
             cause = error.__cause__
-            if isinstance(cause, ClientError) and _code(cause) in _ABSENT:
-                return None
+            code = _code(cause) if isinstance(cause, ClientError) else ""
+            if code in _ABSENT | _BEYOND:
+                return None if code in _ABSENT else b""
             raise
 
     def write(self, name: str, data: bytes) -> None:

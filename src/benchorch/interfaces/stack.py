@@ -86,8 +86,8 @@ class Stack(ABC):
         """Facts available without a request."""
 
     @abstractmethod
-    def read(self, name: str) -> bytes | None:
-        """An object's bytes; None if there is none."""
+    def read(self, name: str, start: int = 0) -> bytes | None:
+        """Content of an object from a byte on, empty beyond its end; None without an object."""
 
     @abstractmethod
     def write(self, name: str, data: bytes) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 from zipfile import BadZipFile, ZipFile, is_zipfile
@@ -41,6 +42,11 @@ class ExportedModel(DeclaredModel):
     digest: str
     architecture: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+
+    def preload(self) -> None:
+        """Import what reads a program: sympy and Dynamo among it, longer to import than torch."""
+        with suppress(ImportError):  # a private module
+            import_module("torch._export.serde.serialize")
 
     def load(self, seed: int) -> torch.nn.Module:
         """The graph; BuildError where the file has changed."""

@@ -35,6 +35,7 @@ _TRANSPARENT = frozenset({"OptimizedModule", "DataParallel", "DistributedDataPar
 _PARTS = frozenset({"ParametrizationList"})  # what torch calls to compute a parameter
 _TRACERS = ("torch.jit._trace", "torch.onnx", "torch.export._trace", "torch._export")
 """Modules of torch that call a model themselves, to record it or to check the record."""
+_QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 _SYMBOLS = frozenset({"KerasTensor", "FakeTensor", "FunctionalTensor"})
 _LIGHTNING_STEPS = frozenset({"training_step", "validation_step", "test_step", "predict_step"})
 _PROGRESS_EVERY_S = 1.0
@@ -420,7 +421,8 @@ class Watch:
                 each.instances += 1
                 self._by_id[id(module)] = each
                 return each
-        parameters = [p for p in module.parameters() if _has_values(p)]
+        own = [p for p in module.parameters() if _has_values(p)]
+        parameters = [*own, *_packed_weights(module)]
         buffers = [b for b in module.buffers() if _has_values(b)]
         seen = FoundModel(
             order=before.order,
@@ -492,6 +494,14 @@ def _has_values(tensor: torch.Tensor) -> bool:
     from torch.nn.parameter import is_lazy
 
     return not is_lazy(tensor)
+
+
+def _packed_weights(module: torch.nn.Module) -> list[torch.Tensor]:
+    """Weights and biases of torch's quantised layers, which are no parameters of theirs."""
+    layers = [each for each in module.modules() if type(each).__module__.startswith(_QUANTIZED)]
+    readers = [getattr(each, part, None) for each in layers for part in ("weight", "bias")]
+    held = [read() for read in readers if callable(read)]
+    return [each for each in held if each is not None]
 
 
 def structure_of(module: torch.nn.Module) -> str:

@@ -29,7 +29,7 @@ from benchorch.trace.operators.branches import branches
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.library import plain_op
 from benchorch.trace.operators.provenance import Provenance, is_fused
-from benchorch.trace.ranks import meetings, merged
+from benchorch.trace.ranks import last_ranks, meetings, merged
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.steps import Steps, find_steps, typical, whole
 from benchorch.trace.verdict import SLOWED_DILATION, VerdictInputs, verdict
@@ -160,7 +160,7 @@ def analyze_events(
             branches=branches(graph, node_ns) if graph and _matched(graph, node_ns) else (),
             dilation_ratio=dilation_ratio,
             repairs={**events.repairs, **dag.repairs},
-            warnings=_warnings(steps, graph, node_ns, dilation_ratio),
+            warnings=_warnings(events, steps, graph, node_ns, dilation_ratio),
             facts=dag.facts,
         ),
     )
@@ -189,7 +189,7 @@ def _tables(
         "operators": entities.operators(events, owned),
         "kernels": entities.kernels(events, owned),
         "modules": entities.modules(events, owned),
-        "python": entities.frames(events),
+        "python": entities.frames(events, owned),
         "graph nodes": by_node,
     }
     tables = {name: ledger.table(rows) for name, rows in of.items()}
@@ -230,7 +230,7 @@ def _verdict(
             shapes=any(row.shapes for row in rows),
             threads=len(threads) > 1,
             syncs=bool((events.category == Category.SYNC).any()),
-            ranks=collective,
+            ranks=collective and not events.ranks.any(),
             tried=_tried(events, in_window),
             unknown=_unknown(events, path, why),
             dilation_ratio=dilation_ratio,
@@ -306,13 +306,14 @@ def _tried(events: Events, in_window: np.ndarray) -> set[str]:
 
 
 def _warnings(
+    events: Events,
     steps: Steps,
     graph: OperatorGraph | None,
     node_ns: Mapping[str, int],
     dilation_ratio: float | None,
 ) -> tuple[str, ...]:
     """Sentences for every page of the analysis."""
-    found = list(steps.notes)
+    found = [*steps.notes, *filter(None, [last_ranks(events)])]
     if dilation_ratio is not None and dilation_ratio > SLOWED_DILATION:
         found.append(
             f"Profiled, a call takes {dilation_ratio:.2f} times as long as without: gains hold "

@@ -21,7 +21,7 @@ class DeviceShare:
     """One device in one step, in ns; kinds overlap, so only idle and busy sum to the step.
 
     Attributes:
-        device, step: their numbers.
+        device, step: their numbers; `rank` of the device.
         step_ns: the step's length.
         compute_ns, communication_ns, memory_ns: while at least one such piece of work ran.
         idle_ns: while none ran.
@@ -29,6 +29,7 @@ class DeviceShare:
     """
 
     device: int
+    rank: int
     step: int
     step_ns: int
     compute_ns: int
@@ -54,15 +55,16 @@ def breakdown(events: Events, steps: Steps) -> tuple[DeviceShare, ...]:
     found = []
     for one in np.unique(device[works]).tolist():
         mine = works[device[works] == one]
+        rank = events.lanes[events.lane[mine[0]]].rank
         spans = events.start_ns[mine], events.end_ns[mine], kind[mine]
         for step in range(steps.first, last):
             bounds = int(steps.begin_ns[step]), int(steps.done_ns[step])
-            found.append(_of_step(one, step, bounds, *spans))
+            found.append(_of_step((one, rank), step, bounds, *spans))
     return tuple(found)
 
 
 def _of_step(
-    device: int,
+    device: tuple[int, int],
     step: int,
     bounds: tuple[int, int],
     start_ns: NDArray[np.int64],
@@ -86,7 +88,8 @@ def _of_step(
         return int(took_ns[chosen].sum())
 
     return DeviceShare(
-        device=device,
+        device=device[0],
+        rank=device[1],
         step=step,
         step_ns=end - begin,
         compute_ns=summed(compute),

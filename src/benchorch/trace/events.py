@@ -108,6 +108,7 @@ class Events:
         awaited: of a SYNC, the correlation of the event record that it waits for.
         graph_node: of device work in a launched graph, its node there.
         repairs: what had to be mended while reading, each with how often.
+        allocated: by device, (m, 2) times in ns and the bytes that are allocated from then on.
         facts: metadata of the file: device properties, versions, the profiler's schedule.
         known: results cached by whatever computed them; a changed copy begins anew.
     """
@@ -128,6 +129,7 @@ class Events:
     lanes: tuple[Lane, ...]
     details: Details = field(default_factory=NoDetails)
     repairs: Mapping[str, int] = field(default_factory=dict)
+    allocated: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     facts: Mapping[str, object] = field(default_factory=dict)
     known: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 

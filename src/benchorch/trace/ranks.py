@@ -20,6 +20,7 @@ from benchorch.trace.events import (
     among,
     once,
 )
+from benchorch.units import format_seconds, ns_to_s
 
 _OFFSET = 1 << 40
 """Between the ranks' correlations and other ids, which each rank counts for itself."""
@@ -61,6 +62,11 @@ def merged(several: Sequence[Events]) -> Events:
             parts=tuple(one.details for one in several), sizes=tuple(map(len, several))
         ),
         repairs={key: n for one in several for key, n in one.repairs.items()},
+        allocated={
+            f"rank {rank} {label}": rows + np.array([shift_ns, 0])
+            for rank, (one, shift_ns) in enumerate(zip(several, shifts_ns, strict=True))
+            for label, rows in one.allocated.items()
+        },
         facts=several[0].facts,
     )
 
@@ -68,7 +74,7 @@ def merged(several: Sequence[Events]) -> Events:
 _COLUMNS = tuple(
     entry.name
     for entry in fields(Events)
-    if entry.name not in ("names", "lanes", "details", "repairs", "facts", "known")
+    if entry.name not in ("names", "lanes", "details", "repairs", "allocated", "facts", "known")
 )
 
 
@@ -134,6 +140,23 @@ def meetings(events: Events) -> Meetings:
         last_ns=np.repeat(last_ns, ranks),
         usual_ns=np.repeat(usual_ns.astype(np.int64), ranks),
         transfer_ns=np.repeat(end_ns.min(axis=1, initial=1 << 62) - last_ns, ranks),
+    )
+
+
+def last_ranks(events: Events) -> str:
+    """A sentence on the rank that comes last most often; empty without several ranks."""
+    met = meetings(events)
+    late_ns = met.last_ns - met.usual_ns
+    last = (events.start_ns[met.event] == met.last_ns) & (late_ns > 0)
+    if not last.any():
+        return ""
+    rank = events.ranks[events.lane[met.event]]
+    times = np.bincount(rank[last])
+    most = int(times.argmax())
+    took = format_seconds(ns_to_s(float(np.median(late_ns[last & (rank == most)]))))
+    return (
+        f"Rank {most} comes last to {times[most]} of {len(np.unique(met.meeting))} collectives, "
+        f"{took} after the others at the median."
     )
 
 

@@ -45,6 +45,9 @@ ACCIDENT_RATIO = 0.15
 DRAINED_RATIO = 0.7
 """Of the others: a first third that takes less of it uses up what waited in queues."""
 
+TURN_RATIO = 0.03
+"""Of the median: steps that are by turns so much longer and shorter have no median step."""
+
 CUT_RATIO = 0.5
 """Of the median: a last step shorter than that was cut off."""
 
@@ -114,10 +117,13 @@ class Steps:
 
     @property
     def period_ns(self) -> int:
-        """The (lower) median period; the mean where most steps differ from each other by half."""
+        """The (lower) median period; the mean where most differ by half, or by turns."""
         periods_ns = self.periods_ns
-        if self.back_to_back and not typical(periods_ns).any():
-            return round(float(np.mean(periods_ns)))
+        change_ns = np.diff(periods_ns)
+        in_turn = len(change_ns) > 2 and bool((change_ns[1:] * change_ns[:-1] < 0).all())
+        in_turn &= bool((np.abs(change_ns) > TURN_RATIO * np.median(periods_ns)).all())
+        if self.back_to_back and (in_turn or not typical(periods_ns).any()):
+            return round(float(np.mean(periods_ns[len(periods_ns) % 2 if in_turn else 0 :])))
         return int(np.sort(periods_ns)[(len(periods_ns) - 1) // 2])
 
     @property
@@ -297,11 +303,11 @@ def _recurring(
         outer = np.isin(marks, _outermost(events, ranges | (events.category == Category.OPERATOR)))
         return found if found and outer.all() and typical(found.periods_ns).any() else None
     found = _steps(events, name, marks)
-    apart = not found.back_to_back and _taking_turns(events, marks, ranges)
+    apart = not found.back_to_back and _interleaved(events, marks, ranges)
     return (_between(events, marks) if apart else None) or found
 
 
-def _taking_turns(events: Events, marks: NDArray[np.intp], ranges: NDArray[np.bool_]) -> np.bool_:
+def _interleaved(events: Events, marks: NDArray[np.intp], ranges: NDArray[np.bool_]) -> np.bool_:
     """Whether other ranges of the thread fill most of the time between the marks, as they recur."""
     lane, name = events.lane[marks[0]], events.name[marks]
     others = _outermost(events, ranges & (events.lane == lane) & ~np.isin(events.name, name))

@@ -170,10 +170,11 @@ def _advice(limit: str, given: VerdictInputs) -> str:
             return f"Launch less often: {_conversions(ways, given)}a larger batch."
         return f"Call fewer operators: {_conversions(_COMPILERS, given)}a larger batch."
     best = max(given.rows, key=lambda row: row.gain_ns or 0, default=None)
-    if cause == Cause.OUTSIDE and best and best.name.startswith("<built-in"):
+    if cause == Cause.OUTSIDE and best and ", called by " in best.name:
         return (
-            f"Call {best.name} less, or from a thread beside the work: it is a library's own code, "
-            "of which the trace has the duration only; a profiler for native code shows more."
+            f"Call {best.name.split(',')[0]} less, or from a thread beside the work: it is a "
+            "library's own code, of which the trace has the duration only; a profiler for native "
+            "code shows more."
         )
     return _ADVICE[cause]
 

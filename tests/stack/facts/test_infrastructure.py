@@ -89,6 +89,11 @@ def test_machines_are_reached_by_the_policy_that_reads_no_parameters() -> None:
     assert attached == [fact["least"]]
 
 
+def test_nothing_is_upgraded_beside_a_measurement() -> None:
+    masked = found(r"systemctl mask ([\w. -]+) >")
+    assert [line.split() for line in masked] == [TABLE["image.upgrades_itself"].value]
+
+
 def test_gpus_of_other_makers_and_parts_of_one_are_counted_as_none() -> None:
     maker = TABLE["ec2.gpu_maker"].value["maker"]
     assert found(rf'gpu\.count if gpu\.manufacturer == "({maker})"', HCL) == [maker]

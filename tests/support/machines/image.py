@@ -35,13 +35,14 @@ while [[ $# -gt 0 ]]; do
 done
 """
 _NOTHING = "#!/bin/sh\nexit 0\n"
+_IDLE = tuple((name, _NOTHING) for name in ("apt-get", "systemctl", "snap"))
 
 
 def made(place: Path) -> Path:
     """The files, in a directory that is laid over a machine's disk."""
     programs = place / "usr" / "local" / "sbin"  # first of everybody's PATH
     programs.mkdir(parents=True)
-    for name, text in (("shutdown", _SHUTDOWN), ("python3", _PYTHON3), ("apt-get", _NOTHING)):
+    for name, text in (("shutdown", _SHUTDOWN), ("python3", _PYTHON3), *_IDLE):
         program = programs / name
         program.write_text(text)
         program.chmod(0o755)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from benchorch import __version__
 from benchorch.cli.commands.status import _on_a_stack
 from benchorch.domain.codec import encode
 from benchorch.domain.result import Outcome, TrialResult, UploadedFile
@@ -51,6 +53,7 @@ class Account(Stack):
     damaged: tuple[int, ...] = ()
     readiness: Sequence[Readiness] = ()
     start_reports: dict[str, str] = field(default_factory=dict)
+    bytes_read: int = 0
 
     @property
     def facts(self) -> StackFacts:
@@ -63,12 +66,14 @@ class Account(Stack):
             starts_url="s3://mine-1/starts",
         )
 
-    def read(self, name: str) -> bytes | None:
+    def read(self, name: str, start: int = 0) -> bytes | None:
         if name.endswith("driver.json") and self.failures:
             raise self.failures.pop(0)
         if name.endswith("driver.json") and self.commands:
             self._measure()
-        return self.objects.get(name)
+        found = self.objects.get(name)
+        self.bytes_read += len(found or b"") - start
+        return found if found is None else found[start:]
 
     def _measure(self) -> None:
         plan = json.loads(self.objects[f"{self.name}/plan.json"])
@@ -274,6 +279,22 @@ def test_a_sweep_that_does_not_start_says_what_the_head_said(
         list(sweep(tmp_path))
 
 
+def test_the_head_refuses_a_sweep_of_another_version_before_it_fetches_anything(
+    tmp_path: Path,
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 0.0.9\n")
+    python.chmod(0o755)
+    profile = tmp_path / "profile.sh"
+    profile.write_text(f"export PATH={tmp_path}:$PATH\n")
+    command = sent_sweep.start_command("p-1", "s3://mine-1/results", str(tmp_path / "there"))
+    command = command.replace("/etc/profile.d/benchorch.sh", str(profile))
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert f"The stack has benchorch 0.0.9, this machine has {__version__}" in done.stdout
+    assert not (tmp_path / "there").exists()
+
+
 class Ending(Account):
     """A stack whose head boots, and ends before it takes a command."""
 
@@ -341,6 +362,36 @@ def test_a_result_that_was_changed_in_the_bucket_is_not_taken(
     with pytest.raises(ExecutorError, match=expected):
         found.extend(sweep(tmp_path))
     assert {one.trial_id for one in found} == {TRIALS[0].trial_id, TRIALS[2].trial_id}
+
+
+def test_results_are_read_once_and_again_where_the_file_is_another(
+    account: Account, tmp_path: Path
+) -> None:
+    followed = sent_sweep.SentSweep(stack=account, name="p-1", directory=tmp_path)
+    lines: list[bytes] = []
+
+    def add(trial: Trial, *, key: str = "p-1/results.jsonl") -> None:
+        result: Any = encode(TrialResult(trial_id=trial.trial_id, labels={}, outcome=Outcome.OK))
+        lines.append(chain.seal(result, lines[-1] if lines else b""))
+        account.objects[key] = b"\n".join([*lines, b'{"torn'])
+
+    def names() -> list[str]:
+        return [one.result.trial_id for one in followed.new_entries()]
+
+    add(TRIALS[0])
+    add(TRIALS[1])
+    assert names() == names() == [TRIALS[0].trial_id, TRIALS[1].trial_id]  # until they are fetched
+    for entry in followed.new_entries():
+        followed.fetch(entry)
+    before = account.bytes_read
+    assert names() == []
+    assert account.bytes_read - before < 10
+    add(TRIALS[2])
+    assert names() == [TRIALS[2].trial_id]
+    lines.clear()
+    add(replace(TRIALS[0], trial_id="another"))
+    assert names() == [TRIALS[2].trial_id, "another"]
+    assert not followed.problems
 
 
 def test_a_sweep_that_was_left_can_be_cancelled(account: Account, tmp_path: Path) -> None:

@@ -131,6 +131,15 @@ def test_a_stack_without_a_head_says_so(aws: Any) -> None:
     assert only().head() is None
 
 
+def test_an_object_is_read_from_where_it_was_left(aws: Any) -> None:
+    make(aws, "mine", "us-east-1")
+    stack = only()
+    stack.write("p-1/results.jsonl", b"abc\ndef\n")
+    parts = [stack.read("p-1/results.jsonl", start) for start in (0, 3, 7, 8, 99)]
+    assert parts == [b"abc\ndef\n", b"\ndef\n", b"\n", b"", b""]
+    assert stack.read("p-1/other", 3) is None
+
+
 def test_a_machine_whose_start_failed_has_said_why(aws: Any) -> None:
     make(aws, "mine", "us-east-1")
     for name, outcome in (("i-1", "failed"), ("i-2", "ready")):

@@ -51,6 +51,9 @@ def test_the_wait_for_the_slower_rank_is_not_communication() -> None:
     assert found.verdict.limit == "waiting for a straggler"
     assert found.verdict.shares["waiting for a straggler"] == pytest.approx(0.5, rel=0.02)
     assert found.verdict.shares["communication"] == pytest.approx(1 / 6, rel=0.02)
+    assert "Rank 1 comes last to 5 of 5 collectives, 3 ms after" in " ".join(found.warnings)
+    assert found.verdict.record == ()
+    assert {one.rank for one in found.devices} == {0, 1}
 
 
 def test_making_the_slower_rank_faster_helps_and_the_other_does_not() -> None:

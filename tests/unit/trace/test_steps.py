@@ -175,7 +175,7 @@ def test_worker_processes_need_the_same_time_for_a_batch_whatever_the_program_do
     assert asked(analysis, op="aten::mm", speedup=1 / factor) == pytest.approx(true_ns, rel=0.05)
 
 
-def test_ranges_that_take_turns_are_steps_from_one_to_the_next() -> None:
+def test_interleaved_ranges_are_steps_from_one_to_the_next() -> None:
     made = []
     for at in range(0, 50 * MS, 10 * MS):
         made += [note("load", at, at + 6 * MS), note("train", at + 6 * MS, at + 10 * MS)]
@@ -193,3 +193,11 @@ def test_the_first_steps_that_use_up_a_full_queue_are_set_aside() -> None:
     steps = find_steps(trace(made))
     assert (steps.first, steps.period_ns) == (3, 10 * MS)
     assert "what was made before" in " ".join(steps.notes)
+
+
+def test_steps_longer_and_shorter_by_turns_are_as_long_as_their_mean() -> None:
+    ends = [0]
+    for number in range(9):
+        ends.append(ends[-1] + (9 if number % 2 else 11))
+    made = [note(f"ProfilerStep#{a}", a * MS, b * MS) for a, b in pairwise(ends)]
+    assert find_steps(trace(made)).period_ns == 10 * MS

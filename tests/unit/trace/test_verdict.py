@@ -33,6 +33,8 @@ def judged(*made: Made, **options: object) -> Verdict:
         ("<built-in method run of PyCapsule object at 0x7f>", "outside"),
         ("<built-in method execute of sqlite3.Connection object at 0x7f>", "input/output"),
         ("<built-in method sort of list object at 0x7f>", "python"),
+        ("<built-in method replace of str object at 0x7f>", "python"),
+        ("<built-in method flush of _bz2.BZ2Compressor object at 0x7f>", "outside"),
         ("<built-in function sorted>", "python"),
         ("train.py(12): tokenize", "python"),
     ],
@@ -135,7 +137,7 @@ def test_waiting_in_a_with_for_a_lock_leads_to_what_its_holder_does() -> None:
         frame(free, 8 * MS + 20_000, 10 * MS, "worker"),
     )
     assert found.limit == "sleep and lock"
-    assert found.largest == "<built-in function sleep>"
+    assert found.largest == "sleep, called by worker.py(5): hold"
 
 
 def test_the_collective_of_a_process_group_waits_for_the_rank_that_calls_it_last() -> None:
@@ -161,3 +163,38 @@ def test_the_collective_of_a_process_group_waits_for_the_rank_that_calls_it_last
     ).findings.verdict
     assert found.limit == "waiting for a straggler"
     assert found.shares["sleep and lock"] > 0.1
+
+
+def test_a_range_that_has_most_of_the_unknown_time_is_named() -> None:
+    made = [note("load", at, at + 10 * MS) for at in range(0, 50 * MS, 10 * MS)]
+    assert "most of it in 'load'" in judged(*made).sentence
+
+
+def test_reading_what_another_process_sends_is_outside_and_a_loop_with_timers_sleeps() -> None:
+    def waiting(around: str, *more: Made) -> str:
+        poll = frame("<built-in method poll of select.epoll object at 0x7f>", MS, 10 * MS)
+        return judged(
+            frame("train.py(3): step", 0, 10 * MS), frame(around, MS, 10 * MS), poll, *more
+        ).limit
+
+    timer = frame("asyncio/tasks.py(637): sleep", 0, 1_000)
+    assert waiting("server.py(4): serve") == "input/output"
+    assert waiting("multiprocessing/connection.py(439): _poll") == "outside"
+    assert waiting("asyncio/base_events.py(1845): _run_once", timer) == "sleep and lock"
+    received = frame("asyncio/selector_events.py(900): _read_ready", 2_000, 3_000)
+    assert waiting("asyncio/base_events.py(1845): _run_once", timer, received) == "input/output"
+
+
+def test_the_release_of_a_lock_ends_the_wait_in_a_with_however_late_the_thread_wakes() -> None:
+    leave = "<built-in method __exit__ of _thread.RLock object at 0x7f>"
+    found = judged(
+        frame("train.py(3): step", 0, 10 * MS),
+        op("aten::mm", 0, MS),
+        op("aten::mm", 9 * MS, 9 * MS + 500_000),
+        frame(leave, 9 * MS + 600_000, 9 * MS + 601_000),
+        frame("worker.py(5): loop", 0, 10 * MS, "worker"),
+        frame("worker.py(9): hold", 0, 8 * MS, "worker"),
+        frame("<built-in function sleep>", 500_000, 8 * MS, "worker"),
+        frame(leave, 8 * MS + 1_000, 8 * MS + 2_000, "worker"),
+    )
+    assert found.limit == "sleep and lock"

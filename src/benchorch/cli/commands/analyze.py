@@ -281,7 +281,8 @@ def _device_lines(analysis: Analysis) -> Iterator[str]:
             "overlapped": sum(one.overlapped_ns for one in mine),
             "idle": sum(one.idle_ns for one in mine),
         }
-        yield f"{number}: " + ", ".join(f"{name} {ns / length:.0%}" for name, ns in kinds.items())
+        rank = f"{number} (rank {mine[0].rank})" if analysis.events.ranks.any() else str(number)
+        yield f"{rank}: " + ", ".join(f"{name} {ns / length:.0%}" for name, ns in kinds.items())
 
 
 def _gains_table(analysis: Analysis) -> str:
@@ -289,7 +290,10 @@ def _gains_table(analysis: Analysis) -> str:
     from benchorch.trace.report.table import HEADER, row_texts
 
     findings = analysis.findings
-    rows = next(iter(findings.tables.values()), ())[:ROWS_SHOWN]
+    tables = [rows for name, rows in findings.tables.items() if name in ("operators", "python")]
+    tables = tables or list(findings.tables.values())
+    rows = max(tables, key=lambda rows: sum(row.on_path_ns for row in rows[:-1]), default=())
+    rows = rows[:ROWS_SHOWN]
     texts = [row_texts(row, findings.period_ns) for row in rows]
     return table_text([list(HEADER), *([text[name] for name in HEADER] for text in texts)])
 

@@ -16,7 +16,8 @@ LAUNCH_REMEDIES: Mapping[str, str] = {
     "VcpuLimitExceeded": _QUOTA,
     "MaxSpotInstanceCountExceeded": _QUOTA,
     "UnauthorizedOperation": (
-        "The head's policy allows no such launch: make provision with this fleet, then resume=."
+        "The head's policy allows no such launch: make provision with this fleet, then resume=; or "
+        "the stack's monthly_budget_usd is spent (docs/cloud/aws.md, What ends it)."
     ),
     "AuthFailure.ServiceLinkedRoleCreationNotPermitted": (
         "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com, then resume=; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ from benchorch.results.report.request_coverage import Coverage, coverage
 from benchorch.stats.pairs import SEQUENTIAL
 from benchorch.stats.ratio_test import INCONCLUSIVE
 from benchorch.units import format_bytes, format_seconds, significant
+
+_SIZES = re.compile(r"(\d+)")  # 8 comes before 32
 
 
 def plan_text(plan: Plan) -> str:
@@ -155,7 +158,7 @@ def ranked(
 
 def _rank(
     trial: Trial, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
-) -> tuple[int, str, str, float]:
+) -> tuple[int, str, list[str | int], float]:
     """By what it costs within a model and workload; disqualified ones after all others."""
     result = results.get(trial.trial_id)
     ran = result is not None and result.outcome is Outcome.OK
@@ -164,7 +167,8 @@ def _rank(
     place = 2 if primary is None else 1 if wrong else 0
     cost = _cost(trial, primary, summaries) if primary else 0.0
     case = f"{trial.labels['workload']} {_other_scenario(trial.labels)}"
-    return place, trial.labels["model"], case, cost
+    sizes = [int(part) if part.isdigit() else part for part in _SIZES.split(case)]
+    return place, trial.labels["model"], sizes, cost
 
 
 def _cost(trial: Trial, primary: PrimaryMetric, summaries: Mapping[str, Summary]) -> float:

@@ -17,7 +17,12 @@ from benchorch.results.report.rows import ReportRow
 from benchorch.results.report.series_figures import AllSeries, SeriesFigures
 from benchorch.units import format_seconds
 
-SIZES = {"batch_size": "batch size", "seq_len": "sequence length"}
+SIZES = {
+    "batch_size": "batch size",
+    "seq_len": "sequence length",
+    "prompt_tokens": "prompt tokens",
+    "new_tokens": "new tokens",
+}
 """Symbols of a workload over which there are charts wherever they were swept."""
 
 LATENCY, THROUGHPUT = "median latency, ms", "items a second"
@@ -148,14 +153,11 @@ def _build(rows: Sequence[ReportRow], model: str, several: bool) -> Iterator[Cha
 
 
 def _scaling(rows: Sequence[ReportRow], symbol: str, name: str) -> Iterator[Chart]:
-    """Latency and throughput over a size; nothing where no series has two of it."""
+    """What grows or falls with a size; nothing where no series has two of it."""
     sized = [row for row in rows if row.ran and row.size(symbol) is not None]
     groups = _grouped(sized, lambda row: _all_else(row, symbol))
     swept = {key: own for key, own in groups.items() if len({row.size(symbol) for row in own}) > 1}
-    for what, unit, quantity in (
-        ("Latency", LATENCY, _latency),
-        ("Throughput", THROUGHPUT, _throughput),
-    ):
+    for what, unit, quantity in _SCALED:
         dots = [
             dot
             for key, own in swept.items()
@@ -182,6 +184,22 @@ def _latency(row: ReportRow) -> Estimate | None:
 
 def _throughput(row: ReportRow) -> Estimate | None:
     return row.throughput
+
+
+def _prefill(row: ReportRow) -> Estimate | None:
+    return row.metrics.get("prefill_tokens_per_s/mean")
+
+
+def _decoding(row: ReportRow) -> Estimate | None:
+    return row.metrics.get("decode_tokens_per_s/mean")
+
+
+_SCALED: tuple[tuple[str, str, Quantity], ...] = (
+    ("Latency", LATENCY, _latency),
+    ("Throughput", THROUGHPUT, _throughput),
+    ("Prefill", "prompt tokens a second", _prefill),
+    ("Decoding", "generated tokens a second", _decoding),
+)
 
 
 def _build_s(row: ReportRow) -> Estimate | None:

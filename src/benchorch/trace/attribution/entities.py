@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -113,10 +114,33 @@ def modules(events: Events, owned: Owners) -> Entities:
     )
 
 
-def frames(events: Events) -> Entities:
-    """Rows by Python function: its own time, without what it calls."""
-    chosen = events.category == Category.PYTHON
-    return _by_name(events, np.where(chosen, np.arange(len(events)), NOTHING))
+def frames(events: Events, owned: Owners) -> Entities:
+    """Rows by Python function: its own time, without what it calls.
+
+    A function that is not written in Python has a row for each function that calls it.
+    """
+    frame = np.flatnonzero(events.category == Category.PYTHON)
+    caller = owned.parent[frame]
+    caller = np.where((caller >= 0) & (events.category[caller] == Category.PYTHON), caller, frame)
+    width = len(events.names)
+    code = np.full(len(events), NOTHING, dtype=np.int64)
+    code[frame] = events.name[caller] * np.int64(width) + events.name[frame]
+    keys, code[frame] = np.unique(code[frame], return_inverse=True)
+    names = [
+        _called(events.names[key % width], events.names[key // width]) for key in keys.tolist()
+    ]
+    occurrence = np.full(len(events), NOTHING, dtype=np.int64)
+    occurrence[frame] = frame
+    return by_key(occurrence, lambda one: names[one], code)
+
+
+_BUILT_IN = re.compile(r"^<built-in (?:function|method) ([^ >]+)")
+
+
+def _called(name: str, caller: str) -> str:
+    """How people call a frame: built-in ones by their caller and without an address."""
+    found = _BUILT_IN.match(name)
+    return f"{found[1]}, called by {caller}" if found and caller != name else name
 
 
 def kernels(events: Events, owned: Owners) -> Entities:

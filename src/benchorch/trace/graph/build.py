@@ -18,6 +18,7 @@ from benchorch.trace.graph.device_order import (
     staged_copies,
 )
 from benchorch.trace.graph.edge_list import Found
+from benchorch.trace.graph.held_locks import held_locks
 from benchorch.trace.graph.launch_blocking import full_streams, locks
 from benchorch.trace.graph.loader_processes import loaded_elsewhere
 from benchorch.trace.graph.recorded_waits import recorded_waits
@@ -26,6 +27,7 @@ from benchorch.trace.graph.scope_values import Scope, Thresholds
 from benchorch.trace.graph.stream_queues import stream_queues
 from benchorch.trace.graph.synchronisation import (
     delayed_work,
+    ordered_by_events,
     polling,
     recorded_stream_waits,
     streams_of,
@@ -38,6 +40,7 @@ from benchorch.trace.graph.thread_edges import (
     backward_calls,
     collective_calls,
     inferred_wakeups,
+    recurring_wakeups,
     thread_edges,
     thread_starts,
     within_ranges,
@@ -101,6 +104,7 @@ def _of_devices(scope: Scope, label: NDArray[np.int8]) -> list[Found]:
         host_functions(scope, streams.queue, fit),
         recorded_stream_waits(scope, streams, fit),
         unknown_stream_waits(scope, unknown, fit),
+        ordered_by_events(scope, streams.queue, fit),
         *waited,
         locks(scope, np.concatenate([one.waits for one in waited])),
     ]
@@ -117,6 +121,7 @@ def _of_threads(
         backward_calls(scope, timelines, busy),
         collective_calls(scope),
         loaded_elsewhere(scope, timelines),
+        held_locks(scope, timelines),
         data_edges(scope, timelines, graph),
     ]
     rigid = np.concatenate([one.rigid for one in known])
@@ -125,9 +130,11 @@ def _of_threads(
     )
     starts = thread_starts(scope, timelines, busy, explained)
     explained = np.append(explained, starts.edges.head)
+    woken = inferred_wakeups(scope, timelines, busy, explained, rigid)
     return [
         *known,
         starts,
         within_ranges(scope, timelines, busy),
-        inferred_wakeups(scope, timelines, busy, explained, rigid),
+        woken,
+        recurring_wakeups(scope, timelines, busy, np.append(explained, woken.edges.head)),
     ]

@@ -16,7 +16,7 @@ from benchorch.trace.graph.device_edges import Fitted, percentile_floors, stream
 from benchorch.trace.graph.edge_list import Found, edges, found
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.stream_queues import Queues, Streams
-from benchorch.trace.lookup import event_index, joined_by
+from benchorch.trace.lookup import by_lane, event_index, joined_by
 
 
 @final
@@ -88,6 +88,7 @@ _ALLOCATION = re.compile(
 _STREAM_SYNC = re.compile(r"StreamSynchronize|SynchronizeStream")
 _EVENT_SYNC = re.compile(r"EventSynchronize|SynchronizeEvent")
 _STREAM_WAIT = re.compile(r"StreamWaitEvent")
+_EVENT_CALLS = re.compile(r"StreamWaitEvent|EventRecord")
 _BLOCKING_COPY = re.compile(r"Memcpy(?!.*Async)")  # returns only after its copy
 _COPY = re.compile(r"Memcpy")  # so do the others at least where the host's memory is pageable
 
@@ -295,6 +296,42 @@ def unknown_stream_waits(scope: Scope, work: NDArray[np.int64], fit: Fitted) -> 
     before = ends.last_elsewhere(scope.lane[work], scope.start_ns[work], ready_ns)
     known = before != NOTHING
     return found(stream_edges(scope, before[known] >> 1, work[known], Tier.INFERRED, fit))
+
+
+def ordered_by_events(scope: Scope, queue: Queues, fit: Fitted) -> Found:
+    """From work before an event to work after the wait for it, where both calls come together.
+
+    That is how a stream is made to wait for another. It is believed of two streams that never
+    contradict it; whether the wait was long or none.
+    """
+    call = scope.named(_EVENT_CALLS, Category.RUNTIME)
+    call = call[np.lexsort((scope.start_ns[call], scope.lane[call]))]
+    waits = scope.matches(_STREAM_WAIT, call)
+    pair = np.flatnonzero(waits[1:] & ~waits[:-1] & (np.diff(scope.lane[call]) == 0))
+    record, wait = call[pair], call[pair + 1]
+    near = scope.start_ns[wait] - scope.end_ns[record] < scope.thresholds.stalled_ns
+    record, wait = record[near], wait[near]
+    works = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
+    works = works[scope.launch[works] != NOTHING]
+    launch = scope.launch[works]
+    order = np.lexsort((scope.start_ns[launch], scope.lane[launch]))
+    works, launch = works[order], launch[order]
+    at = by_lane(
+        scope.lane[launch], scope.start_ns[launch], scope.lane[record], scope.start_ns[record]
+    )
+    then = queue.next_anywhere(scope, wait)
+    known = (at > 0) & (then != NOTHING)
+    before, then = works[at[known] - 1], then[known]
+    apart = scope.lane[before] != scope.lane[then]
+    apart &= scope.lane[scope.launch[before]] == scope.lane[scope.launch[then]]
+    before, then = before[apart], then[apart]
+    streams = scope.lane[before] * np.int64(len(scope.events.lanes)) + scope.lane[then]
+    wrong = np.unique(streams[scope.end_ns[before] > scope.start_ns[then]])
+    often = np.bincount(np.unique(streams, return_inverse=True)[1], minlength=1)
+    sure = ~np.isin(streams, wrong)
+    if len(streams):
+        sure &= often[np.unique(streams, return_inverse=True)[1]] >= _LEAST
+    return found(stream_edges(scope, before[sure], then[sure], Tier.INFERRED, fit))
 
 
 def recorded_stream_waits(scope: Scope, streams: Streams, fit: Fitted) -> Found:

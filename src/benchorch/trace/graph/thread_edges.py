@@ -264,5 +264,43 @@ def inferred_wakeups(
     )
 
 
+def recurring_wakeups(
+    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: NDArray[np.int64]
+) -> Found:
+    """From a call of another thread to the end of a pause of the main thread, if always so.
+
+    Threads that hand over work need not stop after it. But where pauses before the same event
+    again and again end just after the same call of another thread, they waited for it.
+    """
+    gap = np.flatnonzero(busy.idle & ~busy.wait & (timelines.lane == scope.main_lane))
+    gap = gap[~np.isin(timelines.head[gap], explained)]
+    done = np.flatnonzero((scope.depth == 0) & (scope.lane[scope.host] != scope.main_lane))
+    done = done[scope.category[done] != Category.PYTHON]
+    head, end_ns = timelines.head[gap], timelines.end_ns[gap]
+    soon_ns = np.maximum(timelines.start_ns[gap], end_ns - scope.thresholds.wake_ns)
+    tail = event_index(
+        scope.events.ranks, 2 * done + 1, scope.lane[done], scope.end_ns[done]
+    ).last_elsewhere(scope.lane[head >> 1], end_ns, soon_ns)
+    late_ns = end_ns - timelines.time_ns[tail]
+    tails: list[NDArray[np.int64]] = []
+    heads: list[NDArray[np.int64]] = []
+    for name in np.unique(scope.name[head >> 1]):
+        alike = np.flatnonzero(scope.name[head >> 1] == name)
+        known = alike[tail[alike] != NOTHING]
+        if len(known) < max(_RECURS, 0.8 * len(alike)):
+            continue
+        same = len(np.unique(scope.name[tail[known] >> 1])) == 1
+        if same and np.ptp(late_ns[known]) <= scope.thresholds.idle_ns / 2:
+            tails.append(tail[known])
+            heads.append(head[known].astype(np.int64))
+    if not tails:
+        return found()
+    at = np.concatenate(heads)
+    return found(_inferred(np.concatenate(tails), at, EdgeKind.JOIN), waits=at)
+
+
+_RECURS = 4
+
+
 def _inferred(tail: NDArray[np.int64], head: NDArray[np.int64], kind: EdgeKind) -> Edges:
     return edges(tail, head, kind, Class.SYNC_EXIT, tier=Tier.INFERRED)

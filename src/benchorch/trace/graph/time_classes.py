@@ -31,6 +31,7 @@ _IO = re.compile(
     r"writelines|pwrite|flush|close|fsync|fdatasync|sync|open|recv|recv_into|recvfrom|send|sendall|sendto|"
     r"sendfile|connect|accept|select|poll|epoll|getaddrinfo|urandom|getrandom|stat|lstat|listdir|"
     r"scandir|unlink|remove|rename|replace|mkdir|rmdir|truncate|copy_file_range|input)\b"
+    r"(?! of (?!_io\b|_?socket\b|select\b|_ssl\b|mmap\b|posix))"
 )
 _BY_CATEGORY = {
     Category.OPERATOR: Class.CPU_COMPUTE,
@@ -47,6 +48,16 @@ _DATABASE = re.compile(
 )
 _PROCESSES = re.compile(
     r"built-in (method|function) (waitpid|wait3|wait4|waitid|fork_exec|posix_spawn|WaitFor\w+)\b"
+)
+_OTHER_PROCESSES = re.compile(
+    r"multiprocessing[/\\](connection|queues|popen_\w+|synchronize)\.py|^subprocess\.py"
+)
+_LOOP, _TIMER = (
+    re.compile(r"asyncio[/\\]base_events\.py"),
+    re.compile(r"asyncio[/\\]tasks\.py.*: sleep$"),
+)
+_TRANSPORT = re.compile(
+    r"asyncio[/\\].*: (_?sock_\w+|_read_ready\w*|_write_ready|_accept_conn\w*)$"
 )
 _OF_FRAMES = (
     (_SLEEPING, Class.SLEEP),
@@ -121,6 +132,14 @@ def labels(scope: Scope) -> NDArray[np.int8]:
     label[_native(scope)] = CLASSES.index(Class.NATIVE)
     for pattern, meant in _OF_FRAMES:
         label[scope.named(pattern, Category.PYTHON)] = CLASSES.index(meant)
+    io = label[: scope.hosts] == CLASSES.index(Class.INPUT_OUTPUT)
+    processes = _inside_of(scope, scope.named(_OTHER_PROCESSES, Category.PYTHON))
+    label[np.flatnonzero(io & processes)] = CLASSES.index(Class.OUTSIDE)
+    if len(scope.named(_TIMER, Category.PYTHON)) and not len(
+        scope.named(_TRANSPORT, Category.PYTHON)
+    ):
+        loops = _inside_of(scope, scope.named(_LOOP, Category.PYTHON))
+        label[np.flatnonzero(io & loops)] = CLASSES.index(Class.SLEEP)
     label[waiting(scope)] = CLASSES.index(Class.LOCK)  # or outside, see `recorded_waits`
     for pattern, meant in ((COLLECTIVE, Class.CPU_COMM), (_LOADING, Class.DATA_LOADING)):
         # What a loader or a collective calls is part of it.

@@ -95,6 +95,7 @@ class Gathered:
         words: the categories as the file spells them.
         thread_names: by process and thread.
         halves: records that begin or end an event, with their place.
+        allocated: bytes after each allocation: time in us, bytes, kind and number of the device.
         left_out: records that are no event on a lane, by what they are.
     """
 
@@ -104,6 +105,7 @@ class Gathered:
     thread_names: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     pieces: list[Piece] = field(default_factory=list)
     halves: list[tuple[int, Record]] = field(default_factory=list)
+    allocated: list[tuple[object, object, object, object]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     repairs: Counter[str] = field(default_factory=Counter)
 
@@ -140,6 +142,13 @@ class Gathered:
             for row in compress(rows, [phase == _METADATA for phase in phases]):
                 if row.name == "thread_name":
                     self.name_thread(row.pid, row.tid, row.args.name)
+        if counts["i"]:
+            for row in compress(rows, [phase == "i" for phase in phases]):
+                if row.name == "[memory]":
+                    given = row.args
+                    self.allocated.append(
+                        (row.ts, given.allocated, given.allocated_kind, given.allocated_on)
+                    )
         if counts["B"] or counts["E"]:
             halves = [at for at, phase in enumerate(phases) if phase in _HALVES]
             self.halves += ((first + at, self._plain(rows[at])) for at in halves)

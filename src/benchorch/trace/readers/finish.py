@@ -16,7 +16,7 @@ from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, Lane,
 from benchorch.trace.lookup import joined_by
 from benchorch.trace.readers.columns import ON_STREAMS, Gathered
 from benchorch.trace.readers.records import Record
-from benchorch.trace.readers.values import integer, nanoseconds, word
+from benchorch.trace.readers.values import integer, integers, nanoseconds, word
 from benchorch.units import NS_PER_US
 
 SYNC_ROWS = 1_000_000
@@ -102,6 +102,24 @@ def finished(gathered: Gathered) -> tuple[Events, NDArray[np.int64]] | None:
     place = columns.pop("place")
     given: dict[str, Any] = {**columns, "names": names, "lanes": lanes}
     return Events(**given), place
+
+
+def allocated(gathered: Gathered) -> dict[str, NDArray[np.int64]]:
+    """The bytes that are allocated, by device; without what is no time or no size."""
+    if not gathered.allocated:
+        return {}
+    at, sizes, kinds, numbers = zip(*gathered.allocated, strict=True)
+    at_ns, known = nanoseconds(at)
+    size = integers(sizes)
+    known &= size >= 0
+    on = np.where(integers(kinds) == 0, NOTHING, integers(numbers))
+    found = {}
+    for number in np.unique(on[known]).tolist():
+        mine = known & (on == number)
+        rows = np.stack([at_ns[mine], size[mine]], axis=1)
+        label = "host" if number == NOTHING else f"device {number}"
+        found[label] = rows[np.argsort(rows[:, 0], kind="stable")]
+    return found
 
 
 def _paired(

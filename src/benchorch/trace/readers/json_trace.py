@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from benchorch.errors import TraceError
 from benchorch.trace.events import Events
 from benchorch.trace.readers.columns import ROW_BITS, Gathered
-from benchorch.trace.readers.finish import finished
+from benchorch.trace.readers.finish import allocated, finished
 from benchorch.trace.readers.record_blocks import BLOCK_BYTES, RecordBlocks, no_trace
 from benchorch.trace.readers.records import UNREADABLE, arguments
 from benchorch.trace.readers.source import TraceFile
@@ -57,6 +57,7 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
         events,
         details=JsonDetails(path=path, blocks=spans, place=place),
         repairs=dict(sorted(repairs.items())),
+        allocated=allocated(gathered),
         facts={
             **blocks.facts,
             "format": "kineto" if blocks.is_object else "onnx_runtime",

@@ -23,6 +23,9 @@ _RENAMED = {
     "graph_node": "graph node id",
     "awaited": "wait_on_cuda_event_record_corr_id",
     "recorded_on": "wait_on_stream",
+    "allocated": "Total Allocated",
+    "allocated_kind": "Device Type",
+    "allocated_on": "Device Id",
 }
 
 
@@ -41,6 +44,9 @@ class EventArguments(msgspec.Struct, frozen=True, gc=False, rename=_RENAMED):
     recorded_on: Any = NOTHING
     name: Any = None
     labels: Any = None
+    allocated: Any = NOTHING
+    allocated_kind: Any = NOTHING
+    allocated_on: Any = NOTHING
 
 
 NO_ARGUMENTS = EventArguments()

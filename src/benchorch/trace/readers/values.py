@@ -67,7 +67,8 @@ def nanoseconds(values: Sequence[object]) -> tuple[NDArray[np.int64], NDArray[np
     ``round(us * 1000)`` is exact as long as a double holds the microseconds with three
     decimals: up to 9e12 us, a hundred days. Where it is no time the column has 0.
     """
-    scaled = _floats(values) * NS_PER_US
+    with np.errstate(over="ignore"):
+        scaled = _floats(values) * NS_PER_US
     known = np.abs(scaled) <= MOST_NS
     return np.where(known, np.rint(scaled), 0.0).astype(np.int64), known
 

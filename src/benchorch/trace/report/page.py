@@ -13,7 +13,7 @@ from benchorch.trace.causes import Cause
 from benchorch.trace.findings import EntityRow, Findings
 from benchorch.trace.report.table import HEADER, row_texts
 from benchorch.trace.report.text import duration, html, percent
-from benchorch.trace.report.timeline import COLORS, timeline
+from benchorch.trace.report.timeline import COLORS, allocated, timeline
 
 _STYLE = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
 MOST_ROWS, MOST_STEPS = 40, 60
@@ -40,12 +40,13 @@ def page(analysis: Analysis, trace: bytes, command: str) -> str:
         trace: the file for Perfetto.
         command: that shows the model's graph in Model Explorer; empty without a model.
     """
-    findings = analysis.findings
+    findings, memory = analysis.findings, list(allocated(analysis))
     parts = [
         *_head(findings),
         _section("What to do next", _next(findings, command, len(trace))),
         _section("Where a step's time goes", _causes(findings)),
         _section("Timeline of the steps shown", [timeline(analysis)]),
+        _section("Memory in the steps shown", memory) if memory else "",
         _section("Steps", _steps(findings)) if len(findings.periods_ns) > 1 else "",
         _section("Devices", _devices(findings.devices)) if findings.devices else "",
         *(
@@ -149,9 +150,20 @@ def _steps(findings: Findings) -> Iterator[str]:
 
 
 def _devices(devices: Sequence[DeviceShare]) -> Iterator[str]:
-    heads = ("device", "step", "computing", "communicating", "memory", "overlapped", "idle", "busy")
+    heads = (
+        "rank",
+        "device",
+        "step",
+        "computing",
+        "communicating",
+        "memory",
+        "overlapped",
+        "idle",
+        "busy",
+    )
     rows = [
         (
+            str(one.rank),
             str(one.device),
             str(one.step),
             *(

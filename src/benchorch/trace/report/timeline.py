@@ -11,8 +11,10 @@ from benchorch.trace.analysis import Analysis
 from benchorch.trace.causes import CAUSES, Cause
 from benchorch.trace.events import Category, Events, among
 from benchorch.trace.report.text import duration, html
+from benchorch.units import format_bytes
 
 WIDTH, LEFT, ROW, DEPTHS = 1140.0, 170.0, 15.0, 3
+MEMORY = 6 * ROW
 MOST_LANES, MOST_SLICES = 14, 3_000
 MOST_SHOWN = 3
 """Steps that are drawn, the last ones."""
@@ -52,6 +54,29 @@ def timeline(analysis: Analysis) -> str:
     return "".join(parts) + "</svg>"
 
 
+def allocated(analysis: Analysis) -> Iterator[str]:
+    """For each device an SVG with the bytes allocated over time, from zero up."""
+    begin_ns, end_ns = _interval(analysis)
+    for label, rows in list(analysis.events.allocated.items())[:MOST_LANES]:
+        first = max(int(np.searchsorted(rows[:, 0], begin_ns, "right")) - 1, 0)
+        inside = rows[first : np.searchsorted(rows[:, 0], end_ns, "right")]
+        inside = inside[:: len(inside) // MOST_SLICES + 1]
+        if len(inside):
+            most = max(int(inside[:, 1].max()), 1)
+            left = (np.clip(inside[:, 0], begin_ns, end_ns) - begin_ns) / max(end_ns - begin_ns, 1)
+            x = LEFT + left * (WIDTH - LEFT)
+            y = MEMORY * (1 - inside[:, 1] / most)
+            steps = zip(x.tolist(), y.tolist(), strict=True)
+            line = "".join(f"H{at:.1f}V{height:.1f}" for at, height in steps)
+            yield (
+                f'<svg viewBox="0 0 {WIDTH:.0f} {MEMORY + 4:.0f}" role="img" aria-label="memory">'
+                f'<text x="0" y="{ROW:.0f}">{html(label, 26)}</text>'
+                f'<text x="0" y="{2 * ROW:.0f}">0 to {format_bytes(most)}</text>'
+                f'<path d="M{LEFT:.1f},{MEMORY:.0f}{line}H{WIDTH:.0f}V{MEMORY:.0f}Z" '
+                f'fill="{COLORS[Cause.DEVICE_MEMORY]}"/></svg>'
+            )
+
+
 def _interval(analysis: Analysis) -> tuple[int, int]:
     steps = analysis.steps
     begin_ns, end_ns = analysis.periods.interval_ns
@@ -68,6 +93,8 @@ def _lanes(
     hidden = (Category.SYNC, Category.RECORD, Category.OVERHEAD)
     inside = (events.end_ns > interval[0]) & (events.start_ns < interval[1])
     inside &= ~among(events.category, hidden) & (events.duration_ns > 0)
+    around = (events.start_ns <= interval[0]) & (events.end_ns >= interval[1])
+    inside &= ~(around & (events.category == Category.PYTHON))  # what calls all that is shown
     these = np.flatnonzero(inside)
     busy = np.bincount(events.lane[these], events.duration_ns[these], len(events.lanes))
     chosen = np.sort(np.argsort(-busy, kind="stable")[:MOST_LANES])
@@ -91,8 +118,7 @@ def _slices(
     ends: list[int] = []
     columns = (order, events.start_ns[order], events.end_ns[order])
     for event, start, end in zip(*(column.tolist() for column in columns), strict=True):
-        while ends and ends[-1] <= start:
-            ends.pop()
+        ends = [one for one in ends if one > start]
         depth = len(ends)
         ends.append(end)
         device = events.lanes[events.lane[event]].on_device

@@ -17,7 +17,7 @@ from benchorch.trace.causes import reasons
 from benchorch.trace.critical_path.path import path_along
 from benchorch.trace.critical_path.periods import Periods
 from benchorch.trace.critical_path.replay import contract, steps
-from benchorch.trace.dag import CriticalPath, Dag, Tier
+from benchorch.trace.dag import CLASSES, Class, CriticalPath, Dag, EdgeKind, Tier
 from benchorch.trace.findings import EntityRow
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.hypothesis import Hypothesis, unchanged
@@ -242,6 +242,11 @@ def _alternatives(basis: Basis, hypothesis: Hypothesis) -> dict[str, float]:
             periods.known["inferred"],
             periods.replayed(weight_ns, residual_ns, without),
         )
+    outside = (dag.label == CLASSES.index(Class.OUTSIDE)) & (dag.kind == EdgeKind.CHAIN)
+    if outside.any() and (weight_ns == dag.weight_ns)[outside].all():
+        # What is not recorded may go on meanwhile: then the wait for it takes up the change.
+        gone_ns = periods.replayed(np.where(outside, 0, weight_ns), residual_ns, dropped)
+        found["waits outside"] = max(period_ns, gone_ns)
     if (hypothesis.best_ratio != 1.0).any():
         best_ns = np.rint(hypothesis.weight_ns * hypothesis.best_ratio).astype(np.int64)
         found["at best"] = periods.replayed(best_ns, residual_ns, dropped)

@@ -89,6 +89,12 @@ def test_sizes_are_those_of_the_parameters_own_dtype() -> None:
     assert model["dtypes"] == ["float16"]
 
 
+def test_the_weights_of_quantised_layers_count() -> None:
+    (model,) = found_in("quantized")["models"]
+    assert model["parameters"] == 4 * 3 + 3 + 3 * 2 + 2
+    assert "qint8" in model["dtypes"]
+
+
 def test_calls_are_counted_by_signature() -> None:
     (model,) = found_in("three_shapes")["models"]
     assert model["calls"] == 5

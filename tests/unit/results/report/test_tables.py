@@ -83,6 +83,15 @@ def test_rows_are_ranked_by_their_ratio_to_the_common_baseline():
     assert sheet.names() == ["fast", "eager", "slow"]
 
 
+def test_workloads_come_in_the_order_of_their_sizes():
+    sheet = Sheet()
+    for tokens, ms in ((128, 9.0), (8, 5.0), (32, 1.0)):
+        sheet.add(str(tokens), ms)
+        sheet.trials[-1].labels["workload"] = f"batch_size=1 prompt_tokens={tokens}"
+    shown = [name.rpartition(" ")[2] for name in sheet.names()]
+    assert shown == ["8", "32", "128"]
+
+
 def test_the_winner_of_a_table_is_the_fastest():
     sheet = Sheet().add("eager", 3.0).add("fast", 1.0, ratio=2.9).best("fast")
     assert "fast on local is fastest of 2, p50 1 [0.9, 1.1] ms: 2.90× the baseline" in sheet.said()

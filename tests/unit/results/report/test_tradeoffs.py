@@ -90,3 +90,21 @@ def test_a_curve_of_load_has_intervals_the_ideal_queue_and_what_is_unstable(run)
     assert [one["low"] for one in values if one["quantile"] == "p50"][1] is None
     assert "grows without end" in chart.sentence
     assert "target of 3 ms" in chart.sentence
+
+
+def test_generation_has_a_curve_of_tokens_over_the_length_of_the_prompt(tmp_path):
+    def with_tokens(process):
+        calls = len(process.observations.durations_ns)
+        times = {"token_ns": (2_000_000, 1_000_000, 1_000_000) * calls, "tokens_per_call": 3}
+        return replace(process, observations=replace(process.observations, **times))
+
+    cells = []
+    for prompt_tokens in (8, 32):
+        told = {"workload": f"prompt_tokens={prompt_tokens}", "scenario": "generate"}
+        one = trial(workload={"batch_size": 1, "prompt_tokens": prompt_tokens}, labels=told)
+        found = result(one, 4e6)
+        processes = tuple(map(with_tokens, found.processes))
+        cells.append((one, replace(found, processes=processes)))
+    drawn = charts(load(str(write_run(tmp_path / "run", *cells))))["Decoding over prompt tokens"]
+    points = {(point["x"], point["y"]) for point in drawn.spec["data"]["values"]}
+    assert points == {(8, 1000.0), (32, 1000.0)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
+from benchorch.trace.events import Events
 from benchorch.trace.graph.build import build_dag
 from support.graph_checks import assert_sound, into, owners, point, replay, spent
 from support.handmade_traces import call, kernel, note, op, trace
@@ -196,3 +197,24 @@ def test_a_new_thread_that_begins_with_a_pause_was_started_too() -> None:
     dag = build_dag(events)
     assert_sound(dag)
     assert (2, False, 0) in into(dag, point(dag, 3, end=False), EdgeKind.FORK)
+
+
+def handed_over(lag_us: int, steps: int = 6) -> Events:
+    """A thread that never stops hands something over after each of its calls."""
+    made = []
+    for at in range(0, steps * 1_000, 1_000):
+        made += [
+            note(f"ProfilerStep#{at}", at * US, (at + 1_000) * US),
+            op("aten::mm", (at + 600) * US, (at + 995) * US),
+            call("cudaStreamSynchronize", (at + 20) * US, (at + 600 - lag_us) * US, lane="other"),
+            op("aten::copy_", (at + 610) * US, (at + 1_000) * US, lane="other"),
+        ]
+    return trace(made)
+
+
+def test_pauses_that_always_end_with_the_same_call_of_another_thread_waited_for_it() -> None:
+    dag = build_dag(handed_over(3))
+    assert_sound(dag)
+    assert into(dag, point(dag, 5, end=False), EdgeKind.JOIN) == [(6, True, 0)]
+    late = build_dag(handed_over(400))
+    assert into(late, point(late, 5, end=False), EdgeKind.JOIN) == []

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from benchorch.errors import StoreError
+from benchorch.trace.analysis import analyze
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.report.write import write
 from benchorch.trace.whatif.predict import predict
@@ -223,3 +224,36 @@ def test_a_what_if_has_the_model_s_nodes_with_their_new_times(tmp_path):
     (data,) = (tmp_path / "out/model_explorer").glob("main.whatif.*.total_us.json")
     results = json.loads(data.read_text())["main"]["results"]
     assert results["one"]["value"] == after["one"].total_ns / 1_000
+
+
+def test_memory_over_time_is_drawn_from_zero_where_it_was_recorded(tmp_path):
+    def row(at_us, size, device=-1):
+        given = {
+            "Total Allocated": size,
+            "Device Type": 0 if device < 0 else 1,
+            "Device Id": device,
+        }
+        return {
+            "ph": "i",
+            "cat": "cpu_instant_event",
+            "name": "[memory]",
+            "ts": at_us,
+            "args": given,
+        }
+
+    def step(number):
+        return {
+            **{"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}"},
+            **{"pid": 1, "tid": 1, "ts": 100 * number, "dur": 100},
+        }
+
+    rows = [step(number) for number in range(4)]
+    rows += [row(150, 3 << 20), row(250, 1 << 20), row(260, 5 << 20, 0), row("?", 1), row(270, "?")]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": rows}))
+    analysis = analyze(path)
+    assert analysis.events.allocated["host"].tolist() == [[150_000, 3 << 20], [250_000, 1 << 20]]
+    write(analysis, tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "0 to 3.0 MiB" in page
+    assert "device 0" in page
