@@ -82,8 +82,8 @@ class _GateOrDuel(Command):
 
     \b
     Exit codes: 0  no regression    1  a regression, or with --strict undecided
-                2  wrong arguments  3  not comparable: machine or definition differ,
-                4  undecided           or a trial fails, disagrees or is missing
+                2  wrong arguments  3  not comparable: another machine, or a trial
+                4  undecided           is redefined, fails, disagrees or is missing
     """,
     writes_output=True,
     former={"--markdown": "--output"},
