@@ -18,6 +18,20 @@ from benchorch.results.report.html_table import html_table
 if TYPE_CHECKING:
     from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 
+_STYLE = (
+    "body{font:16px/1.4 system-ui;margin:2rem auto;padding:0 1rem;max-width:75rem}"
+    "div{overflow-x:auto}table{border-collapse:collapse}h2{margin-top:2rem}"
+    "td,th{padding:.3rem .8rem;text-align:left;border-bottom:1px solid #8884;vertical-align:top}"
+    ".numbers :is(td,th):not(:first-child){text-align:right}"
+    ".words td:last-child{overflow-wrap:anywhere}"
+    "@media(max-width:40rem){td,th{padding:.3rem .4rem}.words thead{display:none}"
+    ".words tr{display:block;border-bottom:1px solid #8884}.words td{display:block;border:0}}"
+)
+_HEAD = (
+    "<!doctype html><html lang=en><meta charset=utf-8><title>Corpus report</title>"
+    "<meta name=viewport content='width=device-width'>"
+    f"<style>{_STYLE}</style><h1>Corpus report</h1>"
+)
 WHOLE = "all"
 """The name of the row over all folders."""
 
@@ -64,11 +78,26 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A script, or one of its models under a conversion, that has no result.
+
+    Attributes:
+        what: the script's name, or the model's.
+        conversion: empty where it came to none.
+    """
+
+    what: str
+    conversion: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReport:
-    """Coverage and gains, by folder; the first row is over all."""
+    """Coverage and gains, by folder, the first row over all; and what was lost on the way."""
 
     coverage: tuple[Coverage, ...]
     gains: tuple[Gain, ...]
+    losses: tuple[Loss, ...] = ()
 
     def write(self, directory: Path) -> Path:
         """Write ``corpus.json``, ``corpus.csv`` and ``corpus.html``; the page's path."""
@@ -104,10 +133,14 @@ class CorpusReport:
         return "\n\n".join(table_text(table) for table in self.tables())
 
     def html(self) -> str:
-        """Both tables as a page of its own."""
-        style = "body{font:16px system-ui;margin:2rem}td,th{padding:.2rem .8rem;text-align:right}"
-        head = f"<!doctype html><meta charset=utf-8><title>Corpus</title><style>{style}</style>"
-        return "".join([head, "<h1>Corpus report</h1>", *map(html_table, self.tables())])
+        """A page of its own: both tables, and why each of the others has no result."""
+        losses = [("script or model", "conversion", "reason"), *map(_values, self.losses)]
+        parts = (
+            ("What was found in the scripts", "numbers", self.tables()[0]),
+            ("What conversions made of their models", "numbers", self.tables()[1]),
+            ("What has no result, and why", "words", losses),
+        )
+        return "".join([_HEAD, *(_section(*part) for part in parts)])
 
 
 def corpus_report(
@@ -128,7 +161,34 @@ def corpus_report(
             for name in names
         ),
         gains=tuple(gain for name in names for gain in _gains(name, run)),
+        losses=(*_lost_scripts(folders, founds), *_lost_trials(run)),
     )
+
+
+def _lost_scripts(folders: Mapping[str, str], founds: Sequence[ConfigNode]) -> Iterator[Loss]:
+    for found in founds:
+        problem = cast("ConfigNode | None", found.get("problem"))
+        if problem:
+            name = folders[str(found["script"])]
+            yield Loss(what=name, conversion="", reason=str(problem["message"]))
+
+
+def _lost_trials(run: StoredRun) -> Iterator[Loss]:
+    for stored in run.trials:
+        labels, reason = stored.trial.labels, stored.failure or stored.disagreement
+        if reason:
+            yield Loss(what=labels["model"], conversion=labels["conversion"], reason=reason)
+
+
+def _values(loss: Loss) -> tuple[str, ...]:
+    return loss.what, loss.conversion, loss.reason
+
+
+def _section(title: str, kind: str, table: Sequence[tuple[str, ...]]) -> str:
+    """A table under its title; nothing without a row."""
+    if len(table) == 1:
+        return ""
+    return f"<h2>{title}</h2><div class={kind}>{html_table(table)}</div>"
 
 
 def _coverage(folder: str, founds: Sequence[ConfigNode]) -> Coverage:

@@ -79,6 +79,17 @@ def test_gains_are_of_models_that_stayed_the_same() -> None:
     assert ratios["b", "onnxruntime"] == 0.25
 
 
+def test_what_has_no_result_is_named_with_its_reason() -> None:
+    ended = {**FOUNDS[1], "problem": {"message": "it raised <ValueError>"}}
+    report = corpus_report(PLACES, [FOUNDS[0], ended, FOUNDS[2]], RUN)
+    script, wrong, failed = report.losses
+    assert (script.what, script.reason) == ("a/two.py", "it raised <ValueError>")
+    assert (wrong.what, wrong.conversion) == ("a/one.py:net", "onnxruntime")
+    assert failed.conversion == "inductor"
+    assert "it raised &lt;ValueError&gt;" in report.html()
+    assert "no result" not in corpus_report(PLACES, FOUNDS, replace(RUN, trials=())).html()
+
+
 def test_scripts_of_one_folder_have_no_second_row() -> None:
     report = corpus_report({"/c/a/one.py": "one.py"}, FOUNDS[:1], RUN)
     assert [row.folder for row in report.coverage] == ["all"]
