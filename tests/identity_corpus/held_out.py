@@ -41,7 +41,6 @@ hostile.unchanged(
     'import pandas\nheld = pandas.DataFrame({"scale": [1.0, 2.0]})',
     'return y * float(held["scale"].iloc[1])',
     needs=("pandas",),
-    debatable=True,  # a false miss today: pandas keeps references that nothing can read
 )
 hostile.unchanged(
     "unchanged_weight_norm",

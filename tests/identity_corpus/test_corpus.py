@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from identity_corpus import cases, held_out, hostile
+from identity_corpus import cases, held_out, hostile, second_review
 from identity_corpus.unseen import cases as unseen
 from support.identity_lab import Identity, identity_of
 
@@ -23,12 +23,12 @@ CASES = {
         ("unseen", unseen),
         ("hostile", hostile),
         ("held-out", held_out),
+        ("second review", second_review),
     )
     for case in corpus.CASES
     if not case.debatable
 }
 LEFT = (
-    "annotation_read_by_forward",
     "clock_in_forward",
     "date_in_helper",
     "file_in_home",
@@ -38,8 +38,7 @@ LEFT = (
     "wheel_imported_by_name_in_forward",
 )
 """Clocks, process ids and random sources: the parity gate finds that outputs differ between runs.
-Modules under a name, and files at a place, that forward puts together: not seen; nor are
-annotations that forward reads."""
+Modules under a name, and files at a place, that forward puts together: not seen."""
 
 
 def chosen(every: int) -> list[object]:

@@ -119,6 +119,10 @@ def test_sessions_that_differ_as_much_as_their_processes_are_not_called_differen
     ]
     assert sum(one.verdict != "inconclusive" for one in called) <= 7  # 5 %, at 99 %
     assert all(one.sessions_alike is not None for one in called)
+    sides = (once("a", processes=8), once("b", processes=8))
+    for metric in ("latency_ms/p90", THROUGHPUT, "load_s/p50"):
+        assert (verdict(*sides, metric).session_ratio or 0) > 0, metric
+    assert verdict(*sides, "latency_ms/p01").session_ratio is None
 
 
 def judged(

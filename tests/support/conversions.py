@@ -27,6 +27,7 @@ from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.session import Session
 from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.domain.trial import ConfigNode
+from benchorch.frameworks.numpy_files import saved
 from benchorch.hardware.host import cpu_isa
 from benchorch.host.environment import package_versions
 from benchorch.interfaces.model import Model
@@ -35,7 +36,7 @@ from benchorch.stores.local import LocalStore
 from benchorch.trial import build as stage
 from benchorch.trial.build import Built
 from benchorch.trial.live_module import module_of
-from benchorch.trial.reference import outputs_file, read_reference, saved
+from benchorch.trial.reference import outputs_file, read_reference
 
 if TYPE_CHECKING:
     import torch

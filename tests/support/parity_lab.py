@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 from unittest import mock
@@ -28,7 +29,7 @@ from benchorch.models.input_variation import varied
 from benchorch.results.parity.noise import noise_between
 from benchorch.stores.local import LocalStore
 from benchorch.trial import build as stage
-from benchorch.trial.check import check
+from benchorch.trial.check import check, rechecked
 from benchorch.trial.measuring_process import load
 from benchorch.trial.stages import BuiltTrial
 from benchorch.trial.verify import verify
@@ -72,6 +73,7 @@ def judge_model(
     conversion: str,
     *,
     task: str = "auto",
+    timed_calls: int = 0,
 ) -> Verdict:
     """The verdict on a model through a conversion, as a trial of it would have.
 
@@ -81,6 +83,7 @@ def judge_model(
             own variations are added until there are as many as are timed.
         conversion: as after ``conversion=``.
         task: as ``parity.task``.
+        timed_calls: how often it is called between the check and the one after it.
     """
     examples = [example] if isinstance(example, Mapping) else list(example)
     sets = tuple(varied(examples, INPUT_SETS))
@@ -106,7 +109,10 @@ def judge_model(
             trial = BuiltTrial(spec=spec, built=built, threads=lab.THREADS, pin=False)
             loaded = load(trial, chain, lambda _: None)
             with closing(loaded.executable):
-                return check(trial, loaded)
+                verdict, again = check(trial, loaded), rechecked(trial, loaded)
+                for call in islice(cycle(loaded.calls), timed_calls):
+                    call()
+                return again(verdict)
 
 
 @final

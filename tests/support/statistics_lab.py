@@ -231,6 +231,7 @@ def samples(old: Session, new: Session, history: Sequence[Session], *, floor: bo
 
     change = reference_floor_change if floor else reference_change
     known = (old, *history)
+    sides = [(of(each), len(each.medians)) for each in (new, old)]
     shown = session_spread(
         [of(each) for each in known],
         [] if floor else [reference_level(references(each)) for each in known],
@@ -239,7 +240,7 @@ def samples(old: Session, new: Session, history: Sequence[Session], *, floor: bo
         design="sequential",
         intervals=(of(new), of(old)),
         machine=change(references(old), references(new)),
-        session=shown or (None if floor else assumed_session_spread(of(new), of(old))),
+        session=shown or (None if floor else assumed_session_spread(*sides)),
     )
 
 

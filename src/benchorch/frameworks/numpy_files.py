@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
 
+_PREFIX = "output "
+
 
 def read_npz(path: Path) -> Mapping[str, NDArray[generic]]:
     """Every array of an .npz file by name.
@@ -41,6 +43,18 @@ def read_npz(path: Path) -> Mapping[str, NDArray[generic]]:
             return {name: archive[name] for name in archive.files}
     except ARCHIVE_DAMAGE as error:
         raise ValueError(f"{path} is not an .npz file, or is damaged: {error}") from error
+
+
+def save_arrays(file: Path, arrays: Mapping[str, NDArray[generic]]) -> None:
+    """Write an .npz file; an output may have the name of one of numpy's own parameters."""
+    import numpy as np
+
+    np.savez(file, **{f"{_PREFIX}{name}": each for name, each in arrays.items()})  # type: ignore[arg-type]
+
+
+def saved(file: Path) -> Mapping[str, NDArray[generic]]:
+    """The arrays that `save_arrays` wrote."""
+    return {name.removeprefix(_PREFIX): array for name, array in read_npz(file).items()}
 
 
 def read_npy(path: Path) -> NDArray[generic]:

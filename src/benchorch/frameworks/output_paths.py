@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from benchorch.domain.outputs import Outputs
+
+
+def plain(raw: object) -> object:
+    """The same with subclasses of tuples, lists and mappings, leaves to torch, opened as well."""
+    from torch.utils import _pytree
+
+    def opened(leaf: object) -> object:
+        if isinstance(leaf, Mapping):
+            return {key: plain(each) for key, each in leaf.items()}
+        if isinstance(leaf, tuple | list):
+            return [*map(plain, leaf)]
+        return leaf
+
+    return _pytree.tree_map(opened, raw)
 
 
 def leaf_paths(tree: object) -> list[tuple[str, object]]:

@@ -47,7 +47,8 @@ _TARGET = re.compile(
 )
 _FUNCTION = re.compile(
     r"""Symbol | Integer | Float | Rational | Add | Mul | Pow | Abs | Max | Min | max | min
-    | Mod | PythonMod | Eq | Ne | Ge | Gt | Le | Lt | And | Or | Not | Piecewise
+    | Mod | PythonMod | Eq | Ne | Ge | Gt | Le | Lt | And | Or | Not | Xor | ITE | Piecewise
+    | Equality | Unequality | (Strict)?(Greater|Less)Than
     | FloorDiv | CleanDiv | CeilDiv
     | ModularIndexing | ToFloat | TruncToInt | TruncToFloat | CeilToInt | FloorToInt | RoundToInt
     | RoundDecimal | IntTrueDiv | FloatTrueDiv | PowByNatural | FloatPow | Where | Identity

@@ -18,7 +18,7 @@ from benchorch.errors import BuildError, MeasureError
 from benchorch.frameworks.host_arrays import BFLOAT16
 from benchorch.frameworks.model_caches import is_cache, know_cache
 from benchorch.frameworks.module_precision import CAST_FROM, parameter_dtypes
-from benchorch.frameworks.output_paths import is_flat, returned
+from benchorch.frameworks.output_paths import is_flat, plain, returned
 from benchorch.frameworks.torch_operators import operator_facts
 from benchorch.frameworks.torch_program import load_program
 from benchorch.frameworks.upstream_errors import wrap_errors
@@ -145,7 +145,7 @@ def tensors_in(raw: object) -> list[torch.Tensor]:
     from torch.utils import _pytree
 
     know_dataclasses(raw)
-    return [leaf for leaf in _pytree.tree_leaves(raw) if isinstance(leaf, torch.Tensor)]
+    return [leaf for leaf in _pytree.tree_leaves(plain(raw)) if isinstance(leaf, torch.Tensor)]
 
 
 def know_dataclasses(raw: object) -> None:
@@ -153,7 +153,7 @@ def know_dataclasses(raw: object) -> None:
     import torch
     from torch.utils import _pytree
 
-    for leaf in _pytree.tree_leaves(raw):
+    for leaf in _pytree.tree_leaves(plain(raw)):
         if is_cache(leaf):
             know_cache(type(leaf))
         elif is_dataclass(leaf) and not isinstance(leaf, type):
@@ -163,7 +163,7 @@ def know_dataclasses(raw: object) -> None:
 
 
 def arrays_in(raw: object) -> dict[str, NDArray[generic]]:
-    """The tensors of a nested result on the host, less than float32 widened to it."""
+    """The tensors of a nested result on the host, dense, less than float32 widened to it."""
     tensors = tensors_in(raw)
     if not tensors:
         raise MeasureError(
@@ -171,12 +171,34 @@ def arrays_in(raw: object) -> dict[str, NDArray[generic]]:
             kind="no_output_tensors",
             remedy="return a tensor, a tuple, a list or a dict of tensors",
         )
-    host = [each.detach().cpu() for each in tensors]
-    narrow = [each.is_floating_point() and each.element_size() < 4 for each in host]
-    wide = [
-        each.float() if is_narrow else each for each, is_narrow in zip(host, narrow, strict=True)
-    ]
-    return {str(index): each.numpy() for index, each in enumerate(wide)}
+    return {str(index): _array(index, each) for index, each in enumerate(tensors)}
+
+
+def _array(index: int, tensor: torch.Tensor) -> NDArray[generic]:
+    """A tensor of any layout by the values that it stands for."""
+    kind = f"{type(tensor).__name__} of dtype {dtype_name(tensor)} and layout {tensor.layout}"
+    try:
+        array: NDArray[generic] = _dense(tensor.detach().cpu()).resolve_conj().resolve_neg().numpy()
+    except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
+        raise MeasureError(
+            f"Output {index} of the model is a {kind}, whose values cannot be compared.",
+            kind="unreadable_output",
+            remedy="return dense tensors: pad what has rows of several lengths",
+        ) from error
+    return array
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    if tensor.layout is not torch.strided and not tensor.is_nested:
+        tensor = tensor.to_dense()
+    if tensor.is_quantized:
+        return tensor.dequantize()
+    if tensor.dtype is torch.complex32:
+        return tensor.to(torch.complex64)
+    narrow = tensor.is_floating_point() and tensor.element_size() < 4
+    return tensor.float() if narrow else tensor
 
 
 @final
@@ -234,7 +256,8 @@ class TorchExecutable(Executable):
     def returned(self, raw: object) -> Outputs | None:
         """Paths in the nested result, and what is no tensor in it."""
         know_dataclasses(raw)
-        return None if is_flat(raw) else returned(raw)
+        opened = plain(raw)
+        return None if is_flat(opened) else returned(opened)
 
     def facts(self) -> Mapping[str, Json]:
         """The settings and what was counted."""

@@ -15,7 +15,7 @@ LEAST_VALUES = 5
 GAP_RATIO = 0.3
 """A step between neighbours that is a larger share of the whole range is a gap between levels."""
 
-REST_RATIO = 2.0
+REST_RATIO = 3.0
 """So is one that is more times as long as the way that is left to the median."""
 
 _BEYOND_RATIO = 0.1

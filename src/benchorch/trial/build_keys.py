@@ -40,7 +40,7 @@ NOTES = "notes"
 """Where in an invocation's directory they are; gone with everything else that it found out."""
 
 # 2: with the model's counts. 3: with float64 beside it. 4: with how it differs from itself.
-_REFERENCE_VERSION = 5
+_REFERENCE_VERSION = 6
 
 
 class Unknown(Exception):

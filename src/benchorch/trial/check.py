@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from benchorch.config.parity_setup import ParitySetup, parity_setup
@@ -12,6 +14,7 @@ from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.artifact import Format
 from benchorch.domain.outputs import Outputs
 from benchorch.domain.verdict import Kind, Verdict
+from benchorch.frameworks.numpy_files import save_arrays, saved
 from benchorch.frameworks.program_outputs import recorded_outputs
 from benchorch.host.memory import reset_own_peak
 from benchorch.interfaces.conversion import (
@@ -36,7 +39,6 @@ from benchorch.trial.reference import (
     outputs_of,
     read_reference,
     referee_file,
-    saved,
     without,
 )
 from benchorch.trial.stages import BuiltTrial
@@ -66,6 +68,44 @@ def check(trial: BuiltTrial, loaded: LoadedTrial) -> Verdict:
         verdict = _explained(trial, setup, verdict, sets, told)
     reset_own_peak()  # outputs and references, perhaps further models, were here for a moment
     return verdict
+
+
+def rechecked(trial: BuiltTrial, loaded: LoadedTrial) -> Callable[[Verdict], Verdict]:
+    """Keep the answer to the first input; what is returned compares it with a later one.
+
+    The answer is kept in a file: memory is measured meanwhile.
+    """
+    place = TemporaryDirectory()
+    file = Path(place.name, "before.npz")
+    if not loaded.setup.generates:  # whose texts take long
+        save_arrays(file, _first_answer(loaded))
+        reset_own_peak()
+
+    def again(verdict: Verdict) -> Verdict:
+        with place:
+            if not (verdict.passed and file.exists()):
+                return verdict
+            unstable = read_reference(trial.built.reference).unstable
+            now, before = ([one] for one in (_first_answer(loaded), saved(file)))
+            found = verify(
+                without(now, unstable),
+                without(before, unstable),
+                verdict.tolerance_ratio,
+                task="none",
+            )
+        if found.passed:
+            return verdict
+        return not_deterministic(
+            verdict,
+            "the model is not deterministic: after the timed calls it answers the first input "
+            f"otherwise than before them ({found.reasons[0].rstrip('.')}).",
+        )
+
+    return again
+
+
+def _first_answer(loaded: LoadedTrial) -> Arrays:
+    return outputs_of(loaded.executable, [model_inputs(loaded.setup, loaded.batches[0])])[0]
 
 
 def _judged(

@@ -6,9 +6,8 @@ import copy
 import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,12 +25,13 @@ from benchorch.frameworks.flop_counter import count_model
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frameworks.module_precision import half_precision
 from benchorch.frameworks.module_state import changes, snapshot
-from benchorch.frameworks.numpy_files import read_npz
+from benchorch.frameworks.numpy_files import save_arrays
 from benchorch.host.environment import available_memory_bytes
 from benchorch.interfaces.generation import CONTINUATION, DecoderModel
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.models.parity_data import data_sets
 from benchorch.models.token_data import token_sets
+from benchorch.trial.first_calls import first_calls, noise_of_first_calls
 from benchorch.trial.generation import (
     SCORES,
     cache_of,
@@ -39,7 +39,6 @@ from benchorch.trial.generation import (
     load_executable,
     with_cache,
 )
-from benchorch.trial.live_module import loader
 
 if TYPE_CHECKING:
     import torch
@@ -51,14 +50,16 @@ if TYPE_CHECKING:
 # The module itself, on the CPU.
 _RUNTIME: ConfigNode = {"_target_": "benchorch.runtimes.eager.Eager"}
 _MODEL_FILE = "model.json"
-_PREFIX = "output "
 # Outputs in float64 are kept up to this size for each input, made where this many times the
 # model's size is free, and not where float32 took longer than this for all of them.
 _REFEREE_BYTES = 64 * 2**20
 _REFEREE_FACTOR = 6
 _REFEREE_MOST_S = 20.0
-# So many inputs are each answered by a model of its own, where calls change the model.
+# So many inputs are each answered as a process's first call: all where calls change the model or
+# take no longer than this together, else the last of them. One call may take this long and more.
 _FIRST_CALLS = 8
+_QUICK_S = 2.0
+_SLOWEST_S, _SLOWEST_RATIO = 10.0, 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,15 +140,15 @@ def write_reference(
     """Fill the directory with eager's outputs of each set.
 
     Eager answers all of them, and then again from the last to the first: whatever period a
-    model's state has, some input meets it in another phase. Nothing is seeded in between. Where
-    that shows nothing but calls change the model, models that were never called answer one input
-    each: what a first call fixes for all later ones then follows from another input.
+    model's state has, some input meets it in another phase. Nothing is seeded in between. Then
+    processes that continue from before the first call answer one input each: what a first call
+    fixes for all later ones, wherever it is kept, follows from another input there.
     """
-    from benchorch.results.parity.noise import noise_between
-
     given = [model_inputs(setup, one) for one in sets]
     setup = with_cache(replace(setup, steps=()), cache_of(setup, load()))
-    with closing(eager(setup, load, out, threads)) as executable:
+    with ExitStack() as opened:
+        as_first = opened.enter_context(first_calls(_answering(setup, load(), given, out)))
+        executable = opened.enter_context(closing(eager(setup, load, out, threads)))
         before = snapshot(load())
         started_s = time.monotonic()
         first, refused = _tolerant(executable, given)
@@ -157,18 +158,19 @@ def write_reference(
             Outputs(tensors=(SCORES,)) if setup.generates else _described(executable, given[0])
         )
         changed = changes(load(), before, snapshot(load()))
+        most = _FIRST_CALLS if changed or took_s <= _QUICK_S else 1
+        numbers = [*first][:_FIRST_CALLS][-most:]
+        alone = as_first(numbers, _SLOWEST_S + _SLOWEST_RATIO * took_s)
     for index, each in first.items():
         save_arrays(outputs_file(out, index), each)
-    epsilon = _epsilon(half_precision(load()) or setup.workload.dtype)
     unstable = _unstable(outputs, list(first.values()), again[::-1])
-    sides = [without(side, unstable) for side in (list(first.values()), again[::-1])]
-    noise = noise_between(*sides, epsilon=epsilon)
-    noise = replace(noise, causes=changed if noise.where else ())
-    if changed and not noise.where:
-        other = without(_as_first_calls(setup, given, list(first), out, threads), unstable)
-        noise = noise_between(sides[0][: len(other)], other, epsilon=epsilon)
-        where = f"{noise.where}, as the first call of all"
-        noise = replace(noise, where=where, causes=changed) if noise.beyond_rounding else Noise()
+    noise = _noise(
+        _without(first, unstable),
+        _without(dict(zip(first, again[::-1], strict=True)), unstable),
+        _without(alone, unstable),
+        epsilon=_epsilon(half_precision(load()) or setup.workload.dtype),
+        changed=changed,
+    )
     size = max(sum(array.size * 8 for array in each.values()) for each in first.values())
     if size <= _REFEREE_BYTES and took_s <= _REFEREE_MOST_S:
         kept = {index: given[index] for index in first}
@@ -187,23 +189,39 @@ def write_reference(
     write_json(out / _MODEL_FILE, encode(told))
 
 
-def _as_first_calls(
-    setup: TrialSetup, given: Sequence[Arrays], numbers: Sequence[int], out: Path, threads: int
-) -> list[Arrays]:
-    """What a model that was never called answers to each of the first inputs."""
-    load = loader(setup, lambda _: None)
-    found = []
-    for number in numbers[:_FIRST_CALLS]:
-        with closing(eager(setup, partial(_uncalled, setup, load()), out, threads)) as executable:
-            found += outputs_of(executable, [given[number]])
-    return found
+def _noise(
+    first: Mapping[int, Arrays],
+    again: Mapping[int, Arrays],
+    alone: Mapping[int, Arrays],
+    *,
+    epsilon: float,
+    changed: tuple[str, ...],
+) -> Noise:
+    """Between the two runs; where that is rounding, between first calls and later ones."""
+    from benchorch.results.parity.noise import noise_between
+
+    noise = noise_between([*first.values()], [*again.values()], epsilon=epsilon)
+    noise = replace(noise, causes=changed if noise.where else ())
+    if noise.is_random:
+        return noise
+    of_first_calls = noise_of_first_calls(first, alone, epsilon, changed)
+    return of_first_calls if of_first_calls.where else noise
 
 
-def _uncalled(setup: TrialSetup, module: torch.nn.Module) -> torch.nn.Module:
-    try:
-        return copy.deepcopy(module)
-    except Exception:  # a user's model may not be copied; to load it again takes longer
-        return loader(setup, lambda _: None)()
+def _answering(
+    setup: TrialSetup, module: torch.nn.Module, given: Sequence[Arrays], scratch: Path
+) -> Callable[[int], Arrays] | None:
+    """Answers the input of a number; None for what works outside of torch."""
+    from benchorch.frameworks.opaque_module import OpaqueModule
+
+    if isinstance(module, OpaqueModule):
+        return None
+
+    def answer(number: int) -> Arrays:
+        with closing(eager(setup, lambda: module, scratch, threads=1)) as executable:
+            return outputs_of(executable, [given[number]])[0]
+
+    return answer
 
 
 def _counted(setup: TrialSetup, module: torch.nn.Module) -> ModelCounts:
@@ -297,16 +315,8 @@ def without(sets: Sequence[Arrays], paths: Collection[str]) -> list[Arrays]:
     return [{name: each for name, each in one.items() if name not in paths} for one in sets]
 
 
-def save_arrays(file: Path, arrays: Arrays) -> None:
-    """Write an .npz file; an output may have the name of one of numpy's own parameters."""
-    import numpy as np
-
-    np.savez(file, **{f"{_PREFIX}{name}": each for name, each in arrays.items()})  # type: ignore[arg-type]
-
-
-def saved(file: Path) -> Arrays:
-    """The arrays that `save_arrays` wrote."""
-    return {name.removeprefix(_PREFIX): array for name, array in read_npz(file).items()}
+def _without(sets: Mapping[int, Arrays], paths: Collection[str]) -> dict[int, Arrays]:
+    return dict(zip(sets, without([*sets.values()], paths), strict=True))
 
 
 def _epsilon(dtype: str) -> float:

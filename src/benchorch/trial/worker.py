@@ -59,22 +59,23 @@ def _measure_alone(
         request.trial, setup, say, cpus=request.cpus, comes_again=paired
     )
     with closing(loaded.executable):
-        verdict = _verdict(request, loaded)
+        verdict, again = _verdict(request, loaded)
         record = measuring_process.observe(loaded, say, split=request.split, count=request.count)
         if verdict is not None:
+            verdict = again(verdict)
             say(_first_estimate(record))
     return MeasureReply(process=record, verdict=verdict), loaded.batches
 
 
 def _verdict(
     request: stages.MeasureRequest, loaded: measuring_process.LoadedTrial
-) -> Verdict | None:
-    """The first process's outputs against the reference's; None in all others."""
+) -> tuple[Verdict | None, Callable[[Verdict], Verdict]]:
+    """The first process's outputs against the reference's, and what the verdict is after timing."""
     if not request.verify:
-        return None
-    from benchorch.trial.check import check
+        return None, lambda verdict: verdict
+    from benchorch.trial.check import check, rechecked
 
-    return check(request.trial, loaded)
+    return check(request.trial, loaded), rechecked(request.trial, loaded)
 
 
 def _first_estimate(record: ProcessRecord) -> str:

@@ -146,3 +146,37 @@ def test_a_dataclass_may_occur_more_than_once_in_a_result() -> None:
 
     found = tensors_in([Box(torch.zeros(2)), Box(torch.ones(2))])
     assert [float(each.sum()) for each in found] == [0.0, 2.0]
+
+
+class Pair(tuple[torch.Tensor, torch.Tensor]):
+    """A tuple whose constructor takes something else."""
+
+    def __new__(cls, first: torch.Tensor, second: torch.Tensor) -> Pair:
+        return super().__new__(cls, (first, second))
+
+
+def test_a_subclass_of_tuple_is_opened_like_a_tuple() -> None:
+    raw = {"pair": Pair(torch.ones(1), torch.zeros(2))}
+    assert [each.shape for each in arrays_in(raw).values()] == [(1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.eye(3).to_sparse(),
+        torch.eye(3).to_sparse_csr(),
+        torch.quantize_per_tensor(torch.eye(3), 0.5, 0, torch.qint8),
+        torch.eye(3, dtype=torch.complex64).conj(),
+    ],
+)
+def test_an_output_of_any_layout_is_compared_by_the_values_it_stands_for(
+    tensor: torch.Tensor,
+) -> None:
+    assert arrays_in(tensor)["0"].real.tolist() == torch.eye(3).tolist()
+
+
+def test_an_output_that_has_no_dense_values_is_a_failure_with_a_remedy() -> None:
+    jagged = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged)
+    with pytest.raises(MeasureError, match="Output 1 of the model is a NestedTensor") as caught:
+        arrays_in([torch.ones(1), jagged])
+    assert "pad" in str(caught.value.remedy)

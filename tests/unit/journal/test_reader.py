@@ -164,6 +164,25 @@ def test_a_damaged_round_costs_one_process(run):
     assert run_directory.read_rounds(run, "t1") == twice
 
 
+def test_a_sealed_line_that_is_no_round_is_set_aside_from_the_rounds(run):
+    once = dataclasses.replace(a_result("t1"), unfinished=True)
+    run_directory.append_round(run, once)
+    path = run_directory.rounds_path(run, "t1")
+    run_directory.append_line(path, {"else": 1})
+    with path.open("rb") as file:
+        other = file.readlines()[-1]
+    _, said = salvaged(run)
+    assert "1 damaged line set aside" in said
+    assert other in path.with_suffix(".damaged.jsonl").read_bytes()
+    assert other not in path.read_bytes()
+    assert run_directory.read_rounds(run, "t1") == once
+
+
+def test_salvage_reports_marks_as_well_as_damage(run):
+    edited(run, lambda _: b"")
+    assert "A line is missing before line 2" in salvaged(run)[1]
+
+
 def test_a_clock_set_back_is_marked(tmp_path):
     result = dataclasses.replace(
         a_result("t1"),

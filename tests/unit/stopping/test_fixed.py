@@ -22,6 +22,14 @@ def test_the_window_is_filled_and_hardly_exceeded() -> None:
     assert 500 <= taken <= 500 * 1.03
 
 
+def test_a_series_is_added_up_when_its_calls_are_made_and_seldom_after() -> None:
+    rule = Fixed(calls=1000, window_s=0.001)
+    assert rule.enough_calls((1_000,) * 1000, 1)
+    looked = [blocks for blocks in range(1001, 1101) if rule.enough_calls((1_000,) * blocks, 1)]
+    assert 0 < len(looked) < 10
+    assert looked[0] > 1001
+
+
 def test_the_processes_are_counted() -> None:
     assert Fixed(processes=3).enough_processes([1.0, 2.0], 1e9) is None
     assert Fixed(processes=3).enough_processes([1.0, 2.0, 3.0], 0) == "fixed"

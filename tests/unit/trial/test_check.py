@@ -121,6 +121,36 @@ class FixedByTheFirst(Base):
         return self.linear(x) * self.sign
 
 
+_signs: dict[tuple[int, ...], float] = {}
+
+
+def sign_of(x):  # type: ignore[no-untyped-def]
+    return _signs.setdefault(tuple(x.shape), float(torch.sign(x.sum())))
+
+
+class FixedElsewhere(Base):
+    """The same in a global that only a helper names, so that no copy of the model is without it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        _signs.clear()
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        return self.linear(x) * sign_of(x)
+
+
+class Late(Base):
+    """Another model from its fortieth call on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        self.calls += 1
+        return self.linear(x) * (1 if self.calls < 40 else 2)
+
+
 class KeptTable(Base):
     """Its first call makes what no input changes."""
 
@@ -162,6 +192,7 @@ class Branching(Base):
         (Toggling, "the Python attribute 'on' changed"),
         (Deep, "the Python attribute 'config' changed"),
         (FixedByTheFirst, "as the first call of all): the Python attribute 'sign' changed"),
+        (FixedElsewhere, "as the first call of all): the first call fixes what later ones answer"),
         (Elsewhere, "cause unknown"),
     ],
 )
@@ -180,6 +211,18 @@ def test_what_changes_without_effect_is_fine(model: Callable[[], object], conver
     verdict = judge_model(model, X, conversion)  # type: ignore[arg-type]
     assert verdict.kind is Kind.AGREES
     assert verdict.noise_ratio == 0
+
+
+def test_a_model_that_changes_while_it_is_timed_is_not_deterministic() -> None:
+    assert judge_model(Late, X, "eager").kind is Kind.AGREES
+    verdict = judge_model(Late, X, "eager", timed_calls=40)
+    assert verdict.kind is Kind.NOT_DETERMINISTIC
+    assert "after the timed calls it answers the first input otherwise" in verdict.explanation
+
+
+@pytest.mark.parametrize("conversion", ["eager", "bf16"])
+def test_a_model_that_stays_the_same_while_it_is_timed_agrees(conversion: str) -> None:
+    assert judge_model(Harmless, X, conversion, timed_calls=40).kind is Kind.AGREES
 
 
 def test_a_model_that_is_made_otherwise_each_time_is_not_deterministic() -> None:

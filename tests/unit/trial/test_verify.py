@@ -13,8 +13,9 @@ import pytest
 
 from benchorch.domain.verdict import Verdict
 from benchorch.errors import TrialError
+from benchorch.frameworks.numpy_files import saved
 from benchorch.trial.divergence import first_divergence
-from benchorch.trial.reference import outputs_of, referee_file, saved
+from benchorch.trial.reference import outputs_of, referee_file
 from benchorch.trial.verify import verify
 from support import conversions as lab
 

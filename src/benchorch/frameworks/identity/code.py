@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dis
 import hashlib
+import re
 import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -108,6 +109,41 @@ def nested(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from nested(constant)
+
+
+def only_written(code: CodeType) -> set[str]:
+    """Texts that in this code name nothing but files to write: ``open("log", "a")``."""
+    source = parse(Path(code.co_filename))
+    node = source.functions.get((code.co_name, code.co_firstlineno)) if source else None
+    if node is None:
+        return set()
+    written = {id(name): name.value for call in ast.walk(node) for name in _names_written(call)}
+    others = {
+        one.value
+        for one in ast.walk(node)
+        if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in written
+    }
+    return {text for text in written.values() if isinstance(text, str)} - others
+
+
+def _names_written(call: ast.AST) -> Iterator[ast.Constant]:
+    """The name in ``open(name, "w")``, ``Path(name).open("a")``, ``Path(name).write_text()``."""
+    if not isinstance(call, ast.Call):
+        return
+    place, modes = call, call.args[1:2]
+    method = call.func
+    if isinstance(method, ast.Attribute) and isinstance(method.value, ast.Call):
+        place, modes = method.value, call.args[:1]
+    spelled = [*modes, *(one.value for one in call.keywords if one.arg == "mode")]
+    writes = any(
+        isinstance(one, ast.Constant) and re.fullmatch("[awx][bt]?", str(one.value))
+        for one in spelled
+    )
+    called = method.attr if isinstance(method, ast.Attribute) else getattr(method, "id", "")
+    if (called == "open" and writes) or called in ("write_text", "write_bytes"):
+        name = place.args[0] if len(place.args) > 0 else None
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            yield name
 
 
 def code_digest(code: CodeType) -> str:

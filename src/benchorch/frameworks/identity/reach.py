@@ -14,6 +14,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.metadata import Distribution
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
@@ -25,6 +26,7 @@ from benchorch.frameworks.identity.code import (
     code_digest,
     file_syntax_digest,
     nested,
+    only_written,
     parse,
     syntax_digest,
 )
@@ -55,6 +57,10 @@ _CLOCKS = frozenset({"time", "datetime", "secrets", "uuid"})
 _OWN_SCOPE = frozenset({"globals", "eval", "exec", "vars"})
 _ANY_ATTRIBUTE = frozenset({"getattr", "attrgetter", "vars", "__dict__", "methodcaller"})
 _ANY_MODULE = frozenset({"import_module", "__import__"})
+_BY_PACKAGE = _ANY_MODULE | {"files", "resources", "pkgutil", "get_data", "pkg_resources"}
+"""By which code reaches a module, or a package's data, whose name is a text."""
+_ANNOTATIONS = frozenset({"__annotations__", "get_annotations", "get_type_hints", "signature"})
+_DOCSTRINGS = frozenset({"__doc__", "getdoc"})
 _MOST_FUNCTIONS = 50_000
 _LONGEST_SCALAR = 200
 
@@ -86,6 +92,8 @@ class Reach:
         self._packages: dict[str, tuple[Distribution, set[Path]]] = {}
         self._code: dict[str, set[str]] = {}
         self._functions = 0
+        self._reads: set[str] = set()
+        self._described: deque[tuple[Any, str]] = deque()
 
     def add(self, found: object, path: str) -> None:
         """Look at a function, class or Python module later on."""
@@ -96,7 +104,10 @@ class Reach:
 
     def run(self) -> None:
         """Look at everything that was added, and at what that leads to."""
-        while self._queue:
+        while self._queue or (self._reads and self._described):
+            if not self._queue:
+                self._description(*self._described.popleft())
+                continue
             found, path = self._queue.popleft()
             if isinstance(found, FunctionType):
                 self._function(found, path)
@@ -157,9 +168,26 @@ class Reach:
             self._values(path or f"globals.{label}", function)
         if owner == USER:
             self._code.setdefault(label, set()).add(code_digest(function.__code__))
+            self._described.append((function, path or f"globals.{label}"))
             self._user_code(function.__code__, function.__globals__)
         elif isinstance(owner, Distribution) and not is_closed(owner):
             self._package_code(function.__code__, function.__globals__)
+
+    def _description(self, found: Any, path: str) -> None:
+        """Annotations and docstring of a user's function or class, where some code reads such."""
+        if self._reads & _DOCSTRINGS:
+            self.value(f"{path}.<doc>", found.__doc__)
+        if not self._reads & _ANNOTATIONS:
+            return
+        annotations = getattr(found, "__annotations__", None)
+        if not isinstance(annotations, dict):  # a class of native code has none
+            return
+        self.value(f"{path}.<annotations>", annotations)
+        for text in annotations.values():
+            if isinstance(text, str):  # not evaluated yet
+                with suppress(SyntaxError, ValueError, KeyError):
+                    code = compile(text, path, "eval")
+                    self._user_code(code, vars(sys.modules[found.__module__]))
 
     def _values(self, path: str, function: FunctionType) -> None:
         """What a function carries with it, whoever wrote it."""
@@ -188,7 +216,12 @@ class Reach:
         for part in nested(code):
             self._variables(part, scope)
             self._local_imports(part, scope)
-            self._files_named(code, [*_texts(part.co_consts)])
+            self._files_named(code, [*{*_texts(part.co_consts)} - only_written(part)])
+            texts = {*_texts(part.co_consts)}
+            for text in texts if _BY_PACKAGE.intersection(part.co_names) else ():
+                self._module_named(text)
+            words = {*part.co_names, *texts}
+            self._reads |= words & (_ANNOTATIONS | _DOCSTRINGS)
         names = sorted({name for part in nested(code) for name in part.co_names})
         self._by_text(names, scope)
         for name in names:
@@ -249,6 +282,7 @@ class Reach:
             return
         self.add(module, "")
         for name in names:
+            name = name if name in vars(module) else "__getattr__"  # which may have it
             key = (module.__name__, name)
             if key in self._attributes or name not in vars(module):
                 continue
@@ -290,7 +324,9 @@ class Reach:
 
     def _variables(self, code: CodeType, scope: dict[str, Any]) -> None:
         """Environment variables that code names: every text in it that may be a name of one."""
-        if not _ENVIRONMENT_WORDS & {*code.co_names, *code.co_varnames, *code.co_freevars}:
+        words = {*code.co_names, *code.co_varnames, *code.co_freevars}
+        named = (scope.get(name) for name in code.co_names)
+        if not _ENVIRONMENT_WORDS & words and not any(map(_reads_environment, named)):
             return
         texts = [*_texts(code.co_consts), *_texts([scope.get(name) for name in code.co_names])]
         for text in texts:
@@ -318,6 +354,8 @@ class Reach:
         module: object = sys.modules.get(_absolute(name, level, scope))
         if isinstance(module, ModuleType):
             self._module_attributes(module, sorted({*map(str, wanted), *code.co_names}))
+            if _ANY_ATTRIBUTE.intersection(code.co_names):
+                self._whole(module.__name__)
         elif module is not None:  # whatever somebody put there
             self.value(f"globals.{name}", module)
 
@@ -334,6 +372,12 @@ class Reach:
             module = sys.modules.get(".".join(parts[:depth]))
             if isinstance(module, ModuleType):
                 self.add(module, "")
+
+    def _module_named(self, text: str) -> None:
+        """A module or package whose name a text is; other texts are none."""
+        parts = text.split(".")
+        if all(map(str.isidentifier, parts)) and _can_be_found(parts[0]):
+            self._import(text, 0, {})
 
     def _not_loaded(self, name: str) -> None:
         """A module that is imported later on, if at all: by its files or its package."""
@@ -420,6 +464,8 @@ class Reach:
         path = f"{path}.{module_label(kind.__module__)}.{kind.__qualname__}"
         if owner == USER and not made_here:
             self.add(sys.modules[kind.__module__], "")
+        if owner == USER:
+            self._described.append((kind, path))
         closed = isinstance(owner, Distribution) and is_closed(owner)
         for name, one in sorted(vars(kind).items(), key=lambda item: str(item[0])):
             if name in _CLASS_NOISE:
@@ -440,6 +486,18 @@ class Reach:
         """Whether a user's function was put in place of a package's."""
         file = function.__code__.co_filename
         return self._owners.of_file(file) == USER and Path(file).is_file()
+
+
+def _reads_environment(value: object) -> bool:
+    """Whether it is os.environ or os.getenv, whatever the code calls it."""
+    return value is not None and any(value is getattr(os, one, None) for one in _ENVIRONMENT_WORDS)
+
+
+def _can_be_found(name: str) -> bool:
+    try:
+        return name in sys.modules or importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _texts(values: Any) -> Iterator[str]:

@@ -55,6 +55,9 @@ _STAMPS = frozenset(
 )
 """Notes that transformers leaves in a configuration about where it came from."""
 
+_BY_PICKLE = frozenset({"pandas"})
+"""Where objects keep caches and references to each other beside what they pickle."""
+
 _FILE = re.compile(r"/.*|[^\n/]{0,200}[./][^\n]{1,200}", re.DOTALL)
 """Texts that may name a file; only those that do have its content."""
 
@@ -355,7 +358,8 @@ class Walk:
         self._state(path, value)
 
     def _state(self, path: str, value: Any) -> None:
-        if not _hides_state(type(value)):
+        by_pickle = type(value).__module__.partition(".")[0] in _BY_PICKLE
+        if not by_pickle and not _hides_state(type(value)):
             self._attributes(path, _own_state(value))
             return
         try:
@@ -363,7 +367,8 @@ class Walk:
         except Exception:
             self._refuse(path, value)
             return
-        self._attributes(path, _own_state(value))
+        if not by_pickle:
+            self._attributes(path, _own_state(value))
         if isinstance(reduced, str):
             self._leaves.put(f"{path}.<name>", reduced)
             return

@@ -122,22 +122,20 @@ def session_spread(
     )
 
 
-def assumed_session_spread(a: Estimate, b: Estimate) -> Difference:
+def assumed_session_spread(*sides: tuple[Estimate, int]) -> Difference:
     """What two sessions differ by, where nothing shows it: as much as processes within them do.
 
-    Estimator: of each side, the standard error that its median's interval stands for, times
-    ``sqrt(2 n / pi)``, which makes it that of one process.
+    Estimator: of each side, the standard error that its interval stands for, times
+    ``sqrt(2 n / pi)``, which makes it that of one process, as it is for a median of n.
 
     Parameters
     ----------
-    a, b : Estimate
-        Medians over `n` processes each, with intervals; both ends positive.
+    sides : pair of (Estimate, int)
+        With an interval, both ends positive; and how many processes it is of.
     """
-    variances = [
-        one.n * (math.log((one.high or 1) / (one.low or 1)) / (2 * _Z)) ** 2 * 2 / math.pi
-        for one in (a, b)
-    ]
-    return Difference(spread=math.sqrt(sum(variances)), freedom=math.inf, assumed=True)
+    errors = [(math.log((one.high or 1) / (one.low or 1)) / (2 * _Z), n) for one, n in sides]
+    variance = sum(n * error**2 * 2 / math.pi for error, n in errors)
+    return Difference(spread=math.sqrt(variance), freedom=math.inf, assumed=True)
 
 
 def reference_level(times: Sequence[Sequence[float]]) -> float | None:

@@ -135,7 +135,8 @@ def unpaired_samples(
     if b_own and a_own and None not in (b_own.high, a_own.high):
         own = b_own, a_own
         if session is None and _may_differ_by_session(match, metric):
-            session = assumed_session_spread(*own)
+            counts = (len(side.evidence.canaries_ns) for side in (match.b, match.a))
+            session = assumed_session_spread(*zip(own, counts, strict=True))
         return Samples(design=SEQUENTIAL, intervals=own, machine=machine, session=session)
     b, a = (side.evidence.values.get(metric, ()) for side in (match.b, match.a))
     return Samples(design=SEQUENTIAL, b=b, a=a, machine=machine) if a and b else None
@@ -146,9 +147,8 @@ def _may_differ_by_session(match: Match, metric: str) -> bool:
 
     A floor repeats: what disturbs some calls of a session does not move it.
     """
-    each = all(metric in side.evidence.values for side in (match.a, match.b))
     apart = match.a.plan_id != match.b.plan_id
-    return each and apart and metric_kinds.drifts(metric) and metric != metric_kinds.FLOOR
+    return apart and metric_kinds.drifts(metric) and metric != metric_kinds.FLOOR
 
 
 def machine_change(match: Match, metric: str, across: Collection[str]) -> Difference | None:

@@ -119,7 +119,7 @@ def tied(y: Array, ids: Array, scores: Sequence[Array], limits: Limits) -> NDArr
     """Where the ids `y` were as good a choice as the reference's; None without its scores.
 
     Either ids of the largest score along the last axis, ``ids == scores.argmax(-1)``, or an
-    order such as topk's, with scores of the ids' own shape.
+    order such as topk's, with scores of the ids' own shape or with those of all classes.
 
     Parameters
     ----------
@@ -139,7 +139,41 @@ def tied(y: Array, ids: Array, scores: Sequence[Array], limits: Limits) -> NDArr
             found = _neighbours_tied(y, ids, values, limits)
             if found is not None:
                 return found
+        if each.ndim == ids.ndim > 0 and each.shape[:-1] == ids.shape[:-1]:
+            found = _ranked_alike(y, ids, values, limits)
+            if found is not None:
+                return found
     return None
+
+
+def _ranked_alike(y: Array, ids: Array, scores: Floats, limits: Limits) -> NDArray[bool_] | None:
+    """Where other ids of the same rank score nearly the same; None unless `ids` rank the scores.
+
+    Parameters
+    ----------
+    y, ids : ndarray, shape (..., k)
+    scores : ndarray, shape (..., classes)
+    """
+    k, classes = ids.shape[-1], scores.shape[-1]
+    if k > classes or not _name_classes(ids, classes):
+        return None
+    got = np.take_along_axis(scores, ids.astype(np.int64), axis=-1)
+    falling = -np.sort(-scores, axis=-1)
+    if not any(np.array_equal(got, each[..., :k]) for each in (falling, falling[..., ::-1])):
+        return None
+    if not _name_classes(y, classes):
+        return np.zeros(ids.shape, dtype=bool)
+    ours = np.take_along_axis(scores, y.astype(np.int64), axis=-1)
+    near = margins(scores.reshape(-1, classes), limits).reshape(*ids.shape[:-1], 1)
+    return np.asarray(np.abs(ours - got) <= near)
+
+
+def _name_classes(ids: Array, classes: int) -> bool:
+    """Whether all are numbers of classes, and none of them twice in a row."""
+    if not ids.size or ids.dtype.kind not in "iu":
+        return False
+    inside = bool(((ids >= 0) & (ids < classes)).all())  # type: ignore[operator]
+    return inside and bool((np.diff(np.sort(ids, axis=-1), axis=-1) > 0).all())
 
 
 def _as_good(chosen: Array, scores: Floats, limits: Limits) -> NDArray[bool_]:

@@ -14,6 +14,7 @@ from benchorch.cli.commands import remote_head, submit
 from benchorch.cli.commands.remote_head import Jobs, ask, named, pack
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.executors.ray_jobs import RayJobs
+from benchorch.models import trust
 
 URL = "http://127.0.0.1:8265"
 
@@ -254,6 +255,26 @@ def test_a_run_goes_to_the_heads_own_machines_unless_it_says_otherwise(
     monkeypatch.setattr(submit, "HEADS_CLUSTER", tmp_path)
     told = submit.settle("benchorch-1", words, with_code=False)
     assert [word for word in told if word.startswith("executor") and word not in words] == hired
+
+
+ENDPOINT = "http://model.example:8000/predict"
+
+
+@pytest.mark.parametrize("named", [[], ["--trust", ENDPOINT]])
+def test_an_address_that_is_trusted_here_is_trusted_on_the_head(
+    named: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs.yaml").write_text("defaults: [config, _self_]\n")
+    monkeypatch.chdir(tmp_path)
+    jobs = FakeJobs("NAME\nbenchorch plan 20260101-000000-abcd: 1 trial\n", "more\n")
+    monkeypatch.setattr(remote_head, "jobs_of", lambda url: jobs)
+    words = ["submit", "--head", URL, "--working-dir", str(tmp_path), "theirs.yaml", *named]
+    assert main.run(words) == 0
+    there = shlex.split(jobs.command)
+    assert jobs.travelled == ["theirs.yaml"]
+    with trust.declared(there[there.index("submit") + 1 :]):
+        assert bool(trust.refusal(ENDPOINT)) == (not named)
+        assert trust.has_foreign_recipe()
 
 
 def test_a_directory_that_is_not_there_does_not_travel(tmp_path: Path) -> None:

@@ -131,3 +131,18 @@ def test_ids_that_come_from_ties_may_flip() -> None:
     assert parity([{**sides, "ids": flipped}], [sides], 5e-2).passed
     assert not parity([{**sides, "ids": flipped}], [sides], 1e-4).passed
     assert not parity([{**sides, "ids": np.zeros_like(ids)}], [sides], 5e-2).passed
+
+
+def test_ids_of_the_best_classes_may_change_places_where_their_scores_tie() -> None:
+    scores = np.tile(np.float32([3, 2, 2, 1, 1, 0]), (8, 1))
+    ids = np.tile([0, 1, 2, 3], (8, 1))
+    sides = {"scores": scores, "ids": ids}
+
+    def passes(other: list[int]) -> bool:
+        return parity([{**sides, "ids": np.tile(other, (8, 1))}], [sides], 1e-4).passed
+
+    assert passes([0, 2, 1, 4])
+    assert not passes([1, 0, 2, 3])  # 3 is more than 2
+    assert not passes([0, 1, 2, 5])
+    assert not passes([0, 1, 1, 3])  # one class twice
+    assert not passes([0, 1, 2, 6])  # no class
