@@ -83,7 +83,7 @@ class _GateOrDuel(Command):
     \b
     Exit codes: 0  no regression    1  a regression, or with --strict undecided
                 2  wrong arguments  3  not comparable: another machine, or a trial
-                4  undecided           is redefined, fails, disagrees or is missing
+                4  undecided           is redefined, fails, disagrees or missing
     """,
     writes_output=True,
     former={"--markdown": "--output"},
