@@ -27,6 +27,7 @@ _KEY = re.compile(r"'?[+~]*([\w-]+(?:[./][\w-]+)*)(?:=[^:]*?)?'?: ?(?:(\w+)\b)?"
 _LIST = re.compile(
     r"(?:[Oo]ne of|It has:|(?!All)[A-Z][a-z]+:) ('?[\w+-]+'?(?:(?:,| or) '?[\w+-]+'?)*)"
 )
+_TRUST = re.compile(r"add (--trust \S+\w)")
 _BOUND = re.compile(r"(?:above|at least|from|between) (\d+)")
 _SHARED = frozenset({"--json", "--quiet", "-q", "--verbose", "-v", "--yes", "-y", "--here"})
 _WITH_VALUE = frozenset({"--output", "-o", "--head", "--working-dir"})
@@ -45,6 +46,8 @@ def next_line(words: Sequence[str], error: ConfigError) -> str:
         found = _problems_of(typed) if offered.startswith("benchorch ") else ()
         error.problems = tuple(dict.fromkeys([*error.problems, *found]))
         return (corrected(typed, found) or example(typed) if found else "") or offered
+    if needed := _TRUST.findall(" ".join(error.problems)):  # a person's decision: never planned
+        return shlex.join(["benchorch", *words, *(word for one in needed for word in one.split())])
     found = corrected(words, error.problems)
     if not found and offered.endswith("status"):
         return offered if _runs() else "benchorch run recipes/tiny.yaml"

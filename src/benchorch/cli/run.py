@@ -310,7 +310,7 @@ def _hydra_problems(
     if not isinstance(error, composition_errors()):
         raise error
     if isinstance(error, OSError) and error.filename and not isinstance(error, HydraException):
-        where = "hydra.run.dir=DIR is another folder for the run"
+        where = "To store the run elsewhere, set hydra.run.dir=/tmp/benchorch-run"
         return [f"{error.filename}: {error.strerror}. {where}."]
     if isinstance(error, OSError | RecursionError) and not isinstance(error, HydraException):
         return [first_line(error)]

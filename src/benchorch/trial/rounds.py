@@ -141,7 +141,7 @@ class _Rounds:
             yield from self._ended([run])
             measured[run.trial.baseline_id or run.trial.trial_id] += run.failure is None
             compares = not shown and max(measured.values()) > 1
-            if compares or (run is runs[-1] and len(runs) > 1):
+            if compares or (run is runs[-1] and len(runs) > 1 and measured.total()):
                 shown = True
                 self.emit(Event(trial_id=run.trial.trial_id, stage=ROUND, message="1"))
 

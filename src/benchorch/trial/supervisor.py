@@ -398,9 +398,10 @@ class TrialRun:
         try:
             return self._noted(self._stages.run(stages.MEASURE, request, template=request.template))
         except StageFailed as failed:
-            measured = self._repetitions is not None and self._repetitions.valid
-            if measured and failed.failure.kind == "timeout" and self._stages.is_out_of_time:
-                raise OutOfTime from failed
+            if failed.failure.kind == "timeout" and self._stages.is_out_of_time:
+                if self._repetitions is not None and self._repetitions.valid:
+                    raise OutOfTime from failed
+                failed.failure = replace(failed.failure, remedy="a larger budget.minutes")
             if isinstance(failed.partial, MeasureReply):
                 failed.partial = self._noted(failed.partial)
             raise

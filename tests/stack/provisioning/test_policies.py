@@ -203,7 +203,7 @@ def test_a_worker_launches_nothing_and_makes_nobody(action):
 
 @pytest.mark.parametrize("role", ["head", "worker"])
 @pytest.mark.parametrize("action", ["ssm:GetParameter", "ssm:GetParameters"])
-def test_a_machine_reads_no_parameter_of_the_account_but_the_stacks(role, action):
+def test_a_machine_reads_no_parameter_of_the_account_but_the_stacks(stack, role, action):
     place = f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter"
     assert may(role, action, f"{place}/production/database-password") == "ImplicitlyDenied"
     assert may(role, "ssm:GetParameter", f"{place}/{NAME}/ray-token") == "Allowed"

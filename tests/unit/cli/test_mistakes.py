@@ -325,6 +325,26 @@ def test_the_corrected_line_can_be_planned(
     assert main.run(["plan" if "--cfg" not in rest else "run", *rest]) == 0
 
 
+def test_a_folder_that_cannot_be_written_is_answered_with_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("runs").write_text("in the way")
+    words = ["model=mlp", "conversion=eager"]
+    error = refused(words)
+    assert "Not a directory" in str(error) or "File exists" in str(error)
+    line = corrections.next_line(words, error)
+    assert line == "benchorch model=mlp conversion=eager hydra.run.dir=/tmp/benchorch-run"
+
+
+def test_what_a_person_must_trust_is_added_to_the_line_and_not_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(corrections, "_problems_of", lambda line: pytest.fail("planned"))
+    error = ConfigError(["net.py is code of others; if you trust it, add --trust net.py"])
+    assert corrections.next_line(["r.yaml"], error) == "benchorch r.yaml --trust net.py"
+
+
 @pytest.mark.parametrize("entry", ["{conversion: eager}", "[eager]"])
 def test_an_entry_of_each_that_is_no_override_is_one_problem(
     entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from benchorch.cli import main
+from benchorch.cli.catalog import COMMANDS
 from benchorch.domain.trial import Skip
 from support.synthetic_runs import result, trial, write_run
 
@@ -74,3 +76,25 @@ def _everything(terminal: int) -> str:
 def test_the_table_is_what_a_person_has_looked_at(run: Path, width: int | None) -> None:
     stored = GOLDEN / f"report-{width or 'piped'}.txt"
     assert shown(run, width) == stored.read_text()
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_help_fits_80_columns(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main.run([name, "--help"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["backends"], ["conversions"], ["conversions", "onnxruntime"], ["help", "protocol"]],
+    ids=" ".join,
+)
+def test_what_there_is_fits_80_columns(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main.run(words) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []

@@ -270,6 +270,12 @@ def test_a_crash_ends_its_trial_and_no_other() -> None:
     assert not broken.profiled
 
 
+def test_no_figures_are_announced_where_every_trial_failed() -> None:
+    EVENTS.clear()
+    measured(Drawn(EAGER, fails_at=1), candidate("a", 0.1, fails_at=1))
+    assert EVENTS == []
+
+
 def test_a_budget_ends_everything_with_what_there_is() -> None:
     runs = (Drawn(EAGER, affordable=1), candidate("a", 0.2, affordable=2))
     found = measured(*runs)

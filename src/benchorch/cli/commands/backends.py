@@ -36,8 +36,9 @@ def run(terminal: Terminal, names: Sequence[str]) -> Reply:
 
 _HEADER = ("hardware", "runs models on", "sizes", "default conversions")
 _LEGEND = """\
-* is the default size: hardware=g5 is g5.xlarge. hardware=g5.12xlarge is another size,
-hardware=g5.xlarge/onnxruntime_cuda a machine with the one conversion to try on it."""
+* is the default size: hardware=g5 is g5.xlarge.
+hardware=g5.12xlarge                 another size
+hardware=g5.xlarge/onnxruntime_cuda  a machine, and the one conversion to try"""
 
 
 def _facts(name: str, names: HardwareNames) -> Mapping[str, Json]:

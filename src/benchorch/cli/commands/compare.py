@@ -67,8 +67,8 @@ _TWO_MACHINES = (
     A and B are each {REFERENCE}; RUN::CONVERSION is one trial of it.
 
     \b
-    Exit codes: 0  at least one verdict      2  wrong arguments
-                3  nothing to compare        4  all that was compared is inconclusive
+    Exit codes: 0  at least one verdict    2  wrong arguments
+                3  nothing to compare      4  all comparisons are inconclusive
     """,
 )
 @run_argument("a", "A")

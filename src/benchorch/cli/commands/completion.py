@@ -15,7 +15,8 @@ from benchorch.domain.reply import Reply
     help="""Print the script by which SHELL completes commands, keys, options, recipes and runs.
 
     \b
-    bash  benchorch completion bash > ~/.local/share/bash-completion/completions/benchorch
+    bash  benchorch completion bash \\
+            > ~/.local/share/bash-completion/completions/benchorch
     zsh   benchorch completion zsh > "${fpath[1]}/_benchorch"
     fish  benchorch completion fish > ~/.config/fish/completions/benchorch.fish
     """,

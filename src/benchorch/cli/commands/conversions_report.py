@@ -160,7 +160,7 @@ def _link_lines(link: Row) -> list[str]:
     takes = " or ".join(_words(link["consumes"]))
     gives = f" → {link['produces']}" if link["produces"] else ""
     return [
-        *(f"   {line}" for line in _wrapped(str(link["does"]))),
+        *(f"   {line}" for line in textwrap.wrap(str(link["does"]), _width() - 3)),
         f"   {takes}{gives}; may cost a relative error of {link['tolerance_ratio']:.0e}",
         f"   {link['target']}",
         f"   {_nearby(str(link['file']))}",

@@ -62,8 +62,8 @@ def _count(text: str) -> int:
     writes a summary for reviewers.
 
     \b
-    Exit codes: 0  no regression       1  a regression, or with --strict one not ruled out
-                2  wrong arguments     3  not comparable: a trial fails or disagrees on a side
+    Exit codes: 0  no regression    1  a regression, or with --strict undecided
+                2  wrong arguments  3  not comparable: a trial fails or disagrees
                 4  undecided
     """,
     writes_output=True,

@@ -81,9 +81,9 @@ class _GateOrDuel(Command):
     With --allow-first a first session, which has no baseline yet, passes; without, that is 2.
 
     \b
-    Exit codes: 0  no regression       1  a regression, or with --strict one not ruled out
-                2  wrong arguments     3  not comparable: other machine or definition, a trial
-                4  undecided            that fails, disagrees or is missing
+    Exit codes: 0  no regression    1  a regression, or with --strict undecided
+                2  wrong arguments  3  not comparable: another machine, or a trial
+                4  undecided           is redefined, fails, disagrees or missing
     """,
     writes_output=True,
     former={"--markdown": "--output"},

@@ -155,7 +155,7 @@ def _disturbed_inside(processes: Sequence[ProcessRecord]) -> Iterator[str]:
     )
     yield (
         f"{len(slowed)} of {len(processes)} processes were slowed while they measured "
-        f"({', '.join(dict.fromkeys(slowed))}) and are included; {figure}. Use a quieter machine."
+        f"({', '.join(dict.fromkeys(slowed))}) and are included; {figure}: try a quieter machine."
     )
 
 
@@ -236,7 +236,7 @@ def _grade(letter: str) -> Iterator[str]:
     if letter == "C":
         yield (
             "This machine's speed varies too much for absolute figures (grade C); ratios to the "
-            "baseline are still valid. Run benchorch doctor."
+            "baseline are still valid: try benchorch doctor."
         )
 
 

@@ -65,15 +65,16 @@ class Ledger:
         )
         most = min(replayed, REPLAYED_EDGES // max(self.periods.dag.edges, 1) + 1)
         gaining = [row for row in order[:most] if on_path[row]]
-        of_row: dict[int, list[int]] = {}
-        for part, event in zip(
-            entities.part[occurrences].tolist(), occurrences.tolist(), strict=True
-        ):
-            for row in entities.shares[part]:
-                of_row.setdefault(row, []).append(event)
+        of_row: dict[int, list[NDArray[np.int64]]] = {}
+        part = entities.part[occurrences]
+        by_part = occurrences[np.argsort(part, kind="stable")]
+        ends = np.cumsum(np.bincount(part, minlength=len(entities.shares)))
+        for shares, events in zip(entities.shares, np.split(by_part, ends[:-1]), strict=True):
+            for row in shares:
+                of_row.setdefault(row, []).append(events)
         found = []
         for row in order:
-            events = np.array(of_row.get(row, []), dtype=np.int64)
+            events = np.sort(np.concatenate(of_row.get(row, [by_part[:0]])))
             longest = events[np.argsort(-times_ns[events], kind="stable")[:NAMED_EVENTS]]
             found.append(
                 EntityRow(

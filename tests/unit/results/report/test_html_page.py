@@ -120,7 +120,7 @@ def test_several_runs_have_their_plan_ids(run, swept):
     assert text.count(run.plan_id) > 1
     assert text.count(swept.plan_id) > 1
     assert "fast on g5 has the best figure in 4 of 5 cases" in text
-    assert "are no comparison" in text
+    assert "are not compared here" in text
 
 
 def test_only_swept_sizes_have_plots(run, swept):
