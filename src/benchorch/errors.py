@@ -44,7 +44,7 @@ class ConfigError(BenchorchError):
 
 
 class NoMachine(ConfigError):
-    """Nothing here reaches the requested hardware; nothing has run.
+    """Requested hardware that cannot be reached from here; nothing has run.
 
     Attributes:
         plan: what was requested, with minutes and dollars, for people.
@@ -86,7 +86,7 @@ class Problems:
 
 
 class TrialError(BenchorchError):
-    """One trial failed in a named way.
+    """Failure of one trial, with its class.
 
     Attributes:
         kind: the class of failure shown to people and stored, e.g. ``build_refused``.
@@ -130,7 +130,7 @@ class TraceError(BenchorchError):
 
 
 class PriceUnavailable(BenchorchError):
-    """Nobody could be asked what a machine costs today; older prices may do."""
+    """Current price that no source provides; older prices may do."""
 
 
 def check_options(owner: object, rules: Mapping[str, bool]) -> None:

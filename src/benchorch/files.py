@@ -13,7 +13,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.json_text import indented
 
 ARCHIVE_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-"""What reading a damaged zip file or its members raises: zipfile promises no one class."""
+"""Exceptions of a damaged zip file or its members, for which zipfile has no common class."""
 
 _SMALL_BYTES = 2**26
 

@@ -1,4 +1,4 @@
-"""How far is what takes longer than a moment? Said now and then, so that nobody thinks it hangs."""
+"""Progress of work that takes longer than a moment."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Say = Callable[[str], None]
 
 
 def silent(text: str) -> None:
-    """For work that nobody watches."""
+    """Progress function that reports nothing."""
 
 
 def counted(items: Collection[T], doing: str, say: Say) -> Iterator[T]:
-    """Each of the items; after two seconds, and then every ten, says how many are done.
+    """Each of the items; reports progress after two seconds, and then every ten.
 
     Args:
         items: what takes time is done with each by whoever goes through them.

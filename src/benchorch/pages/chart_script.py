@@ -7,7 +7,7 @@ from pathlib import Path
 
 _HERE = Path(__file__).parent
 Spec = dict[str, object]
-"""A Vega-Lite specification, or a part of one, without width: a page knows that."""
+"""Vega-Lite specification, or a part of one; the page sets its width."""
 
 
 @cache

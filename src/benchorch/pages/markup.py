@@ -9,7 +9,7 @@ from html import escape
 import msgspec
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 has no place for, not even escaped: control characters and lone surrogates."""
+"""Characters that XML 1.0 excludes even when escaped: control characters, lone surrogates."""
 
 _IN_SCRIPT = {
     "<": "\\u003c",
@@ -18,7 +18,7 @@ _IN_SCRIPT = {
     "\u2028": "\\u2028",
     "\u2029": "\\u2029",
 }
-"""What could end a script element or begin a comment in one."""
+"""Characters that could end a script element or begin a comment in one."""
 
 
 def plain(text: object) -> str:
@@ -27,12 +27,12 @@ def plain(text: object) -> str:
 
 
 def escaped(text: object) -> str:
-    """As content of an element or value of an attribute."""
+    """Text escaped for the content of an element or the value of an attribute."""
     return escape(plain(text), quote=True)
 
 
 def element(tag: str, attributes: Mapping[str, object], *children: str) -> str:
-    """One element; values are escaped, children are markup already, None is no attribute."""
+    """Element with escaped attribute values and children that are markup; None omits one."""
     listed = "".join(
         f' {name}="{escaped(_number(value))}"'
         for name, value in attributes.items()

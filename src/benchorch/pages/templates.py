@@ -15,7 +15,7 @@ from benchorch.pages.markup import json_in_script, plain, shortened
 _HERE = Path(__file__).parent
 STYLE = (_HERE / "page.css").read_text(encoding="utf-8")
 MOST_BYTES = 2_900_000
-"""Of a page: parts beyond it are left out, with a note on where they are."""
+"""Size limit of a page: further parts are replaced by a note on where they are."""
 
 
 @cache

@@ -70,13 +70,13 @@ def _independent(stretches: Sequence[NDArray[float64]]) -> bool:
 
 
 def independent_n(series: ArrayLike) -> float:
-    """How many independent observations tell as much as these, in order of time."""
+    """Effective sample size: the number of independent observations with the same information."""
     (ranks,) = _centred_ranks([series])
     return float(ranks.size) if _independent([ranks]) else ranks.size / _integrated_time(ranks)
 
 
 def integrated_time(series: ArrayLike) -> float:
-    """How many consecutive observations tell as much as one independent one; at least 1.
+    """Integrated autocorrelation time: observations per independent one; at least 1.
 
     Estimator: ``1 + 2 * sum of autocorrelations`` of ranks, up to the first lag that is five
     times the sum so far, plus two of its standard errors: too short a time would be a promise.

@@ -60,7 +60,7 @@ def median_query_ns(observations: Observations, start: int | None, end: int | No
 
 
 def _median_response_ns(observations: Observations, start: int, end: int | None) -> float:
-    """Of the queries at the rate in question, without those that only looked for it."""
+    """Median response at the rate in question, without queries of the search."""
     count = len(observations.durations_ns)
     within = range(start, count if end is None else min(end, count))
     meant = [load for load in observations.loads if load.purpose in _MEANT]

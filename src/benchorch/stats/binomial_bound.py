@@ -8,11 +8,11 @@ from enum import StrEnum
 from benchorch.domain.measurement import Load
 
 CONFIDENCE = 0.99
-"""That of MLPerf's early stopping."""
+"""Confidence level of MLPerf's early stopping."""
 
 
 class TargetStatus(StrEnum):
-    """What the counts say of a target."""
+    """Status of a target, by the counts."""
 
     MET = "met"
     MISSED = "missed"
@@ -21,7 +21,7 @@ class TargetStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What share of the responses should stay within what time."""
+    """Target: share of the responses within a time limit."""
 
     target_ms: float
     quantile_ratio: float
@@ -40,7 +40,7 @@ class ExceedanceCount:
 
 
 def target_of(load: Load) -> Target | None:
-    """What a load's responses should do, or None."""
+    """Target of a load's responses, or None."""
     if load.target_ms is None:
         return None
     return Target(target_ms=load.target_ms, quantile_ratio=load.quantile_ratio)

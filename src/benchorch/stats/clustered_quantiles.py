@@ -77,7 +77,7 @@ def pooled_quantile(
 
 
 def worth(samples: Sequence[NDArray[float64]], quantile_ratio: float) -> float:
-    """How many independent calls tell as much of a quantile as these of several processes.
+    """Effective number of independent calls for a quantile, of calls from several processes.
 
     Estimator: their number over the design effect of lying above the quantile, which is one plus
     the calls of a process, less one, times the intraclass correlation. Of that the upper bound

@@ -15,7 +15,7 @@ from benchorch.stats.student import student_t
 
 LEAST_BLOCKS = 10
 BLOCK_TIMES = 10.0
-"""Correlated series are known to within what so many blocks of so many correlation times tell."""
+"""Length of a block in correlation times; shorter series have no interval."""
 
 WIDER = 10.0
 
@@ -75,7 +75,7 @@ def correlated_quantile(
 
 
 def correlation_time(runs: Sequence[ArrayLike], quantile_ratio: float) -> float:
-    """How many observations tell as much of a quantile as one independent one; at least 1.
+    """Observations per independent one for a quantile; at least 1.
 
     Estimator: the integrated autocorrelation time of lying above the quantile, or above one that
     is `WIDER` times as far from the end if that is longer: the quantile itself is passed so rarely

@@ -1,4 +1,4 @@
-"""What comparisons of known differences would have found with fewer observations."""
+"""Detection rates of known differences with fewer observations."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ _MOST_PAIRS = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """What is known of one candidate.
+    """Observations of one candidate.
 
     Attributes:
         log_ratios: of each pair, the logarithm of the baseline's over the candidate's time, in
@@ -89,7 +89,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """On which terms a table is judged.
+    """Error levels and margins of a table.
 
     Attributes:
         baseline: its name in the set of best.
@@ -135,7 +135,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What is shown of one candidate.
+    """Interval, p-value and verdict of one candidate.
 
     Attributes:
         n: pairs that it was judged by.
@@ -175,7 +175,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """What is shown of a table.
+    """Verdicts of a table, with the set of best.
 
     Attributes:
         standings: in the order of the candidates.
@@ -200,7 +200,7 @@ class Family:
 
     @property
     def needing(self) -> tuple[Standing, ...]:
-        """Those for which more processes are allowed, and would decide something."""
+        """Candidates that may have more processes, which would decide something."""
         return tuple(one for one in self.standings if one.next_look is not None)
 
     def of(self, name: str) -> Standing:
@@ -209,7 +209,7 @@ class Family:
 
 
 def judged(candidates: Sequence[Candidate], terms: Terms, *, interim: bool = False) -> Family:
-    """What these pairs show; see the module for method and sources.
+    """Verdicts that the pairs support; see the module for method and sources.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ def judged(candidates: Sequence[Candidate], terms: Terms, *, interim: bool = Fal
 
 
 def _unknown(name: str, logs: Sequence[float]) -> Standing:
-    """Of a candidate with too few pairs."""
+    """Standing of a candidate with too few pairs."""
     ratio = bounded_exp(math.fsum(logs) / len(logs)) if logs else None
     return Standing(name=name, n=len(logs), verdict=UNDECIDED, ratio=ratio)
 
@@ -326,7 +326,7 @@ class _Table:
         self.unbeaten = [name for name, place in self._places.items() if not beaten[place]]
 
     def standing(self, name: str) -> Standing:
-        """Of one candidate."""
+        """Standing of one candidate."""
         own, baseline = self._means[name], self._terms.baseline
         reach, rivals = self._reach(name, baseline), self._rivals(name)
         verdict = self._verdict(own.centre, reach)
@@ -369,7 +369,7 @@ class _Table:
         return float(self._reaches[self._places[name], self._places[other]])
 
     def _more(self, name: str, others: Iterable[str]) -> int | None:
-        """Pairs after which it would be told from each of these, were nothing else to change."""
+        """Pairs after which it would differ from each of these, all else being equal."""
         found = [self._more_against(name, other) for other in others]
         known = [more for more in found if more is not None]
         return max(known) if known and len(known) == len(found) else None
@@ -390,7 +390,7 @@ class _Table:
         return many
 
     def _reach_after(self, name: str, other: str, more: int) -> float:
-        """Of the contrast, after so many more pairs of either candidate."""
+        """Half-width of the contrast after that many more pairs of either candidate."""
         sides = [one for one in (self._means[name], self._means[other]) if one.variance]
         shares = [one.variance / (one.n + more) for one in sides]
         inverse = sum(

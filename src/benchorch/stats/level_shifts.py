@@ -1,4 +1,4 @@
-"""Where the level of a figure shifts from session to session."""
+"""Detection of shifts in the level of a figure from session to session."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _METHOD = "PELT on logarithms; Student's t of neighbouring levels, Bonferroni ov
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelShift:
-    """One shift.
+    """Shift between two levels.
 
     Attributes:
         start: index of the first value of the new level.

@@ -23,7 +23,7 @@ _Between = Callable[[float, float, float], float]
 
 
 def median_interval(values: Sequence[float], alpha: float = ALPHA) -> tuple[float, float] | None:
-    """Ends between which the median of the population lies.
+    """Confidence interval of the population median, by order statistics.
 
     Estimator: order statistics, interpolated between the narrowest pair that errs no more often
     than `alpha` and the next narrower one, on logarithms where all values are positive. Across a
@@ -62,7 +62,7 @@ def median_interval(values: Sequence[float], alpha: float = ALPHA) -> tuple[floa
 
 
 def _end(side: Sequence[float], rank: int, alpha: float, between: _Between) -> float:
-    """One end of the interval, of values that are sorted from that end on."""
+    """One end of the interval, of values sorted from that end."""
     outer = side[rank - 1]
     if rank + 1 > len(side) // 2:
         return outer
@@ -101,5 +101,5 @@ def _share(n: int, rank: int, alpha: float) -> float:
 
 
 def _error_rate(n: int, rank: int) -> float:
-    """How often the median lies outside the order statistics of this rank from either end."""
+    """Probability that the median is outside the order statistics of this rank from either end."""
     return float(sum(math.comb(n, k) for k in range(rank)) / 2 ** (n - 1))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 LEAST_TRIALS = 3
-"""Fewer trials say nothing of how much their spreads differ."""
+"""Minimum of trials from which the variation of spreads can be estimated."""
 
 ASSUMED_SPREAD_RATIO = 0.05
 ASSUMED_FREEDOM = 4.0
@@ -77,7 +77,7 @@ def usual_spread(trials: Iterable[Sequence[float]]) -> UsualSpread:
 
 
 def usual_spread_of_logs(trials: Iterable[Sequence[float]]) -> UsualSpread:
-    """As `usual_spread`, of logarithms."""
+    """`usual_spread` of logarithms."""
     found = [
         (max(statistics.variance(logs), _LEAST_VARIANCE), len(logs) - 1)
         for logs in trials

@@ -48,7 +48,7 @@ def levels(values: Sequence[float]) -> list[Level]:
 
 
 def _split(logs: Sequence[float]) -> int | None:
-    """Where the upper level begins; None where there is no second one."""
+    """Index at which the upper level begins; None for a single level."""
     n = len(logs)
     places = range(LEAST_IN_LEVEL, n - LEAST_IN_LEVEL + 1)
     if not places:

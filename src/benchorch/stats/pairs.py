@@ -18,7 +18,7 @@ ALTERNATED, ADJACENT, SEQUENTIAL = "alternated", "adjacent", "sequential"
 PARTS = 10
 
 INTERFERENCE_LOOKS = USUAL_LOOKS
-"""Counts of pairs at which a trial asks whether interleaving interferes."""
+"""Numbers of pairs at which a trial is tested for interference by interleaving."""
 
 # Of a finding against a comparison that is looked for once: that the ratio moves.
 _ALPHA = 0.01
@@ -61,7 +61,7 @@ def log_ratio(process: ProcessRecord) -> float | None:
 
 
 def log_ratios(processes: Sequence[ProcessRecord]) -> list[float]:
-    """One logarithm for each pair of the trial's design: what a verdict rests on."""
+    """Log ratios of the trial's design, one per pair: the basis of a verdict."""
     return [pair.log_ratio for pair in pairs(processes)]
 
 
@@ -132,7 +132,7 @@ def is_changed(changes: Sequence[float], delta_ratio: float) -> bool:
 
 
 def interference_at_look(processes: Sequence[ProcessRecord], delta_ratio: float) -> str | None:
-    """As `interferes`, while pairs are still added: asked at `INTERFERENCE_LOOKS` counts only."""
+    """`interferes` while pairs are still added: tested at `INTERFERENCE_LOOKS` counts only."""
     count = len(compared(processes))
     return interferes(processes, delta_ratio) if count in INTERFERENCE_LOOKS else None
 
@@ -172,7 +172,7 @@ def _middle_ns(alone: Observations) -> float:
 
 
 def compared(processes: Sequence[ProcessRecord]) -> list[ProcessRecord]:
-    """Those that were paired in the trial's design."""
+    """Processes that were paired in the trial's design."""
     design = design_of(processes)
     return [p for p in processes if p.paired is not None and p.paired.design == design]
 
@@ -203,7 +203,7 @@ def _baseline(process: ProcessRecord) -> _Side:
 
 
 def _pair(process: ProcessRecord, half: int | None = None) -> Pair | None:
-    """Both sides' medians, of one half of each side's blocks or of all."""
+    """Medians of both sides, over one half of each side's blocks or over all."""
     paired = process.paired
     if paired is None:
         return None

@@ -26,7 +26,7 @@ GRID = 2400
 """Rates on the grid; neighbours are 0.3 % apart."""
 
 SURE = 0.9999
-"""Of overload, before it overrules what a probe counted: one wrong among many would mislead."""
+"""Confidence of overload at which it overrules a probe's counts."""
 
 SLOPES = (4.0, 80.0)
 SLOPE_STEPS = 16
@@ -38,7 +38,7 @@ In a queue without variance they rise with the 17th power of the rate near 0.77 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What one stretch at one rate says.
+    """Counts at one rate.
 
     Attributes:
         rate_per_s: offered.
@@ -54,7 +54,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belief:
-    """Where the highest rate lies, in queries a second.
+    """Posterior of the highest rate, in queries per second.
 
     Attributes:
         value: as likely to be above as below it.
@@ -72,7 +72,7 @@ class Belief:
 
 
 def probe(stretch: LoadPhase, target: Target) -> Probe:
-    """What a stretch counted against a target.
+    """Counts of a phase against a target.
 
     An overloaded one says that the target does not hold, whatever it saw: it would in time.
     """
@@ -95,7 +95,7 @@ def never(stretch: LoadPhase, target: Target) -> bool:
 
 
 def belief(probes: Sequence[Probe], capacity_per_s: float, quantile_ratio: float) -> Belief:
-    """Where the highest rate lies, given these probes.
+    """Posterior of the highest rate, given these probes.
 
     Estimator: Bayes on a grid of rates and slopes. The odds of a violation are a power of the
     rate, and at the highest rate they are those of the quantile; the likelihood of each probe is
@@ -127,7 +127,7 @@ def belief(probes: Sequence[Probe], capacity_per_s: float, quantile_ratio: float
 
 
 def _log_likelihood(seen: Probe, log_odds: NDArray[float64]) -> NDArray[float64]:
-    """Of a probe's counts, for what they are worth, without the binomial coefficient."""
+    """Log likelihood of a probe's weighted counts, without the binomial coefficient."""
     import numpy as np
 
     kept = seen.queries - seen.violations

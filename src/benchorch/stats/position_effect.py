@@ -1,4 +1,4 @@
-"""What it costs to come first in a pair."""
+"""Effect of being first in a pair."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def error_over_orders(ahead: Sequence[float], behind: Sequence[float]) -> float:
 
 
 def effect_of_order(ahead: Sequence[float], behind: Sequence[float]) -> Estimate | None:
-    """As `position_effect`, of log ratios where the candidate came first, and second."""
+    """`position_effect` of log ratios where the candidate was first, and second."""
     if min(len(ahead), len(behind)) < LEAST_IN_ORDER:
         return None
     n = len(ahead) + len(behind)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 ALPHA = 0.05
-"""What the two tails of an interval hold together."""
+"""Probability in the two tails of an interval together."""
 
 LEVEL_RATIO = 1.0 - ALPHA
 

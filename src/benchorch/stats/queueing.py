@@ -66,7 +66,7 @@ class LoadPhase:
 
     @property
     def ended_ns(self) -> NDArray[int64]:
-        """When each was done, shape (n,)."""
+        """Completion times, shape (n,)."""
         return self.started_ns + self.duration_ns
 
     @property
@@ -151,7 +151,7 @@ def lateness_ns(stretch: LoadPhase) -> NDArray[int64]:
 
 
 def _batches(stretch: LoadPhase) -> tuple[NDArray[int64], NDArray[int64], NDArray[int64]]:
-    """When the first of each batch was due, and when the batch was started and done."""
+    """Due time of the first query of each batch, and start and end of the batch."""
     if stretch.load.max_batch == 1:
         return stretch.due_ns, stretch.started_ns, stretch.ended_ns
     first = _first_of_batch(stretch)
@@ -209,7 +209,7 @@ def replay(stretch: LoadPhase) -> NDArray[int64]:
 
 
 def completions_ns(due: NDArray[int64], spent: NDArray[int64], servers: int) -> NDArray[int64]:
-    """When each is done that keeps its server busy so long from when it could be started.
+    """Completion times of queries that occupy a server for their service time.
 
     First come, first served.
 

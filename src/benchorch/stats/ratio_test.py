@@ -24,7 +24,7 @@ INCONCLUSIVE = "inconclusive"
 UNCLEAR = "the interval includes both no difference and one that matters"
 
 LEAST_MATERIAL = 5
-"""With fewer, an interval lies beyond what matters by luck more often than once in 200 times."""
+"""Minimum of pairs for practical significance: fewer err more often than once in 200 times."""
 
 _MOST_PAIRS = 100_000
 
@@ -89,7 +89,7 @@ def compare_pairs(
     alpha: float = ALPHA,
     first: Sequence[bool] = (),
 ) -> Comparison | None:
-    """Two sides that met in every process, or in adjacent ones.
+    """Comparison of two sides that were paired in each process, or in adjacent ones.
 
     Estimator: mean of the pairs' log ratios, exponentiated; paired t. What the two of a pair
     share, such as the machine's drift, is in neither. Swapping the two inverts ratio and interval
@@ -141,7 +141,7 @@ def compare_pairs(
 def paired_comparison(
     standing: Standing, pairs: Sequence[Pair], *, design: str, delta_ratio: float
 ) -> Comparison:
-    """As `compare_pairs`, where a table has judged these pairs as one of its family."""
+    """`compare_pairs` for pairs that a table has judged as a member of its family."""
     n, delta = len(pairs), math.log1p(delta_ratio)
     undecided = standing.verdict == UNDECIDED
     few = f"{n} of the {LEAST_PAIRS} pairs that a verdict needs at least" if n < LEAST_PAIRS else ""
@@ -171,7 +171,7 @@ def paired_comparison(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Terms:
-    """On which terms a difference is judged.
+    """Error level and margin of a difference.
 
     Attributes:
         drift: logarithm by which the interval is widened on both sides.
@@ -206,7 +206,7 @@ class _Difference:
     n: int
 
     def interval(self, terms: _Terms) -> tuple[float, float]:
-        """Its ends; infinite where the spread is not known."""
+        """Ends of the interval; infinite if the spread is unknown."""
         if self.spread is None:
             return -math.inf, math.inf
         reach = terms.drift
@@ -215,7 +215,7 @@ class _Difference:
         return self.centre - reach, self.centre + reach
 
     def p_value(self, drift: float) -> float | None:
-        """Of no difference beyond the drift."""
+        """P-value of no difference beyond the drift."""
         if self.spread is None:
             return None
         return student_p(max(abs(self.centre) - drift, 0.0), self.spread, self.degrees_of_freedom)
@@ -233,7 +233,7 @@ def _paired(ratios: Sequence[float]) -> _Difference:
 
 
 def _crossed(ratios: Sequence[float], first: Sequence[bool]) -> _Difference:
-    """As `_paired`, without the effect of the order."""
+    """`_paired` without the effect of the order."""
     orders = by_order(zip(ratios, first, strict=True))
     freedom = len(ratios) - 2
     if freedom < 1 or not all(orders):
@@ -295,7 +295,7 @@ def _comparison(found: _Difference, terms: _Terms, method: str) -> Comparison:
 
 
 def _verdict(found: _Difference, terms: _Terms) -> str:
-    """What the interval shows; empty where it shows nothing."""
+    """Verdict that the interval supports; empty for none."""
     low, high = found.interval(terms)
     if low > 0:
         return "faster"

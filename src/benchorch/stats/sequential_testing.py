@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEAST_PAIRS = 3
-"""With fewer, Student's t says more about luck than about a spread."""
+"""Minimum of pairs for Student's t."""
 
 USUAL_LOOKS = (5, 8, 12, 18, 27, 40)
 
@@ -88,7 +88,7 @@ def look_alpha(looks: tuple[int, ...], overall_alpha: float = ALPHA) -> float:
 
 
 def _interpolated(known: Mapping[float, float], overall_alpha: float) -> float:
-    """On logarithms, on which both are nearly proportional."""
+    """Interpolation on logarithms, in which both are nearly proportional."""
     if overall_alpha in known:
         return known[overall_alpha]
     import numpy as np
@@ -100,7 +100,7 @@ def _interpolated(known: Mapping[float, float], overall_alpha: float) -> float:
 
 @cache
 def _smallest_p_values(looks: tuple[int, ...]) -> NDArray[float64]:
-    """Of each simulated sequence, over its analyses; sorted, shape (`_SEQUENCES`,)."""
+    """Smallest p-value of each simulated sequence; sorted, shape (`_SEQUENCES`,)."""
     import numpy as np
     from scipy.special import stdtr
 

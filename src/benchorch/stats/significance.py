@@ -64,7 +64,7 @@ def sign_flip_p(differences: Sequence[float]) -> float:
 
 
 def _share_of_all(sizes: NDArray[float64], reached: float) -> float:
-    """Of all ways to flip signs, those whose sum is so far from zero.
+    """Share of all sign flips whose sum is at least as far from zero.
 
     Sums of one half of the differences are counted against the sorted sums of the other: 2**20
     ways cost two thousand sums.

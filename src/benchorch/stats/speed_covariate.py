@@ -13,7 +13,7 @@ from benchorch.stats.quantiles import ALPHA
 from benchorch.stats.student import student_t
 
 LEAST_FREEDOM = 8
-"""With fewer degrees of freedom a slope says more about luck than about the machine."""
+"""Minimum of degrees of freedom for a slope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class SpeedEffect:
     level: float
 
     def adjusted(self, trial: Timed, *, unit: str) -> Estimate | None:
-        """The median over processes, had each met the machine at `level`.
+        """Median over processes, adjusted to the machine's speed at `level`.
 
         Estimator: `over_processes` of each time divided by (reference / level) ** slope. The
         interval is widened by what the slope's own error moves the trial as a whole.

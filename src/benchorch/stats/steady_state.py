@@ -54,7 +54,7 @@ class Stability:
 def stability(
     durations_ns: ArrayLike, *, least_steady_ns: float = LEAST_STEADY_NS, not_before: int = 0
 ) -> Stability:
-    """Where the last level of a series begins, if that level lasts long enough to be one.
+    """Start of the last level of a series, if that level lasts long enough.
 
     Estimator: medians of 5 consecutive blocks (fewer below 100 blocks, more above 2000) are
     searched for shifts in mean (PELT, penalty ``4.5 ln n``) in units of the noise, a robust
@@ -170,7 +170,7 @@ def clipped(points: NDArray[float64], sigma: float) -> NDArray[float64]:
 
 
 def shifts(points: NDArray[float64], penalty: float) -> list[int]:
-    """Where the mean of a series with unit noise shifts: the first point of each later segment.
+    """Change points of the mean of a series with unit noise: the first point of each segment.
 
     Estimator: PELT, exact for the sum of squared distances from segment means plus `penalty` for
     each shift, no segment shorter than `LEAST_SEGMENT`. Time grows as n log n where shifts are
@@ -233,7 +233,7 @@ def _drifts(points: NDArray[float64], sigma: float) -> bool:
 
 
 def _is_stair(points: NDArray[float64], ends: Sequence[int], first: int) -> bool:
-    """Whether the last level is a stair of a slope: a straight line says more than the levels.
+    """Whether the last level is part of a slope: a straight line fits better than levels.
 
     Estimator: over the points from any earlier shift on, the sum of squares about a line, and
     about the levels with `ln n` for each parameter that these have more; in units of the

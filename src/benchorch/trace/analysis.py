@@ -41,7 +41,7 @@ GAINS = 5
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """Of the steps of a trace.
+    """Analysis of the steps of a trace.
 
     Attributes:
         events: of the whole trace.

@@ -40,7 +40,7 @@ class DeviceShare:
 
     @property
     def utilisation_ratio(self) -> float:
-        """Of the step, while anything ran."""
+        """Busy share of the step."""
         return 1 - self.idle_ns / self.step_ns if self.step_ns else 0.0
 
 

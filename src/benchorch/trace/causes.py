@@ -17,7 +17,7 @@ from benchorch.trace.ranks import meetings
 
 
 class Cause(StrEnum):
-    """What time is spent on, in the words of people."""
+    """Cause of time, in people's terms."""
 
     DEVICE_COMPUTE = "device compute"
     DEVICE_MEMORY = "device memory"
@@ -68,7 +68,7 @@ _WAITS = re.compile(r"^wait:|acquire|threading\.py\(\d+\): (_?wait|join)|queue\.
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasons:
-    """Of each of S segments of a path its cause, and how well its length and cause are known."""
+    """Cause of each of S path segments, with the evidence for length and cause."""
 
     cause: NDArray[np.int8]
     length: NDArray[np.int8]
@@ -77,7 +77,7 @@ class Reasons:
     def shares(
         self, path: CriticalPath, chosen: NDArray[np.bool_] | None = None
     ) -> dict[Cause, float]:
-        """Of the path, or of some of its segments, the part of each cause, the largest first."""
+        """Share of each cause in the path, or in some of its segments, the largest first."""
         spent_ns = path.duration_ns if chosen is None else np.where(chosen, path.duration_ns, 0)
         sums = np.bincount(self.cause, spent_ns, len(CAUSES)) / max(int(spent_ns.sum()), 1)
         order = np.argsort(-sums, kind="stable").tolist()
@@ -139,6 +139,6 @@ def _ends_wait(events: Events, dag: Dag, path: CriticalPath) -> NDArray[np.bool_
 
 
 def of_edges(dag: Dag) -> NDArray[np.int8]:
-    """Of every edge the cause of its weight, (E,), as an index into `CAUSES`."""
+    """Cause of every edge's weight, (E,), as an index into `CAUSES`."""
     found: NDArray[np.int8] = _CAUSE_CODES[dag.label]
     return found

@@ -38,7 +38,7 @@ class EdgeKind(IntEnum):
 
 
 class Class(StrEnum):
-    """What a segment of time was spent on; every segment has exactly one."""
+    """Class of a time segment; every segment has exactly one."""
 
     GPU_COMPUTE = "gpu_compute"
     GPU_COPY = "gpu_copy"
@@ -191,7 +191,7 @@ class CriticalPath:
         return cut._at(end_ns > begin_ns)
 
     def cut_at(self, times_ns: NDArray[np.int64]) -> CriticalPath:
-        """The same with segments cut in two where a time lies inside of them."""
+        """Path with segments cut in two at the given times."""
         times_ns = np.unique(times_ns)
         end_ns = self.start_ns + self.duration_ns
         first = np.searchsorted(times_ns, self.start_ns, side="right")

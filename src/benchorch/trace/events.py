@@ -16,7 +16,7 @@ NOTHING = -1  # in every integer column: not in the trace
 
 
 class Category(IntEnum):
-    """What kind of thing an event is; every reader maps its own words to these."""
+    """Category of an event; every reader maps its own names to these."""
 
     OPERATOR = 0  # a framework's operator on the host
     ANNOTATION = 1  # a range that a person named: steps, ``mod:*``, ``wait:*``
@@ -45,7 +45,7 @@ COLLECTIVE = re.compile(
 
 
 def among(column: NDArray[np.int8], categories: Sequence[int]) -> NDArray[np.bool_]:
-    """Where a column of categories has one of some."""
+    """Mask of the rows whose category is one of the given."""
     table = np.zeros(128, dtype=np.bool_)
     table[list(categories)] = True
     return table[column]
@@ -53,7 +53,7 @@ def among(column: NDArray[np.int8], categories: Sequence[int]) -> NDArray[np.boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """Where events happen one inside or after another: a host thread or a device's stream.
+    """Timeline of events: a host thread or a stream of a device.
 
     Attributes:
         process, thread: as the trace spells them; of a stream, its device and its number.
@@ -76,17 +76,17 @@ class Lane:
 
 
 class Details(Protocol):
-    """What the file has of an event besides its columns; read again from it on request."""
+    """Further arguments of an event, read again from the file on request."""
 
     def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
         """The arguments of some events by index; an empty mapping for those that have none."""
 
 
 class NoDetails:
-    """Of events that were never in a file."""
+    """Details of events without a file."""
 
     def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
-        """Nothing, for each."""
+        """Empty details for each."""
         return {index: {} for index in indices}
 
 
@@ -139,12 +139,12 @@ class Events:
 
     @property
     def devices(self) -> NDArray[np.int64]:
-        """Of every lane the number of its device, NOTHING for a host thread; at least one entry."""
+        """Device number of every lane, NOTHING for a host thread; at least one entry."""
         return np.array([lane.device for lane in self.lanes] or [NOTHING], dtype=np.int64)
 
     @property
     def ranks(self) -> NDArray[np.int64]:
-        """Of every lane its rank; at least one entry."""
+        """Rank of every lane; at least one entry."""
         return np.array([lane.rank for lane in self.lanes] or [0], dtype=np.int64)
 
     def called(self, fits: Callable[[str], object]) -> NDArray[np.bool_]:
@@ -153,7 +153,7 @@ class Events:
 
     @property
     def end_ns(self) -> NDArray[np.int64]:
-        """When each ended."""
+        """End time of each event."""
         return self.start_ns + self.duration_ns
 
 

@@ -12,7 +12,7 @@ from benchorch.trace.steps import Steps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityRow:
-    """One entity of a table: an operator, module, kernel, Python function or graph node.
+    """Row of a table: an operator, module, kernel, Python function or graph node.
 
     Times are those of one period, in ns.
 
@@ -39,7 +39,7 @@ class EntityRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What limits the program.
+    """Bottleneck of the program.
 
     Attributes:
         limit: the cause that most of the path is spent on; ``inconclusive`` where the cause of

@@ -38,14 +38,14 @@ def by_lane(
 def first_after(
     lane: NDArray[np.integer], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Of each span the first later one that starts at its end or later, or is on another lane."""
+    """First later span that starts at each span's end or later, or is on another lane."""
     return np.maximum(by_lane(lane, start_ns, lane, end_ns), np.arange(1, len(lane) + 1))
 
 
 def latest_so_far(
     lane: NDArray[np.integer], end_ns: NDArray[np.int64], *, strictly: bool = False
 ) -> NDArray[np.int64]:
-    """Of spans that come by lane, the place of the one that ends last up to each, or before it.
+    """Index of the span that ends last up to each span, or before it, by lane.
 
     NOTHING where there is none before.
     """
@@ -66,7 +66,7 @@ def latest_so_far(
 def joined_by(
     key: NDArray[np.int64], among: NDArray[np.int64], wanted: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The last of the chosen events with each wanted key; NOTHING for a key that none has."""
+    """Last of the chosen events with each requested key; NOTHING for an absent key."""
     known = among[key[among] != NOTHING]
     if not len(known):
         return np.full(len(wanted), NOTHING, dtype=np.int64)

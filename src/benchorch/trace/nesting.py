@@ -19,7 +19,7 @@ _OUTSIDE_FIRST = (
     Category.NODE,
 )
 NESTING_RANK = np.full(len(Category), len(_OUTSIDE_FIRST))
-"""By category: of equal events the one of the lower rank is outside."""
+"""Rank by category: of equal events, the one of the lower rank is outside."""
 NESTING_RANK[list(_OUTSIDE_FIRST)] = np.arange(len(_OUTSIDE_FIRST))
 
 _MOST_ROUNDS = 8
@@ -94,7 +94,7 @@ def nest(spans: Spans | Events) -> Nesting:
 
 
 def _order(spans: Spans | Events) -> NDArray[np.intp]:
-    """By lane, start and end, the longest first; ties by kind and name where those are known."""
+    """Order by lane, start and decreasing end; ties by kind and name where available."""
     ties = () if isinstance(spans, Spans) else (spans.name, NESTING_RANK[spans.category])
     return outside_first(spans.lane, spans.start_ns, spans.end_ns, ties)
 
@@ -105,7 +105,7 @@ def outside_first(
     end_ns: NDArray[np.int64],
     ties: Sequence[NDArray[np.integer]] = (),
 ) -> NDArray[np.intp]:
-    """By lane, start and end, the longest first; then by more keys, the last one first."""
+    """Order by lane, start and decreasing end; then by further keys in reverse."""
     order = by_start(lane, start_ns)
     one, other = order[:-1], order[1:]
     same = (lane[one] == lane[other]) & (start_ns[one] == start_ns[other])
@@ -117,7 +117,7 @@ def outside_first(
 
 
 def by_start(lane: NDArray[np.int32], start_ns: NDArray[np.int64]) -> NDArray[np.intp]:
-    """By lane and start, what begins together by place; files are nearly in that order."""
+    """Order by lane and start, then by index; files are nearly in that order."""
     order = np.argsort(start_ns, kind="stable")
     narrow = np.uint16 if lane.max(initial=0) < 2**16 else np.int64  # sorts much faster
     return order[np.argsort(lane[order].astype(narrow), kind="stable")]

@@ -29,7 +29,7 @@ _IDS = ("correlation", "external_id", "sequence", "awaited")
 
 
 def merged(several: Sequence[Events]) -> Events:
-    """One trace of all ranks, in the order given; of one rank that one.
+    """One trace of all ranks, in the given order.
 
     The k-th collective of a name on each rank is the same one, and ends on all of them at the
     same time: by the median difference of those ends the clocks are aligned.
@@ -172,7 +172,7 @@ def collectives(events: Events, rank: int = 0) -> NDArray[np.int64]:
 
 
 def _shift_ns(first: Events, other: Events) -> int:
-    """By how much the clock of the other is to be put forward."""
+    """Offset to add to the other rank's clock."""
     if other is first:
         return 0
     ours, theirs = _by_name(first), _by_name(other)

@@ -28,19 +28,19 @@ MARKS = ("benchorch:call*", "ProfilerStep#*", "model_run")
 """Ranges that tools open around steps, the most telling ones first."""
 
 PAUSE_RATIO = 0.1
-"""Of the time from the first step to the last: with more of it between them, steps are apart."""
+"""Share of the time from first to last step above which pauses separate steps."""
 
 LATE_RATIO = 0.02
-"""Of a step: work that ends so much after its range is not waited for in it."""
+"""Share of a step: work that ends later after its range is not waited for in it."""
 
 WARM_UP_RATIO = 1.5
-"""So many times the median of the others: a first step like that is initialisation."""
+"""Multiple of the other steps' median from which a first step is initialisation."""
 
 AGAIN_RATIO = 0.7
-"""Of a first step: where a later one takes as much, it is no initialisation."""
+"""Share of a first step: if a later one takes as much, it is not initialisation."""
 
 ACCIDENT_RATIO = 0.15
-"""Of the steps: so many may be unlike the others by accident."""
+"""Share of the steps that may differ from the others by accident."""
 
 DRAINED_RATIO = 0.7
 """Of the others: a first third that takes less of it uses up what waited in queues."""
@@ -49,13 +49,13 @@ TURN_RATIO = 0.03
 """Of the median: steps that are by turns so much longer and shorter have no median step."""
 
 CUT_RATIO = 0.5
-"""Of the median: a last step shorter than that was cut off."""
+"""Share of the median below which a last step counts as cut off."""
 
 COVERED_RATIO = 0.5
-"""Of the time from its first to its last: a range that takes less of it marks no steps."""
+"""Minimum coverage of the time from first to last for a range that marks steps."""
 
 TYPICAL_RATIO = 0.5
-"""Of the median: steps within so much of it are typical, and a period needs most to be."""
+"""Share of the median within which steps are typical; a period requires most to be."""
 
 _RANGES = (Category.ANNOTATION, Category.SESSION)
 _ON_STREAMS = (*DEVICE_WORK, Category.SYNC, Category.RECORD)
@@ -105,7 +105,7 @@ class Steps:
 
     @property
     def begin_ns(self) -> NDArray[np.int64]:
-        """When each began, (m,): with its range, or when the one before was over."""
+        """Start of each step, (m,): with its range, or at the end of the previous one."""
         if not self.back_to_back:
             return self.start_ns
         return np.append(self.start_ns[:1], self.done_ns[:-1])
@@ -464,7 +464,7 @@ def _outermost(events: Events, chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def _on_one_lane(events: Events, marks: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Those of the first lane that has most of them: each rank marks its own steps."""
+    """Marks of the first lane with the most: each rank marks its own steps."""
     if not len(marks):
         return marks
     lane = np.bincount(events.lane[marks]).argmax()

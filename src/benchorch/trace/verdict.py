@@ -1,4 +1,4 @@
-"""What limits a program, what would help, and what to record where that is not known."""
+"""Bottleneck of a program, remedies, and what to record if the cause is unknown."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from benchorch.trace.steps import Steps
 from benchorch.units import format_seconds, ns_to_s
 
 KNOWN_RATIO = 0.5
-"""Of the path: with the cause of less of it known there is no verdict."""
+"""Share of the path whose cause must be known for a verdict."""
 
 CLOSE_RATIO = 0.5
-"""Of a cause's share: where removing it saves less, another chain is nearly as long."""
+"""Share of a cause: if removing it saves less, another chain is nearly as long."""
 
 NAMED_RATIO = 0.05
-"""Of the path: smaller shares are not named."""
+"""Minimum share of the path that is named."""
 
 VOID_DILATION = 3.0
 """Profiled over unprofiled time from which on a profile is not of the program."""
 
 SLOWED_DILATION = 1.15
-"""Profiled over unprofiled time from which on it is said."""
+"""Ratio of profiled to unprofiled time from which it is reported."""
 
 INCONCLUSIVE, VOID = "inconclusive", "void"
 
@@ -47,7 +47,7 @@ _WORDS: Mapping[Cause, str] = {
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictInputs:
-    """What a verdict rests on.
+    """Inputs of a verdict.
 
     Attributes:
         steps: what was analysed.
@@ -155,7 +155,7 @@ _NARROWER = ("bf16", "fp16", "torchao_int8_dynamic")
 
 
 def _advice(limit: str, given: VerdictInputs) -> str:
-    """What to try for a cause, without what the trace shows was tried."""
+    """Remedies for a cause, without those that the trace shows in use."""
     try:
         cause = Cause(limit)
     except ValueError:
@@ -222,7 +222,7 @@ def _conversions(names: Sequence[str], given: VerdictInputs) -> str:
 
 
 def _to_record(given: VerdictInputs) -> Sequence[str]:
-    """What would show the causes that are unknown."""
+    """Recordings that would reveal the unknown causes."""
     found = []
     unclear = given.shares.get(Cause.UNKNOWN, 0.0) > 0.1
     outside = given.shares.get(Cause.OUTSIDE, 0.0) > 0.1

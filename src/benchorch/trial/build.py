@@ -193,7 +193,7 @@ class _Job:
 
 @dataclass(slots=True, kw_only=True)
 class _Made:
-    """What a chain's steps have left so far.
+    """Artifacts of a chain's steps so far.
 
     Attributes:
         load: loads the model at most once.
@@ -220,7 +220,7 @@ class _Made:
             self.sources = {**self.sources, type(step).produces: artifact.path}
 
     def module_before(self, n_steps: int) -> Callable[[], torch.nn.Module]:
-        """Makes the module as that step is to find it; nobody else's where it will be changed."""
+        """Factory of the module before that step; a separate copy if the step changes it."""
         links = self.setup.steps[: n_steps + 1]
         changed = any(isinstance(step, ModuleStep | StateStep) for _, step in links)
         load = loader(self.setup, lambda _: None) if changed else self.load
@@ -241,7 +241,7 @@ def _record(made: Mapping[str, tuple[Artifact, str]], model_digest: str) -> Buil
 
 
 def _overall(states: Sequence[str]) -> str:
-    """One word for a chain: the least favourable of its steps' states."""
+    """State of a chain: the least favourable of its steps' states."""
     return next((state for state in ("stale", "miss", "hit") if state in states), "none")
 
 
@@ -266,7 +266,7 @@ class _Find:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Obtain:
-    """Finds or makes an artifact as the rebuild policy says."""
+    """Finds or builds an artifact, by the rebuild policy."""
 
     store: Store
     session: Session

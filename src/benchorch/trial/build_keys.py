@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NOTES = "notes"
-"""Where in an invocation's directory they are; gone with everything else that it found out."""
+"""Directory of an invocation's notes, which are discarded with the invocation."""
 
 # 2: with the model's counts. 3: with float64 beside it. 4: with how it differs from itself.
 _REFERENCE_VERSION = 6
 
 
 class Unknown(Exception):
-    """It would have to be found out first."""
+    """A fact that would have to be computed first."""
 
 
 @final
@@ -80,11 +80,11 @@ class Keys:
         self._request: ConfigNode = {"model": repr(setup.model), "workload": repr(setup.workload)}
 
     def find_out(self) -> None:
-        """Note what all trials of this model and machine will ask for."""
+        """Compute and note the facts that all trials of this model and machine need."""
         _ = self._identity, self._facts
 
     def reference(self, inputs: int, data: str | None = None) -> BuildKey:
-        """Of the outputs that conversions are compared with: of seeded inputs, and of data."""
+        """Key of the reference outputs, for seeded inputs and for data."""
         plain = replace(self._setup, steps=(), nodes={"steps": {}})
         seed = self._setup.workload.seed
         fields: dict[str, Json] = {
@@ -107,7 +107,7 @@ class Keys:
         return BuildKey(fields=fields)
 
     def after(self, n_steps: int) -> BuildKey:
-        """Of what so many steps leave, the digests of what they were calibrated on included."""
+        """Key of the artifact after that many steps, digests of calibration inputs included."""
         steps = [step for _, step in self._setup.steps[:n_steps]]
         key = self._setup.key(self._identity, n_steps, self._facts)
         count = max((step.calibrated_on for step in steps), default=0)
@@ -129,7 +129,7 @@ class Keys:
 
     @cached_property
     def _compiled_facts(self) -> ConfigNode:
-        """What compiled code depends on besides hardware, for those chains that hold any."""
+        """Dependencies of compiled code besides hardware, for chains that contain any."""
         steps = (step for _, step in self._setup.steps)
         if not any(set(COMPILED_FACTS) & set(type(step).depends_on) for step in steps):
             return {}
@@ -138,7 +138,7 @@ class Keys:
         return cast(ConfigNode, found)
 
     def _find_identity(self) -> Json:
-        """What the model is; found by loading it where it cannot be told, once an invocation."""
+        """Identity of the model; computed by loading it if necessary, once an invocation."""
         declared = self._setup.model.identity()
         if declared is not None:
             return dict(declared)
@@ -148,7 +148,7 @@ class Keys:
         return dict(stamped) if stamped is not None else self._find_content()
 
     def _find_content(self) -> Json:
-        """What the loaded module is; together with what was requested, to name a difference."""
+        """Content of the loaded module, with the request, which names a difference."""
         from benchorch.frameworks.identity.consulted import evidence, recorded
 
         if self._load is None:
@@ -173,7 +173,7 @@ class Keys:
         return identity
 
     def _stamped_request(self) -> ConfigNode:
-        """What a load follows: all options, the seed and the dtype."""
+        """Request that determines a load: all options, the seed and the dtype."""
         workload = self._setup.workload
         return {
             **self._request,
@@ -188,7 +188,7 @@ class Keys:
     def _digests(
         self, kind: str, count: int, make: Callable[[int], Mapping[str, NDArray[generic]]]
     ) -> Json:
-        """Of the first so many batches of a kind; the longest row of them is noted."""
+        """Digests of the first batches of a kind; the longest list is noted."""
         noted: list[Json] = []
         with suppress(Unknown):
             noted = list(cast("list[Json]", self._noted(kind, self._request)))
@@ -202,7 +202,7 @@ class Keys:
         return found
 
     def _known(self, kind: str, request: ConfigNode, find: Callable[[], Json]) -> Json:
-        """What was noted, where nothing may be found out; otherwise what is so now, and noted."""
+        """Noted fact if nothing may be computed; otherwise the computed one, which is noted."""
         if not self._finds_out:
             return self._noted(kind, request)
         found = find()

@@ -89,7 +89,7 @@ def _writer(record: Record, name: str) -> Callable[[object, object, object], Non
 
 
 def _named_alike(found: Record, right: Record) -> Record:
-    """With the name of a wrapper around the whole model taken off, where there is one."""
+    """Record without the name of a wrapper around the whole model, if there is one."""
     if any(name and (name, number) in right for name, number in found):
         return found
     return {(name.partition(".")[2], number): tensor for (name, number), tensor in found.items()}

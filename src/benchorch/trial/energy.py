@@ -80,7 +80,7 @@ class _Watch:
         self._read()
 
     def close(self, calls: int, updates_per_s: float = 0.0) -> EnergyWindow:
-        """What was seen; a counter known to change so often did, though long calls hid it."""
+        """Readings of the window; a frequently updated counter is trusted over long calls, too."""
         self._read()
         seconds = ns_to_s(self._clock.now_ns() - self.started_ns)
         return EnergyWindow(

@@ -1,4 +1,4 @@
-"""What a trial's runtime did, read from its facts and from what the chain's links ask for."""
+"""Executed precision of a trial, from its runtime's facts and its chain's requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FEW_BITS = ("int", "uint", "float8")
 
 
 def execution_of(setup: TrialSetup, facts: Facts) -> Execution:
-    """What ran, as far as the facts of an executable tell.
+    """Requested and executed precision, as far as an executable's facts show it.
 
     Args:
         setup: whose links know what they ask for, and when they changed nothing.
@@ -41,7 +41,7 @@ def execution_of(setup: TrialSetup, facts: Facts) -> Execution:
 
 
 def _uncounted(setup: TrialSetup, facts: Facts) -> str:
-    """Why nobody knows in which precision how many operators ran."""
+    """Reason why the precision of the operators is unknown."""
     if facts.get("executed_dtypes") is not None:
         return "none of its operators computes in floating point"
     provider = facts.get("provider") or type(setup.runtime).__name__

@@ -20,7 +20,7 @@ FOLDER = "critical_path"
 
 
 def analyse(trace: Path, *, dilation_ratio: float | None) -> Analysis:
-    """The critical path of the trace's calls, with the operator graph that lies beside it."""
+    """Critical path of the trace's calls, with the operator graph stored beside it."""
     from benchorch.trace.analysis import analyze
     from benchorch.trace.operators.provenance import beside
 
@@ -34,7 +34,7 @@ def analyse(trace: Path, *, dilation_ratio: float | None) -> Analysis:
 
 
 def bottleneck_of(analysis: Analysis) -> BottleneckVerdict:
-    """What of an analysis goes into the trial's result."""
+    """Bottleneck in an analysis, for the trial's result."""
     found = analysis.findings
     return BottleneckVerdict(
         limit=found.verdict.limit,

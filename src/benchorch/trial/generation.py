@@ -115,7 +115,7 @@ class GeneratingExecutable(Executable):
 
     @property
     def artifact(self) -> Executable:
-        """One step a call."""
+        """Executable with one step per call."""
         return self.loaded
 
     def bind(self, arrays: Arrays) -> TokenCall:
@@ -188,7 +188,7 @@ class GeneratingExecutable(Executable):
         return {**self.loaded.settings(), **self._generated()}
 
     def _generated(self) -> dict[str, Json]:
-        """What its cache takes, after one step of the first prompts."""
+        """Memory of the cache after one step of the first prompts."""
         steps, (batch, started) = self._steps(self.example, 1), self.example[IDS].shape
         with self.loaded.calling():
             steps.scores(0, None)
@@ -268,7 +268,7 @@ class Steps:
 
 @final
 class Generation(TokenCall):
-    """One generation of a batch of prompts.
+    """Generation of one batch of prompts.
 
     Args:
         now_ns: the clock's time.

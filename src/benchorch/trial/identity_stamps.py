@@ -1,4 +1,4 @@
-"""Identity of a model that only loading can tell, remembered with all that the load consulted.
+"""Stored identities of models, with everything that their loads read.
 
 A stamp is believed once two loads of two processes found the same identity, and for as long as
 everything that they consulted is as it was. It is data: at worst a wrong one names another model.
@@ -35,7 +35,7 @@ class Stamps:
     folder: Path
 
     def identity(self, request: ConfigNode) -> ConfigNode | None:
-        """What the model is; None where it has to be loaded to tell."""
+        """Stored identity of a model; None if it has to be loaded."""
         stamp = self._read(request)
         if stamp.get("loads", 0) < _ENOUGH_LOADS or stamp.get("untracked") or stamp.get("differed"):
             return None

@@ -25,7 +25,7 @@ MOST_WINDOWS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One side's blocks, and from which on they count.
+    """Blocks of one side, and the index from which they count.
 
     Attributes:
         together: in slices between the other's.
@@ -42,7 +42,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interleaved:
-    """Both sides of one process."""
+    """Blocks of both sides of one process."""
 
     candidate: Side
     baseline: Side
@@ -128,7 +128,7 @@ class _Running:
 
 
 def _warm_up(side: Series, slice_ns: float, slow_ns: float) -> int:
-    """One slice, and at least a few calls; how many blocks there were."""
+    """Run one slice of at least a few calls; returns the number of blocks."""
     _run_slice(side, slice_ns)
     while len(side.durations_ns) * side.repeats < _at_least(WARM_UP_CALLS, FEWEST, side, slow_ns):
         side.add_block()
@@ -136,7 +136,7 @@ def _warm_up(side: Series, slice_ns: float, slow_ns: float) -> int:
 
 
 def _run_alone(side: Series, alone_ns: float, slow_ns: float) -> None:
-    """So long, and at least two blocks: a single one shows what the other side left behind."""
+    """Run one side alone for a time and at least two blocks: the first shows the other's traces."""
     _run_slice(side, alone_ns)
     while len(side.durations_ns) < _at_least(LEAST_ALONE, 1, side, slow_ns):
         side.add_block()

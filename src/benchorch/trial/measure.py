@@ -15,7 +15,7 @@ from benchorch.stats.steady_state import stability
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessMeasurement:
-    """What one process observed, and where it became steady.
+    """Observations of one process, with the start of its steady state.
 
     Attributes:
         observations: every block from the first.
@@ -37,7 +37,7 @@ def measure(
     items_per_call: float,
     cold_caches: bool = False,
 ) -> ProcessMeasurement:
-    """Issue the calls as the scenario says until the stopping rule is satisfied.
+    """Issue calls in the scenario's way until the stopping rule is satisfied.
 
     Raises:
         MeasureError: of kind ``instrument_fault`` where the clock contradicts itself.

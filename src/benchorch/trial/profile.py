@@ -34,7 +34,7 @@ def profile_calls(
     directory: Path,
     say: Callable[[str], None],
 ) -> CapturedProfile:
-    """What the profiler recorded of calls on these inputs; its files are in the directory.
+    """Profile of calls on these inputs; its files are in the directory.
 
     Args:
         load: loads the artifact, to be profiled where a directory is given.

@@ -17,7 +17,7 @@ from benchorch.trial import stages
 from benchorch.trial.stages import BuiltTrial, ProfileRequest, Stage, StageFailed
 
 FOLDER = "profile"
-"""Of a trial's folder, what a profiler wrote; the analysis has one beside it."""
+"""Folder of a trial with the profiler's files; the analysis has another beside it."""
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")

@@ -1,4 +1,4 @@
-"""One profiling process: load, a few calls without the profiler, a few under it."""
+"""Profiling process: load, a few calls without the profiler, a few under it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchorch.trial.tf32 import apply_tf32
 
 
 def profile(request: ProfileRequest, say: Callable[[str], None]) -> ProfileRecord:
-    """What a profiler records of a few calls; its files are in the directory of the request.
+    """Profile of a few calls; its files are in the directory of the request.
 
     The inputs rotate as they do where calls are timed, on as many processors.
     """

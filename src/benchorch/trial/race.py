@@ -42,7 +42,7 @@ class Race:
     others: Sequence[TrialResult] = ()
 
     def needing(self, alive: Sequence[TrialRun]) -> list[TrialRun]:
-        """Those of `alive` that need a further process; the others get the reason why not.
+        """Trials that need a further process; the others receive the reason why not.
 
         What was decided may be open again: its rank, where another candidate fell back.
         """
@@ -84,7 +84,7 @@ class Race:
         return not run.stop_reason
 
     def _unsupported(self, tables: Mapping[str, Family]) -> Iterator[str]:
-        """Those with a verdict that the report would withhold, and that more pairs may support.
+        """Trials whose verdict the report would withhold and further pairs may support.
 
         A process in which a side found no steady state counts with all the speeds it had.
         """
@@ -143,7 +143,7 @@ def _terms(run: TrialRun) -> Terms | None:
 
 
 def _candidates(runs: Sequence[TrialRun]) -> Iterator[Candidate]:
-    """Those that could win: another model cannot."""
+    """Candidates that could win; another model cannot."""
     for run in runs:
         if not _is_disqualified(run):
             ratios = tuple(run.repetitions.log_ratios)

@@ -1,4 +1,4 @@
-"""What a conversion is compared with: eager's outputs, how far it differs from itself, float64."""
+"""Reference of a conversion: eager's outputs, their noise, and float64."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _SLOWEST_S, _SLOWEST_RATIO = 10.0, 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What is known about the baseline besides its outputs.
+    """Facts about the baseline besides its outputs.
 
     Attributes:
         state: digest of the model's weights.
@@ -90,17 +90,17 @@ class Reference:
 
 
 def read_reference(directory: Path) -> Reference:
-    """What `write_reference` told."""
+    """Reference stored by `write_reference`."""
     return decode(Reference, json.loads((directory / _MODEL_FILE).read_bytes()))
 
 
 def outputs_file(directory: Path, index: int) -> Path:
-    """Where eager's outputs of an input set are."""
+    """File with eager's outputs of an input set."""
     return directory / f"{index}.npz"
 
 
 def referee_file(directory: Path, index: int) -> Path:
-    """Where eager's float64 outputs of an input set are, if there are any."""
+    """File with eager's float64 outputs of an input set, if there are any."""
     return directory / f"{index}.float64.npz"
 
 
@@ -301,7 +301,7 @@ def _described(executable: Executable, one: Arrays) -> Outputs:
 def _unstable(
     outputs: Outputs, first: Sequence[Arrays], again: Sequence[Arrays]
 ) -> tuple[str, ...]:
-    """Of what is no tensor: a time or a counter says nothing about the model's answers."""
+    """Paths of values other than tensors that differ between calls, such as times and counters."""
     pairs = list(zip(first, again, strict=True))
     return tuple(
         path
@@ -332,7 +332,7 @@ def _write_referee(
     given: Mapping[int, Arrays],
     threads: int,
 ) -> None:
-    """What a copy of the model computes in float64, where it can and memory allows it."""
+    """Write the float64 outputs of a copy of the model, where supported and memory allows."""
     import numpy as np
 
     state = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))

@@ -29,7 +29,7 @@ from benchorch.trial.templates import template_for
 NONE = "none"
 
 CONTROL_PAIRS = 6
-"""A control of fewer says nothing of a difference of one standard deviation."""
+"""Minimum of pairs of a control: fewer cannot show a difference of one standard deviation."""
 
 
 def best_design(setup: TrialSetup, baseline: Baseline | None, threads: int) -> str:
@@ -119,7 +119,7 @@ class Repetitions:
 
     @property
     def valid(self) -> list[ProcessRecord]:
-        """Those that count."""
+        """Processes that count."""
         return [record for record in self.records if not record.disturbance]
 
     def run(self, elapsed_s: Callable[[], float]) -> str:
@@ -160,12 +160,12 @@ class Repetitions:
         return None if reason == CONVERGED and self._lacks_control() else reason
 
     def _lacks_control(self) -> bool:
-        """Whether a control has too few pairs to say anything."""
+        """Whether a control has too few pairs for a statement."""
         return self._control and self.is_paired and len(self.log_ratios) < CONTROL_PAIRS
 
     @property
     def log_ratios(self) -> Sequence[float]:
-        """One for each pair of the current design so far."""
+        """Log ratio of each pair of the current design so far."""
         return [] if self._design == NONE else self._of_design(self.valid)
 
     def _of_design(self, valid: Sequence[ProcessRecord]) -> list[float]:
@@ -174,7 +174,7 @@ class Repetitions:
         )
 
     def _log_ratios(self, valid: Sequence[ProcessRecord]) -> Sequence[float]:
-        """Of the current design's pairs; before the first, a single one, which settles nothing."""
+        """Log ratios of the current design's pairs; before the first, a single one."""
         if self._design == NONE or self._control:
             return ()
         return self._of_design(valid) or (0.0,)
@@ -249,7 +249,7 @@ class Repetitions:
             return None
 
     def _template_for(self, side: TrialSetup) -> str:
-        """What the next process is forked from: of a race, after the first one of the trial.
+        """Template of the next process; in a race, after the first process of the trial.
 
         How a conversion starts and what memory it takes is read from that one. Both sides of a
         back-to-back pair begin alike, so that the ratio has no part in how they do.

@@ -146,7 +146,7 @@ class _Rounds:
                 self.emit(Event(trial_id=run.trial.trial_id, stage=ROUND, message="1"))
 
     def _undecided(self) -> list[TrialRun]:
-        """Those that need a further process; reports those that no longer do."""
+        """Trials that need a further process; reports those that no longer do."""
         before = {run.trial.trial_id for run in self.runs if run.stop_reason}
         chosen = self.race.needing(self.runs)
         for run in self.runs:
@@ -203,7 +203,7 @@ def _is_baseline(run: TrialRun) -> bool:
 
 
 def _repeat(run: TrialRun) -> None:
-    """One more process, unless the budget would end before it does."""
+    """Run one more process, unless the budget would end first."""
     if not run.is_affordable():
         run.stop_reason = BUDGET
         return

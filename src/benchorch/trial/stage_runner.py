@@ -1,4 +1,4 @@
-"""One stage after the other of one trial, each in a child process or in this one."""
+"""Stages of one trial in order, each in a child process or in this one."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class StageRunner:
     def _forked(
         self, stage: Stage[Request, Reply], request: Request, package: str
     ) -> ChildReply[Reply] | None:
-        """What became of a forked process; None where one executed afresh has to take its place.
+        """Reply of a forked process; None if a freshly executed one has to replace it.
 
         What forks badly, or loses its template, must not cost the trial.
         """
@@ -144,7 +144,7 @@ class StageRunner:
         return self.deadline_s is not None and time.monotonic() >= self.deadline_s
 
     def _limits(self, stage: str, exit_s: float) -> Limits:
-        """What a stage's child may use; a measuring one ends with the budget."""
+        """Limits of a stage's child; a measuring one ends with the budget."""
         limits = _limits(self._trial.spec, stage, exit_s)
         if stage != "measure" or self.deadline_s is None:
             return limits
@@ -170,7 +170,7 @@ class StageRunner:
 
 @dataclass(slots=True, kw_only=True)
 class _Report:
-    """What a stage in this process reports."""
+    """Reporter of a stage in this process."""
 
     on_message: Callable[[str], None]
     partial: object = None
@@ -183,7 +183,7 @@ class _Report:
 
 
 def _limits(spec: ConfigNode, stage: str, exit_s: float) -> Limits:
-    """What a stage's child may use; what comes after measuring may use as much."""
+    """Limits of a stage's child; stages after measuring have the same."""
     limits = cast(ConfigNode, spec["limits"])
     memory_gib = cast("float | None", limits.get("memory_gib"))
     kind = "build" if stage == "build" else "measure"
@@ -195,7 +195,7 @@ def _limits(spec: ConfigNode, stage: str, exit_s: float) -> Limits:
 
 
 def _child_environment(session: Session, threads: int) -> dict[str, str]:
-    """One number of threads for every library, and no library that calls home."""
+    """Environment with one number of threads for every library, and without telemetry."""
     counts = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     return {
         **dict.fromkeys(counts, str(threads)),

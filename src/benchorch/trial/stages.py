@@ -24,7 +24,7 @@ Reply = TypeVar("Reply")
 
 
 class Reporter(Protocol):
-    """What a stage reports while it works."""
+    """Reporter of a stage's progress."""
 
     def send_message(self, message: str) -> None:
         """A short phrase for people."""
@@ -37,7 +37,7 @@ class Reporter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage(Generic[Request, Reply]):
-    """One stage, by the name under which people see it."""
+    """Stage, by its displayed name."""
 
     name: str
     request: type[Request]
@@ -80,7 +80,7 @@ class BuildStageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """Where the measuring processes find what they need.
+    """Locations of a built trial, for its measuring processes.
 
     Attributes:
         source: directory of the chain's last artifact, or None where it leaves no files.
@@ -162,7 +162,7 @@ class MeasureRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureReply:
-    """What one process measured; partial until it was interleaved with the baseline."""
+    """Measurements of one process; partial until it was interleaved with the baseline."""
 
     process: ProcessRecord
     verdict: Verdict | None = None

@@ -1,4 +1,4 @@
-"""One trial on the node where it is measured: build once, then fresh processes until enough.
+"""Supervision of one trial on its node: one build, then fresh processes until enough.
 
 It stays light, for it shares the machine with what it measures: its children do the work.
 `rounds` takes several trials through these steps in turn.
@@ -62,7 +62,7 @@ SPARE_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeBudget:
-    """When no more processes are added.
+    """Time after which no more processes are added.
 
     Attributes:
         ends_s: on the monotonic clock.
@@ -76,7 +76,7 @@ class TimeBudget:
 
 
 class OutOfTime(Exception):
-    """The budget ended while a process measured; what was measured before stands."""
+    """End of the budget during a process; earlier measurements stay."""
 
 
 def run_trial(
@@ -98,7 +98,7 @@ def run_trial(
 
 
 class TrialRun:
-    """One trial on its way; whatever happens, what it found so far is kept.
+    """Running trial, whose findings so far are always kept.
 
     No method raises for the trial's own faults: after one there is a `failure`, and no more is
     needed.
@@ -156,13 +156,13 @@ class TrialRun:
 
     @property
     def setup(self) -> TrialSetup:
-        """Its objects, once it has started."""
+        """Objects of the trial, once it has started."""
         assert self._setup is not None  # only asked for after `start`
         return self._setup
 
     @property
     def repetitions(self) -> Repetitions:
-        """Its processes, once it is built."""
+        """Processes of the trial, once it is built."""
         assert self._repetitions is not None  # only asked for after `start`
         return self._repetitions
 
@@ -176,7 +176,7 @@ class TrialRun:
 
     @contextlib.contextmanager
     def using_store(self) -> Iterator[None]:
-        """Nothing that this process and its children find in the store is evicted meanwhile."""
+        """Context in which store entries of this process and its children are not evicted."""
         with contextlib.ExitStack() as stack:
             with self._failing():
                 stack.enter_context(self._store.in_use())
@@ -216,7 +216,7 @@ class TrialRun:
         return self._stages.stages_s.get("measure", 0.0)
 
     def result(self, *, unfinished: bool = False) -> TrialResult:
-        """What was observed so far."""
+        """Observations so far."""
         repetitions = self._repetitions
         return TrialResult(
             trial_id=self.trial.trial_id,
@@ -260,7 +260,7 @@ class TrialRun:
         return max(0.0, self._budget.ends_s - time.monotonic()) / (self.measured_s / count)
 
     def _process_deadline_s(self) -> float | None:
-        """When the next process is ended at the latest; None for the limits of its stage."""
+        """Latest end of the next process; None for the limits of its stage."""
         if self._budget is None or not self._budget.is_strict:
             return None
         if len(self.repetitions.valid) >= self._budget.sure:
@@ -268,7 +268,7 @@ class TrialRun:
         return max(self._budget.ends_s, time.monotonic() + FIRST_PROCESS_S)
 
     def _environment_now(self, unfinished: bool) -> Mapping[str, Json]:
-        """Where it ran; looked up again for the finished result only, as it takes a moment."""
+        """Environment of the trial; read again for the finished result only: it takes a moment."""
         if not unfinished or not self._environment:
             self._environment = _environment(self._session, self._packages, self._files)
         return self._environment
@@ -394,7 +394,7 @@ class TrialRun:
         return found.tolerance_ratio(requested_ratio)
 
     def _measure(self, request: MeasureRequest) -> MeasureReply:
-        """One process's reply, whose failure may leave a part of it."""
+        """Reply of one process, whose failure may leave a part of it."""
         try:
             return self._noted(self._stages.run(stages.MEASURE, request, template=request.template))
         except StageFailed as failed:
@@ -407,13 +407,13 @@ class TrialRun:
             raise
 
     def _noted(self, reply: MeasureReply) -> MeasureReply:
-        """The reply with what only its parent knows."""
+        """The reply with the facts of its parent."""
         ran = self._stages
         known = replace(reply.process, elapsed_s=ran.elapsed_s, forked=ran.forked)
         return replace(reply, process=known)
 
     def _measure_energy(self, built: BuiltTrial) -> EnergyRecord:
-        """What the energy stage found; where it fails, what was measured before it stands."""
+        """Result of the energy stage; its failure does not affect earlier measurements."""
         try:
             return self._stages.run(stages.ENERGY, built)
         except StageFailed as failed:

@@ -35,7 +35,7 @@ _TORCH, _ONNX_RUNTIME = "torch", "onnxruntime"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Imports:
-    """What a template imports: a runtime's package; with torch also what trials' models need."""
+    """Imports of a template: a runtime's package; with torch also those of the trials' models."""
 
     package: str
     specs: tuple[ConfigNode, ...]

@@ -10,7 +10,7 @@ from benchorch.frameworks.tf32 import set_tf32, tf32_in_use
 
 
 def apply_tf32(setup: TrialSetup) -> None:
-    """Set what the protocol says, where the trial's device is a GPU."""
+    """Apply the protocol's TF32 setting if the trial's device is a GPU."""
     if setup.on_gpu:
         set_tf32(allowed=setup.protocol.tf32)
 

@@ -91,7 +91,7 @@ def _end_to_end_ns(
 
 
 def _copied_bytes(executable: Executable, batch: Mapping[str, NDArray[generic]]) -> dict[str, int]:
-    """What crosses to the device and back: floats in the dtype that the executable tells."""
+    """Bytes copied to the device and back: floats in the executable's dtype."""
     outputs = executable.outputs(executable.bind(batch)())
     dtype = str(executable.settings().get("dtype", ""))
     return {"h2d": _bytes_as(batch, dtype), "d2h": _bytes_as(outputs, dtype)}

@@ -1,4 +1,4 @@
-"""One stage of a trial in a child process; the parent is `stage_runner`.
+"""Stage of a trial in a child process; the parent is `stage_runner`.
 
 The only file that catches every exception: a failure is a result with a class and a reason.
 """
@@ -51,7 +51,7 @@ def _measure(request: stages.MeasureRequest, report: Reporter) -> MeasureReply:
 def _measure_alone(
     request: stages.MeasureRequest, report: Reporter
 ) -> tuple[MeasureReply, Sequence[Mapping[str, NDArray[generic]]]]:
-    """What the candidate does alone, and its inputs; nothing of it stays loaded."""
+    """Measurements of the candidate alone, and its inputs; nothing of it stays loaded."""
     say = report.send_message
     setup = open_trial(request.trial.spec)
     paired = request.baseline is not None
@@ -147,7 +147,7 @@ _STAGES: Mapping[str, tuple[type[Any], Answer]] = {
 
 
 def _stage(name: str) -> tuple[type[Any], Answer]:
-    """The type of a stage's request, and what answers it."""
+    """Type of a stage's request, and the function that handles it."""
     return _STAGES.get(name) or _explain_stages()[name]
 
 

@@ -1,4 +1,4 @@
-"""What compiled and machine-tuned code depends on besides hardware: compilers, libraries, options.
+"""Software dependencies of compiled and tuned code: compilers, libraries, options.
 
 The variables are listed here and nowhere else. Only formats that hold such code depend on them.
 """
@@ -37,7 +37,7 @@ _KERNEL_VARIABLES = (
     *("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG"),
 )
 _PLACES = frozenset({"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TRITON_HOME"})
-"""Where compilers keep their caches, which changes nothing that they make."""
+"""Variables with the places of compiler caches, which do not change compiled code."""
 
 _MATH_PACKAGES = ("mkl", "intel-openmp", "openblas", "onednn")
 
@@ -65,7 +65,7 @@ def _set_ones(names: tuple[str, ...] | list[str]) -> dict[str, Json]:
 
 
 def _version_of(command: str) -> str:
-    """What a program says that it is, and where it is; a name alone may become another program."""
+    """Version output and path of a program: the same name may become another program."""
     words = command.split()
     path = shutil.which(words[0]) if words else None
     if path is None:

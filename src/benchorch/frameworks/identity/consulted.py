@@ -1,4 +1,4 @@
-"""What a load consulted: files, folders, environment variables; and whether it is as it was.
+"""Files, folders and environment variables read by a load, and whether they are unchanged.
 
 Python reports each file that it opens. The few native readers that open files themselves are
 wrapped while a load is recorded.
@@ -51,7 +51,7 @@ _STDLIB = sysconfig.get_paths()["stdlib"]
 
 @dataclass(slots=True)
 class Record:
-    """What one load consulted.
+    """Reads of one load.
 
     Attributes:
         files: that were opened for reading, found or not.
@@ -116,7 +116,7 @@ def _note_file(path: Any) -> None:
 
 
 def _hear_list(path: object) -> None:
-    """Of a folder that code listed; importing lists folders too, which are looked at by name."""
+    """Record a folder that code listed; folders that importing lists are checked by name."""
     importing = sys._getframe(2).f_code.co_filename.startswith("<frozen importlib")
     if isinstance(path, str | bytes | os.PathLike) and not importing:
         text = os.path.abspath(os.fsdecode(path))
@@ -162,7 +162,7 @@ def _variables_into(record: Record) -> Iterator[None]:
 
 @contextmanager
 def _native_into(record: Record) -> Iterator[None]:
-    """Native readers, wherever they were imported to, replaced by ones that tell the path."""
+    """Replace native readers, wherever they were imported to, by ones that report the path."""
     with ExitStack() as undo:
         for module_name, readers in _NATIVE_READERS.items():
             try:
@@ -194,7 +194,7 @@ def _telling(original: Callable[..., Any], position: int) -> Callable[..., Any]:
 
 
 def evidence(record: Record, files: Iterable[Path], texts: Iterable[str]) -> dict[str, Any]:
-    """What a record consulted as it is now, as JSON.
+    """Current state of everything that a record read, as JSON.
 
     Args:
         record: of the load.

@@ -16,12 +16,12 @@ from benchorch.host.environment import release
 
 DIGITS = 16
 _LARGEST_READ_BYTES = 32 * 2**20
-"""Of a distribution whose files are read; a larger one is what its RECORD lists."""
+"""Size limit of a distribution whose files are read; a larger one is identified by RECORD."""
 
 CLOSED = frozenset(
     {"torch", "numpy", "scipy", "transformers", "triton", "lightning", "pytorch-lightning"}
 )
-"""Those whose own functions are not followed into other distributions."""
+"""Distributions whose own functions are not followed into other distributions."""
 
 
 _BUILT_PER_DEVICE = frozenset({"torch"})  # whether or not the version has a device's tag

@@ -18,7 +18,7 @@ PYTHON = "python"
 BENCHORCH = "benchorch"
 
 Owner: TypeAlias = str | Distribution
-"""One of the three words, or what an installer put there."""
+"""Owner of code: one of the three words, or an installed distribution."""
 
 _OWN_PACKAGES = ("benchorch", "hydra_plugins")  # told by their versions, which enter every key
 _OWN_NAME = re.compile(r"(\w+)_[0-9a-f]{8}")
@@ -48,7 +48,7 @@ class Owners:
         return self.of_file(file)
 
     def of_file(self, file: str) -> Owner:
-        """The owner of a file, by where it lies and by who says that it installed it."""
+        """Owner of a file, by its location and by the distribution that lists it."""
         if file not in self._by_file:
             self._by_file[file] = self._find(Path(file))
         return self._by_file[file]
@@ -101,7 +101,7 @@ def _is_egg(distribution: Distribution) -> bool:
 
 
 def _mentions(distribution: Distribution, top: str) -> bool:
-    """Whether it says that it installed a top-level name there."""
+    """Whether its metadata list a top-level name there."""
     listed = listing(distribution)
     if listed:
         return f"\n{top}/" in f"\n{listed}" or f"\n{top}," in f"\n{listed}"
@@ -111,7 +111,7 @@ def _mentions(distribution: Distribution, top: str) -> bool:
 
 
 def listing(distribution: Distribution) -> str:
-    """The files it says that it installed, one a line; empty where it says nothing."""
+    """Files listed by its metadata, one a line; empty without a list."""
     return next(filter(None, (_read(distribution, name) for name in _LISTED_IN)), "")
 
 
@@ -125,7 +125,7 @@ def normalised(name: str) -> str:
 
 
 def module_label(module: ModuleType | str | None) -> str:
-    """A module's name, without what tells where its file lies."""
+    """Name of a module, without parts that reveal the location of its file."""
     name = module if isinstance(module, str) else getattr(module, "__name__", "")
     loaded = sys.modules.get(name or "")
     file = getattr(loaded, "__file__", None)

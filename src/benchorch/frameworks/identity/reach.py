@@ -66,7 +66,7 @@ _LONGEST_SCALAR = 200
 
 
 class Reach:
-    """What code is reached; worked through by `run`.
+    """Code reachable from a model; `run` follows it.
 
     Attributes:
         value: looks at a value of the user's; set by whoever joins both walks.
@@ -146,7 +146,7 @@ class Reach:
             self._code.setdefault(path.name.partition(".")[0], set()).add(file_digest(path))
 
     def _owner_of_function(self, function: FunctionType) -> Owner:
-        """By the file of its code; for generated code by the module that it was generated in."""
+        """Owner of a function's file; for generated code, of the generating module."""
         file = function.__code__.co_filename
         if Path(file).is_file():
             return self._noted(self._owners.of_file(file), file)
@@ -190,7 +190,7 @@ class Reach:
                     self._user_code(code, vars(sys.modules[found.__module__]))
 
     def _values(self, path: str, function: FunctionType) -> None:
-        """What a function carries with it, whoever wrote it."""
+        """Add the values that a function carries, whoever wrote it."""
         for name, one in zip(
             function.__code__.co_freevars, function.__closure__ or (), strict=False
         ):
@@ -244,7 +244,7 @@ class Reach:
                 self._leaves.put(f"files.{text}", file_digest(found)[:32])
 
     def _by_text(self, names: list[str], scope: dict[str, Any]) -> None:
-        """What code may reach by a name that is put together as it runs: all there is."""
+        """Add everything that code may reach by a name computed at run time."""
         found = set(names)
         if found & _OWN_SCOPE:
             self._whole(str(scope.get("__name__", "")))
@@ -296,7 +296,7 @@ class Reach:
                 self._package_value(f"globals.{module_label(module)}.{name}", value)
 
     def _package_value(self, path: str, value: object) -> None:
-        """What a package's name stands for: its code, or a plain setting."""
+        """Add the value of a package's name: its code, or a plain setting."""
         value = getattr(value, "__wrapped__", value)
         if isinstance(value, FunctionType | type | BuiltinFunctionType):
             self.add(value, path)

@@ -40,7 +40,7 @@ def _take(total: Any, tensor: torch.Tensor) -> None:
 
 
 def _take_parts(total: Any, tensor: Any) -> None:
-    """Of a tensor that is made of others, as torchao's are."""
+    """Add the parts of a composite tensor, as torchao's are."""
     names, context = tensor.__tensor_flatten__()
     total.update(f"{type(tensor).__qualname__}|{context!r}|".encode())
     for name in names:

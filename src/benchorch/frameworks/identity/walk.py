@@ -72,7 +72,7 @@ _NATIVE_FUNCTION = ctypes.CFUNCTYPE(None).__mro__[1]
 
 
 class Walk:
-    """One walk; each object is looked at once.
+    """Walk over an object graph that visits each object once.
 
     Args:
         leaves: where the texts go.
@@ -134,7 +134,7 @@ class Walk:
         return text == self._folder or text.startswith(f"{self._folder}/")
 
     def _kind(self, path: str, value: Any) -> None:
-        """By what it is; the order matters where one kind is a case of another."""
+        """Add a value by its kind; the order matters where one kind is a case of another."""
         for kinds, look in _KINDS:
             if isinstance(value, kinds):
                 look(self, path, value)
@@ -278,7 +278,7 @@ class Walk:
             self.value(f"{path}.{key}", one)
 
     def _more(self, path: str, value: object, plain: tuple[type, ...]) -> None:
-        """Of a container's own class: its code, and attributes besides the items."""
+        """Add a container's own class: its code, and attributes besides the items."""
         if isinstance(value, defaultdict):
             self.value(f"{path}.<default>", value.default_factory)
         if type(value) in plain or type(value).__module__ in ("builtins", "collections"):
@@ -307,11 +307,11 @@ class Walk:
             self._leaves.put(f"{path}.<order>", ", ".join(parts))
 
     def _weight(self, path: str, tensor: object) -> None:
-        """In a group of its own, so that what trained is told from what was written."""
+        """Add a weight in a separate group, which separates trained values from written ones."""
         self.value(f"weights.{path.partition('.')[2]}", tensor)
 
     def _script_module(self, path: str, value: Any) -> None:
-        """By what torch.jit.save would write, without its notes on lines of the source."""
+        """Add a script module as torch.jit.save would write it, without notes on source lines."""
         import io
         import zipfile
 
@@ -331,7 +331,7 @@ class Walk:
                 self.value(f"{place}.target", node.target)
 
     def _library(self, path: str, value: ctypes.CDLL) -> None:
-        """By the bytes of its file; its handle is an address."""
+        """Add a library by the bytes of its file; its handle is an address."""
         place = Path(str(value._name))
         if place.is_file():
             self._leaves.put(path, f"library {place.name} {file_digest(place)[:32]}")
@@ -339,7 +339,7 @@ class Walk:
             self._refuse(path, value)
 
     def _operator(self, path: str, value: CustomOpDef) -> None:
-        """By the functions that the user registered for it."""
+        """Add an operator by the functions that the user registered for it."""
         self._leaves.put(path, f"operator {value._qualname}")
         self.value(f"{path}.implementation", value._init_fn)
         self._mapping(f"{path}.backends", value._backend_fns)
@@ -352,7 +352,7 @@ class Walk:
         self._leaves.refuse(path, f"is a {_type(value)}: {remedy}")
 
     def _object(self, path: str, value: Any) -> None:
-        """Anything else: by its attributes, or by what it says it could be made again from."""
+        """Add any other object by its attributes, or by the recipe for copying it."""
         self._leaves.put(path, f"object {_type(value)}")
         self._reach(type(value), path)
         self._state(path, value)

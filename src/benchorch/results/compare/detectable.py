@@ -1,4 +1,4 @@
-"""What a calibrated machine can tell: how often, how little, and by which statistic."""
+"""Differences that a calibrated machine can detect, with their rates, by statistic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchorch.stats.detection import (
 STATISTICS = ("median", "floor")
 INTERLEAVED, BACK_TO_BACK, APART = "interleaved", "back to back", "apart"
 TESTS = (by_mean, by_median)
-"""What pairs are judged by, of each of `STATISTICS`."""
+"""Tests of pairs for each of `STATISTICS`."""
 
 DESIGNS = (INTERLEAVED, BACK_TO_BACK, APART)
 COUNTS = (5, 8, 12, 18, 27)
@@ -32,7 +32,7 @@ _SUMMED = {INTERLEAVED: STATISTICS[:1], BACK_TO_BACK: STATISTICS, APART: STATIST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Power:
-    """One line of a calibration.
+    """Row of a calibration.
 
     Attributes:
         n: pairs.

@@ -32,7 +32,7 @@ _STATISTICS = 2  # the median and the floor, which are read together
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """What one process of a trial shows, in nanoseconds per query.
+    """Time per query of one process of a trial, in nanoseconds.
 
     Attributes:
         median: its primary metric.
@@ -45,7 +45,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meeting:
-    """One process of each version, one right after the other.
+    """One process of each version, back to back.
 
     Attributes:
         new_first: whether the new one ran first.
@@ -58,7 +58,7 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """On which terms the trials of a duel are judged.
+    """Error levels and margins of a duel.
 
     Attributes:
         limit_ratio: by which share the new version may be slower.
@@ -72,12 +72,12 @@ class Terms:
 
     @property
     def alpha(self) -> float:
-        """Of one interval at one of the `LOOKS`: all intervals of all looks err at 5 %."""
+        """Level of one interval at one of the `LOOKS`, for a family-wise 5 %."""
         return look_alpha(LOOKS) / (_STATISTICS * self.trials)
 
 
 def judge(name: str, meetings: Sequence[Meeting], terms: Terms) -> Gated:
-    """The state of a trial: by its medians, and by its floors where these cannot tell.
+    """State of a trial by its medians, or by its floors if these are inconclusive.
 
     Estimator: `compare_pairs` of the medians, `median_of_pairs` of the floors: a process that runs
     beside another program's work from its start to its end has a floor that is far off. Both are
@@ -124,7 +124,7 @@ class _Pairs:
     terms: Terms
 
     def by_mean(self) -> MetricVerdict:
-        """By the mean of logarithms, and a paired t."""
+        """Verdict by the mean of logarithms, and a paired t."""
         found = compare_pairs(
             [Pair(*pair) for pair in self.values],
             ADJACENT,
@@ -136,7 +136,7 @@ class _Pairs:
         return self._judged(inverted(found.ratio), found.verdict, found.p_value)
 
     def by_median(self) -> MetricVerdict:
-        """By the median of the pairs; by their mean where they are too few for that."""
+        """Verdict by the median of the pairs; by their mean if they are too few."""
         ratio = median_of_pairs(
             [math.log(new / old) for new, old in self.values],
             self.first,

@@ -28,7 +28,7 @@ _GRAVEST_FIRST = (REGRESSION, REFUSED, UNCLEAR, PASS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gated:
-    """One trial in one metric.
+    """Outcome of one trial in one metric.
 
     Attributes:
         state: ``pass`` where the whole interval lies within the limit; ``regression`` where the
@@ -210,7 +210,7 @@ def _advice(needed: int | None) -> str:
 
 
 def _state(judged: MetricVerdict, limit: float, more_is_better: bool) -> str:
-    """The side of the limit on which the whole interval lies."""
+    """Side of the limit on which the whole interval lies."""
     ratio = judged.ratio
     if judged.verdict == REFUSED:
         return REFUSED

@@ -157,7 +157,7 @@ def refuse_running(directory: Path, plan: Plan) -> None:
 
 
 def _unfinished(directory: Path, plan: Plan) -> Mapping[str, TrialResult]:
-    """What was measured so far of trials whose run goes on, or was killed."""
+    """Measurements so far of unfinished trials."""
     found = (run_directory.read_rounds(directory, trial.trial_id) for trial in plan.trials)
     return {one.trial_id: replace(one, unfinished=True) for one in found if one is not None}
 

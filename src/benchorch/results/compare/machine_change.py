@@ -84,7 +84,7 @@ def reference_floor_change(
 def session_spread(
     sessions: Sequence[Estimate], references: Sequence[float] = ()
 ) -> Difference | None:
-    """What two sessions of the same code differ by beyond their processes; None for too few.
+    """Session component between sessions of the same code; None for too few.
 
     Estimator: variance of the sessions' logarithms, less the mean of what their own intervals
     explain of it, not below 0; twice that for a difference of two. Of the logarithms as they are,

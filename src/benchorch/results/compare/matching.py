@@ -77,7 +77,7 @@ def match(
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """One criterion of a match: an equal key, and agreement besides."""
+    """Criterion of a match: an equal key, and further agreement."""
 
     key: Callable[[StoredTrial], Hashable]
     agree: Callable[[StoredTrial, StoredTrial], bool]
@@ -97,7 +97,7 @@ class _Round:
                     yield one, candidates[0]
 
     def fitting(self, stored: StoredTrial, others: Sequence[StoredTrial]) -> list[StoredTrial]:
-        """Those of the others that match this one."""
+        """Trials among the others that match this one."""
         key = self.key(stored)
         return [one for one in others if self.key(one) == key and self.agree(stored, one)]
 

@@ -6,7 +6,7 @@ from benchorch.domain.estimate import METRICS
 
 LATENCY = "latency_ms/p50"
 FLOOR = "latency_ms/p01"
-"""It repeats between sessions where the median does not; see `floor_ms`."""
+"""Floor metric, which is stable between sessions; see `floor_ms`."""
 
 SPEEDUP = "speedup_ratio/p50"
 """A trial's gain over its own baseline: drift of a session cancels out."""
@@ -15,7 +15,7 @@ NAMES = (*METRICS, SPEEDUP)
 """Metrics that can be compared."""
 
 PRIMARY = (LATENCY, "response_ms/p50", "throughput_items_per_s/mean")
-"""By these two trials are compared by default: the first one that both have."""
+"""Default metrics of a comparison: the first one that both trials have."""
 
 # Constant for an artifact: they differ, or they do not.
 EXACT = frozenset({"artifact_bytes/total", "parameters/total", "macs/total", "flops/total"})

@@ -56,7 +56,7 @@ class Samples:
 
     @property
     def drift_ratio(self) -> float:
-        """By which share the machine may have changed between the two, at most."""
+        """Maximum relative change of the machine between the two."""
         return 0.0 if self.machine is None else self.machine.largest_ratio
 
     def compare(self, *, delta_ratio: float, alpha: float) -> Comparison | None:
@@ -166,7 +166,7 @@ def machine_change(match: Match, metric: str, across: Collection[str]) -> Differ
 def session_change(
     match: Match, metric: str, sessions: Sequence[Sequence[StoredTrial]], across: Collection[str]
 ) -> Difference | None:
-    """What sessions of A's code differ by, from A's and others of it; None for fewer than three."""
+    """Session component of A's code; None for fewer than three sessions."""
     same = [one.b for trials in sessions for one in pair_up([match.a], trials, across)[0]]
     found = [
         (one.summary.metrics[metric], reference_level(one.evidence.canaries_ns))

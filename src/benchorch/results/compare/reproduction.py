@@ -37,7 +37,7 @@ _OF_FILES = ("packages", "model", "conversion", "workload")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureVerdict:
-    """One figure of a trial, or its outputs, in the repetition.
+    """Verdict of one figure of a trial, or of its outputs, in the repetition.
 
     Attributes:
         name: the trial's, for people.
@@ -60,7 +60,7 @@ class FigureVerdict:
 
 
 def expectations(trials: Sequence[StoredTrial]) -> Mapping[str, Mapping[str, Estimate]]:
-    """By each trial's id, the figures that a repetition with as many processes must give.
+    """Expected figures of a repetition with as many processes, by trial id.
 
     All intervals hold together in 19 of 20 repetitions (Bonferroni).
     """
@@ -77,7 +77,7 @@ def expectations(trials: Sequence[StoredTrial]) -> Mapping[str, Mapping[str, Est
 
 
 def figures(match: Match) -> tuple[str, ...]:
-    """What a repetition is judged by: the primary metric, the gain, and all that is counted."""
+    """Figures of a repetition that are judged: the primary metric, the gain, and counts."""
     known = {} if match.a.summary is None else match.a.summary.metrics
     gain = (metric_kinds.SPEEDUP,) if match.a.evidence.pairs_ns else ()
     counts = tuple(name for name in METRICS if name in metric_kinds.EXACT and name in known)
@@ -101,7 +101,7 @@ def overall(verdicts: Sequence[FigureVerdict]) -> str:
 
 
 def too_vague(expected: Estimate) -> str:
-    """Why nearly any value would fall within; empty where it says something."""
+    """Reason why an expectation admits nearly any value; empty if it does not."""
     if expected.low is None or expected.high is None:
         return "a single process was measured: its spread is unknown"
     if is_known(expected):
@@ -219,7 +219,7 @@ def _inside(expected: Estimate, found: float | None) -> bool:
 
 
 def _expected(match: Match, figure: str, alpha: float) -> Estimate | None:
-    """What is awaited of side B, from side A's processes alone."""
+    """Expected figure of side B, from side A's processes alone."""
     if figure in metric_kinds.EXACT:
         assert match.a.summary is not None  # which has the figure
         return match.a.summary.metrics[figure]
@@ -244,7 +244,7 @@ def _after(expected: Estimate, drift: Difference, *, is_rate: bool) -> Estimate:
 
 
 def _values(stored: StoredTrial, figure: str) -> Sequence[float]:
-    """One value a process."""
+    """One value per process."""
     if figure == metric_kinds.SPEEDUP:
         return [math.exp(Pair(*pair).log_ratio) for pair in stored.evidence.pairs_ns]
     return stored.evidence.values.get(figure, ())

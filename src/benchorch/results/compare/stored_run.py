@@ -36,7 +36,7 @@ class ProcessValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTrial:
-    """One trial of a run.
+    """Stored trial of a run.
 
     Attributes:
         plan_id: of the session it was measured in.

@@ -15,7 +15,7 @@ from benchorch.results.compare.load_run import load
 from benchorch.results.compare.stored_run import StoredRun
 
 MOST_REMEMBERED = 200
-"""Of this machine's runs, where none is named."""
+"""Default number of this machine's runs."""
 
 _START_CHARACTERS = 200
 
@@ -67,7 +67,7 @@ def _below(folder: Path, say: Say) -> list[StoredRun]:
 
 
 def started_at(run: StoredRun) -> str:
-    """When its first trial started."""
+    """Start of the run's first trial."""
     return min(one.result.started_at for one in run.trials if one.result is not None)
 
 

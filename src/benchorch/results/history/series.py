@@ -18,12 +18,12 @@ from benchorch.stats.level_shifts import LevelShift, level_shifts
 _LABELS = ("model", "workload", "scenario", "hardware", "conversion", "axes")
 _COMMIT_CHARACTERS = 10
 _SAME_CODE = frozenset({"packages", "system", "host", "hardware"})
-"""What may change within a history: it is told, and does not begin a new one."""
+"""Conditions that may change within a history; a change is marked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One session.
+    """Figure of one session.
 
     Attributes:
         started_at: in ISO 8601.

@@ -38,7 +38,7 @@ def break_even(result: TrialResult, baseline: TrialResult | None) -> Estimate | 
 
 
 def break_even_warnings(result: TrialResult, baseline: TrialResult | None) -> Iterator[str]:
-    """That building never pays off, or may never."""
+    """Warnings that building never pays off, or may never."""
     built_s, saved = _built_s(result), _saved_s(result, baseline)
     if built_s is None or saved is None:
         return
@@ -50,14 +50,14 @@ def break_even_warnings(result: TrialResult, baseline: TrialResult | None) -> It
 
 
 def _least(saved: Estimate) -> float:
-    """What is saved at least: by the interval, or where there is none by what was seen."""
+    """Smallest saving: by the interval, or without one by the observed values."""
     if saved.low is not None:
         return saved.low
     return saved.value if saved.seen is None else saved.seen[0]
 
 
 def _built_s(result: TrialResult) -> float | None:
-    """What the build took when it was made; None where nothing was, or the outputs are wrong."""
+    """Original build time; None without a build, or for wrong outputs."""
     build, parity = result.build, result.parity
     if build is None or build.original_build_s <= 0 or (parity and not parity.passed):
         return None

@@ -49,5 +49,5 @@ def cost_warnings(prices: Iterable[Price]) -> Iterator[str]:
 
 
 def trial_usd(seconds: float, usd_per_hour: float) -> float:
-    """What a machine costs for so long; at least a minute is billed."""
+    """Cost of a machine for a time; at least a minute is billed."""
     return max(seconds, LEAST_BILLED_S) * usd_per_hour / SECONDS_PER_HOUR

@@ -47,7 +47,7 @@ def token_ns(process: ProcessRecord) -> Tokens:
 
 
 def _under_load(observed: Observations, every: Tokens) -> Tokens:
-    """Those of the one rate that was offered, the first counted from when its query was due.
+    """Tokens at the offered rate, the first counted from its query's due time.
 
     No rows where several rates were offered, and where the queue grew without end.
     """

@@ -41,7 +41,7 @@ def latency_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estimate
 
 
 def _shared(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estimate | None]]:
-    """What every closed scenario has."""
+    """Metrics of every closed scenario."""
     for name in ("cpu", "device", "issue"):
         yield f"{name}_ms/p50", beside_ms(processes, f"{name}_ns")
     yield "throughput_items_per_s/mean", _rate(processes)
@@ -49,7 +49,7 @@ def _shared(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estimate 
 
 
 def _of_queries(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estimate | None]]:
-    """What needs one query after the other."""
+    """Metrics that require one query after the other."""
     samples = [queries_ms(process) for process in processes]
     yield "latency_ms/p50", over_processes(median_ms(processes), unit="ms")
     yield from ((f"latency_ms/{name}", tail) for name, tail in tails_ms(processes))
@@ -191,6 +191,6 @@ def throughput(processes: Sequence[ProcessRecord]) -> list[float]:
 
 
 def preempted_ratio(processes: Sequence[ProcessRecord]) -> float:
-    """Share of all steady blocks in which the process was switched out; 0 where nobody counted."""
+    """Share of all steady blocks in which the process was switched out; 0 if not counted."""
     flags = [flag for p in processes for flag in p.observations.preempted[p.steady_from or 0 :]]
     return sum(flags) / len(flags) if flags else 0.0

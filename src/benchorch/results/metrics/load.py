@@ -57,7 +57,7 @@ def load_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estimate]:
 
 
 def seen_under_load(processes: Sequence[ProcessRecord]) -> list[Observations]:
-    """What those processes saw that were under load."""
+    """Observations of the processes under load."""
     return [p.observations for p in processes if p.observations.loads]
 
 
@@ -160,7 +160,7 @@ def capacity_of(observed: Observations) -> LoadPhase | None:
 
 
 def _target_rate(seen: Sequence[Observations]) -> Estimate | None:
-    """The highest rate at which the target holds; None where nobody looked at several."""
+    """Highest rate at which the target holds; None if only one rate was tried."""
     found = [peak for observed in seen if (peak := peak_of(observed)) is not None]
     if len(found) == 1:
         (peak,) = found
@@ -177,7 +177,7 @@ def _target_rate(seen: Sequence[Observations]) -> Estimate | None:
 
 
 def peak_of(observed: Observations) -> Belief | None:
-    """What one process saw of the highest rate at which its target holds.
+    """Posterior of one process's highest rate at which its target holds.
 
     None without a target, where fewer than two rates were offered, and where no rate can hold it.
     """

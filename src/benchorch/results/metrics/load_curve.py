@@ -17,7 +17,7 @@ from benchorch.stats.queueing import LoadPhase, overloaded, stretches
 from benchorch.units import NS_PER_MS
 
 UNSTABLE_SHARE_RATIO = 0.5
-"""A rate is unstable where this share of its runs was, after lower and higher rates had a say."""
+"""Share of a rate's runs above which it is unstable, after comparison with its neighbours."""
 
 MOST_TIME = 10.0
 """A correlation time beyond which a median without an interval is not for lack of queries."""
@@ -25,7 +25,7 @@ MOST_TIME = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPoint:
-    """One rate of the curve.
+    """Point of the curve at one rate.
 
     Attributes:
         rate_per_s: offered; the mean where processes with capacities of their own differ.

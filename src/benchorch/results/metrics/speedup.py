@@ -70,7 +70,7 @@ class Question:
 
 
 def question(result: TrialResult, baseline: TrialResult | None) -> Question | None:
-    """What is to be compared; None for a baseline, and where either has nothing to compare.
+    """Comparison to make; None for a baseline, and if either side lacks data.
 
     A trial under load has not: its times are its queue's as much as its own.
 
@@ -103,7 +103,7 @@ def question(result: TrialResult, baseline: TrialResult | None) -> Question | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What is shown of the candidates of one baseline.
+    """Comparisons of the candidates of one baseline.
 
     Attributes:
         comparisons: of each candidate that has a ratio, by its name.
@@ -160,7 +160,7 @@ def _best(judged_ones: Mapping[str, Question], terms: Terms, withheld: Set[str])
 
 
 def control(result: TrialResult) -> Comparison | None:
-    """A baseline against a second copy of itself, at 99 %; None where it met none.
+    """A/A control: a baseline against a copy of itself, at 99 %; None without one.
 
     It is a check of the method and no claim of the table, so it takes no part in the family. At
     1 % one control of a hundred fails by luck.
@@ -174,7 +174,7 @@ def control(result: TrialResult) -> Comparison | None:
 
 
 def control_warnings(result: TrialResult) -> Iterator[str]:
-    """That a copy of the baseline was not as fast as the baseline."""
+    """Warnings that a copy of the baseline differs from the baseline."""
     found = control(result)
     if found is None or found.verdict not in ("faster", "slower"):
         return
@@ -187,7 +187,7 @@ def control_warnings(result: TrialResult) -> Iterator[str]:
 
 
 def _terms(questions: Collection[Question], baseline: str) -> Terms:
-    """Of the family: as careful as its most careful member."""
+    """Error levels of the family: those of its most careful member."""
     return Terms(
         baseline=baseline,
         delta_ratio=min((one.delta_ratio for one in questions), default=DELTA_RATIO),

@@ -39,14 +39,14 @@ _PRICED = {
     "input_tokens": "prefill_tokens_per_s/mean",
     "output_tokens": "decode_tokens_per_s/mean",
 }
-"""What is priced by the million, and the rate at which a machine does it."""
+"""Priced units, each with the rate at which a machine processes it."""
 FEW_PROCESSES = (3, 4)
 """Their intervals are moderated by the spreads of the other trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFindings:
-    """What follows from one trial's observations, before its comparison is read with others.
+    """Findings of one trial, before it is compared within its table.
 
     Attributes:
         summary: everything but the comparison.
@@ -67,13 +67,13 @@ class TrialFindings:
     around: Timed | None = None
 
     def alone(self) -> Summary:
-        """With its comparison, as if that were the only one."""
+        """Summary with its comparison, as if it were the only one."""
         found = answered_alone(self.asked) if self.asked else None
         return replace(self.summary, speedup=found)
 
 
 def finding(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
-    """What follows from these two; from the same two always the same."""
+    """Findings of a trial and its baseline, a pure function of both."""
     metrics = metrics_of(result, baseline)
     one_by_one = LATENCY in metrics
     return TrialFindings(
@@ -120,13 +120,13 @@ def summarise_all(results: Mapping[str, TrialResult], say: Say = silent) -> dict
 
 @final
 class SweepFindings:
-    """What was found of each result, derived again only where it or its baseline is another."""
+    """Findings of each result, recomputed only when it or its baseline changes."""
 
     def __init__(self) -> None:
         self._cached: dict[str, tuple[TrialResult, TrialResult | None, TrialFindings]] = {}
 
     def of(self, result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
-        """What follows from these two."""
+        """Findings of a trial and its baseline."""
         cached = self._cached.get(result.trial_id)
         if cached is None or cached[0] is not result or cached[1] is not baseline:
             cached = (result, baseline, finding(result, baseline))
@@ -136,7 +136,7 @@ class SweepFindings:
     def summaries(
         self, results: Mapping[str, TrialResult], say: Say = silent
     ) -> dict[str, Summary]:
-        """Those of one table, by the trials' identities.
+        """Summaries of one table by trial id.
 
         Args:
             say: called with how far it is, where it takes longer than a moment.
@@ -146,7 +146,7 @@ class SweepFindings:
 
 
 def baseline_of(result: TrialResult, results: Mapping[str, TrialResult]) -> TrialResult | None:
-    """What a trial is compared with; None where it has none, or that has no result."""
+    """Baseline of a trial; None without one, or if it has no result."""
     return results.get(result.baseline_id or "")
 
 
@@ -209,7 +209,7 @@ def _speed_effects(findings: Iterable[TrialFindings]) -> dict[str, SpeedEffect |
 def _adjusted(
     summary: Summary, one: TrialFindings, effects: Mapping[str, SpeedEffect | None]
 ) -> Summary:
-    """With the median at the speed that its machine usually had meanwhile, where that matters."""
+    """Summary adjusted to the machine's usual speed during the trial, if that matters."""
     effect, plain = effects.get(one.machine), summary.metrics.get(LATENCY)
     adjusted = effect.adjusted(one.around, unit="ms") if effect and one.around else None
     if adjusted is None or plain is None:
@@ -227,7 +227,7 @@ def _adjusted(
 
 
 def _irreconcilable(own: Summary, baseline: Summary, comparison: Comparison) -> Iterator[str]:
-    """That the ratio is not the quotient of the two medians beside it, where a reader would see."""
+    """Warnings that the ratio visibly differs from the quotient of the two medians."""
     ratio, medians = comparison.ratio, [one.metrics.get(LATENCY) for one in (baseline, own)]
     if ratio.low is None or ratio.high is None or medians[0] is None or medians[1] is None:
         return
@@ -278,7 +278,7 @@ def metrics_of(result: TrialResult, baseline: TrialResult | None) -> dict[str, E
 
 
 def _rehearsal(result: TrialResult) -> Iterator[str]:
-    """That the machine was only simulated, where it was."""
+    """Warning that the machine was simulated."""
     if result.environment.get("rehearsed"):
         kind = result.labels.get("hardware_kind", "another machine")
         yield (
@@ -310,7 +310,7 @@ def _costs(result: TrialResult) -> Mapping[str, Estimate]:
 
 
 def _prices(result: TrialResult, metrics: Mapping[str, Estimate]) -> Mapping[str, Estimate]:
-    """What a million items, and tokens, cost in each market whose price is known."""
+    """Cost of a million items, and of tokens, in each market with a known price."""
     rates = [(what, metrics.get(rate)) for what, rate in _PRICED.items()]
     return {
         f"cost_usd_per_million_{what}/{price.market}": usd_per_million_items(

@@ -54,7 +54,7 @@ _EVENTS = {
 
 
 def trial_warnings(result: TrialResult, metrics: Mapping[str, Estimate]) -> tuple[str, ...]:
-    """One sentence for each warning, in plain words, with the next thing to try."""
+    """Warnings of a trial, one sentence each with a remedy."""
     seen = result.valid
     if not seen:
         return tuple(_disturbed(result))
@@ -91,7 +91,7 @@ def profile_warnings(record: ProfileRecord | None) -> Iterator[str]:
 
 
 def _of_the_machine(result: TrialResult) -> Iterator[str]:
-    """What was not as it should be around the calls, and how few processes there were."""
+    """Warnings of interference during the calls, and of too few processes."""
     seen = result.valid
     yield from _threads(seen)
     yield from _events(seen)
@@ -128,7 +128,7 @@ def _unsteady(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[
 
 
 def _levels(processes: Sequence[ProcessRecord]) -> Iterator[str]:
-    """That processes fall into modes: their median is then the one of the commoner."""
+    """Warnings that processes fall into modes: their median is then the commoner one's."""
     found = levels(median_ms(processes))
     if len(found) > 1:
         shown = ", ".join(f"{level.processes} at {format_ms(level.median)} ms" for level in found)
@@ -160,7 +160,7 @@ def _disturbed_inside(processes: Sequence[ProcessRecord]) -> Iterator[str]:
 
 
 def _slowed_by(process: ProcessRecord) -> str:
-    """What took the processor away within the window, or an empty string."""
+    """Cause that took the processor away within the window, or an empty string."""
     conditions = process.conditions
     if (conditions.steal_ratio or 0.0) > MOST_STOLEN_RATIO:
         return f"more than {_percent(MOST_STOLEN_RATIO)} of the time went to other guests"
@@ -241,7 +241,7 @@ def _grade(letter: str) -> Iterator[str]:
 
 
 def _pairing(pairing: str) -> Iterator[str]:
-    """That the comparison used another design than the best one."""
+    """Warnings that the comparison did not use the best design."""
     design, _, why = pairing.partition(": ")
     if why:
         yield (
@@ -251,7 +251,7 @@ def _pairing(pairing: str) -> Iterator[str]:
 
 
 def _position(processes: Sequence[ProcessRecord]) -> Iterator[str]:
-    """That coming first in a pair matters by more than chance would."""
+    """Warnings of a significant position effect within pairs."""
     found = position_effect(processes)
     if found is None or found.low is None or found.high is None or found.low <= 1 <= found.high:
         return

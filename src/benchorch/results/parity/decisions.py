@@ -1,4 +1,4 @@
-"""Decisions that outputs stand for: which class, which token, which ids; near-ties are none."""
+"""Decisions represented by outputs: classes, tokens, ids; near-ties are excluded."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _flipped_place(flips: Sequence[NDArray[bool_]]) -> str:
 
 
 def tied(y: Array, ids: Array, scores: Sequence[Array], limits: Limits) -> NDArray[bool_] | None:
-    """Where the ids `y` were as good a choice as the reference's; None without its scores.
+    """Mask where the ids `y` score as well as the reference's; None without its scores.
 
     Either ids of the largest score along the last axis, ``ids == scores.argmax(-1)``, or an
     order such as topk's, with scores of the ids' own shape or with those of all classes.
@@ -187,7 +187,7 @@ def _as_good(chosen: Array, scores: Floats, limits: Limits) -> NDArray[bool_]:
 def _neighbours_tied(
     y: Array, ids: Array, ordered: Floats, limits: Limits
 ) -> NDArray[bool_] | None:
-    """Where ids of a sorted row changed places with one too close; None for rows in no order."""
+    """Mask where ids of a sorted row swapped with a near-tie; None for rows without order."""
     flat = ordered.reshape(-1, ordered.shape[-1])
     steps = np.diff(flat, axis=1)
     if flat.shape[1] > _LONGEST_ORDER or not ((steps <= 0).all() or (steps >= 0).all()):

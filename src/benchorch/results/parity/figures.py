@@ -22,7 +22,7 @@ _BLOCK = 2**15  # values at a time, which stay in the cache
 
 
 def usable(y: Array, ref: Array) -> NDArray[bool_]:
-    """Where both are finite, both no number, or the same infinity, as in a mask of logits."""
+    """Mask where both are finite, both NaN, or the same infinity, as in a mask of logits."""
     alike = (np.isnan(y) & np.isnan(ref)) | (np.isinf(ref) & (y == ref))
     return np.asarray((np.isfinite(y) & np.isfinite(ref)) | alike)
 

@@ -18,7 +18,7 @@ Floats = NDArray[float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One output's figures, and the sentences about what is wrong with it.
+    """Figures of one output, and messages about its errors.
 
     Attributes:
         centred_ratio: the worst error against what varies, or None where nothing does.
@@ -98,7 +98,7 @@ def _whole(part: Compared, limits: Limits) -> Iterator[str]:
 
 
 def _varying(part: Compared, limits: Limits) -> Iterator[tuple[SliceParity, str]]:
-    """What of the reference's variation is lost, within outputs and from row to row."""
+    """Losses of the reference's variation, within outputs and from row to row."""
     for slices in part.variations(low_precision=limits.low_precision):
         ratios = errors(slices, part.rounding)
         worst = int(ratios.argmax())
@@ -123,7 +123,7 @@ def _lost_inside(found: SliceParity) -> str:
 
 
 def _lost_between(slices: Slices, found: SliceParity, ratios: Floats, limits: Limits) -> str:
-    """What varies from row to row: of all channels of a group together, and of any single one."""
+    """Loss of variation from row to row: in a group's channels together, and in single ones."""
     for group in np.unique(slices.groups):
         members = slices.groups == group
         error, value = (

@@ -89,7 +89,7 @@ def parity(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Output:
-    """What was found about one output."""
+    """Findings of one output."""
 
     reasons: tuple[str, ...]
     figures: OutputParity | None = None

@@ -13,7 +13,7 @@ LOW_PRECISION_RATIO = 1e-3
 """A conversion that allows more than this computes in less than float32."""
 
 ROUNDING_EPSILONS = 8.0
-"""So many float32 epsilons of a tensor's usual magnitude are never a reason to fail."""
+"""Multiple of float32 epsilon, at a tensor's usual magnitude, that never fails."""
 
 SAME_ROUNDING_RATIO = 1e-5
 """Two runs of the baseline that differ by more than this do not differ by rounding."""
@@ -57,7 +57,7 @@ FAINT_RATIO = 0.1
 """Slices fainter than this part of the usual one are measured against that part of it."""
 
 FAINT_SIGNAL_RATIO = 2.0**-16
-"""In low precision, what varies by less than this part of its offset is no signal."""
+"""Relative variation below which, in low precision, a value counts as constant."""
 
 GROUP_GAP = 8.0
 """Neighbouring channels that differ by such a factor in size belong to different groups."""
@@ -70,7 +70,7 @@ REFEREE_FACTOR = 2.0
 are another draw from the same distribution."""
 
 REFEREE_MOST = 10.0
-"""With float64's excuse an error may be so many times the tolerance ..."""
+"""Multiple of the tolerance that float64's excuse allows at most ..."""
 
 REFEREE_MOST_RATIO = 1e-2
 """... and never more than this: only float32's rounding is excused."""
@@ -79,16 +79,16 @@ NEAR_TIE_FACTOR = 4.0
 """Scores closer than so many tolerances of their row's spread may change places."""
 
 DISAGREEING_RATIO = 0.01
-"""So large a share of clear decisions may be another one."""
+"""Share of clear decisions that may differ."""
 
 FLIPPED_MOST = 0.05
-"""In low precision a share of whole numbers as large as the tolerance may flip, at most this."""
+"""Maximum share of integers that may flip in low precision; otherwise the tolerance."""
 
 FLIPPED_PLACE_MOST = 0.5
 """... but one position of the inner axes in no larger share of the rows of all inputs."""
 
 FEW_ROWS = 8
-"""Fewer rows say nothing about one position."""
+"""Minimum of rows for a statement about one position."""
 
 DIVERGENCE_FACTOR = 3.0
 """Next-token distributions may diverge as far as logits that are so many tolerances away."""
@@ -99,7 +99,7 @@ RANK_LEAST = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a conversion of a tolerance may cost.
+    """Error limits of a conversion with a tolerance.
 
     Attributes:
         tolerance_ratio: relative L2 of a whole tensor.
@@ -115,7 +115,7 @@ class Limits:
         return cls(tolerance_ratio=tolerance_ratio, asked_ratio=tolerance_ratio)
 
     def excused(self, baseline_error_ratio: float) -> Limits:
-        """Where the baseline's own float32 is so far from float64; never beyond the factor."""
+        """Limits if the baseline's own float32 is that far from float64; bounded by the factor."""
         # Two draws of the baseline's rounding: its own and the conversion's.
         wanted = (1 + REFEREE_FACTOR) * baseline_error_ratio
         most = max(self.asked_ratio, min(REFEREE_MOST * self.asked_ratio, REFEREE_MOST_RATIO))
@@ -152,6 +152,6 @@ class Limits:
         return self._limit(WORST_FACTOR, WORST_MOST_OF_MANY)
 
     def _limit(self, factor: float, most: float) -> float:
-        """So many tolerances, at most that; a larger tolerance is the user's own word for all."""
+        """Multiple of the tolerance, capped; a larger tolerance is the user's choice for all."""
         tolerance = self.tolerance_ratio
         return 2 * tolerance if tolerance > most else min(factor * tolerance, most)

@@ -99,7 +99,7 @@ class Slices:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Compared:
-    """One output over all inputs of one shape.
+    """Output over all inputs of one shape.
 
     Attributes:
         pairs: output and reference of each input, finite, of one shape that has an axis.
@@ -115,7 +115,7 @@ class Compared:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of all inputs together: the input is the first axis."""
+        """Shape over all inputs; the input is the first axis."""
         return (len(self.pairs), *self.pairs[0][1].shape)
 
     @cached_property
@@ -195,7 +195,7 @@ class Compared:
             yield self._slices(f"{self._axis_name(axis)}{OF_A_ROW}", self.sums(kept), groups, kept)
 
     def variations(self, *, low_precision: bool) -> Iterator[Slices]:
-        """What varies: of each input's output as a whole, and of each channel over the rows."""
+        """Variations: of each input's output as a whole, and of each channel over the rows."""
         ones = np.zeros(len(self.inputs), dtype=np.int64)
         cuts = [self._slices("output", self.whole, ones, (0,))]
         cuts = cuts if self.whole.size >= LEAST_VARYING else []
@@ -213,7 +213,7 @@ class Compared:
                 yield found
 
     def _axis_name(self, axis: int) -> str:
-        """Of what has a number on that axis, be it a channel or a token."""
+        """Name of an axis: channel, token or another."""
         return "channel" if len(self.shape) < 4 else f"position on axis {axis - 1}"
 
     def _place(self, axis: int) -> str:
@@ -314,5 +314,5 @@ def carrying(slices: Slices, offsets: Floats, rounding: float, *, low_precision:
 
 
 def tenth(values: Floats) -> float:
-    """Where the worst tenth begins: nine values of ten are no larger; the largest of few."""
+    """Threshold of the worst tenth: nine of ten values are no larger; the maximum of few."""
     return float(np.quantile(values, 0.9, method="higher")) if values.size else 0.0

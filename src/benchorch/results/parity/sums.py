@@ -17,7 +17,7 @@ _BLOCK = 2**15
 """Values in a block: all that is made of one stays in the second-level cache."""
 
 TERMS = 5
-"""Of ``y - ref``, its square, ``ref``, its square, and the square of ``ref`` less float64's."""
+"""Terms: ``y - ref``, its square, ``ref``, its square, squared ``ref`` less float64's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ def task_of(
     inputs: Mapping[str, Array],
     model: str,
 ) -> str:
-    """The task of one output: what was asked for where it fits, else what can be inferred."""
+    """Task of one output: the requested one if it fits, else an inferred one."""
     if asked == parity_task.NONE:
         return asked
     fitting = [task for task, fits in _FITS.items() if fits(reference)]
@@ -60,7 +60,7 @@ _FITS: Mapping[str, Callable[[Array], bool]] = {
 
 
 def _inferred(model: str, name: str, reference: Array, inputs: Mapping[str, Array]) -> str:
-    """What an output is for, by its shape, its values, its name and its model's class."""
+    """Inferred task of an output, by shape, values, name and the model's class."""
     if reference.dtype.kind in "iub" and reference.ndim:
         return parity_task.IDS
     if are_token_scores(reference, inputs):
@@ -134,7 +134,7 @@ def _language_model(pairs: Pairs, limits: Limits) -> Iterator[str]:
 
 
 def divergence(y: Floats, ref: Floats) -> Floats:
-    """Kullback-Leibler divergence of the distributions that logits stand for, shape (rows,).
+    """Kullback-Leibler divergence of the distributions of two sets of logits, shape (rows,).
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def _rows(sides: Sequence[Array]) -> Floats:
 
 
 def finite(rows: Array) -> Floats:
-    """In float64; what is not finite is less than anything else, as a mask of logits wants it."""
+    """Rows in float64; non-finite values are replaced by the lowest, for masks of logits."""
     values = np.asarray(rows, dtype=np.float64)
     finite = np.isfinite(values)
     if finite.all():

@@ -66,7 +66,7 @@ class Pricing:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """What a sweep may take and cost: the `budget` node.
+    """Limits of a sweep's time and cost: the `budget` node.
 
     Args:
         minutes: after which no process is added; None: one for each trial, and three rounds.
@@ -195,7 +195,7 @@ def _beside(trials: Sequence[Trial], launched: Collection[str]) -> Mapping[str, 
 
 
 def _profiled(plan: Plan, trials: Sequence[Trial]) -> Collection[str]:
-    """The trials that are expected to be profiled; for a winner stands the first candidate."""
+    """Trials expected to be profiled; the first candidate represents a winner."""
     if str(node_of(plan.session, "profiler").get("_target_", "")).endswith(".NoProfiler"):
         return ()
     executor, words = _executor(plan), profile_words(plan)
@@ -294,7 +294,7 @@ def check_budget(plan: Plan, todo: Sequence[Trial], spent_usd: float = 0.0) -> N
 def machines(
     plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str]
 ) -> Sequence[Machine]:
-    """One machine of each launched kind, and the stack's head; empty where none is launched.
+    """One machine of each launched kind, and the stack's head; empty without launches.
 
     Args:
         launched: the kinds whose machines are launched for the run.
@@ -327,7 +327,7 @@ def _usd_per_hour(plan: Plan, kind: str) -> float | None:
 
 
 def _head_usd_per_hour() -> float:
-    """By the bundled list, whatever the region: a cent more or less."""
+    """Price of the head in the bundled list, in any region: within a cent."""
     from benchorch.results.pricing.price_book import bundled_prices
 
     return HEAD_VCPUS * float(str(node_of(bundled_prices(), "per_vcpu")[HEAD_FAMILY]))
@@ -426,7 +426,7 @@ def _of_several_gpus(plan: Plan) -> Iterator[str]:
 def total_usd(
     plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str] = ()
 ) -> float | None:
-    """Of all trials that are paid for, launched machines from launch to end; None for no price."""
+    """Total cost of priced trials, launched machines from launch to end; None without prices."""
     kinds = {trial.trial_id: trial.hardware_kind for trial in plan.trials}
     paid = [
         one.usd

@@ -86,7 +86,7 @@ class SweepHistory:
         return {kind: statistics.median(seconds) for kind, seconds in self.launches_s().items()}
 
     def trials(self) -> Iterator[PastTrial]:
-        """Those of all sweeps."""
+        """Trials of all sweeps."""
         return (trial for sweep in self.sweeps for trial in sweep.trials)
 
 
@@ -129,7 +129,7 @@ def _local(directory: Path) -> SweepCost | None:
 
 @cache
 def _archived(url: str) -> tuple[SweepCost, ...]:
-    """One request, and one for each sweep that this machine has not read before."""
+    """Archived costs, by one request and one more per sweep that is not cached here."""
     from benchorch.stores.s3 import bucket_at
 
     seen = state_directory() / "costs" / hashlib.sha256(url.encode()).hexdigest()[:16]

@@ -107,7 +107,7 @@ def _of_compiled(
 def _by_graph(
     events: Events, call: NDArray[np.int64], provenance: Sequence[Provenance]
 ) -> dict[int, Provenance]:
-    """What is known of each compiled graph, by the code of its calls' name.
+    """Provenance of each compiled graph, by the code of its calls' name.
 
     Graphs are first called in the order in which they were compiled; where there are more or
     fewer than are known, none is matched.

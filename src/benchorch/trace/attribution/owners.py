@@ -64,7 +64,7 @@ def owners(events: Events) -> Owners:
 
 
 def parents(events: Events) -> NDArray[np.int64]:
-    """What each event is inside of, (n,): its enclosing range or, of device work, its launch.
+    """Parent of each event, (n,): its enclosing range or, for device work, its launch.
 
     Device work whose host call is not in the trace belongs to the operator with its external id.
     """
@@ -101,7 +101,7 @@ def inherited(parent: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np
 
 
 def _forward_operators(events: Events) -> NDArray[np.int64]:
-    """Of a backward operator the last operator of the forward pass with its sequence number.
+    """Last forward operator with the sequence number of each backward operator.
 
     Backward are autograd's nodes, and all else of which the trace names a forward thread.
     """
@@ -127,7 +127,7 @@ def module_name(range_name: str) -> str:
 
 
 def module_names(events: Events, owned: Owners) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Of each event the number of its module's qualified name, (n,), and the names by number."""
+    """Index of each event's module name, (n,), and the names."""
     used = np.flatnonzero(np.bincount(events.name[owned.module[owned.module >= 0]]))
     names = tuple(module_name(events.names[code]) for code in used)
     code = np.where(

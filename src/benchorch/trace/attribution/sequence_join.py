@@ -18,10 +18,10 @@ from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.operator_kinds import operator_kind
 
 LEAST_RATIO = 0.3
-"""Of the graph's nodes that a trace can have: fewer in order are coincidence."""
+"""Minimum share of the graph's nodes in order; fewer are coincidence."""
 
 _SEARCHED = 3
-"""So many times the graph's length is searched for one pass: other code may lie between."""
+"""Search range of one pass in graph lengths: other code may come between."""
 
 _MOST_NODES, _MOST_OPERATORS = 5_000, 200_000
 _BIASED = {"aten::linear", "aten::addmm"}

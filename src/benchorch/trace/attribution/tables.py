@@ -36,7 +36,7 @@ def op_type(name: str, arguments: Mapping[str, object]) -> str:
 
 @final
 class Ledger:
-    """What all tables of one analysis share.
+    """Data shared by all tables of one analysis.
 
     Args:
         events: of the trace.
@@ -49,7 +49,7 @@ class Ledger:
         self.events, self.periods, self.times, self.count = events, periods, times, max(count, 1)
 
     def table(self, entities: Entities, replayed: int = REPLAYED) -> tuple[EntityRow, ...]:
-        """One row an entity, the most time on the path first, and last the time of none.
+        """One row per entity, by decreasing time on the path.
 
         The gain of so many rows is replayed.
         """
@@ -105,7 +105,7 @@ class Ledger:
         return sums
 
     def _gain_ns(self, entities: Entities, row: int) -> int:
-        """By how much the period shortens if a row takes no time."""
+        """Reduction of the period if a row takes no time."""
         dag = self.periods.dag
         shares = np.array([*(share.get(row, 0.0) for share in entities.shares), 0.0])
         part = np.append(entities.part, NOTHING)[dag.owner]

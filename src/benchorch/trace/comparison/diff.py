@@ -41,7 +41,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One kind of work on some shapes, or one kind of cost, on the two paths; of a period."""
+    """Work of one kind and shape, or cost of one kind, on both paths; per period."""
 
     name: str
     cause: str
@@ -51,7 +51,7 @@ class Change:
 
     @property
     def difference_ns(self) -> int:
-        """By how much the second has more of it."""
+        """Increase from the first to the second."""
         return self.second_ns - self.first_ns
 
 
@@ -140,7 +140,7 @@ def difference(first: Analysis, second: Analysis) -> PeriodDifference:
 
 
 def _change(key: Key, work: Mapping[Key, _Work], other: Mapping[Key, _Work], fused: bool) -> Change:
-    """One kind of work on some shapes, and why its time differs."""
+    """Change of one kind of work on some shapes, with its reason."""
     one, two = work.get(key), other.get(key)
     kind, shapes = key
     if one is not None and two is not None:

@@ -149,7 +149,7 @@ class Periods:
         return int(time_ns[self.begin].max()), int(time_ns[self.end].max())
 
     def period_ns(self, periods_ns: NDArray[np.int64]) -> float:
-        """The steady period that periods of a replay stand for.
+        """Steady period of a replay's periods.
 
         The observed one times the ratio of the sums over the steps that are typical of the
         observed run; of many, those at the beginning do not count, which a changed run may still
@@ -178,7 +178,7 @@ class Periods:
         return max(period_ns, self.least_ns(self.dag.weight_ns if weight_ns is None else weight_ns))
 
     def least_ns(self, weight_ns: NDArray[np.int64]) -> float:
-        """What a period cannot be shorter than: the work of one stream or thread in a step.
+        """Lower bound of a period: the work of one stream or thread in a step.
 
         A run that was recorded for a few steps may not show it: one stream may be ahead of others
         by more than those steps.

@@ -226,7 +226,7 @@ def _by_head(head: NDArray[np.int32], points: int) -> tuple[NDArray[np.int64], N
 
 
 def ordered(wiring: Wiring) -> Dag:
-    """With edges in their final order; weights at most what passed, residuals the rest.
+    """Graph with edges in their final order; weights at most the elapsed time, residuals the rest.
 
     Dependencies that would go back in time are dropped and counted. Points that nothing is known
     to come before come after the source; those that nothing comes after, before the sink.

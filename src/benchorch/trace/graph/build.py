@@ -84,7 +84,7 @@ def _wiring(scope: Scope, graph: OperatorGraph | None) -> Wiring:
 
 
 def _of_devices(scope: Scope, label: NDArray[np.int8]) -> list[Found]:
-    """What devices and the calls to them depend on."""
+    """Dependencies of devices and of calls to them."""
     records = sync_records(scope)
     streams = streams_of(scope, stream_queues(scope), records)
     known, unknown = delayed_work(scope, streams, records)
@@ -113,7 +113,7 @@ def _of_devices(scope: Scope, label: NDArray[np.int8]) -> list[Found]:
 def _of_threads(
     scope: Scope, timelines: ThreadTimelines, label: NDArray[np.int8], graph: OperatorGraph | None
 ) -> list[Found]:
-    """What threads depend on each other for; inferred only where nothing else explains a gap."""
+    """Dependencies between threads; inferred only if nothing else explains a gap."""
     busy = busy_intervals(scope, timelines)
     known = [
         recorded_waits(scope, timelines, label, busy),

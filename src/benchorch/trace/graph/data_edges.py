@@ -20,7 +20,7 @@ _RUN = re.compile(r"^model_run$")
 
 
 def data_edges(scope: Scope, timelines: ThreadTimelines, graph: OperatorGraph | None) -> Found:
-    """What the nodes of ONNX Runtime's runs depend on, beside the order of their threads.
+    """Data dependencies of nodes in ONNX Runtime's runs, beside thread order.
 
     A node comes after those whose outputs it reads, where the graph is known. A thread of the
     pool comes after the start of the run, and before its end. Where a thread of the pool, or the

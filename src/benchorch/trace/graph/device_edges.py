@@ -22,7 +22,7 @@ _CODES = (CLASSES.index(Class.GPU_COMM), CLASSES.index(Class.CPU_COMM))
 def collective_parts(
     scope: Scope,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Of the collectives in a scope: part (index into the scope), meeting, time of transfer."""
+    """Participants of a scope's collectives: index into the scope, meeting, transfer time."""
     met = meetings(scope.events)
     place = np.full(len(scope.events) + 1, NOTHING, dtype=np.int64)
     place[scope.event] = np.arange(len(scope))
@@ -65,7 +65,7 @@ def collectives(scope: Scope) -> Found:
 
 
 _QUANTILE = 0.05
-"""The least may be a clock's error; a twentieth of the samples lies below the floor."""
+"""Quantile of the samples for the floor; the minimum may be a clock error."""
 
 
 @final

@@ -95,7 +95,7 @@ _ARRANGING = re.compile(
 
 
 def waiting(scope: Scope) -> NDArray[np.int64]:
-    """Where threads wait for others: ranges called ``wait:<what>``, and Python's own locks."""
+    """Waits of threads for others: ranges named ``wait:<what>``, and Python's own locks."""
     ranges = scope.named(_WAITING, Category.ANNOTATION, Category.OPERATOR)
     locks = scope.named(_LOCKING, Category.PYTHON)
     locks = locks[scope.after[locks] == locks + 1]  # the innermost frame
@@ -124,7 +124,7 @@ def _of_library(name: str) -> bool:
 
 
 def labels(scope: Scope) -> NDArray[np.int8]:
-    """Of every event of the scope the class of its own time."""
+    """Class of the self time of every event in the scope."""
     classes = [_BY_CATEGORY.get(category, Class.CPU_PYTHON) for category in Category]
     label = np.array([CLASSES.index(one) for one in classes], dtype=np.int8)[scope.category]
     label[np.flatnonzero(_dispatching(scope))] = CLASSES.index(Class.CPU_FRAMEWORK)
@@ -174,7 +174,7 @@ def _inside_of(scope: Scope, these: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _dispatching(scope: Scope) -> NDArray[np.bool_]:
-    """Of every host event whether its own time goes into having others compute.
+    """Whether the self time of each host event is spent dispatching work.
 
     That is an operator or node which launches device work, itself or in what it calls; one that
     spends most of its time in operators it calls; and one that makes a view or an allocation. A

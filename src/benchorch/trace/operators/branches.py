@@ -12,7 +12,7 @@ _END = -1  # the join of ways that meet only where the graph ends
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """One of the ways between a fork of an operator graph and where its ways join again.
+    """Branch between a fork of an operator graph and its join.
 
     Attributes:
         fork, join: nodes.
@@ -56,7 +56,7 @@ def dataflow_path(graph: OperatorGraph, time_ns: Mapping[str, int]) -> DataflowP
 
 
 def branches(graph: OperatorGraph, time_ns: Mapping[str, int]) -> tuple[Branch, ...]:
-    """The ways between every fork and where all of them meet again, outer forks first.
+    """Branches between every fork and its join, outer forks first.
 
     Ways are the connected parts strictly between the two. A fork with fewer than two ways that
     hold a node (a residual connection) is none. The join of ways that meet only at the graph's
@@ -140,7 +140,7 @@ class _Links:
         return DataflowPath(nodes=nodes, length_ns=reach[last], work_ns=work_ns)
 
     def forks(self) -> Iterator[tuple[int, int]]:
-        """Every node whose result several nodes read, with the node where all ways meet again.
+        """Every node with several readers, with the node that joins all branches.
 
         That is its immediate post-dominator: the first node on every way to the graph's end.
         """
@@ -156,7 +156,7 @@ class _Links:
                 yield index, joins[index]
 
     def parts(self, fork: int, join: int) -> list[list[int]]:
-        """The connected parts of what lies strictly between, each in order."""
+        """Connected components strictly between fork and join, each in order."""
         inside = self._between(fork, join)
         parts: list[list[int]] = []
         while inside:
@@ -184,7 +184,7 @@ class _Links:
 
 
 def _meeting(joins: list[int], one: int, other: int) -> int:
-    """Where the ways from two nodes meet first, each followed from join to join."""
+    """First common join of two nodes."""
     while one != other:
         if one == _END or other == _END:
             return _END

@@ -31,7 +31,7 @@ class Grouping:
 
 
 def by_pattern(graph: OperatorGraph) -> Grouping:
-    """Operators of one kernel together, as far as the graph's library knows them."""
+    """Operators of one kernel grouped, by the patterns of the graph's library."""
     merging = _Merging(_without_hidden(graph))
     for pattern in graph.library.groups:
         for index in merging.free():
@@ -156,7 +156,7 @@ class _Merging:
         return True
 
     def result(self) -> Grouping:
-        """What is left, in a topological order."""
+        """Remaining nodes in topological order."""
         inside: dict[int, list[int]] = {}
         for index, root in enumerate(self.root):
             inside.setdefault(root, []).append(index)

@@ -50,7 +50,7 @@ class Provenance:
     calls: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
 
     def nodes(self, kernel: str, call: int) -> tuple[str, ...]:
-        """Those of one call, counted from 0 within a run of the graph; none where unknown."""
+        """Nodes of one call, counted from 0 within a run of the graph; empty if unknown."""
         known = self.calls.get(kernel_of(kernel), ())
         return known[call % len(known)] if known else ()
 

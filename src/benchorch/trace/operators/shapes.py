@@ -51,12 +51,12 @@ class OperatorCall:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Its inputs that are tensors."""
+        """Tensor inputs."""
         return tuple(tensor for tensor in self.inputs if tensor is not None)
 
     @property
     def dtype(self) -> str:
-        """That of the first floating-point input, or of the first one that has any."""
+        """Dtype of the first floating-point input, else of the first input with a dtype."""
         named = [tensor.dtype for tensor in self.tensors if tensor.dtype]
         floating = [dtype for dtype in named if "float" in dtype]
         return next(iter(floating or named), "")
@@ -77,7 +77,7 @@ def recorded(arguments: Mapping[str, object]) -> OperatorCall | None:
 
 
 def integers(text: str) -> tuple[int, ...]:
-    """Those of a list in a constant, ``[1, 2]``; empty where it is none."""
+    """Integers of a constant list, ``[1, 2]``; empty for anything else."""
     parts = [part.strip() for part in text.strip("[] ").split(",")]
     return tuple(int(part) for part in parts if part.removeprefix("-").isdigit())
 
@@ -101,7 +101,7 @@ def _of_pytorch(arguments: Mapping[str, object]) -> OperatorCall:
 
 
 def _operands(shape: object, dtype: str) -> list[Tensor | None]:
-    """One argument's tensors: none for a number, several for a list of tensors."""
+    """Tensors of one argument: none for a number, several for a list of tensors."""
     extents = _listed(shape)
     known = spelled(dtype)
     if extents and all(isinstance(one, list | tuple) for one in extents):

@@ -31,7 +31,7 @@ _OTHERS = frozenset("sftiIRCbneSTpFNODPvVcaO(),")
 _WORDS = ("ph", "cat", "name", "pid", "tid")
 
 _LEFT_OUT = -1
-"""Of complete events that happen on no lane: they only span what others record."""
+"""Code of complete events without a lane: they only span what others record."""
 
 _CATEGORY_WORDS = {
     Category.OPERATOR: "cpu_op operator hpu_op",
@@ -58,13 +58,13 @@ _CATEGORIES = {
 }
 
 ON_STREAMS = (*DEVICE_WORK, Category.SYNC, Category.RECORD)
-"""What has the lane of a stream."""
+"""Categories on the lane of a stream."""
 
 _CALLS = (*ON_STREAMS, Category.RUNTIME, Category.OTHER)
-"""What may have a correlation."""
+"""Categories that may have a correlation."""
 
 _CALLED = (Category.OPERATOR, Category.ANNOTATION, Category.OTHER)
-"""What may have a place in the forward or backward pass."""
+"""Categories that may be part of the forward or backward pass."""
 
 
 @final
@@ -87,7 +87,7 @@ class Codes:
 @final
 @dataclass(slots=True, kw_only=True)
 class Gathered:
-    """What the records of a file give, block by block.
+    """Columns collected from the records of a file, block by block.
 
     Attributes:
         names, lanes: what the codes of the columns stand for; a lane is ``(pid, tid)`` or, of
@@ -211,7 +211,7 @@ def _lane_keys(rows: Sequence[Record], kind: NDArray[np.int8]) -> list[Hashable]
 
 
 def _joins(args: list[EventArguments], kind: NDArray[np.int8]) -> Piece:
-    """What joins events, read only from the kinds of events that may have it."""
+    """Join keys of events, read only from the categories that may have them."""
     everyone = np.ones(len(args), dtype=bool)
     external_id = _read(args, everyone, attrgetter("external_id"))
     older = _read(args, external_id == NOTHING, attrgetter("external_id_before_1_13"))

@@ -20,7 +20,7 @@ from benchorch.trace.readers.values import integer, integers, nanoseconds, word
 from benchorch.units import NS_PER_US
 
 SYNC_ROWS = 1_000_000
-"""What newer exporters add to the stream of a synchronisation to give it a row of its own."""
+"""Offset that newer exporters add to the stream of a synchronisation to give it its own row."""
 
 _DIGITS = re.compile(r"\d+")
 _MOST_STREAM = 2**31 - 1

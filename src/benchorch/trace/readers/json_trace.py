@@ -81,7 +81,7 @@ def _collector_off() -> Iterator[None]:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonDetails:
-    """Arguments of records, read from the file on request, by where their blocks stand in it.
+    """Arguments of records, read from the file on request, by the offset of their blocks.
 
     Attributes:
         path: the file, which must still be what it was.

@@ -60,7 +60,7 @@ class SqliteFile:
             raise TraceError(f"{path} is an SQLite file that cannot be read: {error}.") from error
 
     def chunks(self, table: str, requested: Sequence[str]) -> Iterator[list[tuple[object, ...]]]:
-        """One column after the other of some rows at a time, ``rowid`` first.
+        """Columns of a few rows at a time, ``rowid`` first.
 
         A column that the table does not have is all None; a table that is not there gives none.
         """
@@ -112,7 +112,7 @@ Naming = Callable[["_Words", Row], str]
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """One kind of event.
+    """Table of one kind of event.
 
     Attributes:
         named_by: the columns that `naming` makes an event's name of.
@@ -128,7 +128,7 @@ class _Table:
 
 @final
 class _Words:
-    """What the file's numbers stand for."""
+    """Strings for the file's numeric ids."""
 
     def __init__(self, file: SqliteFile) -> None:
         self.strings = _pairs(file, "StringIds", "id", "value")

@@ -20,7 +20,7 @@ from benchorch.trace.readers.records import UNREADABLE, Record, decoded, mended
 from benchorch.trace.readers.source import TraceFile
 
 BLOCK_BYTES = 4 * 2**20
-"""Of text decoded at once: 32 MiB take a third longer, for they leave the processor's caches."""
+"""Size of text decoded at once; 32 MiB exceed the caches and take a third longer."""
 
 _ACCEPTED = (
     "a profile of PyTorch (a JSON object with a list traceEvents) or of ONNX Runtime (a JSON "
@@ -50,7 +50,7 @@ _MOST_WAITING_BYTES = 4 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBlock:
-    """Records that follow each other, and where in the unpacked file they stand."""
+    """Consecutive records, with their offset in the unpacked file."""
 
     start: int
     end: int
@@ -263,7 +263,7 @@ def _rows(text: bytes) -> list[Record]:
 
 
 def _end_of_records(text: bytes) -> tuple[int, bytes | None]:
-    """Where the records that a text begins with end, and what follows the bracket after them.
+    """End of the leading records, and the rest after their closing bracket.
 
     Without that bracket the second is None; then, where something is no record, the first is
     the end of the text.
@@ -303,7 +303,7 @@ def no_trace(path: Path, found: str) -> TraceError:
 
 
 def _described(text: bytes) -> str:
-    """What a text is that begins with neither bracket."""
+    """Description of a text that begins with neither bracket."""
     if not text:
         return "nothing in it"
     if text.startswith(b"PK\x03\x04"):
@@ -315,7 +315,7 @@ def _described(text: bytes) -> str:
 
 
 def _object_without_events(text: bytes) -> str:
-    """What an object is in which no list of events opens."""
+    """Description of an object without a list of events."""
     facts = _json_object(text) if len(text) <= 2**20 else None
     if facts is None:
         return "what begins like a JSON object, but no list traceEvents in it"

@@ -30,7 +30,7 @@ _RENAMED = {
 
 
 class EventArguments(msgspec.Struct, frozen=True, gc=False, rename=_RENAMED):
-    """What joins a record with others."""
+    """Arguments that join a record with others."""
 
     correlation: Any = NOTHING
     external_id: Any = NOTHING
@@ -53,7 +53,7 @@ NO_ARGUMENTS = EventArguments()
 
 
 class Record(msgspec.Struct, gc=False):
-    """One element of ``traceEvents``."""
+    """Element of ``traceEvents``."""
 
     ph: Any = None
     cat: Any = None

@@ -48,7 +48,7 @@ def word(value: object) -> str:
 
 
 def integers(values: Sequence[object]) -> NDArray[np.int64]:
-    """One column of whole numbers; NOTHING where a field means none."""
+    """Column of integers; NOTHING where a field means none."""
     if values.count(NOTHING) == len(values):
         return np.full(len(values), NOTHING, dtype=np.int64)
     try:

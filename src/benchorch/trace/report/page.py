@@ -18,7 +18,7 @@ from benchorch.trace.report.timeline import COLORS, allocated, timeline
 _STYLE = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
 MOST_ROWS, MOST_STEPS = 40, 60
 MOST_EMBEDDED_BYTES = 1_500_000
-"""Of the compressed trace: larger ones are opened from their file."""
+"""Limit of the compressed trace; larger ones are opened from their file."""
 
 _OPEN = """
 const packed="%s";

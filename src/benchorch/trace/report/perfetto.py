@@ -106,7 +106,7 @@ def _names(events: Events, tracks: NDArray[np.int64], kept: NDArray[np.int64]) -
 
 
 def _process_numbers(events: Events) -> list[int]:
-    """Of each lane the number of its process."""
+    """Process number of each lane."""
     number = {
         name: at for at, name in enumerate(dict.fromkeys(one.process for one in events.lanes), 1)
     }

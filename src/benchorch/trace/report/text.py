@@ -11,7 +11,7 @@ import msgspec
 from benchorch.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
 SCHEMA_VERSION = 2
-"""Of every JSON file here; raised when a reader of the last version could misread this one."""
+"""Schema version of every JSON file; raised when an older reader could misread it."""
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -168,7 +168,7 @@ def _path(analysis: Analysis, interval: tuple[int, int], scale: float) -> Iterat
 def _ruler(
     analysis: Analysis, interval: tuple[int, int], scale: float, top: float
 ) -> Iterator[str]:
-    """Where steps end, with the time since the left edge."""
+    """Ticks at the ends of steps, with the time since the left edge."""
     for at in analysis.steps.done_ns.tolist():
         if interval[0] < at <= interval[1]:
             x = LEFT + (at - interval[0]) * scale

@@ -22,7 +22,7 @@ from benchorch.trace.whatif.transforms import Transform
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpeedups(Transform):
-    """By number and by type of the grouped graph's nodes; a number wins over a type.
+    """Speed-ups by number and type of the grouped graph's nodes; a number takes precedence.
 
     Attributes:
         by_id: of nodes, by their number in the grouped graph.

@@ -41,7 +41,7 @@ class Basis:
 
     @property
     def events(self) -> Events:
-        """Of the whole trace."""
+        """Events of the whole trace."""
         return self.analysis.events
 
     @property
@@ -56,7 +56,7 @@ class Basis:
 
     @cached_property
     def host_ratio(self) -> float:
-        """Of the path, the part that threads of the host spend."""
+        """Share of the path on host threads."""
         path = self.analysis.path
         host = np.array([one.value.startswith(("cpu", "data")) for one in CLASSES])[path.label]
         return float(path.duration_ns[host].sum()) / max(path.length_ns, 1)

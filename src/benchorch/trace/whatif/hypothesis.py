@@ -38,7 +38,7 @@ class Hypothesis:
     notes: tuple[str, ...] = ()
 
     def scaled(self, edges: NDArray[np.bool_], ratio: float | NDArray[np.float64]) -> Hypothesis:
-        """With the weights of some edges times a ratio; one for all, or one for each of E."""
+        """Hypothesis with the weights of some edges scaled; one ratio, or one for each of E."""
         places = np.flatnonzero(edges)
         weight_ns = self.weight_ns.copy()
         weight_ns[places] *= ratio[places] if isinstance(ratio, np.ndarray) else ratio
@@ -47,7 +47,7 @@ class Hypothesis:
     def adding(
         self, tail: NDArray[np.int64], head: NDArray[np.int32], weight_ns: NDArray[np.int64]
     ) -> Hypothesis:
-        """With more dependencies."""
+        """Hypothesis with more dependencies."""
         more = (tail, head.astype(np.int64), weight_ns)
         if self.added is None:
             return replace(self, added=more)
@@ -55,7 +55,7 @@ class Hypothesis:
         return replace(self, added=(tails, heads, weights))
 
     def noting(self, note: str) -> Hypothesis:
-        """With one more remark."""
+        """Hypothesis with one more note."""
         return replace(self, notes=(*self.notes, note))
 
     def rewired(self) -> tuple[Dag, Changed]:

@@ -30,7 +30,7 @@ NOT_MODELLED = (
     "the memory allocator",
     "another choice of kernels",
 )
-"""What really changes with a program and is taken to stay as it was."""
+"""Effects of a change that a prediction assumes unchanged."""
 
 
 @final
@@ -76,7 +76,7 @@ class Prediction:
 
     @property
     def change_ratio(self) -> float:
-        """By how much of the period it gets longer; negative where it gets shorter."""
+        """Relative change of the period; negative if it gets shorter."""
         return self.predicted_ns / self.makespan_ns - 1.0 if self.makespan_ns else 0.0
 
     @property
@@ -97,13 +97,13 @@ MOST_MOVED = 20
 UNNAMED = "(between events)"
 
 MODEL_RATIO = 0.10
-"""Of a change: caches, contention and scheduling alter what a replay keeps as it was."""
+"""Model error as a share of a change: caches, contention and scheduling."""
 
 NOISE_QUANTILE = 1.64
 """Standard errors on each side of a 90 % interval."""
 
 LEAST_RATIO = 0.01
-"""Of the period: no interval is narrower on either side."""
+"""Minimum half-width of an interval as a share of the period."""
 
 PROFILED_RATIO = 0.08
 """Of the period, where host time is on the path: the profiler's part of it is not constant."""
@@ -198,7 +198,7 @@ Error = tuple[float, float]
 
 
 def _errors(basis: Basis, hypothesis: Hypothesis, predicted_ns: float) -> dict[str, Error]:
-    """What a prediction may be off by, each reason for itself."""
+    """Error components of a prediction, each with its reason."""
     period_ns = float(basis.analysis.steps.period_ns)
     change_ns = abs(predicted_ns - period_ns)
     noise_ns = _noise_ns(basis.analysis.periods) * predicted_ns / max(period_ns, 1.0)

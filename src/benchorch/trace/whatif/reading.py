@@ -1,4 +1,4 @@
-"""What-if files: changes in order, each with the work it is about and what happens to it."""
+"""What-if files: changes in order, each with its selection and its effect."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def parse(content: object, name: str = "what-if") -> WhatIf:
 
 
 def change(entry: object) -> Transform:
-    """One change; TraceError with every problem of it."""
+    """Parsed change; TraceError with every problem of it."""
     if not isinstance(entry, Mapping):
         raise TraceError(f"expected an object, saw {entry!r}.")
     problems = [

@@ -130,7 +130,7 @@ def _in_module(basis: Basis, pattern: str) -> NDArray[np.bool_]:
 
 
 def _of_node(basis: Basis, pattern: str) -> NDArray[np.bool_]:
-    """By the operator graph's node, or by the number of a kernel in a launched graph."""
+    """Selection by node of the operator graph, or by kernel number in a launched graph."""
     fits = flags(basis.nodes.names, pattern)
     parts = np.array([*(any(fits[row] for row in part) for part in basis.nodes.shares), False])
     number = int(pattern) if pattern.isdigit() else NOTHING - 1

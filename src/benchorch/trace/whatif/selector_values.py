@@ -34,7 +34,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
 
 
 def flags(names: Iterable[str], pattern: str) -> NDArray[np.bool_]:
-    """Of each name whether it fits; the array has one entry more, False, for index -1."""
+    """Mask of the matching names, with one more entry, False, for index -1."""
     fits = matcher(pattern)
     return np.array([*(fits(name) for name in names), False], dtype=np.bool_)
 
@@ -54,7 +54,7 @@ WORK = (
     *(Class.CPU_PYTHON, Class.CPU_GAP, Class.DATA_LOADING, Class.INPUT_OUTPUT),
     *(Class.SLEEP, Class.LOCK, Class.NATIVE, Class.OUTSIDE),
 )
-"""What is meant where no class is named: what is done, not what is waited for."""
+"""Classes selected by default: work, not waiting."""
 
 
 @final

@@ -25,7 +25,7 @@ HOST = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transform(ABC):
-    """One change; later ones see what earlier ones left."""
+    """Change of a hypothesis; applied in order."""
 
     @abstractmethod
     def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
@@ -104,7 +104,7 @@ class Remove(OnSelection):
     """Chosen work is not done: nor is its launch, nor what its operator does to launch it."""
 
     def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
-        """The weights of all that to 0; the order of what is left stays, but nobody waits."""
+        """Set the selected weights to 0; the order of the rest stays, but nothing waits."""
         gone = removed_with(basis, select(basis, self.select).root != NOTHING)
         device = np.isin(basis.events.category, DEVICE_WORK)
         starts = into(basis, gone & device, EdgeKind.LAUNCH, EdgeKind.STREAM)
@@ -223,7 +223,7 @@ def _totals(
 def _lengthened(
     hypothesis: Hypothesis, root: NDArray[np.int64], more_ns: NDArray[np.float64]
 ) -> Hypothesis:
-    """With so much more on the longest edge of each event; the first of equals."""
+    """Hypothesis with more time on the longest edge of each event; the first of equals."""
     meant = np.flatnonzero(root >= 0)
     order = meant[np.lexsort((meant, -hypothesis.weight_ns[meant], root[meant]))]
     longest = order[np.flatnonzero(np.diff(root[order], prepend=NOTHING))]
@@ -345,7 +345,7 @@ def _runs(basis: Basis, work: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _longest(basis: Basis, work: NDArray[np.bool_], run: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Of each run the longest, the first of equals, (n,)."""
+    """Mask of the longest event of each run, the first of equals, (n,)."""
     chosen = np.flatnonzero(work)
     order = chosen[np.lexsort((-basis.events.duration_ns[chosen], run[chosen]))]
     found = np.zeros(len(work), dtype=np.bool_)
