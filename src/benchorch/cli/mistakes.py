@@ -99,8 +99,8 @@ class _Reader:
             value = nearest(value, allowed) or allowed[0]
         self.meant += [f"{name}={value}"] if sign else [name, *([value] if value else [])]
 
-    def _wrong(self, said: str, problem: str, meant: Sequence[str]) -> None:
-        self.problems.append(f"{said}: {problem}")
+    def _wrong(self, argument: str, problem: str, meant: Sequence[str]) -> None:
+        self.problems.append(f"{argument}: {problem}")
         self.meant += meant
 
     def _option(self, word: str, typed: str = "") -> None:
@@ -126,9 +126,9 @@ class _Reader:
         if meant == "version":
             self.command = meant
             self.rest.clear()
-        said = f" Did you mean '--{meant}'?" if meant else suggest(name, default_keys())
+        hint = f" Did you mean '--{meant}'?" if meant else suggest(name, default_keys())
         right = [f"--{meant}"] if meant and meant != "version" else []
-        self._wrong(f"--{name}", f"there is no such option.{said}", right)
+        self._wrong(f"--{name}", f"there is no such option.{hint}", right)
 
     def _list(self, word: str) -> None:
         """``conversion=[eager, onnxruntime]``, which the shell has split."""

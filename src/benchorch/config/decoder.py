@@ -107,10 +107,10 @@ class Decoder(DecoderModel):
         import numpy as np
 
         symbols = {**workload.symbols, PAST: workload.symbols[NEW]}
-        asked = self.source.batch(self._sized(workload, symbols.get(PROMPT, 0)), seed)
-        ids = np.asarray(asked[_START if self._encodes else IDS], dtype=np.int64)
+        source_batch = self.source.batch(self._sized(workload, symbols.get(PROMPT, 0)), seed)
+        ids = np.asarray(source_batch[_START if self._encodes else IDS], dtype=np.int64)
         places = np.arange(ids.shape[1], dtype=np.int64)
-        encoded = {name: asked[name.removeprefix(SOURCE)] for name in self.sources}
+        encoded = {name: source_batch[name.removeprefix(SOURCE)] for name in self.sources}
         cache = {
             spec.name: np.zeros(spec.resolve(symbols), dtype=_held(spec)) for spec in self.cache
         }
@@ -153,10 +153,10 @@ class Decoder(DecoderModel):
         if missing:
             return missing
         if self._encodes:
-            asked = self._sized(workload, workload.symbols.get(PROMPT, 0))
+            sized = self._sized(workload, workload.symbols.get(PROMPT, 0))
             return [
                 problem.replace(f"workload.{self.length}", f"workload.{PROMPT}")
-                for problem in self.source.problems(asked)
+                for problem in self.source.problems(sized)
             ]
         tokens = self.sequence_tokens(workload)
         return [

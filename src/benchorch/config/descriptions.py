@@ -86,8 +86,8 @@ def example(key: str, target: str) -> str:
     for path in sorted((builtin_directory("conf") / group).glob("*.yaml")):
         keys = {each.name: each for each in keys_of(path)}
         if name in keys and keys.get("_target_", keys[name]).default == target:
-            said, sign, value = keys[name].meaning.partition("e.g. ")
-            return shlex.quote(value) if sign and not said else "..."
+            text, sign, value = keys[name].meaning.partition("e.g. ")
+            return shlex.quote(value) if sign and not text else "..."
     return "..."
 
 

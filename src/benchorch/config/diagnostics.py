@@ -253,21 +253,21 @@ def _syntax_problem(text: str) -> str | None:
 def _unknown_key(base: ConfigNode, dotted: str) -> str | None:
     """Why a dotted key does not exist, naming the nearest one that does."""
     node: Json = base
-    seen: list[str] = []
+    path: list[str] = []
     for part in dotted.split("."):
         if not isinstance(node, Mapping):
             return None
         if part not in node:
-            where = ".".join(seen)
+            where = ".".join(path)
             place = f"{where}." if where else ""
             keys = f"Keys here: {', '.join(f'{place}{key}' for key in node)}."
             if not node:
                 keys = f"{where} holds no keys yet; + adds one: +{dotted}=..."
-            meant = suggest(part, node) if seen else _suggest_anywhere(part, node)
-            if meant and not seen:
+            meant = suggest(part, node) if path else _suggest_anywhere(part, node)
+            if meant and not path:
                 keys = "All: benchorch run --help."
             return f"{dotted}: unknown key.{meant} {keys}"
-        seen.append(part)
+        path.append(part)
         node = node[part]
     return None
 

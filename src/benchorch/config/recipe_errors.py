@@ -215,13 +215,13 @@ def _of_axis(axis: str, key: Node, values: Node, composer: Composer) -> Iterator
         return
     if not values.value:
         yield values, f"{MATRIX}.{axis}: is empty, so there is nothing to run."
-    told: set[str] = set()  # of an unknown key once, not for each value
+    reported: set[str] = set()  # of an unknown key once, not for each value
     for value in values.value:
         if isinstance(value.value, str):
             found = composer.problems([f"{axis}={spelled(value.value)}"], sweep=False)
-            new = [text for text in found if text not in told]
+            new = [text for text in found if text not in reported]
             yield from ((key if ": unknown key." in text else value, text) for text in new)
-            told.update(found)
+            reported.update(found)
 
 
 def _of_section(

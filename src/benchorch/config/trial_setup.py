@@ -184,10 +184,10 @@ class TrialSetup:
 
         steps = self.steps[:n_steps]
         links = [link for _, link in steps]
-        wanted = {fact for link in links for fact in link.depends_on}
+        required = {fact for link in links for fact in link.depends_on}
         names = {*self.model.requires, *(name for link in links for name in link.requires)}
         versions = package_versions(sorted(names))
-        if not wanted:
+        if not required:
             versions = {name: release(version) for name, version in versions.items()}
         fields: dict[str, Json] = {
             "model": model_identity,
@@ -197,11 +197,11 @@ class TrialSetup:
             "keywords": dict(self.model.keywords()),
             "steps": [_step_fields(name, link, self.nodes) for name, link in steps],
             "packages": dict(versions),
-            "hardware": {fact: facts.get(fact) for fact in sorted(wanted)},
+            "hardware": {fact: facts.get(fact) for fact in sorted(required)},
         }
         if self.has_fixed_cache(n_steps):
             fields["cache_tokens"] = self.sequence_tokens
-        if wanted and self.on_gpu:
+        if required and self.on_gpu:
             fields["tf32"] = self.protocol.tf32  # compilers choose kernels by it
         return BuildKey(fields=fields)
 
@@ -316,8 +316,8 @@ def chain_problems(links: Sequence[tuple[str, Step]], runtime: Runtime) -> list[
 def _impossible(expected: Sequence[Format], previous: str, given: Format) -> str:
     """Why a link cannot follow the chain before it."""
     so_far = f"the chain so far ({previous})" if previous != "the model" else previous
-    wanted = " or ".join(FORMAT_NAMES.get(each, each) for each in expected)
-    return f"expects {wanted}; {so_far} gives {FORMAT_NAMES.get(given, given)}."
+    accepted = " or ".join(FORMAT_NAMES.get(each, each) for each in expected)
+    return f"expects {accepted}; {so_far} gives {FORMAT_NAMES.get(given, given)}."
 
 
 def parse_workload(node: ConfigNode) -> Workload:
@@ -398,7 +398,7 @@ def _tolerance_of(conversion: ConfigNode) -> float | None:
 
 
 def _tolerance_ratio(
-    asked: float | None, links: Sequence[tuple[str, Step]], parts: Mapping[str, object]
+    requested: float | None, links: Sequence[tuple[str, Step]], parts: Mapping[str, object]
 ) -> float:
     """What was asked for, or the largest of what each link may cost: one of them dominates."""
     runtime = cast(Runtime, parts["runtime"])
@@ -406,7 +406,7 @@ def _tolerance_ratio(
     on_gpu = type(cast(Hardware, parts["hardware"])).device == "cuda"
     if on_gpu and cast(Protocol, parts["protocol"]).tf32:
         allowed.append(TF32_RATIO)
-    return max(allowed) if asked is None else asked
+    return max(allowed) if requested is None else requested
 
 
 def _limit_problems(limits: ConfigNode) -> list[str]:

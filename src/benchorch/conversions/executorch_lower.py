@@ -78,10 +78,10 @@ def _delegated(edge: Any) -> dict[str, Json]:
     """Number of operators that XNNPACK runs, and of its calls."""
     from executorch.devtools.backend_debug import get_delegation_info
 
-    told = get_delegation_info(edge.exported_program().graph_module)
-    inside, outside = told.num_delegated_nodes, told.num_non_delegated_nodes
+    info = get_delegation_info(edge.exported_program().graph_module)
+    inside, outside = info.num_delegated_nodes, info.num_non_delegated_nodes
     return {
-        "delegate_calls": told.num_delegated_subgraphs,
+        "delegate_calls": info.num_delegated_subgraphs,
         "delegated_nodes": inside,
         "fallback_nodes": outside,
         "delegated_share": round(inside / (inside + outside), 4) if inside + outside else 0.0,

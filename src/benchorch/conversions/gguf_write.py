@@ -79,11 +79,11 @@ class GgufWrite(FileStep):
     def _stored(self, array: NDArray[generic]) -> tuple[NDArray[generic], Any]:
         import gguf
 
-        wanted = gguf.GGMLQuantizationType[self.weights.upper()]
-        block = gguf.GGML_QUANT_SIZES[wanted][0]
+        stored_type = gguf.GGMLQuantizationType[self.weights.upper()]
+        block = gguf.GGML_QUANT_SIZES[stored_type][0]
         if array.ndim < 2 or array.shape[-1] % block:
-            wanted = gguf.GGMLQuantizationType.F32
-        return gguf.quants.quantize(array, wanted), wanted
+            stored_type = gguf.GGMLQuantizationType.F32
+        return gguf.quants.quantize(array, stored_type), stored_type
 
 
 def _tensors(model: torch.nn.Module, kind: str) -> Iterator[tuple[str, NDArray[generic]]]:

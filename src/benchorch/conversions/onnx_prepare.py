@@ -80,7 +80,7 @@ def _names(node: Any) -> list[str]:
     return [node.name, *(scope for scope in literal_eval(scopes) if scope)]
 
 
-def require_operators(model: Any, wanted: tuple[str, ...], scheme: str) -> None:
+def require_operators(model: Any, required: tuple[str, ...], scheme: str) -> None:
     """BuildError where a quantiser changed no operator of the graph.
 
     Args:
@@ -88,7 +88,7 @@ def require_operators(model: Any, wanted: tuple[str, ...], scheme: str) -> None:
         wanted: of which operators at least one must be there, by the end of their names.
         scheme: what was to be done, for people.
     """
-    if not any(node.op_type.endswith(wanted) for node in model.graph.node):
+    if not any(node.op_type.endswith(required) for node in model.graph.node):
         raise BuildError(
             f"ONNX Runtime found no operator with constant weights that it can change to {scheme}.",
             kind="nothing_quantized",

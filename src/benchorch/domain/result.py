@@ -194,11 +194,11 @@ class TrialResult:
     @property
     def is_control(self) -> bool:
         """Whether the trial is an A/A control: its processes ran a second copy of the baseline."""
-        met = (process.paired for process in self.processes)
-        return any(pair is not None and pair.baseline_id == self.trial_id for pair in met)
+        paired = (process.paired for process in self.processes)
+        return any(pair is not None and pair.baseline_id == self.trial_id for pair in paired)
 
     @property
     def valid(self) -> tuple[ProcessRecord, ...]:
         """The processes that count: they observed something, and nothing disturbed them."""
-        seen = (p for p in self.processes if p.observations.durations_ns)
-        return tuple(process for process in seen if not process.disturbance)
+        measured = (p for p in self.processes if p.observations.durations_ns)
+        return tuple(process for process in measured if not process.disturbance)

@@ -55,10 +55,10 @@ class TensorSpec:
 
     def admits(self, shape: Sequence[int], workload: Workload) -> bool:
         """Whether an array of that shape is one of these: of any size where one is left open."""
-        wanted = self.resolve(workload.symbols)
-        return len(shape) == len(wanted) and all(
+        expected = self.resolve(workload.symbols)
+        return len(shape) == len(expected) and all(
             held == size or (symbol in workload.dynamic and held > 0)
-            for held, size, symbol in zip(shape, wanted, self.shape, strict=True)
+            for held, size, symbol in zip(shape, expected, self.shape, strict=True)
         )
 
 

@@ -58,5 +58,5 @@ def _operator(value: ast.Call | ast.Subscript) -> str:
 
 def _shape(statement: ast.AnnAssign | ast.Assign) -> dict[str, str]:
     """The output's annotation: ``f32[1, 128][128, 1]cpu``."""
-    told = statement.annotation if isinstance(statement, ast.AnnAssign) else None
-    return {"outputs": str(told.value)} if isinstance(told, ast.Constant) else {}
+    annotation = statement.annotation if isinstance(statement, ast.AnnAssign) else None
+    return {"outputs": str(annotation.value)} if isinstance(annotation, ast.Constant) else {}

@@ -56,12 +56,12 @@ class _Listener(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one file for each record of a graph."""
-        told = getattr(record, "metadata", None)
+        metadata = getattr(record, "metadata", None)
         payload = getattr(record, "payload", None)
-        if not isinstance(told, dict) or not isinstance(payload, str):
+        if not isinstance(metadata, dict) or not isinstance(payload, str):
             return
-        artifact = told.get("artifact")
-        name = artifact.get("name") if isinstance(artifact, dict) else next(iter(told), None)
+        artifact = metadata.get("artifact")
+        name = artifact.get("name") if isinstance(artifact, dict) else next(iter(metadata), None)
         if name in _KEPT:
             path = self._directory / f"{name}_{self._count[name]}.{_KEPT[name]}"
             path.write_text(payload)

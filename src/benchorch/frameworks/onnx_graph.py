@@ -56,15 +56,18 @@ def operator_graph(model: Any) -> OperatorGraph:
 def _node(
     node: Any, index: int, name: str, reads: tuple[str, ...], shapes: Mapping[str, str]
 ) -> OperatorNode:
-    said = {"outputs": ", ".join(node.output), "shape": shapes.get(next(iter(node.output), ""), "")}
+    facts = {
+        "outputs": ", ".join(node.output),
+        "shape": shapes.get(next(iter(node.output), ""), ""),
+    }
     if not node.name:
-        said["viewer_id"] = f"<node_{index}>"
+        facts["viewer_id"] = f"<node_{index}>"
     return OperatorNode(
         name=name,
         op=node.op_type,
         inputs=reads,
         module=_module(node),
-        attributes=said | {"node_index": str(index)},
+        attributes=facts | {"node_index": str(index)},
     )
 
 

@@ -148,10 +148,10 @@ def _sizes(inputs: Sequence[GraphInput], given: Mapping[str, int]) -> dict[str, 
 
 
 def _drawn(shape: tuple[int, ...], dtype: str) -> torch.Tensor:
-    wanted = getattr(torch, dtype)
-    if wanted.is_floating_point:
-        return torch.randn(shape).to(wanted)
-    return torch.randint(0, 2, shape).to(wanted)
+    torch_dtype = getattr(torch, dtype)
+    if torch_dtype.is_floating_point:
+        return torch.randn(shape).to(torch_dtype)
+    return torch.randint(0, 2, shape).to(torch_dtype)
 
 
 def _read(path: Path) -> Any:

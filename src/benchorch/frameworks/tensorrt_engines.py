@@ -32,7 +32,7 @@ def engine_cache(scratch: Path, module: torch.nn.Module, options: Mapping[str, J
     """
     from torch_tensorrt.dynamo._engine_cache import BaseEngineCache
 
-    told: dict[str, Json] = {
+    settings: dict[str, Json] = {
         "state": {
             name: [str(tensor.dtype), list(tensor.shape)]
             for name, tensor in module.state_dict().items()
@@ -41,7 +41,7 @@ def engine_cache(scratch: Path, module: torch.nn.Module, options: Mapping[str, J
         "packages": package_versions(_PACKAGES),
         "device": _device(),
     }
-    directory = scratch / "engines" / digest_of(told)
+    directory = scratch / "engines" / digest_of(settings)
     directory.mkdir(parents=True, exist_ok=True)
 
     class KeptEngines(BaseEngineCache):  # type: ignore[misc]  # upstream's class is not annotated

@@ -74,9 +74,9 @@ def autocast_dtype(module: torch.nn.Module) -> str | None:
     import torch.fx
 
     for part in module.modules():
-        told = getattr(part, "autocast_dtype", None)
-        if isinstance(told, str):
-            return told
+        dtype = getattr(part, "autocast_dtype", None)
+        if isinstance(dtype, str):
+            return dtype
         for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
             if str(node.target) == "wrap_with_autocast":
                 return str(node.args[1]).removeprefix("torch.")
@@ -107,8 +107,8 @@ def tensors_of(
         tensor = (
             torch.tensor(array.astype("float32")).bfloat16() if is_bfloat16 else torch.tensor(array)
         )
-        wanted = only if only and tensor.is_floating_point() else tensor.dtype
-        placed[name] = tensor.to(device=device, dtype=wanted)
+        target = only if only and tensor.is_floating_point() else tensor.dtype
+        placed[name] = tensor.to(device=device, dtype=target)
     return placed
 
 
@@ -303,8 +303,8 @@ class TorchProgram(Program):
         with torch.inference_mode(mode=False):  # compiled code tells the two kinds apart
             for name, array in arrays.items():
                 tensor = torch.from_numpy(array)
-                wanted = self.dtype if tensor.is_floating_point() else None
-                found[name] = tensor.to(device=self.device, dtype=wanted)
+                target = self.dtype if tensor.is_floating_point() else None
+                found[name] = tensor.to(device=self.device, dtype=target)
         return found
 
     def call(self, inputs: Mapping[str, object]) -> Sequence[object]:

@@ -34,5 +34,5 @@ def write_script(
     torch.jit.save(script, str(path))
     with wrap_errors(BuildError, "torch.jit saved a file that it cannot load again"):
         torch.jit.load(str(path), map_location=device)  # type: ignore[no-untyped-call]
-    told = {"method": method, "dtypes": list(dtypes)}
-    (directory / CALL_FILE).write_text(json.dumps(told))
+    call = {"method": method, "dtypes": list(dtypes)}
+    (directory / CALL_FILE).write_text(json.dumps(call))

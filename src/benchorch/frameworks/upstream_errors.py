@@ -71,9 +71,9 @@ def first_line(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     lines = (line.strip() for line in without_colours(str(error)).splitlines())
-    said = [line for line in lines if line] or [type(error).__name__]
+    informative = [line for line in lines if line] or [type(error).__name__]
     # TorchScript puts its own traceback before the error.
-    line = said[-1] if said[0].startswith(_TORCHSCRIPT) else said[0]
+    line = informative[-1] if informative[0].startswith(_TORCHSCRIPT) else informative[0]
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
 
 

@@ -42,8 +42,8 @@ class AwsPrices(PriceSource):
         newest: dict[tuple[str, str], tuple[datetime, float]] = {}
         for row in _answered(_spot_rows, _client("ec2", region), sorted(kinds)):
             place = (row["InstanceType"], row["AvailabilityZone"])
-            seen = (row["Timestamp"], float(row["SpotPrice"]))
-            newest[place] = max(newest.get(place, seen), seen)
+            offer = (row["Timestamp"], float(row["SpotPrice"]))
+            newest[place] = max(newest.get(place, offer), offer)
         by_kind: dict[str, list[float]] = {}
         for (kind, _), (_, usd) in newest.items():
             by_kind.setdefault(kind, []).append(usd)
@@ -102,8 +102,8 @@ def _failures() -> tuple[type[Exception], ...]:
 
 def _products(client: Any, kind: str, region: str) -> Iterator[Mapping[str, Any]]:
     """The price list's entries for one kind, each a JSON document."""
-    wanted = {"instanceType": kind, "regionCode": region, **PRODUCT}
-    filters = [{"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in wanted.items()]
+    fields = {"instanceType": kind, "regionCode": region, **PRODUCT}
+    filters = [{"Type": "TERM_MATCH", "Field": k, "Value": v} for k, v in fields.items()]
     answer = client.get_products(ServiceCode="AmazonEC2", Filters=filters)
     for text in answer.get("PriceList", []):
         yield json.loads(text)

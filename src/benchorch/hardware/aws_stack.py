@@ -218,15 +218,17 @@ class AwsStack(Stack):
             {"Name": "instance-state-name", "Values": ["pending", "running"]},
         ]
         with _told("ec2:DescribeInstances", self.facts.region):
-            told = _client("ec2", self.facts.region).describe_instances(Filters=filters)
-        ids = [one["InstanceId"] for group in told["Reservations"] for one in group["Instances"]]
+            response = _client("ec2", self.facts.region).describe_instances(Filters=filters)
+        ids = [
+            one["InstanceId"] for group in response["Reservations"] for one in group["Instances"]
+        ]
         return Head(ids[0], self._takes_commands(ids[0])) if ids else None
 
     def _takes_commands(self, machine: str) -> bool:
         filters = [{"Key": "InstanceIds", "Values": [machine]}]
         with _told("ssm:DescribeInstanceInformation", self.facts.region):
-            told = self._ssm().describe_instance_information(Filters=filters)
-        return any(one.get("PingStatus") == "Online" for one in told["InstanceInformationList"])
+            response = self._ssm().describe_instance_information(Filters=filters)
+        return any(one.get("PingStatus") == "Online" for one in response["InstanceInformationList"])
 
     def start_head(self) -> None:
         """Have the head's group hold one machine."""

@@ -149,12 +149,12 @@ def _microjoules(file: Path) -> int:
 
 def _busy_s(stat: Path, processors: Collection[int]) -> float | None:
     """The mean over processors, from the kernel's ticks; None where there are none to be seen."""
-    wanted = {f"cpu{index}" for index in processors}
+    names = {f"cpu{index}" for index in processors}
     try:
         lines = [line.split() for line in stat.read_text().splitlines()]
     except OSError:
         return None
-    ticks = [_busy_ticks(line[1:]) for line in lines if line and line[0] in wanted]
+    ticks = [_busy_ticks(line[1:]) for line in lines if line and line[0] in names]
     return sum(ticks) / len(ticks) / os.sysconf("SC_CLK_TCK") if ticks else None
 
 

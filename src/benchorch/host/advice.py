@@ -185,8 +185,8 @@ def _pinning(readings: HostReadings) -> Iterator[HostFinding]:
 
 def _threads(readings: HostReadings) -> Iterator[HostFinding]:
     variables = cast("Mapping[str, str]", readings.host["variables"])
-    told = {name: variables[name] for name in _THREAD_VARIABLES if name in variables}
-    shown = ", ".join(f"{name}={value}" for name, value in told.items())
+    settings = {name: variables[name] for name in _THREAD_VARIABLES if name in variables}
+    shown = ", ".join(f"{name}={value}" for name, value in settings.items())
     seen = f"{readings.threads} for {readings.cores} cores, goal: at most one for each"
     if readings.threads > readings.cores:
         advice = f"hardware.threads={readings.cores}: more than cores wait for each other"

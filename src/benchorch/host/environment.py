@@ -97,9 +97,9 @@ def describe_host(root: Path = ROOT) -> dict[str, Json]:
 
 def _launched_as() -> dict[str, Json]:
     """Facts from the node's start script and agent; empty where there are none."""
-    told = {name: os.environ.get(variable) for name, variable in LAUNCHED.items()}
+    facts = {name: os.environ.get(variable) for name, variable in LAUNCHED.items()}
     rehearsed: dict[str, Json] = {"rehearsed": True} if os.environ.get(REHEARSED) else {}
-    return {**{name: value for name, value in told.items() if value}, **rehearsed}
+    return {**{name: value for name, value in facts.items() if value}, **rehearsed}
 
 
 _packages_of_node: ContextVar[Mapping[str, str] | None] = ContextVar("packages", default=None)

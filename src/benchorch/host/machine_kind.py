@@ -13,9 +13,9 @@ PRODUCT = Path("/sys/devices/virtual/dmi/id/product_name")
 
 def declared_kind() -> str | None:
     """The kind this machine was given by its node's environment, or by EC2 in its firmware."""
-    told = os.environ.get(KIND_VARIABLE)
-    if told:
-        return told
+    declared = os.environ.get(KIND_VARIABLE)
+    if declared:
+        return declared
     try:
         return PRODUCT.read_text().strip() or None
     except OSError:

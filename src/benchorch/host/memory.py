@@ -15,9 +15,9 @@ _KIB = 1024
 
 def own_rss_bytes(status: Path = _STATUS) -> int:
     """Resident bytes of this process now."""
-    told = _field_bytes(status, "VmRSS")
-    if told is not None:
-        return told
+    resident = _field_bytes(status, "VmRSS")
+    if resident is not None:
+        return resident
     import psutil
 
     return int(psutil.Process().memory_info().rss)

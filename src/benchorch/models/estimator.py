@@ -65,9 +65,9 @@ class EstimatorModel(DeclaredModel):
             raise BuildError(found[0], kind="user_code")
         with UserCode(self.estimator), seeded(seed):
             fitted = _unpickled(self._file) if self._file else self._make()(**self.arguments)
-        said = fitted_problem(fitted)
-        if said:
-            raise BuildError(f"{self.estimator} gives {said}", kind="user_code")
+        problem = fitted_problem(fitted)
+        if problem:
+            raise BuildError(f"{self.estimator} gives {problem}", kind="user_code")
         content = self._file.read_bytes() if self._file else pickle.dumps(fitted)
         return frozen(Estimator(fitted, hashlib.sha256(content).digest()))
 

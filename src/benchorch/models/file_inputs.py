@@ -104,7 +104,9 @@ class FileInputs:
         more = self.node.get("further")
         if more is not None and not isinstance(more, list | tuple):
             return [f"model.inputs.further: must be a list of files, got {more!r}."]
-        return [said for path in self._further() for said in self._unlike(path, headers, workload)]
+        return [
+            problem for path in self._further() for problem in self._unlike(path, headers, workload)
+        ]
 
     def _unlike(self, path: Path, headers: Mapping[str, Header], workload: Workload) -> list[str]:
         """How a further file differs from the first one."""

@@ -160,11 +160,11 @@ def generator_problems(where: str, node: Mapping[str, Json], dtype: str) -> list
         if name is None:
             return [f"{where}.generator: is missing; set +{where}.generator=normal"]
         guess = suggest(str(name), _KINDS)
-        said = f"unknown generator {name!r}."
-        return [f"{where}.generator: {said}{guess} Generators: {', '.join(_KINDS)}."]
+        problem = f"unknown generator {name!r}."
+        return [f"{where}.generator: {problem}{guess} Generators: {', '.join(_KINDS)}."]
     options = {key: value for key, value in node.items() if key not in GENERATOR_OPTIONS}
     found = _option_problems(where, kind, options)
-    return found or [f"{where}.{said}." for said in kind(**options).complaints(dtype)]
+    return found or [f"{where}.{problem}." for problem in kind(**options).complaints(dtype)]
 
 
 def _option_problems(where: str, kind: type[Generator], options: Mapping[str, Json]) -> list[str]:

@@ -113,8 +113,8 @@ def _cut(reference: str, arrays: Arrays, rows: int) -> Iterator[Arrays]:
     """The rows in sets of so many."""
     lengths = {len(array) if array.ndim else 0 for array in arrays.values()}
     if len(lengths) != 1:
-        told = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-        raise _refused(reference, f"holds arrays of different numbers of rows: {told or 'none'}")
+        shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
+        raise _refused(reference, f"holds arrays of different numbers of rows: {shapes or 'none'}")
     (length,) = lengths
     for start in range(0, length - rows + 1, rows):
         yield {name: array[start : start + rows] for name, array in arrays.items()}
@@ -128,8 +128,8 @@ def _check(reference: str, one: Arrays, specs: Sequence[TensorSpec], workload: W
             )
         wanted, held = spec.resolve(workload.symbols), one[spec.name].shape
         if not spec.admits(held, workload):
-            told = f"{spec.name!r} has shape {list(held)}; one call takes {list(wanted)}"
-            raise _refused(reference, told)
+            problem = f"{spec.name!r} has shape {list(held)}; one call takes {list(wanted)}"
+            raise _refused(reference, problem)
 
 
 def _with_dtypes(one: Arrays, specs: Sequence[TensorSpec], workload: Workload) -> Arrays:

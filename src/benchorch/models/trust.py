@@ -338,8 +338,8 @@ def _texts(node: Json) -> Iterator[str]:
 
 def variables(session: Session) -> dict[str, str]:
     """Environment variables with the policy for a trial's process; `obey` reads them."""
-    told = {"references": list(session.trusted), "paths": list(session.search_path)}
-    return {VARIABLE: json.dumps(told)}
+    policy = {"references": list(session.trusted), "paths": list(session.search_path)}
+    return {VARIABLE: json.dumps(policy)}
 
 
 def obey() -> None:
@@ -349,10 +349,10 @@ def obey() -> None:
     the place of a package; and only where some code of theirs is to run.
     """
     global _policy
-    told = json.loads(os.environ.pop(VARIABLE, "{}"))
-    _policy = _Policy(references=frozenset(told.get("references", ())))
+    policy = json.loads(os.environ.pop(VARIABLE, "{}"))
+    _policy = _Policy(references=frozenset(policy.get("references", ())))
     has_code = not all(map(_is_address, _policy.references))
-    look_in(told.get("paths", ()) if has_code else ())
+    look_in(policy.get("paths", ()) if has_code else ())
 
 
 def look_in(paths: Sequence[str]) -> None:

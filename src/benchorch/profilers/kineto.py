@@ -113,13 +113,13 @@ def _experimental(device: str) -> tuple[torch._C._profiler._ExperimentalConfig, 
     """Experimental settings that this torch has, and notes on those it lacks."""
     from torch._C._profiler import _ExperimentalConfig
 
-    wanted = [name for name in _EXPERIMENTAL if device == "cuda" or "cuda" not in name]
+    options = [name for name in _EXPERIMENTAL if device == "cuda" or "cuda" not in name]
     known: dict[str, Any] = {}
-    for name in wanted:
+    for name in options:
         with contextlib.suppress(TypeError):
             _ExperimentalConfig(**{name: True})  # type: ignore[arg-type]
             known[name] = True
-    lost = tuple(_EXPERIMENTAL[name] for name in wanted if name not in known)
+    lost = tuple(_EXPERIMENTAL[name] for name in options if name not in known)
     return _ExperimentalConfig(**known), lost
 
 

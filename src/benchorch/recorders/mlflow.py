@@ -407,8 +407,8 @@ def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
     table = directory / run_directory.TABLE
     if table.exists():
         tags[_NOTE] = table.read_text()[:_MAX_NOTE_LENGTH]
-    told, metrics = run_fields.of_winner(directory)
-    tags.update(told)
+    winner_tags, metrics = run_fields.of_winner(directory)
+    tags.update(winner_tags)
     now_ms = int(datetime.now(tz=UTC).timestamp() * 1000)
     run_id = session.parent.run_id
     session.client.log_batch(

@@ -69,12 +69,12 @@ def of_trial(plan_id: str, trial: Trial, result: TrialResult, summary: Summary) 
     params, lost_params = _within(_params(trial), MAX_PARAMS, MAX_PARAM_LENGTH)
     # A tracker stores infinity as a huge number, which is worse than nothing.
     metrics = ((k, v) for k, v in _metrics(result, summary) if v is not None and math.isfinite(v))
-    told = chain(
+    texts = chain(
         [("role", "trial"), ("trial_id", trial.trial_id), ("plan_id", plan_id)],
         [("params_left_out", lost_params)],
         _result_tags(result, summary),
     )
-    facts = {_key(key): text for key, text in told if text}
+    facts = {_key(key): text for key, text in texts if text}
     return RunFields(
         name=run_name(trial),
         params=params,

@@ -176,9 +176,9 @@ def _protocol(run: _Run) -> Iterator[str]:
     for trial_id, result in run.results.items():
         if result.outcome is Outcome.OK and not result.valid:
             yield f"trial {trial_id} is ok, and no process of it counts."
-        asked = node_of(specs.get(trial_id, {}), "protocol").get("delta_ratio")
-        if asked is not None and asked != result.delta_ratio:
-            yield f"trial {trial_id}: planned with delta_ratio {asked}, has {result.delta_ratio}."
+        planned = node_of(specs.get(trial_id, {}), "protocol").get("delta_ratio")
+        if planned is not None and planned != result.delta_ratio:
+            yield f"trial {trial_id}: planned with delta_ratio {planned}, has {result.delta_ratio}."
 
 
 def _clock(run: _Run) -> Iterator[str]:

@@ -217,9 +217,9 @@ def _open_checked(spec: ConfigNode, memo: NodeMemo) -> TrialSetup | ConfigError:
 
 def _parity_problems(spec: ConfigNode) -> Sequence[str]:
     """Of the user's own metric and data."""
-    asked = parity_setup(spec)
-    metric = reference_problems("parity.metric", asked.metric) if asked.metric else ()
-    return [*metric, *(data_problems(asked.data) if asked.data else ())]
+    parity = parity_setup(spec)
+    metric = reference_problems("parity.metric", parity.metric) if parity.metric else ()
+    return [*metric, *(data_problems(parity.data) if parity.data else ())]
 
 
 def describe(labels: Mapping[str, str]) -> str:

@@ -274,8 +274,8 @@ def _baseline(session: ConfigNode, composer: Composer) -> tuple[str, ConfigNode]
 
 def _control(session: ConfigNode) -> bool | str:
     """Plans from before it have none; a value that makes no sense is reported by itself."""
-    asked = session.get("control")
-    return asked if isinstance(asked, bool) else AUTO
+    requested = session.get("control")
+    return requested if isinstance(requested, bool) else AUTO
 
 
 def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Iterator[str]:

@@ -102,10 +102,10 @@ class Sidecar:
         self.process.terminate()
         return False
 
-    def _ended(self, told: bytes) -> bool:
+    def _ended(self, output: bytes) -> bool:
         if self.process.returncode == 0:
             return True
-        lines = told.decode(errors="replace").strip().splitlines()
+        lines = output.decode(errors="replace").strip().splitlines()
         self.reason = lines[-1] if lines else f"its process ended with {self.process.returncode}"
         return False
 

@@ -194,7 +194,7 @@ def _caller(session: Any, outputs: Sequence[torch.Tensor], device: str) -> Calla
         if device != "cpu":
             torch.cuda.synchronize()  # what torch computes and what a session does not share
         session.run_with_iobinding(binding)
-        return [each.to(wanted.dtype) for each, wanted in zip(made, outputs, strict=True)]
+        return [each.to(expected.dtype) for each, expected in zip(made, outputs, strict=True)]
 
     return call
 

@@ -56,10 +56,10 @@ class Provider:
             return f"{self.name} needs hardware with an NVIDIA GPU; this one's is {device!r}"
         if any(is_installed(name) for name in self.distributions):
             return missing_libraries() if self.name.startswith("Tensorrt") else None
-        wanted = self.distributions[0]
+        distribution = self.distributions[0]
         instead = [name for name in ONNX_RUNTIMES if is_installed(name)]
         remove = f"pip uninstall {' '.join(instead)} && " if instead else ""
-        return f"{wanted} is not installed: {remove}pip install {wanted}"
+        return f"{distribution} is not installed: {remove}pip install {distribution}"
 
     def load_libraries(self) -> None:
         """Load what the provider is linked with and does not find itself."""

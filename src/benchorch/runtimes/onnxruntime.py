@@ -218,8 +218,8 @@ class OnnxProgram(Program):
 
 def _fused(session: Any) -> dict[str, Json]:
     """How many nodes the transformer optimiser fused away, if it was at work."""
-    told = session.get_modelmeta().custom_metadata_map
-    return {"fused_operators": int(told[FUSED])} if FUSED in told else {}
+    metadata = session.get_modelmeta().custom_metadata_map
+    return {"fused_operators": int(metadata[FUSED])} if FUSED in metadata else {}
 
 
 def _session(model: Path, provider: Provider, request: LoadRequest, *, spinning: bool) -> Any:
@@ -254,8 +254,8 @@ def _fed(session: Any, arrays: Mapping[str, NDArray[generic]]) -> dict[str, NDAr
     fed = {}
     for node in session.get_inputs():
         array = _array_of(node.name, arrays)
-        wanted = numpy_dtype(_DTYPES.get(node.type, array.dtype.name))
-        fed[node.name] = array.astype(wanted, order="C")
+        dtype = numpy_dtype(_DTYPES.get(node.type, array.dtype.name))
+        fed[node.name] = array.astype(dtype, order="C")
     return fed
 
 

@@ -117,11 +117,11 @@ def _input(
     if known is None:
         raise unknown_input(name, tensors)
     tensor = tensors[known].to(_dtype(engine, name)).contiguous()
-    found, wanted = tuple(tensor.shape), tuple(engine.get_tensor_shape(name))
-    if min(wanted, default=0) < 0:
+    found, expected = tuple(tensor.shape), tuple(engine.get_tensor_shape(name))
+    if min(expected, default=0) < 0:
         _set_shape(engine, context, name, found)
-    elif found != wanted:
-        raise MeasureError(f"The engine was built for {name} of shape {wanted}, not {found}.")
+    elif found != expected:
+        raise MeasureError(f"The engine was built for {name} of shape {expected}, not {found}.")
     return tensor
 
 

@@ -46,16 +46,16 @@ class TorchScript(Runtime):
         source = request.sources[Format.TORCHSCRIPT]
         torch.set_num_threads(request.threads)
         with wrap_errors(MeasureError, "The TorchScript file cannot be loaded"):
-            told = json.loads((source / CALL_FILE).read_text())
+            call = json.loads((source / CALL_FILE).read_text())
             # torch.jit is not annotated
             script = torch.jit.load(  # type: ignore[no-untyped-call]
                 str(source / SCRIPT_FILE), map_location=request.device
             )
-        dtypes = tuple(told["dtypes"])
+        dtypes = tuple(call["dtypes"])
         return TorchExecutable(
             place=partial(tensors_of, device=request.device, dtypes=dtypes),
             prepare=_by_position(script, request.example)
-            if told["method"] == "trace"
+            if call["method"] == "trace"
             else call_by_keyword(script, request.example.keywords),
             provider="torchscript",
             dtypes=dtypes,

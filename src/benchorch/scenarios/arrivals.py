@@ -81,15 +81,15 @@ def _bursty(count: int, rate_per_s: float, seed: int, cv: float) -> list[int]:
     swing = math.sqrt((1 + 2 / STATE_GAPS) * (1 - 2 / (cv**2 + 1)))
     states = 2 + 4 * math.ceil(count / STATE_GAPS)
     drawn = _exponentials(count + states + 1, seed)
-    wanted = drawn[:count].cumsum()
+    targets = drawn[:count].cumsum()
     lasts = drawn[count : count + states] * STATE_GAPS
     starts_busy = bool(drawn[-1] > math.log(2))
     rates = np.where(np.arange(states) % 2 == (0 if starts_busy else 1), 1 + swing, 1 - swing)
-    while (rates @ lasts) <= wanted[-1]:  # the states drawn do not last for all queries
+    while (rates @ lasts) <= targets[-1]:  # the states drawn do not last for all queries
         lasts, rates = np.tile(lasts, 2), np.tile(rates, 2)
     ends = np.concatenate(([0.0], lasts.cumsum()))
     offered = np.concatenate(([0.0], (rates * lasts).cumsum()))
-    return _in_ns(np.interp(wanted, offered, ends), rate_per_s)
+    return _in_ns(np.interp(targets, offered, ends), rate_per_s)
 
 
 def _exponentials(count: int, seed: int) -> NDArray[float64]:

@@ -52,12 +52,12 @@ class Offline(Scenario):
         if not calls:
             raise ValueError("a scenario needs at least one call; it got none")
 
-        def start(wanted: int) -> Series:
-            size = min(wanted, len(calls))
+        def start(count: int) -> Series:
+            size = min(count, len(calls))
             return Series(
                 cycled(calls, size),
                 clock,
-                math.ceil(wanted / size),
+                math.ceil(count / size),
                 calls_per_turn=size,
                 at_once=True,
                 cold_caches=cold_caches,

@@ -129,8 +129,8 @@ class OpenLoop(Scenario):
     def queries(self, rate_per_s: float) -> int:
         """Number of queries of one load, at least `min_queries` within a prolonged duration."""
         planned = rate_per_s * self.duration_s
-        wanted = max(planned, min(self.min_queries, planned * MOST_PROLONGED))
-        return max(1, math.ceil(min(wanted, MOST_QUERIES)))
+        target = max(planned, min(self.min_queries, planned * MOST_PROLONGED))
+        return max(1, math.ceil(min(target, MOST_QUERIES)))
 
     def _shared_rules(self) -> Mapping[str, bool]:
         return {
@@ -210,9 +210,9 @@ class LoadRun:
         self._back_to_back(least, _NEVER_NS)
         typical_ns = sorted(self._served.durations_ns)[least // 2]
         enough_ns = max(s_to_ns(self._options.capacity_s), LEAST_ROUNDS * typical_ns)
-        wanted = round(enough_ns / typical_ns * round_size)
-        # Where calls are often disturbed, as many as were wanted would take far longer.
-        self._back_to_back(min(wanted, MOST_QUERIES), self.now_ns() + 2 * enough_ns)
+        target = round(enough_ns / typical_ns * round_size)
+        # Where calls are often disturbed, as many as were target would take far longer.
+        self._back_to_back(min(target, MOST_QUERIES), self.now_ns() + 2 * enough_ns)
         return self.last().settled().completed_per_s()
 
     def _back_to_back(self, count: int, until_ns: int) -> None:

@@ -84,6 +84,6 @@ class PeakRate(OpenLoop):
         if good or probed == MOST_PROBES or found.value * left_s < LEAST_QUERIES:
             return 0
         first = FIRST_VIOLATIONS / (1.0 - self.quantile_ratio)
-        wanted = first * min(GROWTH_RATIO**probed, LONGEST_RATIO)
+        length = first * min(GROWTH_RATIO**probed, LONGEST_RATIO)
         affordable = found.value * min(left_s, self.budget_s * BUDGET_SHARE)
-        return math.ceil(max(min(wanted, affordable), LEAST_QUERIES))
+        return math.ceil(max(min(length, affordable), LEAST_QUERIES))

@@ -114,10 +114,10 @@ class Series:
         )
         after = clock.counts()
         preemptions = before.preemptions
-        for started_ns, timing, seen in blocks:
+        for started_ns, timing, preempted in blocks:
             self._keep(started_ns, timing)
-            self._preempted.append(seen > preemptions)
-            preemptions = seen
+            self._preempted.append(preempted > preemptions)
+            preemptions = preempted
         self._note(before, after)
 
     def _fault(self, started_ns: int, timing: Timing) -> MeasureError:
@@ -230,9 +230,9 @@ def grown(start: Callable[[int], Series], least_ns: float, calibration: Calibrat
     Raises:
         MeasureError: of kind ``instrument_fault`` where more calls take no more time.
     """
-    wanted = 1
+    count = 1
     while True:
-        series = start(wanted)
+        series = start(count)
         if _all_last(series, least_ns):
             series.floor_ns = _floor_ns(calibration)
             return series
@@ -241,7 +241,7 @@ def grown(start: Callable[[int], Series], least_ns: float, calibration: Calibrat
             raise fault(
                 f"{series.calls_per_block} calls took {short_ns} ns: the clock stands still"
             )
-        wanted = _more(wanted, short_ns, least_ns)
+        count = _more(count, short_ns, least_ns)
 
 
 def _floor_ns(calibration: Calibration) -> float:
@@ -260,11 +260,11 @@ def _all_last(series: Series, least_ns: float) -> bool:
     return True
 
 
-def _more(wanted: int, short_ns: int, least_ns: float) -> int:
+def _more(count: int, short_ns: int, least_ns: float) -> int:
     """Next number of calls to try: at most tenfold, as short blocks are timed roughly."""
     if short_ns * MOST_GROWTH <= least_ns:
-        return wanted * MOST_GROWTH
-    return max(wanted + 1, math.ceil(wanted * least_ns / short_ns))
+        return count * MOST_GROWTH
+    return max(count + 1, math.ceil(count * least_ns / short_ns))
 
 
 def fill(series: Series, stopping: Stopping, *, least_ns: float = 0.0) -> None:
@@ -272,13 +272,13 @@ def fill(series: Series, stopping: Stopping, *, least_ns: float = 0.0) -> None:
 
     What `stopping` said holds until the window starts anew.
     """
-    window_ns, asked, enough = series.window_ns, 0, False
+    window_ns, checked, enough = series.window_ns, 0, False
     while True:
         if window_ns is not series.window_ns:
-            window_ns, asked, enough = series.window_ns, 0, False
-        while not enough and asked < len(window_ns):
-            asked += 1
-            enough = stopping.enough_calls(_Prefix(window_ns, asked), series.calls_per_block)
+            window_ns, checked, enough = series.window_ns, 0, False
+        while not enough and checked < len(window_ns):
+            checked += 1
+            enough = stopping.enough_calls(_Prefix(window_ns, checked), series.calls_per_block)
         if enough and (least_ns == 0 or sum(window_ns) >= least_ns):
             return
         series.add_blocks()

@@ -65,8 +65,8 @@ def _independent(stretches: Sequence[NDArray[float64]]) -> bool:
     n = sum(ranks.size for ranks in stretches)
     if n < 2:
         return False
-    seen = _lag_one(stretches)
-    return seen < LARGEST and seen + _SIGMAS / math.sqrt(n) < EXCLUDED
+    correlation = _lag_one(stretches)
+    return correlation < LARGEST and correlation + _SIGMAS / math.sqrt(n) < EXCLUDED
 
 
 def independent_n(series: ArrayLike) -> float:

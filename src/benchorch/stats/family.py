@@ -377,15 +377,15 @@ class _Table:
     def _more_against(self, name: str, other: str) -> int | None:
         gap = self._gap(name, other)
         # Either no difference comes to lie outside the interval, or all that matter do.
-        wanted = max(gap, self._terms.delta - gap)
+        target = max(gap, self._terms.delta - gap)
         few, many = 0, 1
-        while self._reach_after(name, other, many) > wanted:
+        while self._reach_after(name, other, many) > target:
             few, many = many, 2 * many
             if many > _MOST_PAIRS:
                 return None
         while many - few > 1:
             middle = (few + many) // 2
-            narrow = self._reach_after(name, other, middle) <= wanted
+            narrow = self._reach_after(name, other, middle) <= target
             few, many = (few, middle) if narrow else (middle, many)
         return many
 

@@ -116,9 +116,9 @@ def belief(probes: Sequence[Probe], capacity_per_s: float, quantile_ratio: float
     slopes = np.geomspace(*SLOPES, SLOPE_STEPS)
     weights = np.log(ratios)[:, None] + np.zeros(SLOPE_STEPS)
     at_peak = math.log((1.0 - quantile_ratio) / quantile_ratio)
-    for seen in probes:
-        log_odds = at_peak + slopes * np.log(seen.rate_per_s / rates)[:, None]
-        weights += _log_likelihood(seen, log_odds)
+    for each in probes:
+        log_odds = at_peak + slopes * np.log(each.rate_per_s / rates)[:, None]
+        weights += _log_likelihood(each, log_odds)
     chances = np.exp(weights - weights.max()).sum(axis=1)
     cumulative = (chances / chances.sum()).cumsum()
     tail = (1.0 - LEVEL_RATIO) / 2.0
@@ -126,10 +126,10 @@ def belief(probes: Sequence[Probe], capacity_per_s: float, quantile_ratio: float
     return Belief(value=value, low=low, high=high)
 
 
-def _log_likelihood(seen: Probe, log_odds: NDArray[float64]) -> NDArray[float64]:
+def _log_likelihood(counts: Probe, log_odds: NDArray[float64]) -> NDArray[float64]:
     """Log likelihood of a probe's weighted counts, without the binomial coefficient."""
     import numpy as np
 
-    kept = seen.queries - seen.violations
+    kept = counts.queries - counts.violations
     hit, miss = np.logaddexp(0.0, -log_odds), np.logaddexp(0.0, log_odds)
-    return np.asarray(-(seen.violations * hit + kept * miss) / seen.time)
+    return np.asarray(-(counts.violations * hit + kept * miss) / counts.time)

@@ -313,15 +313,15 @@ def _pairs_needed(found: _Difference, terms: _Terms) -> int | None:
         return None
     deviation = found.spread * math.sqrt(found.n)
     # Either no difference comes to lie outside the interval, or all that matter do.
-    wanted = max(abs(found.centre), terms.delta - abs(found.centre))
+    target = max(abs(found.centre), terms.delta - abs(found.centre))
     fewest = max(found.n, LEAST_PAIRS - 1)
     enough = fewest + 1
-    while student_t(terms.alpha, enough - 1) * deviation / math.sqrt(enough) > wanted:
+    while student_t(terms.alpha, enough - 1) * deviation / math.sqrt(enough) > target:
         fewest, enough = enough, 2 * enough
         if enough > _MOST_PAIRS:
             return None
     while enough - fewest > 1:
         middle = (fewest + enough) // 2
         reach = student_t(terms.alpha, middle - 1) * deviation / math.sqrt(middle)
-        fewest, enough = (fewest, middle) if reach <= wanted else (middle, enough)
+        fewest, enough = (fewest, middle) if reach <= target else (middle, enough)
     return enough - found.n

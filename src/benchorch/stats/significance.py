@@ -50,9 +50,9 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     import numpy as np  # late: `compare --help` and `gate --help` import this module
 
     sizes = np.sort(np.abs(np.asarray(differences, dtype=np.float64)))
-    seen = abs(math.fsum(differences))
+    observed = abs(math.fsum(differences))
     # Sums of the same numbers in another order differ in their last digits.
-    reached = seen - 1e-12 * math.fsum(sizes)
+    reached = observed - 1e-12 * math.fsum(sizes)
     if reached <= 0:
         return 1.0
     if sizes.size <= MOST_EXACT:

@@ -120,8 +120,8 @@ def analyze_events(
         periods = periods_of(events, build_dag(events, window_of(events, steps), graph), steps)
     dag, interval_ns = periods.dag, periods.interval_ns
     path = critical_path(dag, int(periods.end[np.argmax(dag.time_ns[periods.end])]), interval_ns[0])
-    met = meetings(events)
-    path = path.cut_at(np.concatenate([met.usual_ns, met.last_ns, steps.done_ns]))
+    collectives = meetings(events)
+    path = path.cut_at(np.concatenate([collectives.usual_ns, collectives.last_ns, steps.done_ns]))
     why = reasons(events, dag, path)
     invariants = check(dag, path, interval_ns)
     broken = [name for name, holds in invariants.items() if not holds]

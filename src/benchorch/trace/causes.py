@@ -112,11 +112,11 @@ def reasons(events: Events, dag: Dag, path: CriticalPath) -> Reasons:
 
 def _stragglers(events: Events, path: CriticalPath) -> NDArray[np.bool_]:
     """Segments in which all ranks but the last one have come to a collective of the path."""
-    met = meetings(events)
-    if not len(met.event):
+    collectives = meetings(events)
+    if not len(collectives.event):
         return np.zeros(len(path), dtype=np.bool_)
-    on_path = np.isin(met.event, np.unique(path.owner))
-    begin_ns, end_ns = met.usual_ns[on_path], met.last_ns[on_path]
+    on_path = np.isin(collectives.event, np.unique(path.owner))
+    begin_ns, end_ns = collectives.usual_ns[on_path], collectives.last_ns[on_path]
     order = np.argsort(begin_ns)
     begin_ns, end_ns = begin_ns[order], np.maximum.accumulate(end_ns[order])
     middle_ns = path.start_ns + path.duration_ns // 2

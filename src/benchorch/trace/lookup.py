@@ -30,8 +30,8 @@ def by_lane(
         time_ns, at_ns = np.searchsorted(ranks, time_ns), np.searchsorted(ranks, at_ns)
         first_ns, span_ns = np.int64(0), len(ranks)
     key = lane * np.int64(span_ns) + (time_ns - first_ns)
-    wanted = at_lane * np.int64(span_ns) + (at_ns - first_ns)
-    places: NDArray[np.int64] = np.searchsorted(key, wanted, side=side)
+    keys = at_lane * np.int64(span_ns) + (at_ns - first_ns)
+    places: NDArray[np.int64] = np.searchsorted(key, keys, side=side)
     return places
 
 
@@ -64,16 +64,18 @@ def latest_so_far(
 
 
 def joined_by(
-    key: NDArray[np.int64], among: NDArray[np.int64], wanted: NDArray[np.int64]
+    key: NDArray[np.int64], among: NDArray[np.int64], requested: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Last of the chosen events with each requested key; NOTHING for an absent key."""
     known = among[key[among] != NOTHING]
     if not len(known):
-        return np.full(len(wanted), NOTHING, dtype=np.int64)
+        return np.full(len(requested), NOTHING, dtype=np.int64)
     order = known[np.argsort(key[known], kind="stable")]
-    place = np.searchsorted(key[order], wanted, side="right") - 1
+    place = np.searchsorted(key[order], requested, side="right") - 1
     found = order[np.maximum(place, 0)]
-    return np.where((place >= 0) & (key[found] == wanted) & (wanted != NOTHING), found, NOTHING)
+    return np.where(
+        (place >= 0) & (key[found] == requested) & (requested != NOTHING), found, NOTHING
+    )
 
 
 @final

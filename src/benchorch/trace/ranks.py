@@ -130,8 +130,8 @@ def meetings(events: Events) -> Meetings:
     work = np.concatenate(parts) if parts else np.zeros((0, ranks), dtype=np.int64)
     start_ns, end_ns = events.start_ns[work], events.end_ns[work]
     last_ns = start_ns.max(axis=1, initial=0)
-    met = (end_ns > last_ns[:, None]).all(axis=1)  # else they are not the same one
-    work, start_ns, end_ns, last_ns = work[met], start_ns[met], end_ns[met], last_ns[met]
+    joint = (end_ns > last_ns[:, None]).all(axis=1)  # else they are not the same one
+    work, start_ns, end_ns, last_ns = work[joint], start_ns[joint], end_ns[joint], last_ns[joint]
     others = np.sort(start_ns, axis=1)[:, :-1]
     usual_ns = np.median(others, axis=1) if others.size else last_ns
     return Meetings(

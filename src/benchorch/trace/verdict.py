@@ -89,11 +89,11 @@ def verdict(given: VerdictInputs) -> Verdict:
         (row for row in given.rows if row.gain_ns), key=lambda row: row.gain_ns or 0, default=None
     )
     gain = (best.gain_ns or 0) / period_ns if best and period_ns else 0.0
-    told = "" if limit == VOID else _largest(best, gain)
+    remedy = "" if limit == VOID else _largest(best, gain)
     record = tuple(_to_record(given))
     return Verdict(
         limit=limit,
-        sentence=" ".join(filter(None, (_sentence(limit, given), told))),
+        sentence=" ".join(filter(None, (_sentence(limit, given), remedy))),
         advice=_advice(limit, given),
         record=record,
         shares={cause.value: share for cause, share in given.shares.items()},
@@ -134,14 +134,14 @@ def _sentence(limit: str, given: VerdictInputs) -> str:
         if share >= NAMED_RATIO
     ]
     first, share = Cause(limit), given.shares[Cause(limit)]
-    told = f"{limit.capitalize()} sets the pace. Of {each}: {', '.join(named)}."
+    sentence = f"{limit.capitalize()} sets the pace. Of {each}: {', '.join(named)}."
     gain = given.gains.get(first)
     if gain is not None and gain < CLOSE_RATIO * share:
-        told += (
+        sentence += (
             f" Another chain is nearly as long: without {_WORDS[first]}, a step would still take "
             f"{1 - gain:.0%} of the time."
         )
-    return told
+    return sentence
 
 
 def _largest(best: EntityRow | None, gain: float) -> str:

@@ -143,8 +143,8 @@ class _Job:
                 threads=self.threads,
             ),
         )
-        told = read_reference(reference.path)
-        setup = with_cache(self.setup, told.cache)
+        stored = read_reference(reference.path)
+        setup = with_cache(self.setup, stored.cache)
         made = _Made(setup=setup, load=self.load)
         for index, (step_name, step) in enumerate(self.setup.steps, start=1):
             if isinstance(step, FileStep):
@@ -153,15 +153,15 @@ class _Job:
                 name = f"{self.name} {step_name}"
                 made.take(step_name, step, *obtain(key, step.produces, name, write))
         return Built(
-            record=_record(made.artifacts, told.state),
+            record=_record(made.artifacts, stored.state),
             source=made.source.path if made.source else None,
             sources=made.sources,
             states=made.states,
             reference=reference.path,
             scratch=obtain.store.scratch(made.last.key if made.last else reference.key),
-            counts=told.counts,
-            refused=tuple(int(number) for number in told.refused),
-            cache=told.cache,
+            counts=stored.counts,
+            refused=tuple(int(number) for number in stored.refused),
+            cache=stored.cache,
         )
 
     def _writer(

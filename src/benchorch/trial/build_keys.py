@@ -114,8 +114,8 @@ class Keys:
         if not count:
             return key
         # Their values determine scales.
-        seen = self._digests("calibration", count, self._setup.calibration)
-        return BuildKey(fields={**key.fields, "calibration": seen})
+        digests = self._digests("calibration", count, self._setup.calibration)
+        return BuildKey(fields={**key.fields, "calibration": digests})
 
     @cached_property
     def _identity(self) -> ConfigNode:

@@ -58,14 +58,14 @@ def check(trial: BuiltTrial, loaded: LoadedTrial) -> Verdict:
     Where they differ, eager itself runs in this process: a model that answers otherwise in each
     process differs from itself, whatever its conversion did.
     """
-    setup, asked = loaded.setup, parity_setup(trial.spec)
-    told = read_reference(trial.built.reference)
-    everything = dict(enumerate(compared_sets(setup, asked.inputs, asked.data)))
-    sets = {n: one for n, one in everything.items() if str(n) not in told.refused}
-    verdict = _judged(trial, setup, asked, told, sets, loaded.executable)
-    verdict = replace(verdict, notes=(*verdict.notes, *_refusals(told)))
+    setup, settings = loaded.setup, parity_setup(trial.spec)
+    reference = read_reference(trial.built.reference)
+    everything = dict(enumerate(compared_sets(setup, settings.inputs, settings.data)))
+    sets = {n: one for n, one in everything.items() if str(n) not in reference.refused}
+    verdict = _judged(trial, setup, settings, reference, sets, loaded.executable)
+    verdict = replace(verdict, notes=(*verdict.notes, *_refusals(reference)))
     if verdict.kind is Kind.DIFFERS:
-        verdict = _explained(trial, setup, verdict, sets, told)
+        verdict = _explained(trial, setup, verdict, sets, reference)
     reset_own_peak()  # outputs and references, perhaps further models, were here for a moment
     return verdict
 
@@ -111,13 +111,13 @@ def _first_answer(loaded: LoadedTrial) -> Arrays:
 def _judged(
     trial: BuiltTrial,
     setup: TrialSetup,
-    asked: ParitySetup,
+    settings: ParitySetup,
     told: Reference,
     sets: Mapping[int, Arrays],
     executable: Executable,
 ) -> Verdict:
     reference = trial.built.reference
-    before_data = asked.inputs + len(setup.workload.of_other_sizes())
+    before_data = settings.inputs + len(setup.workload.of_other_sizes())
     files = [referee_file(reference, number) for number in sets]
     known = recorded_outputs(trial.built.sources)
     references = [saved(outputs_file(reference, number)) for number in sets]
@@ -134,11 +134,11 @@ def _judged(
         referees=[saved(file) for file in files] if all(file.exists() for file in files) else (),
         inputs=given if setup.generates else list(sets.values()),
         noise=told.noise,
-        task=asked.task,
+        task=settings.task,
         model=told.model,
-        metric=asked.metric,
-        least_score=asked.least_score,
-        data_from=sum(number < before_data for number in sets) if asked.data else 0,
+        metric=settings.metric,
+        least_score=settings.least_score,
+        data_from=sum(number < before_data for number in sets) if settings.data else 0,
     )
     notes = (
         f"output {path} is no tensor and was not compared: {why}" for path, why in left_out.items()
@@ -151,21 +151,21 @@ def _judged(
     return judge_tokens(verdict, pairs, texts)
 
 
-def _not_compared(told: Reference, known: Outputs | None, ours: Arrays) -> dict[str, str]:
+def _not_compared(reference: Reference, known: Outputs | None, ours: Arrays) -> dict[str, str]:
     """Why, by the path of each value that is no tensor."""
-    values = [path for path, each in told.outputs.constants.items() if each is not None]
+    values = [path for path, each in reference.outputs.constants.items() if each is not None]
     lost = [path for path in values if known is None and path not in ours]
     return {
         **dict.fromkeys(lost, "the conversion's files hold tensors alone."),
         **dict.fromkeys(known.unknown if known else (), "it may depend on an open size."),
-        **dict.fromkeys(told.unstable, "the baseline itself gives another one at each call."),
+        **dict.fromkeys(reference.unstable, "the baseline itself gives another one at each call."),
     }
 
 
-def _refusals(told: Reference) -> list[str]:
+def _refusals(reference: Reference) -> list[str]:
     return [
         f"eager does not take input {number}, which was left out: {why}"
-        for number, why in told.refused.items()
+        for number, why in reference.refused.items()
     ]
 
 
@@ -174,7 +174,7 @@ def _explained(
     setup: TrialSetup,
     verdict: Verdict,
     sets: Mapping[int, Arrays],
-    told: Reference,
+    reference: Reference,
 ) -> Verdict:
     """The verdict with where it begins, or that eager too differs in this process."""
     setup = with_cache(setup, trial.built.cache)
@@ -184,8 +184,8 @@ def _explained(
     again = _eager_again(plain, original, trial, given)
     if again:
         references = [saved(outputs_file(trial.built.reference, number)) for number in sets]
-        same = max(SAME_ARITHMETIC_RATIO, _finest(setup, told))
-        first, second = (without(side, told.unstable) for side in (references, again))
+        same = max(SAME_ARITHMETIC_RATIO, _finest(setup, reference))
+        first, second = (without(side, reference.unstable) for side in (references, again))
         other = verify(second, first, same, task="none")
         if not other.passed:
             return not_deterministic(
@@ -222,10 +222,10 @@ def _eager_again(
         return []
 
 
-def _finest(setup: TrialSetup, told: Reference) -> float:
+def _finest(setup: TrialSetup, reference: Reference) -> float:
     """The least error that two right computations in the baseline's dtype may be apart."""
     import numpy as np
 
-    if told.half:
-        return HALF_PRECISION_RATIOS[told.half]
+    if reference.half:
+        return HALF_PRECISION_RATIOS[reference.half]
     return float(np.finfo(setup.workload.dtype).eps)

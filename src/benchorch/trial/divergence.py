@@ -97,11 +97,11 @@ def _named_alike(found: Record, right: Record) -> Record:
 
 def _first_beyond(right: Record, found: Record, tolerance_ratio: float) -> str:
     agreed = ""
-    for (name, number), wanted in right.items():
+    for (name, number), expected in right.items():
         given = found.get((name, number))
-        if given is None or given.shape != wanted.shape:
+        if given is None or given.shape != expected.shape:
             continue
-        error = _relative_l2(given, wanted)
+        error = _relative_l2(given, expected)
         if not error <= tolerance_ratio:
             place = f"module {name!r}" if name else "the model's own forward"
             before = f"; {agreed!r} before it still agrees" if agreed else ""
@@ -110,6 +110,6 @@ def _first_beyond(right: Record, found: Record, tolerance_ratio: float) -> str:
     return ""
 
 
-def _relative_l2(given: torch.Tensor, wanted: torch.Tensor) -> float:
-    norm = float(wanted.norm()) or 1.0
-    return float((given - wanted).norm()) / norm
+def _relative_l2(given: torch.Tensor, expected: torch.Tensor) -> float:
+    norm = float(expected.norm()) or 1.0
+    return float((given - expected).norm()) / norm

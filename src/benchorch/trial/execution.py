@@ -50,9 +50,9 @@ def _uncounted(setup: TrialSetup, facts: Facts) -> str:
 
 def _requested(setup: TrialSetup) -> str:
     """The precision that the chain names: of its steps' the fewest bits, else its runtime's."""
-    asked = [step.requested_precision for _, step in setup.steps]
-    quantised = [word for word in asked if word.startswith(_FEW_BITS)]
-    floats = [word for word in (*asked, setup.runtime.requested_precision) if word in _FLOATS]
+    precisions = [step.requested_precision for _, step in setup.steps]
+    quantised = [word for word in precisions if word.startswith(_FEW_BITS)]
+    floats = [word for word in (*precisions, setup.runtime.requested_precision) if word in _FLOATS]
     return next(iter((*quantised[-1:], *floats[-1:])), "")
 
 
@@ -66,8 +66,8 @@ def _executed(requested: str, facts: Facts) -> tuple[str, float | None]:
     if floats:
         most = max(floats, key=lambda word: floats[word])
         return most, round(floats[most] / sum(floats.values()), 4)
-    told = str(facts.get("autocast") or facts.get("dtype") or "")
-    return ("" if told == "none" else told), None
+    dtype = str(facts.get("autocast") or facts.get("dtype") or "")
+    return ("" if dtype == "none" else dtype), None
 
 
 def _inputs_cast(setup: TrialSetup, facts: Facts) -> Iterator[str]:

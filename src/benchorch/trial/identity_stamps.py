@@ -75,9 +75,9 @@ class Stamps:
         for path in sorted(self.folder.glob("*.json")) if self.folder.is_dir() else ():
             with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
                 stamp = json.loads(path.read_bytes())
-                asked = stamp["identity"].get("asked", {})
-                named = (asked.get(name) for name in ("factory", "module", "call", "class"))
-                model = next(filter(None, named), str(asked))
+                requested = stamp["identity"].get("asked", {})
+                named = (requested.get(name) for name in ("factory", "module", "call", "class"))
+                model = next(filter(None, named), str(requested))
                 found.append((str(model), _verdict(stamp)))
         return found
 

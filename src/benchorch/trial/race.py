@@ -90,10 +90,10 @@ class Race:
         """
         for baseline_id in tables:
             questions = {
-                run.trial.trial_id: asked
+                run.trial.trial_id: case
                 for run in self.runs
                 if run.trial.baseline_id == baseline_id and run.failure is None
-                if (asked := question(run.result(unfinished=True), None))
+                if (case := question(run.result(unfinished=True), None))
             }
             for name, found in answers(questions, baseline_id).comparisons.items():
                 if found.verdict == INCONCLUSIVE and found.pairs_needed:

@@ -175,7 +175,7 @@ def write_reference(
     if size <= _REFEREE_BYTES and took_s <= _REFEREE_MOST_S:
         kept = {index: given[index] for index in first}
         _write_referee(setup, load(), out, kept, threads)
-    told = Reference(
+    reference = Reference(
         state=state_digest(load()),
         counts=_counted(setup, load()),
         noise=noise,
@@ -186,7 +186,7 @@ def write_reference(
         half=half_precision(load()),
         cache=cache_of(setup, load()),
     )
-    write_json(out / _MODEL_FILE, encode(told))
+    write_json(out / _MODEL_FILE, encode(reference))
 
 
 def _noise(

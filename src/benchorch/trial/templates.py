@@ -152,9 +152,9 @@ def main() -> None:
     template.serve(int(sys.argv[1]), worker.main)
 
 
-def _preload(wanted: _Imports) -> None:
+def _preload(imports: _Imports) -> None:
     """Import what trials need; no code of the user's, and nothing that starts threads."""
-    if wanted.package != _TORCH:
+    if imports.package != _TORCH:
         import onnxruntime  # noqa: F401
 
         import benchorch.runtimes.onnxruntime
@@ -164,6 +164,6 @@ def _preload(wanted: _Imports) -> None:
 
     import benchorch.trial.build  # noqa: F401
 
-    for spec in wanted.specs:
+    for spec in imports.specs:
         with contextlib.suppress(ConfigError):  # which its own process reports
             open_trial(spec).model.preload()

@@ -72,8 +72,8 @@ def verify(
         verdict = _with_noise(verdict, noise)
     if verdict.kind is Kind.NOT_DETERMINISTIC or not metric:
         return verdict
-    seen = slice(data_from, None)
-    score = _score(metric, outputs[seen], references[seen], inputs[seen])
+    with_data = slice(data_from, None)
+    score = _score(metric, outputs[with_data], references[with_data], inputs[with_data])
     reasons = [*verdict.reasons]
     if least_score is not None and not score >= least_score:
         reasons.append(f"{metric} gave {score:.6g}, less than {least_score:.6g}.")

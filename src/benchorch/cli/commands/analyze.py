@@ -256,8 +256,8 @@ def _text(
         spread = f"{_time(min(findings.periods_ns))} to {_time(max(findings.periods_ns))}"
         lines.append(f"steps     {len(steps)} of {steps.name}, {spread}")
     for name, known in (("lengths", verdict.length), ("causes", verdict.cause)):
-        told = ", ".join(f"{share:.0%} {how}" for how, share in known.items() if share >= 0.005)
-        lines.append(f"evidence  {name} {told}")
+        parts = ", ".join(f"{share:.0%} {how}" for how, share in known.items() if share >= 0.005)
+        lines.append(f"evidence  {name} {parts}")
     lines += [f"note      {warning}" for warning in findings.warnings]
     lines += [f"device    {line}" for line in _device_lines(analysis)]
     lines += ["", _gains_table(analysis), ""]

@@ -343,10 +343,12 @@ def _scripts(names: Sequence[str], given: tuple[str, ...], options: Options) -> 
     return list(dict.fromkeys(scripts))
 
 
-def _labelled(scripts: list[Script], wanted: Sequence[str]) -> list[Script]:
+def _labelled(scripts: list[Script], labels: Sequence[str]) -> list[Script]:
     """Those whose first line has one of the values of each label; ConfigError for none."""
-    asked = [word.partition(_SEPARATOR) for text in wanted for word in text.split()]
-    unclear = [f"--labels: expected key::value, got {key!r}." for key, sign, _ in asked if not sign]
+    requested = [word.partition(_SEPARATOR) for text in labels for word in text.split()]
+    unclear = [
+        f"--labels: expected key::value, got {key!r}." for key, sign, _ in requested if not sign
+    ]
     if unclear:
         raise ConfigError(unclear)
     chosen = [
@@ -354,11 +356,11 @@ def _labelled(scripts: list[Script], wanted: Sequence[str]) -> list[Script]:
         for script in scripts
         if all(
             set(values.split(",")) & set(labels_of(script.path).get(key, ()))
-            for key, _, values in asked
+            for key, _, values in requested
         )
     ]
     if scripts and not chosen:
-        raise ConfigError([f"--labels: no script has {' '.join(wanted)} on its first line."])
+        raise ConfigError([f"--labels: no script has {' '.join(labels)} on its first line."])
     return chosen
 
 

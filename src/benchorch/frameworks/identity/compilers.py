@@ -72,11 +72,13 @@ def _version_of(command: str) -> str:
         return f"{command} (not found)"
     real = Path(path).resolve()
     try:
-        asked = [str(path), *words[1:], "--version"]
-        said = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=False).stdout
+        arguments = [str(path), *words[1:], "--version"]
+        output = subprocess.run(
+            arguments, capture_output=True, text=True, timeout=20, check=False
+        ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         return f"{real} ({type(error).__name__})"
-    return f"{said.strip().splitlines()[0] if said.strip() else '(no version)'} at {real}"
+    return f"{output.strip().splitlines()[0] if output.strip() else '(no version)'} at {real}"
 
 
 def _math_libraries() -> Mapping[str, str]:

@@ -67,7 +67,7 @@ def _listed(distribution: Distribution) -> dict[str, str]:
     rows = list(_rows(distribution))
     sizes = [int(size) for _, _, size in rows if size.isdigit()]
     if rows and sum(sizes) > _LARGEST_READ_BYTES:
-        return {name: said for name, said, _ in rows}
+        return {name: recorded for name, recorded, _ in rows}
     names = [name for name, _, _ in rows] or list(_found(distribution))
     found = ((name, Path(str(distribution.locate_file(name)))) for name in names)
     return {name: file_digest(path) for name, path in found if path.is_file()}
@@ -76,9 +76,9 @@ def _listed(distribution: Distribution) -> dict[str, str]:
 def _rows(distribution: Distribution) -> Iterator[tuple[str, str, str]]:
     """Name, digest and size of what an installer wrote, without what differs in each install."""
     for row in csv.reader(listing(distribution).splitlines()):
-        name, said, size = [*row, "", ""][:3]
+        name, recorded, size = [*row, "", ""][:3]
         if not name.startswith("..") and not _is_noise(name):
-            yield name, said, size
+            yield name, recorded, size
 
 
 def _is_noise(name: str) -> bool:

@@ -65,17 +65,17 @@ def _words(name: object) -> tuple[str, ...]:
     if not isinstance(name, str):
         raise ConfigError([f"backends: expected a name such as local/inductor, got {name!r}."])
     try:
-        told = backend(name)
+        found = backend(name)
     except ConfigError as error:
         near = suggest(name, usual_names())
         raise ConfigError(
             [f"{problem}{_if_new(near, problem)}" for problem in error.problems]
         ) from error
-    if told.conversion is None:
+    if found.conversion is None:
         raise ConfigError(
             [f"backends: {name!r} does not name what runs the graphs; write {name}/inductor."]
         )
-    return f"hardware={spelled(told.machine)}", f"conversion={spelled(told.conversion)}"
+    return f"hardware={spelled(found.machine)}", f"conversion={spelled(found.conversion)}"
 
 
 def _if_new(near: str, problem: str) -> str:
@@ -88,9 +88,9 @@ def _planned(
     """A backend's plan for a stand-in model: the graphs are not captured yet."""
     job = lift_lists([f"model={_STAND_IN}", *words, *common], composer.groups)
     planned = plan_jobs(composer, [job], new_plan_id())
-    asked = planned.requested[0][0]
+    requested = planned.requested[0][0]
     for trial in planned.plan.trials:
-        if trial.trial_id == asked:
+        if trial.trial_id == requested:
             return RequestedBackend(name=name, words=words, labels=backend_labels(trial.labels))
     skip = planned.plan.skips[-1]
     remedy = f" To enable it: {skip.remedy}." if skip.remedy else ""

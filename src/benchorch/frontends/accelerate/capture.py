@@ -103,13 +103,15 @@ class CaptureContext:
 
     def call(self, recorder: RunRecorder, graph: Graph, arguments: Sequence[Any]) -> Any:
         """Run a graph's call here, and record it."""
-        seen_graph, seen = self._seen(graph, arguments)
+        seen_graph, recorded = self._seen(graph, arguments)
         began_ns = self.now_ns()
         outputs = graph.module.forward(*arguments)
         took_ns = self.now_ns() - began_ns
-        if seen.is_kept and not seen.outputs:
-            seen.outputs = tuple(map(_copied, outputs))
-        recorder.add(GraphCall(graph=seen_graph.number, signature=seen.number, local_ns=took_ns))
+        if recorded.is_kept and not recorded.outputs:
+            recorded.outputs = tuple(map(_copied, outputs))
+        recorder.add(
+            GraphCall(graph=seen_graph.number, signature=recorded.number, local_ns=took_ns)
+        )
         return outputs
 
     def _seen(self, graph: Graph, arguments: Sequence[Any]) -> tuple[RecordedGraph, RecordedCall]:
@@ -119,15 +121,15 @@ class CaptureContext:
             if found is None:
                 found = RecordedGraph(number=len(self.graphs) + 1, graph=graph)
                 self.graphs[graph] = found
-            seen = found.signatures.get(signature)
-            if seen is None:
-                seen = RecordedCall(number=len(found.signatures) + 1)
-                found.signatures[signature] = seen
+            recorded = found.signatures.get(signature)
+            if recorded is None:
+                recorded = RecordedCall(number=len(found.signatures) + 1)
+                found.signatures[signature] = recorded
                 if self._kept < self.most:
                     self._kept += 1
-                    seen.is_kept = True
-                    seen.arguments = tuple(map(_copied, arguments))
-        return found, seen
+                    recorded.is_kept = True
+                    recorded.arguments = tuple(map(_copied, arguments))
+        return found, recorded
 
     def breaks(self) -> list[GraphBreak]:
         """Those of every function that was called, each once."""

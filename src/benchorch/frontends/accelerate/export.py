@@ -118,8 +118,8 @@ def check_same(
             raise NotExportable(
                 "it draws random numbers, as dropout in training mode; call .eval() first"
             )
-    told = _answers([each for each in outputs if isinstance(each, torch.Tensor)])
-    verdict = parity([answers], [told], AGREES_RATIO)
+    reference = _answers([each for each in outputs if isinstance(each, torch.Tensor)])
+    verdict = parity([answers], [reference], AGREES_RATIO)
     if not verdict.passed:
         raise NotExportable(f"exported, it answers otherwise than here: {verdict.explanation}")
 

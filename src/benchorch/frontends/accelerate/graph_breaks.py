@@ -46,10 +46,10 @@ class _Listener(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Record a message about a break; ignore any other."""
         text = record.getMessage()
-        told = _PLACE.search(text)
+        match = _PLACE.search(text)
         limit = _LIMIT.search(text)
-        if told:
-            self._add(told["file"], int(told["line"]), told["why"])
+        if match:
+            self._add(match["file"], int(match["line"]), match["why"])
         elif limit:
             why = f"compiled for {limit['most']} shapes, torch's limit; others run in Python: try"
             self._add(limit["file"], int(limit["line"]), f"{why} dynamic=True")
@@ -65,8 +65,8 @@ class _Listener(logging.Handler):
 def _reason(text: str) -> str:
     """The first line with a reason, after Dynamo's preface."""
     lines = (line.strip() for line in text.splitlines())
-    told = (line for line in lines if line and not line.startswith(_PREFACES))
-    return next(told, "Dynamo gives no reason")
+    reasons = (line for line in lines if line and not line.startswith(_PREFACES))
+    return next(reasons, "Dynamo gives no reason")
 
 
 @contextlib.contextmanager

@@ -32,23 +32,23 @@ class Outcomes:
     def measured(self) -> Iterator[tuple[tuple[str, Key], GraphTiming]]:
         """Each graph's calls on each backend."""
         by_trial = self._by_trial()
-        for asked in self.backends:
-            gone = GraphTiming(reason=asked.unavailable) if asked.unavailable else None
+        for requested in self.backends:
+            gone = GraphTiming(reason=requested.unavailable) if requested.unavailable else None
             for key, call in self.exported.items():
-                found = by_trial.get((call.model, *asked.labels), _NOT_RUN)
-                yield (asked.name, key), gone or found
+                found = by_trial.get((call.model, *requested.labels), _NOT_RUN)
+                yield (requested.name, key), gone or found
 
     def usd_per_hour(self) -> Iterator[tuple[str, float]]:
         """Hourly price of each backend, on demand where known."""
-        for asked in self.backends:
+        for requested in self.backends:
             prices = {
                 price.market: price.usd_per_hour
                 for result in self._results()
-                if backend_labels(result.labels) == asked.labels
+                if backend_labels(result.labels) == requested.labels
                 for price in result.prices
             }
             if prices:
-                yield asked.name, prices.get(Market.ON_DEMAND, next(iter(prices.values())))
+                yield requested.name, prices.get(Market.ON_DEMAND, next(iter(prices.values())))
 
     @property
     def rehearsed(self) -> bool:
@@ -60,11 +60,14 @@ class Outcomes:
 
     def processors(self) -> Iterator[tuple[str, str]]:
         """The processor of each backend on which something ran, for people."""
-        for asked in self.backends:
+        for requested in self.backends:
             for result in self._results():
-                if backend_labels(result.labels) == asked.labels:
-                    seen = result.environment
-                    yield asked.name, str(seen.get("gpu_name") or seen.get("cpu_model") or "")
+                if backend_labels(result.labels) == requested.labels:
+                    environment = result.environment
+                    yield (
+                        requested.name,
+                        str(environment.get("gpu_name") or environment.get("cpu_model") or ""),
+                    )
 
     def _by_trial(self) -> dict[tuple[str, str, str], GraphTiming]:
         """By model, hardware kind and conversion."""

@@ -247,26 +247,26 @@ class RemoteProfile:
 
     def _calls(self) -> Iterator[tuple[Key, Any]]:
         for graph in self.capture.graphs.values():
-            for seen in graph.signatures.values():
-                yield (graph.number, seen.number), (graph, seen)
+            for call in graph.signatures.values():
+                yield (graph.number, call.number), (graph, call)
 
     def _export_calls(self, exporter: GraphExporter) -> None:
         """Every call of a graph is written for its journey, or stays with a reason."""
         self._stays.clear()
-        for key, (graph, seen) in self._calls():
+        for key, (graph, call) in self._calls():
             if key in self._exported:
                 continue
-            if not seen.is_kept:
+            if not call.is_kept:
                 self._stays[key] = (
                     f"more than {self.capture.most} graphs and shapes were called; "
                     f"remote_profile(graphs=...) measures more"
                 )
                 continue
             try:
-                self._exported[key] = exporter.export(graph, seen)
+                self._exported[key] = exporter.export(graph, call)
             except NotExportable as error:
                 self._stays[key] = str(error)
-            seen.release()
+            call.release()
 
     def _run(self, exporter: GraphExporter) -> None:
         composer = Composer(config_loader([exporter.configs]))

@@ -65,17 +65,17 @@ class GraphExporter:
         """Configuration directory of the exported models."""
         return self.directory / "conf"
 
-    def export(self, graph: RecordedGraph, seen: RecordedCall) -> ExportedCall:
+    def export(self, graph: RecordedGraph, call: RecordedCall) -> ExportedCall:
         """Export one call; raises NotExportable where that is not possible."""
         import torch
 
-        module, arguments = with_inputs(graph.graph.module, seen.arguments)
+        module, arguments = with_inputs(graph.graph.module, call.arguments)
         given = CallArguments.of(module, arguments)
         arrays, dtype = given.arrays(), given.dtype(module)
         with torch.no_grad():
-            node = self._program(graph.number, module, given, seen.outputs)
+            node = self._program(graph.number, module, given, call.outputs)
         name = f"graph_{graph.number}"
-        name += f"_shapes_{seen.number}" if seen.number > 1 else ""
+        name += f"_shapes_{call.number}" if call.number > 1 else ""
         self._configure(name, node, arrays)
         rows = common_rows(arrays)
         batch = () if rows is None else (f"workload.batch_size={rows}",)

@@ -231,9 +231,9 @@ def _model_of(model: object, composer: Composer) -> _Model:
 def _estimator(fitted: object) -> _Model:
     from benchorch.models.estimator import fitted_problem, write_estimator
 
-    said = fitted_problem(fitted)
-    if said:
-        raise ConfigError([f"model: is {said}."])
+    problem = fitted_problem(fitted)
+    if problem:
+        raise ConfigError([f"model: is {problem}."])
     labels = {"model": type(fitted).__name__}
     return _Model(
         choice="estimator",

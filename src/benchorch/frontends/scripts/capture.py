@@ -46,8 +46,8 @@ def capture(first_call: FirstCall, folder: Path) -> dict[str, Json]:
                 expected = called(**arguments)
                 answer = program.module()(**arguments)
         except Exception as error:  # whatever a user's code or a tracer raises
-            said = str(error).strip().partition("\n")[0][:160]
-            raise NotCapturedError(f"torch.export: {type(error).__name__}: {said}") from error
+            message = str(error).strip().partition("\n")[0][:160]
+            raise NotCapturedError(f"torch.export: {type(error).__name__}: {message}") from error
     if not _alike(expected, answer):
         raise NotCapturedError("its exported graph gives other answers, so it depends on more")
     return keep_program(program, folder)

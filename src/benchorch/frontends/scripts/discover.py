@@ -80,8 +80,8 @@ class Script:
     @property
     def folder(self) -> Path:
         """Where what is found in it is kept, the same each time."""
-        asked = "\n".join([str(self.path), *self.arguments, str(self.depth)])
-        name = f"{self.path.stem}-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
+        identity = "\n".join([str(self.path), *self.arguments, str(self.depth)])
+        name = f"{self.path.stem}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
         return state_directory() / "scripts" / name
 
     @property

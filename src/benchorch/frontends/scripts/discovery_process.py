@@ -221,8 +221,8 @@ def _words(error: BaseException, script: Path) -> tuple[str, str]:
             f"it imports {error.name}, which is not installed{place}",
             f"pip install {_DISTRIBUTIONS.get(package, package)}",
         )
-    said = str(error).strip().partition("\n")[0]
-    return f"it raised {type(error).__name__}{': ' if said else ''}{said}{place}", ""
+    message = str(error).strip().partition("\n")[0]
+    return f"it raised {type(error).__name__}{': ' if message else ''}{message}{place}", ""
 
 
 def _line(error: BaseException, script: Path) -> str:
@@ -257,7 +257,7 @@ class _InputFiles:
 
     def __call__(self, first_call: FirstCall) -> None:
         arguments, invocation = first_call.arguments, first_call.invocation
-        told: dict[str, Json] = {
+        call: dict[str, Json] = {
             "inputs": [
                 {
                     "name": name,
@@ -270,20 +270,20 @@ class _InputFiles:
             "obstacle": arguments.obstacle or _step_obstacle(first_call),
         }
         if first_call.step:
-            told["step"] = first_call.step
-        self.calls[invocation.hash] = told
-        if self.folder is None or told["obstacle"] or not self._is_requested(first_call):
+            call["step"] = first_call.step
+        self.calls[invocation.hash] = call
+        if self.folder is None or call["obstacle"] or not self._is_requested(first_call):
             return
         if not self.wanted and len(first_call.seen.invocations) > KEPT_INVOCATIONS:
-            told["obstacle"] = (
+            call["obstacle"] = (
                 f"only the first {KEPT_INVOCATIONS} shapes are taken; select it by its hash"
             )
             return
         fields, reason = self._model_fields(first_call, self.folder)
         if first_call.step and reason:
-            told["obstacle"] = f"{first_call.step} cannot be exported: {reason}"
+            call["obstacle"] = f"{first_call.step} cannot be exported: {reason}"
             return
-        told["model"], told["not_captured"] = fields, reason
+        call["model"], call["not_captured"] = fields, reason
 
     def _is_requested(self, first_call: FirstCall) -> bool:
         hashes = {first_call.seen.hash, first_call.invocation.hash}
@@ -414,12 +414,12 @@ def _told(seen: FoundModel, keep: _InputFiles) -> dict[str, Json]:
     }
 
 
-def _of_file(script: Path, told: dict[str, Json]) -> dict[str, Json]:
+def _of_file(script: Path, fields: dict[str, Json]) -> dict[str, Json]:
     """A model that is a file goes by the file's name: what stands for it says nothing."""
     kind = _FILES.get(script.suffix)
-    if kind is None or told["depth"]:
-        return told
-    return {**told, "name": script.stem, "class": kind, "file": str(script), "line": None}
+    if kind is None or fields["depth"]:
+        return fields
+    return {**fields, "name": script.stem, "class": kind, "file": str(script), "line": None}
 
 
 def _told_call(call: CallSignature, keep: _InputFiles) -> dict[str, Json]:

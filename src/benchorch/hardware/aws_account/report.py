@@ -36,5 +36,5 @@ def as_table(findings: Sequence[Finding]) -> str:
         if finding.remedy:
             lines.append(f"{'':21} -> {finding.remedy}")
     counts = Counter(finding.state for finding in findings)
-    told = ", ".join(f"{counts[state]} {state}" for state in State if counts[state])
-    return "\n".join([*lines, f"{told}."])
+    summary = ", ".join(f"{counts[state]} {state}" for state in State if counts[state])
+    return "\n".join([*lines, f"{summary}."])

@@ -13,8 +13,8 @@ from benchorch.hardware.aws_account.request import StackRequest
 
 def check_roles(account: Account, request: StackRequest, facts: Facts) -> Iterator[Finding]:
     """Auto Scaling makes its own; `make provision` makes spot's, for which it needs permission."""
-    wanted = ["role.autoscaling", *(["role.spot"] if "spot" in request.markets else [])]
-    for identifier in wanted:
+    required = ["role.autoscaling", *(["role.spot"] if "spot" in request.markets else [])]
+    for identifier in required:
         yield _of_role(account, facts[identifier].value)
 
 

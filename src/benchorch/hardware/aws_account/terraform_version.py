@@ -17,18 +17,18 @@ _LOCKED = re.compile(
 
 
 def check_terraform(
-    told: str | None, versions_tf: str, lock: str | None, facts: Facts
+    output: str | None, versions_tf: str, lock: str | None, facts: Facts
 ) -> Iterator[Finding]:
     """From the text of ``terraform version -json``, versions.tf and the lock file."""
     least = match[1] if (match := _REQUIRED.search(versions_tf)) else "0"
-    yield _of_terraform(told, least)
+    yield _of_terraform(output, least)
     if lock is not None:
         yield _of_provider(lock, facts)
 
 
-def _of_terraform(told: str | None, least: str) -> Finding:
+def _of_terraform(output: str | None, least: str) -> Finding:
     try:
-        version = str(json.loads(told or "")["terraform_version"])
+        version = str(json.loads(output or "")["terraform_version"])
     except (ValueError, KeyError, TypeError):
         return _finding(
             State.FAILED, "terraform", "not found", f"Install {least} or newer: {INSTALL}"

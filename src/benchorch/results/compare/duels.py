@@ -83,13 +83,13 @@ def judge(name: str, meetings: Sequence[Meeting], terms: Terms) -> Gated:
     beside another program's work from its start to its end has a floor that is far off. Both are
     without the effect of the order in which the two ran.
     """
-    medians = [(met.new.median, met.old.median) for met in meetings]
+    medians = [(meeting.new.median, meeting.old.median) for meeting in meetings]
     floors = [
-        (met.new.floor, met.old.floor)
-        for met in meetings
-        if met.new.floor is not None and met.old.floor is not None
+        (meeting.new.floor, meeting.old.floor)
+        for meeting in meetings
+        if meeting.new.floor is not None and meeting.old.floor is not None
     ]
-    first = [met.new_first for met in meetings]
+    first = [meeting.new_first for meeting in meetings]
 
     def of(metric: str, values: Sequence[tuple[float, float]]) -> _Pairs:
         return _Pairs(name=name, metric=metric, values=values, first=first, terms=terms)
@@ -109,7 +109,10 @@ def refused(name: str, reason: str, terms: Terms) -> Gated:
 
 def position(meetings: Sequence[Meeting]) -> Estimate | None:
     """Time of whichever version runs first in a pair over what it takes as the second."""
-    logs = [(math.log(met.old.median / met.new.median), met.new_first) for met in meetings]
+    logs = [
+        (math.log(meeting.old.median / meeting.new.median), meeting.new_first)
+        for meeting in meetings
+    ]
     return effect_of_order(*by_order(logs))
 
 

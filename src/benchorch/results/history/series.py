@@ -169,15 +169,15 @@ def _point(stored: StoredTrial, before: StoredTrial | None, metric: str) -> Poin
     )
     decisive = [one for one in found if one.factor]
     commits = [one for one in found if one.field == "environment.git_commit"]
-    told = [f"commit {_short(one.a)} → {_short(one.b)}" for one in commits]
-    told += [f"{one.field.removeprefix('environment.')}: {one.a} → {one.b}" for one in decisive]
+    changes = [f"commit {_short(one.a)} → {_short(one.b)}" for one in commits]
+    changes += [f"{one.field.removeprefix('environment.')}: {one.a} → {one.b}" for one in decisive]
     return Point(
         plan_id=stored.plan_id,
         started_at=result.started_at,
         commit=_short(result.environment.get("git_commit")),
         estimate=estimate,
         problem=problem or ("" if estimate else f"has no {metric}"),
-        changed=tuple(told),
+        changed=tuple(changes),
         redefined=any(one.factor not in _SAME_CODE for one in decisive),
     )
 

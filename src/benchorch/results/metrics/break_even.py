@@ -68,9 +68,9 @@ def _saved_s(result: TrialResult, baseline: TrialResult | None) -> Estimate | No
     """Seconds by which a query is shorter than the baseline's; from pairs where there are some."""
     if any(process.observations.scheduled_ns for process in result.valid):
         return None
-    met = [] if result.is_control else pairs(result.valid)
-    if met:
-        saved = [ns_to_s(pair.theirs - pair.ours) for pair in met]
+    paired = [] if result.is_control else pairs(result.valid)
+    if paired:
+        saved = [ns_to_s(pair.theirs - pair.ours) for pair in paired]
         return over_processes(saved, unit="s")
     if baseline is None or baseline.trial_id == result.trial_id:
         return None

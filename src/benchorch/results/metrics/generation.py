@@ -28,10 +28,10 @@ def generation_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estim
     Each is the median over processes of a process's own figure: tokens of one process are
     correlated.
     """
-    seen = [each for each in processes if each.observations.token_ns and token_ns(each).size]
-    if not seen:
+    measured = [each for each in processes if each.observations.token_ns and token_ns(each).size]
+    if not measured:
         return {}
-    return {name: estimate for name, estimate in _estimates(seen) if estimate is not None}
+    return {name: estimate for name, estimate in _estimates(measured) if estimate is not None}
 
 
 def token_ns(process: ProcessRecord) -> Tokens:

@@ -31,12 +31,12 @@ def latency_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estimate
     Processes that observed nothing do not count; without any there is no metric. Blocks whose
     calls were all there at once have a throughput and no latency of single queries.
     """
-    seen = [process for process in processes if process.observations.durations_ns]
-    if not seen:
+    measured = [process for process in processes if process.observations.durations_ns]
+    if not measured:
         return {}
-    found = dict(_shared(seen))
-    if not any(process.observations.at_once for process in seen):
-        found.update(_of_queries(seen))
+    found = dict(_shared(measured))
+    if not any(process.observations.at_once for process in measured):
+        found.update(_of_queries(measured))
     return {name: estimate for name, estimate in found.items() if estimate is not None}
 
 

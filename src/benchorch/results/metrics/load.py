@@ -45,11 +45,11 @@ def load_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estimate]:
     processes : sequence of ProcessRecord
         Those without loads do not count.
     """
-    seen = seen_under_load(processes)
-    mains = at_one_rate(seen)
+    observations = seen_under_load(processes)
+    mains = at_one_rate(observations)
     found: dict[str, Estimate | None] = {
-        "capacity_per_s/mean": over_processes(_capacities(seen), unit="per_s"),
-        "target_rate_per_s/max": _target_rate(seen),
+        "capacity_per_s/mean": over_processes(_capacities(observations), unit="per_s"),
+        "target_rate_per_s/max": _target_rate(observations),
     }
     if mains:
         found.update(_of_one_rate(mains))
@@ -61,11 +61,11 @@ def seen_under_load(processes: Sequence[ProcessRecord]) -> list[Observations]:
     return [p.observations for p in processes if p.observations.loads]
 
 
-def at_one_rate(seen: Sequence[Observations]) -> list[LoadPhase]:
+def at_one_rate(observations: Sequence[Observations]) -> list[LoadPhase]:
     """The one rate of each process; empty where a process offered several, or none."""
     found = [
         [s for s in stretches(observed) if s.load.purpose in (OFFERED, CONFIRMATION)]
-        for observed in seen
+        for observed in observations
     ]
     return [one[0] for one in found] if all(len(one) == 1 for one in found) else []
 
@@ -148,8 +148,8 @@ def to_ms(times_ns: NDArray[int64]) -> NDArray[float64]:
     return times_ns / NS_PER_MS
 
 
-def _capacities(seen: Sequence[Observations]) -> list[float]:
-    found = (capacity_of(observed) for observed in seen)
+def _capacities(observations: Sequence[Observations]) -> list[float]:
+    found = (capacity_of(observed) for observed in observations)
     return [stretch.settled().completed_per_s() for stretch in found if stretch is not None]
 
 
@@ -159,9 +159,9 @@ def capacity_of(observed: Observations) -> LoadPhase | None:
     return found[-1] if found else None
 
 
-def _target_rate(seen: Sequence[Observations]) -> Estimate | None:
+def _target_rate(observations: Sequence[Observations]) -> Estimate | None:
     """Highest rate at which the target holds; None if only one rate was tried."""
-    found = [peak for observed in seen if (peak := peak_of(observed)) is not None]
+    found = [peak for observed in observations if (peak := peak_of(observed)) is not None]
     if len(found) == 1:
         (peak,) = found
         return Estimate(

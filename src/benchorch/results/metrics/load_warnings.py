@@ -36,25 +36,25 @@ WIDE_RATIO = 0.05
 
 def load_warnings(processes: Sequence[ProcessRecord]) -> tuple[str, ...]:
     """Warnings about a trial under load, the gravest first, each with what to do."""
-    seen = seen_under_load(processes)
-    if not seen:
+    observations = seen_under_load(processes)
+    if not observations:
         return ()
-    mains = at_one_rate(seen)
+    mains = at_one_rate(observations)
     return (
-        *_contradiction(seen),
-        *_never(seen),
+        *_contradiction(observations),
+        *_never(observations),
         *_overload(mains),
         *_missed(mains),
-        *_late(seen),
-        *_unsettled(seen),
+        *_late(observations),
+        *_unsettled(observations),
         *_few(mains),
-        *_wide_peak(seen),
-        *_no_probe(seen),
+        *_wide_peak(observations),
+        *_no_probe(observations),
     )
 
 
-def _contradiction(seen: Sequence[Observations]) -> Iterator[str]:
-    found = [disagreement_ratio(s) for observed in seen for s in stretches(observed)]
+def _contradiction(observations: Sequence[Observations]) -> Iterator[str]:
+    found = [disagreement_ratio(s) for observed in observations for s in stretches(observed)]
     worst = max(found, default=0.0)
     if worst > MOST_DISAGREEMENT_RATIO:
         yield (
@@ -65,13 +65,13 @@ def _contradiction(seen: Sequence[Observations]) -> Iterator[str]:
         )
 
 
-def _never(seen: Sequence[Observations]) -> Iterator[str]:
-    refused = [target for observed in seen if (target := _refused(observed)) is not None]
+def _never(observations: Sequence[Observations]) -> Iterator[str]:
+    refused = [target for observed in observations if (target := _refused(observed)) is not None]
     if not refused:
         return
     target = refused[0]
     limit = f"{format_ms(target.target_ms)} ms at {_quantile(target)}"
-    if len(refused) == len(seen):
+    if len(refused) == len(observations):
         yield (
             f"No rate can be served within {limit}: service alone, with nothing waiting, takes "
             "longer. Try a larger scenario.target_ms, a smaller workload.batch_size or another "
@@ -79,9 +79,9 @@ def _never(seen: Sequence[Observations]) -> Iterator[str]:
         )
     else:
         yield (
-            f"In {len(refused)} of {len(seen)} processes no rate could be served within {limit}, "
-            "as service alone took longer; the highest rate is that of the others: try a quieter "
-            "machine, or a larger scenario.target_ms."
+            f"In {len(refused)} of {len(observations)} processes no rate could be served within "
+            f"{limit}, as service alone took longer; the highest rate is that of the others: try a "
+            "quieter machine, or a larger scenario.target_ms."
         )
 
 
@@ -132,9 +132,9 @@ def _missed(mains: Sequence[LoadPhase]) -> Iterator[str]:
         )
 
 
-def _late(seen: Sequence[Observations]) -> Iterator[str]:
+def _late(observations: Sequence[Observations]) -> Iterator[str]:
     limited = 0.0
-    offered = [s for o in seen for s in stretches(o) if s.load.purpose != CAPACITY]
+    offered = [s for o in observations for s in stretches(o) if s.load.purpose != CAPACITY]
     for s in offered:
         late_ns = sample_quantile(lateness_ns(s), 0.99)
         typical_ns = float(np.median(s.settled().response_ns))
@@ -148,8 +148,10 @@ def _late(seen: Sequence[Observations]) -> Iterator[str]:
         )
 
 
-def _unsettled(seen: Sequence[Observations]) -> Iterator[str]:
-    offered = [s for o in seen for s in stretches(o) if s.load.purpose in (OFFERED, CONFIRMATION)]
+def _unsettled(observations: Sequence[Observations]) -> Iterator[str]:
+    offered = [
+        s for o in observations for s in stretches(o) if s.load.purpose in (OFFERED, CONFIRMATION)
+    ]
     unsettled = sum(steady(s) is False for s in offered)
     if unsettled:
         yield (
@@ -174,8 +176,8 @@ def _few(mains: Sequence[LoadPhase]) -> Iterator[str]:
         )
 
 
-def _wide_peak(seen: Sequence[Observations]) -> Iterator[str]:
-    found = [peak for observed in seen if (peak := peak_of(observed)) is not None]
+def _wide_peak(observations: Sequence[Observations]) -> Iterator[str]:
+    found = [peak for observed in observations if (peak := peak_of(observed)) is not None]
     widest = max((peak.width_ratio for peak in found), default=0.0)
     if widest > WIDE_RATIO:
         yield (
@@ -184,8 +186,8 @@ def _wide_peak(seen: Sequence[Observations]) -> Iterator[str]:
         )
 
 
-def _no_probe(seen: Sequence[Observations]) -> Iterator[str]:
-    for observed in seen:
+def _no_probe(observations: Sequence[Observations]) -> Iterator[str]:
+    for observed in observations:
         at_full_speed = capacity_of(observed)
         unsearched = observed.loads[-1].purpose == CAPACITY and _refused(observed) is None
         if at_full_speed is not None and unsearched:

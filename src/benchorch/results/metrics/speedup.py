@@ -115,9 +115,9 @@ class Answers:
     best: tuple[str, ...] = ()
 
 
-def answered_alone(asked: Question) -> Comparison | None:
+def answered_alone(case: Question) -> Comparison | None:
     """The comparison of one trial with its baseline, read alone."""
-    return answers({"": asked}, "baseline").comparisons.get("")
+    return answers({"": case}, "baseline").comparisons.get("")
 
 
 def answers(questions: Mapping[str, Question], baseline: str) -> Answers:
@@ -143,10 +143,10 @@ def answers(questions: Mapping[str, Question], baseline: str) -> Answers:
         for standing in family.standings
         if standing.verdict != UNDECIDED and found[standing.name].verdict == INCONCLUSIVE
     }
-    for name, asked in questions.items():
-        refused = None if name in found else _compared(asked, asked.pairs, alpha)
+    for name, case in questions.items():
+        refused = None if name in found else _compared(case, case.pairs, alpha)
         if refused is not None:
-            found[name] = _withheld(refused, asked.refusal)
+            found[name] = _withheld(refused, case.refusal)
     return Answers(
         comparisons={name: found[name] for name in questions if name in found},
         best=tuple(sorted(_best(judged_ones, terms, withheld))) if judged_ones else (),
@@ -165,11 +165,11 @@ def control(result: TrialResult) -> Comparison | None:
     It is a check of the method and no claim of the table, so it takes no part in the family. At
     1 % one control of a hundred fails by luck.
     """
-    met = pairs(result.valid) if result.is_control else []
-    if not met:
+    paired = pairs(result.valid) if result.is_control else []
+    if not paired:
         return None
     return compare_pairs(
-        met, design_of(result.valid), delta_ratio=result.delta_ratio, alpha=CONTROL_ALPHA
+        paired, design_of(result.valid), delta_ratio=result.delta_ratio, alpha=CONTROL_ALPHA
     )
 
 
@@ -195,27 +195,27 @@ def _terms(questions: Collection[Question], baseline: str) -> Terms:
     )
 
 
-def _candidate(name: str, asked: Question) -> Candidate:
-    ratios = tuple(pair.log_ratio for pair in asked.pairs)
-    return Candidate(name=name, log_ratios=ratios, alone=asked.alone)
+def _candidate(name: str, case: Question) -> Candidate:
+    ratios = tuple(pair.log_ratio for pair in case.pairs)
+    return Candidate(name=name, log_ratios=ratios, alone=case.alone)
 
 
-def _answer(asked: Question, standing: Standing, alpha: float) -> Comparison:
+def _answer(case: Question, standing: Standing, alpha: float) -> Comparison:
     """The ratio and its verdict, if all that was observed supports it."""
     found = paired_comparison(
-        standing, asked.pairs, design=asked.design, delta_ratio=asked.delta_ratio
+        standing, case.pairs, design=case.design, delta_ratio=case.delta_ratio
     )
-    if not asked.parts or found.verdict == INCONCLUSIVE:
+    if not case.parts or found.verdict == INCONCLUSIVE:
         return found
-    parts = [_compared(asked, part, alpha) for part in asked.parts]
-    lacking = [part for part in parts if not _supports(part, found.verdict, asked)]
+    parts = [_compared(case, part, alpha) for part in case.parts]
+    lacking = [part for part in parts if not _supports(part, found.verdict, case)]
     if lacking:
-        more = _pairs_to_support(found.verdict, asked.delta_ratio, lacking)
+        more = _pairs_to_support(found.verdict, case.delta_ratio, lacking)
         return _withheld(found, "no steady state while the two were compared", more)
     return replace(found, reason="not steady, but all that was observed supports it")
 
 
-def _supports(part: Comparison | None, verdict: str, asked: Question) -> bool:
+def _supports(part: Comparison | None, verdict: str, case: Question) -> bool:
     """Whether a part has the verdict too.
 
     Of the worst levels their direction is enough for a difference, though not for equivalence:
@@ -223,8 +223,8 @@ def _supports(part: Comparison | None, verdict: str, asked: Question) -> bool:
     """
     if part is None:
         return False
-    if asked.design == ADJACENT and verdict != EQUIVALENT:
-        return _points_to(part.ratio.value, asked.delta_ratio) == verdict
+    if case.design == ADJACENT and verdict != EQUIVALENT:
+        return _points_to(part.ratio.value, case.delta_ratio) == verdict
     return part.verdict == verdict
 
 
@@ -272,11 +272,11 @@ def _parts(result: TrialResult, design: str) -> tuple[Sequence[Pair], ...]:
     return halves(result.valid) if moving else ()
 
 
-def _compared(asked: Question, chosen: Sequence[Pair], alpha: float) -> Comparison | None:
-    delta = asked.delta_ratio
-    if asked.pairs:
-        return compare_pairs(chosen, asked.design, delta_ratio=delta, alpha=alpha)
-    return compare(asked.candidate_ns, asked.baseline_ns, delta_ratio=delta, alpha=alpha)
+def _compared(case: Question, chosen: Sequence[Pair], alpha: float) -> Comparison | None:
+    delta = case.delta_ratio
+    if case.pairs:
+        return compare_pairs(chosen, case.design, delta_ratio=delta, alpha=alpha)
+    return compare(case.candidate_ns, case.baseline_ns, delta_ratio=delta, alpha=alpha)
 
 
 def _refusal(

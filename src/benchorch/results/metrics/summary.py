@@ -180,10 +180,10 @@ def together(findings: Mapping[str, TrialFindings]) -> dict[str, Summary]:
 
 def _around(processes: Sequence[ProcessRecord]) -> Timed | None:
     """Times and reference workloads of processes that have both."""
-    seen = [p for p in processes if p.observations.durations_ns]
+    measured = [p for p in processes if p.observations.durations_ns]
     both = [
         (time, reference)
-        for time, reference in zip(median_ms(seen), map(_reference_ns, seen), strict=True)
+        for time, reference in zip(median_ms(measured), map(_reference_ns, measured), strict=True)
         if reference and time > 0
     ]
     if not both:
@@ -291,9 +291,9 @@ def _timings(result: TrialResult) -> Mapping[str, Estimate]:
     loaded = any(process.observations.loads for process in result.valid)
     found = dict((load_metrics if loaded else latency_metrics)(result.valid))
     found |= generation_metrics(result.valid)
-    seen = [process for process in result.processes if process.observations.durations_ns]
-    if LATENCY in found and len(seen) > len(result.valid):
-        every = over_processes(median_ms(seen), unit="ms")
+    measured = [process for process in result.processes if process.observations.durations_ns]
+    if LATENCY in found and len(measured) > len(result.valid):
+        every = over_processes(median_ms(measured), unit="ms")
         found |= {"unrejected_latency_ms/p50": every} if every else {}
     return found
 

@@ -55,23 +55,23 @@ _EVENTS = {
 
 def trial_warnings(result: TrialResult, metrics: Mapping[str, Estimate]) -> tuple[str, ...]:
     """Warnings of a trial, one sentence each with a remedy."""
-    seen = result.valid
-    if not seen:
+    valid = result.valid
+    if not valid:
         return tuple(_disturbed(result))
-    if any(process.observations.loads for process in seen):
-        return (*load_warnings(seen), *_of_the_machine(result))
+    if any(process.observations.loads for process in valid):
+        return (*load_warnings(valid), *_of_the_machine(result))
     return (
-        *_unsteady(seen, result.stop_reason),
-        *_levels(seen),
-        *_disturbed_inside(seen),
+        *_unsteady(valid, result.stop_reason),
+        *_levels(valid),
+        *_disturbed_inside(valid),
         *_rejected(metrics),
-        *_swinging(seen, result.stop_reason),
+        *_swinging(valid, result.stop_reason),
         *_of_the_machine(result),
         *_wide(result, metrics),
-        *_preempted(seen),
-        *_instrument(seen),
-        *_blocks(seen),
-        *_no_tail(seen, metrics, result.stop_reason),
+        *_preempted(valid),
+        *_instrument(valid),
+        *_blocks(valid),
+        *_no_tail(valid, metrics, result.stop_reason),
     )
 
 
@@ -92,14 +92,14 @@ def profile_warnings(record: ProfileRecord | None) -> Iterator[str]:
 
 def _of_the_machine(result: TrialResult) -> Iterator[str]:
     """Warnings of interference during the calls, and of too few processes."""
-    seen = result.valid
-    yield from _threads(seen)
-    yield from _events(seen)
+    valid = result.valid
+    yield from _threads(valid)
+    yield from _events(valid)
     yield from _disturbed(result)
     yield from _grade(result.grade)
     yield from _pairing(result.pairing)
-    yield from _position(seen)
-    yield from _few(seen, result.stop_reason)
+    yield from _position(valid)
+    yield from _few(valid, result.stop_reason)
     yield from _executed(result.execution)
 
 
@@ -203,10 +203,10 @@ def _swinging(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[
 def _threads(processes: Sequence[ProcessRecord]) -> Iterator[str]:
     """A process is pinned to one core for each thread that was requested."""
     for process in processes:
-        used, asked = process.facts.get("threads"), len(process.conditions.cpus)
-        if asked and isinstance(used, int) and used != asked:
+        used, requested = process.facts.get("threads"), len(process.conditions.cpus)
+        if requested and isinstance(used, int) and used != requested:
             yield (
-                f"{asked} threads were requested, and the runtime reports {used}: "
+                f"{requested} threads were requested, and the runtime reports {used}: "
                 f"try hardware.threads={used}."
             )
             return

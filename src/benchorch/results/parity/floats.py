@@ -64,15 +64,15 @@ def judge_floats(
 
 
 def _judged(parts: Sequence[Compared], limits: Limits) -> Judged:
-    reasons = [said for part in parts for said in _whole(part, limits)][:1]
+    reasons = [reason for part in parts for reason in _whole(part, limits)][:1]
     varying = [found for part in parts for found in _varying(part, limits)]
     cut = [found for part in parts for found in _cut(part, limits)]
-    groups = [said for part in parts for said in _groups(part, limits)]
-    reasons += [said for _, said in varying if said][:1]
+    groups = [reason for part in parts for reason in _groups(part, limits)]
+    reasons += [reason for _, reason in varying if reason][:1]
     reasons += groups[:1]
     # The worst of all slices says best where to look.
     worst_first = sorted(cut, key=lambda each: -each[0].worst_ratio)
-    reasons += [said for _, said in worst_first if said][:1]
+    reasons += [reason for _, reason in worst_first if reason][:1]
     return Judged(
         reasons=tuple(reasons),
         centred_ratio=max(
@@ -103,14 +103,14 @@ def _varying(part: Compared, limits: Limits) -> Iterator[tuple[SliceParity, str]
         ratios = errors(slices, part.rounding)
         worst = int(ratios.argmax())
         inside = slices.cut == "output"
-        told = SliceParity(
+        loss = SliceParity(
             cut=slices.cut if inside else f"variation of a {slices.cut}",
             allowed_ratio=limits.centred_ratio if inside else limits.surviving_ratio,
             tenth_ratio=tenth(ratios),
             worst_ratio=float(ratios[worst]),
             worst=slices.named(worst),
         )
-        yield told, _lost_inside(told) if inside else _lost_between(slices, told, ratios, limits)
+        yield loss, _lost_inside(loss) if inside else _lost_between(slices, loss, ratios, limits)
 
 
 def _lost_inside(found: SliceParity) -> str:
@@ -179,14 +179,14 @@ def _cut(part: Compared, limits: Limits) -> Iterator[tuple[SliceParity, str]]:
         if not ratios.size:
             continue
         worst = int(ratios.argmax())
-        told = SliceParity(
+        loss = SliceParity(
             cut=slices.cut,
             allowed_ratio=limits.tenth_ratio,
             tenth_ratio=tenth(ratios),
             worst_ratio=float(ratios[worst]),
             worst=slices.named(worst),
         )
-        yield told, _said(told, limits)
+        yield loss, _said(loss, limits)
 
 
 def _said(found: SliceParity, limits: Limits) -> str:

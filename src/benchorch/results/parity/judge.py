@@ -137,22 +137,22 @@ class _Judge:
             return _Output(reasons=(wrong,))
         numeric = pairs[0][1].dtype.kind in "fiub"
         referees = [real(each[name]) for each in self.referees if name in each]
-        told = figures(name, pairs, referees, self.inputs) if numeric else _bare(name, pairs)
-        reasons = list(_strange(told, pairs))
+        compared = figures(name, pairs, referees, self.inputs) if numeric else _bare(name, pairs)
+        reasons = list(_strange(compared, pairs))
         if not self.judged:
-            return _Output(reasons=tuple(f"output {name}: {r}" for r in reasons), figures=told)
+            return _Output(reasons=tuple(f"output {name}: {r}" for r in reasons), figures=compared)
         task = self._task(name, pairs)
         if pairs[0][1].dtype.kind == "f":
-            judged = self._floats(told, pairs, referees)
+            judged = self._floats(compared, pairs, referees)
         else:
             judged = self._others(name, pairs, [ref for _, ref in sides])
-        told = replace(told, centred_ratio=judged.centred_ratio, slices=judged.slices)
+        compared = replace(compared, centred_ratio=judged.centred_ratio, slices=judged.slices)
         reasons += judged.reasons
         if not reasons:
-            reasons += violations(task, pairs, self._limits_for(told, judged))
+            reasons += violations(task, pairs, self._limits_for(compared, judged))
         return _Output(
             reasons=tuple(f"output {name}: {reason}" for reason in reasons),
-            figures=told,
+            figures=compared,
             excused=judged.excused,
             task=task,
         )
@@ -161,18 +161,18 @@ class _Judge:
         inputs = self.inputs[0] if len(self.inputs) >= len(pairs) else {}
         return task_of(self.task, name, pairs[0][1], inputs, self.model)
 
-    def _limits_for(self, told: OutputParity, judged: Judged) -> Limits:
-        baseline = told.baseline_error_ratio
+    def _limits_for(self, compared: OutputParity, judged: Judged) -> Limits:
+        baseline = compared.baseline_error_ratio
         return self.limits.excused(baseline) if judged.excused and baseline else self.limits
 
-    def _floats(self, told: OutputParity, pairs: Pairs, referees: Sequence[Array]) -> Judged:
+    def _floats(self, compared: OutputParity, pairs: Pairs, referees: Sequence[Array]) -> Judged:
         exact = list(referees) if [r.shape for r in referees] == [r.shape for _, r in pairs] else []
         parts = list(_parts(pairs, exact, self.limits.asked_ratio))
         return judge_floats(
             parts,
             self.limits,
-            ours_ratio=told.referee_error_ratio,
-            baseline_ratio=told.baseline_error_ratio,
+            ours_ratio=compared.referee_error_ratio,
+            baseline_ratio=compared.baseline_error_ratio,
         )
 
     def _others(self, name: str, pairs: Pairs, references: Outputs) -> Judged:
@@ -182,8 +182,8 @@ class _Judge:
             else None
             for (y, ref), side in zip(pairs, references, strict=True)
         ]
-        said = flipped(pairs, ties, self.limits)
-        return Judged(reasons=(said,) if said else (), centred_ratio=None, slices=())
+        reason = flipped(pairs, ties, self.limits)
+        return Judged(reasons=(reason,) if reason else (), centred_ratio=None, slices=())
 
 
 def _unfit(task: str) -> str:
@@ -211,11 +211,11 @@ def _bare(name: str, pairs: Pairs) -> OutputParity:
     )
 
 
-def _strange(told: OutputParity, pairs: Pairs) -> Iterator[str]:
-    if told.not_finite:
+def _strange(compared: OutputParity, pairs: Pairs) -> Iterator[str]:
+    if compared.not_finite:
         size = sum(ref.size for _, ref in pairs)
         yield (
-            f"{told.not_finite} of {size} values are NaN or infinite on one side only, or not "
+            f"{compared.not_finite} of {size} values are NaN or infinite on one side only, or not "
             "the same infinity."
         )
 

@@ -117,9 +117,9 @@ class Limits:
     def excused(self, baseline_error_ratio: float) -> Limits:
         """Limits if the baseline's own float32 is that far from float64; bounded by the factor."""
         # Two draws of the baseline's rounding: its own and the conversion's.
-        wanted = (1 + REFEREE_FACTOR) * baseline_error_ratio
+        needed = (1 + REFEREE_FACTOR) * baseline_error_ratio
         most = max(self.asked_ratio, min(REFEREE_MOST * self.asked_ratio, REFEREE_MOST_RATIO))
-        return replace(self, tolerance_ratio=min(max(self.asked_ratio, wanted), most))
+        return replace(self, tolerance_ratio=min(max(self.asked_ratio, needed), most))
 
     @property
     def low_precision(self) -> bool:

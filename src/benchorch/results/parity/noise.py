@@ -63,8 +63,8 @@ def _difference(one: Array, other: Array, where: str, epsilon: float) -> Noise:
     allowed = SAME_ROUNDING_RATIO * max(epsilon / FLOAT32_EPSILON, 1.0)
     rounding = allowed * (np.abs(ours) + _usual_of_channels(ours)) + 4 * epsilon * usual
     far = np.abs(ours - theirs) > rounding
-    told = Noise(ratio=distances(theirs, ours).relative_l2_ratio, where=where)
-    return replace(told, beyond_rounding=bool(far.any() or not usable(one, other).all()))
+    difference = Noise(ratio=distances(theirs, ours).relative_l2_ratio, where=where)
+    return replace(difference, beyond_rounding=bool(far.any() or not usable(one, other).all()))
 
 
 def _usual_of_channels(values: Floats) -> Floats:

@@ -93,8 +93,8 @@ class Slices:
         """``row 3 of input 0``."""
         number = index if self.numbers is None else int(self.numbers[index])
         place = [int(each) for each in np.unravel_index(number, self.shape)]
-        told = [name.format(number) for name, number in zip(self.axes, place, strict=True)]
-        return " of ".join(reversed(told))
+        parts = [name.format(number) for name, number in zip(self.axes, place, strict=True)]
+        return " of ".join(reversed(parts))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -29,18 +29,18 @@ _EMBEDDINGS = ("embeds", "embedding", "embeddings")
 
 
 def task_of(
-    asked: str,
+    requested: str,
     name: str,
     reference: Array,
     inputs: Mapping[str, Array],
     model: str,
 ) -> str:
     """Task of one output: the requested one if it fits, else an inferred one."""
-    if asked == parity_task.NONE:
-        return asked
+    if requested == parity_task.NONE:
+        return requested
     fitting = [task for task, fits in _FITS.items() if fits(reference)]
-    if asked != parity_task.AUTO:
-        return asked if asked in fitting else parity_task.NONE
+    if requested != parity_task.AUTO:
+        return requested if requested in fitting else parity_task.NONE
     found = _inferred(model, name, reference, inputs)
     return found if found in fitting else parity_task.NONE
 
@@ -87,7 +87,7 @@ def violations(task: str, pairs: Pairs, limits: Limits) -> Iterator[str]:
     """A sentence for each rule of a task that one output breaks."""
     rules = _RULES.get(task)
     if rules is not None:
-        found = (said for alike in _by_width(pairs) for said in rules(alike, limits))
+        found = (reason for alike in _by_width(pairs) for reason in rules(alike, limits))
         yield from dict.fromkeys(filter(None, found))
 
 

@@ -66,7 +66,7 @@ def judge_tokens(verdict: Verdict, pairs: Pairs, texts: Mapping[int, Scores]) ->
 def _figures(alike: Mapping[int, tuple[Scores, Scores]]) -> TokenParity:
     firsts, count, agreeing = [], 0, 0
     longest = max(ref.shape[1] for _, ref in alike.values())
-    total, seen = np.zeros(longest), np.zeros(longest)
+    total, counts = np.zeros(longest), np.zeros(longest)
     for number, (y, ref) in alike.items():
         same = y.argmax(axis=-1) == ref.argmax(axis=-1)
         count, agreeing = count + same.size, agreeing + int(same.sum())
@@ -75,14 +75,14 @@ def _figures(alike: Mapping[int, tuple[Scores, Scores]]) -> TokenParity:
             firsts.append((int(apart.argmax()), number))
         for ours, theirs in zip(y, ref, strict=True):  # one sequence at a time: they are large
             total[: len(theirs)] += divergence(finite(ours), finite(theirs))
-            seen[: len(theirs)] += 1
+            counts[: len(theirs)] += 1
     first = min(firsts, default=None)
     return TokenParity(
         positions=count,
         agreeing=agreeing,
         first_divergence=first and first[0],
         first_divergence_input=first and first[1],
-        divergence_nats=tuple((total / seen).tolist()),
+        divergence_nats=tuple((total / counts).tolist()),
     )
 
 

@@ -142,7 +142,7 @@ def _archived(url: str) -> tuple[SweepCost, ...]:
     return tuple(sweep for sweep in found if sweep)
 
 
-def _read(place: Objects, name: str, seen: Path) -> SweepCost | None:
+def _read(place: Objects, name: str, copy: Path) -> SweepCost | None:
     """A sweep's cost in the archive, kept for the next time; None before its end."""
     content = place.read(f"{name}/{COST}", _MOST_BYTES)
     if content is None:
@@ -150,7 +150,7 @@ def _read(place: Objects, name: str, seen: Path) -> SweepCost | None:
     with suppress(ValueError):
         cost = decode(SweepCost, json.loads(content.data))
         with suppress(OSError):
-            seen.mkdir(parents=True, exist_ok=True)
-            write_json(seen / COST, encode(cost))
+            copy.mkdir(parents=True, exist_ok=True)
+            write_json(copy / COST, encode(cost))
         return cost
     return None

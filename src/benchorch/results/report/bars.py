@@ -129,9 +129,9 @@ def _bars(bars: Sequence[_Bar], title: str, line_at: float | None = None) -> Spe
     bar: Spec = {"type": "rect", "cornerRadius": 2}
     rule: Spec = {"type": "rule", "strokeWidth": 1.5}
     cap = {"field": "cap_top", **rows_px(height)}, {"field": "cap_bottom"}
-    told = {"field": "tip"}
+    tip = {"field": "tip"}
     layers = [
-        layer(bar, "value", x=x, x2={"datum": 0}, y=y, y2=y2, color=color, tooltip=told),
+        layer(bar, "value", x=x, x2={"datum": 0}, y=y, y2=y2, color=color, tooltip=tip),
         layer(rule, "low", x=at(x, "low"), x2={"field": "high"}, y=middle),
         *(layer(rule, "low", x=at(x, end), y=cap[0], y2=cap[1]) for end in ("low", "high")),
         *head_texts({"field": "head", **rows_px(height)}),
@@ -194,14 +194,14 @@ def _spreads(found: Mapping[str, Sequence[Quantiles]]) -> Spec:
         top += 10
     y = {"field": "y", **rows_px(top)}
     x = axis("p5", "time of a call, ms", [own[end] for own in calls for end in ("p5", "p95")])
-    color, told = {"value": COLORS["equivalent"]}, {"field": "tip"}
+    color, tip = {"value": COLORS["equivalent"]}, {"field": "tip"}
     thin: Spec = {"type": "rule", "strokeWidth": 1, "opacity": 0.6}
     thick = {**thin, "strokeWidth": 4}
     tick: Spec = {"type": "tick", "size": 6, "thickness": 2}
     marks = [
-        layer(thin, x=x, x2={"field": "p95"}, y=y, color=color, tooltip=told),
-        layer(thick, x=at(x, "p25"), x2={"field": "p75"}, y=y, color=color, tooltip=told),
-        layer(tick, x=at(x, "p50"), y=y, tooltip=told),
+        layer(thin, x=x, x2={"field": "p95"}, y=y, color=color, tooltip=tip),
+        layer(thick, x=at(x, "p25"), x2={"field": "p75"}, y=y, color=color, tooltip=tip),
+        layer(tick, x=at(x, "p50"), y=y, tooltip=tip),
     ]
     texts = {"data": {"values": heads}, "layer": head_texts(y)}
     return {"height": top, "layer": [{"data": {"values": lines}, "layer": marks}, texts]}

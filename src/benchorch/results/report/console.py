@@ -75,8 +75,8 @@ class ConsoleReport:
         already = f", {done} already there" if done else ""
         count = plural(len(plan.trials), "trial")
         if not self._quiet:
-            told = f"[bold]{_plain(plan.name)}[/] plan {plan.plan_id}: {count}{already}"
-            self._console.print(told, highlight=False)
+            title = f"[bold]{_plain(plan.name)}[/] plan {plan.plan_id}: {count}{already}"
+            self._console.print(title, highlight=False)
         for text in _skips(plan):
             self._console.print(f"  [yellow]skip[/] {_plain(text)}", highlight=False)
         for note in plan.notes:
@@ -215,8 +215,8 @@ class ConsoleReport:
             self._console.print(f"[yellow]note[/] {_plain(note + likewise)}", highlight=False)
         if len(warnings) > _NOTES_SHOWN:
             rest = plural(len(warnings) - _NOTES_SHOWN, "more note")
-            told = f"[yellow]note[/] {rest} in {_plain(str(directory / TABLE))}"
-            self._console.print(told, highlight=False, soft_wrap=True)
+            line = f"[yellow]note[/] {rest} in {_plain(str(directory / TABLE))}"
+            self._console.print(line, highlight=False, soft_wrap=True)
 
     def _conclusions(
         self,

@@ -111,8 +111,8 @@ def sentence_of(series: Sequence[Series]) -> str:
         return f"None of {of} has shifted."
     moved = sum(bool(one.shifts) for one in series)
     ways = {"for the worse": judged.count(True), "for the better": judged.count(False)}
-    told = ", ".join(f"{count} {way}" for way, count in ways.items() if count)
-    return f"{moved} of {of} {'has' if moved == 1 else 'have'} shifted: {told or 'neither way'}."
+    counted = ", ".join(f"{count} {way}" for way, count in ways.items() if count)
+    return f"{moved} of {of} {'has' if moved == 1 else 'have'} shifted: {counted or 'neither way'}."
 
 
 def changes_of(series: Sequence[Series]) -> list[Change]:
@@ -146,7 +146,7 @@ def _card(series: Series, sentence: str, number: int) -> Card:
     known = latest.estimate
     labels = series.labels
     failed = sum(point.estimate is None for point in series.points)
-    said = percent(shifts[-1].shift.ratio) if shifts and shifts[-1].shift else "no shift"
+    shift = percent(shifts[-1].shift.ratio) if shifts and shifts[-1].shift else "no shift"
     return Card(
         series=series,
         keys={
@@ -158,7 +158,7 @@ def _card(series: Series, sentence: str, number: int) -> Card:
         latest=f"{interval_text(known)} {known.unit}" if known else latest.problem,
         when=latest.started_at[:10],
         kind=_kind(series, shifts[-1]) if shifts else "",
-        said=said,
+        said=shift,
         sentence=f"{sentence} {plural(failed, 'session')} without a figure."
         if failed
         else sentence,

@@ -143,8 +143,8 @@ def _cases(
     for name, own in found.items():
         drawn = [(charts.number(chart), chart) for chart in case_charts(own, series)]
         names = names_of([row.stored.trial for row in own])
-        told = {names[one.trial.trial_id]: one.summary for one in (row.stored for row in own)}
-        found_in = warnings_of({key: each for key, each in told.items() if each})
+        summaries = {names[one.trial.trial_id]: one.summary for one in (row.stored for row in own)}
+        found_in = warnings_of({key: each for key, each in summaries.items() if each})
         yield Case(name, drawn, list(found_in.items()))
 
 

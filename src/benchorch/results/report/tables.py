@@ -125,13 +125,13 @@ def table_rows(
     varying = varying_labels([trial.labels for trial in plan.trials])
     profiled = any(result.profile is not None for result in results.values())
     paid = any(result.prices for result in results.values())
-    told = any(map(execution_matters, results.values()))
+    shows_precision = any(map(execution_matters, results.values()))
     tokens = any("ttft_ms/p50" in summary.metrics for summary in summaries.values())
     priced = TOKEN_COST if tokens else COST
     more = tuple(
         header
-        for header, wanted in ((PRECISION, told), (priced, paid), (LIMIT, profiled))
-        if wanted
+        for header, shown in ((PRECISION, shows_precision), (priced, paid), (LIMIT, profiled))
+        if shown
     )
     rows: list[tuple[str, ...]] = [(*HEADERS, *((*TOKENS, TOKEN_PARITY) if tokens else ()), *more)]
     for trial in ranked(plan, results, summaries):
@@ -142,7 +142,7 @@ def table_rows(
         else:
             cells = _cells(result, summaries[trial.trial_id])
         generated = _token_cells(result, summaries.get(trial.trial_id)) if tokens else ()
-        ran_in = (precision_text(result),) if told else ()
+        ran_in = (precision_text(result),) if shows_precision else ()
         cost = (cost_text(summaries.get(trial.trial_id)),) if paid else ()
         limit = (limit_text(result),) if profiled else ()
         rows.append((name, *cells, *generated, *ran_in, *cost, *limit))

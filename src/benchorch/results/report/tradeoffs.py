@@ -241,11 +241,11 @@ def _scatter(
     opacity = {"condition": {"test": "datum.wrong", "value": 0.25}, "value": 0.9}
     point: Spec = {"type": "point", "filled": True, "size": 90}
     thin: Spec = {"type": "rule", "strokeWidth": 1.2, "opacity": 0.6}
-    told = {"field": "tip"}
+    tip = {"field": "tip"}
     layers = [
         layer(thin, "x_low", x=at(x, "x_low"), x2={"field": "x_high"}, y=y, color=color),
         layer(thin, "y_low", x=x, y=at(y, "y_low"), y2={"field": "y_high"}, color=color),
-        layer(point, x=x, y=y, color=color, shape=shape, fillOpacity=opacity, tooltip=told),
+        layer(point, x=x, y=y, color=color, shape=shape, fillOpacity=opacity, tooltip=tip),
     ]
     if any(dot.group for dot in dots):
         join: Spec = {"type": "line", "strokeWidth": 1.5, "opacity": 0.7}
@@ -326,9 +326,9 @@ def _responses(points: Sequence[LoadPoint]) -> Iterator[Spec]:
             if found is not None:
                 ends = interval(found) or (None, None)
                 at = f"at {point.rate_per_s:.4g} queries a second"
-                told = {"quantile": name, "tip": f"{name} {interval_text(found)} ms {at}"}
+                fields = {"quantile": name, "tip": f"{name} {interval_text(found)} ms {at}"}
                 place = {"rate": point.rate_per_s, "ms": found.value}
-                yield {**place, "low": ends[0], "high": ends[1], **told}
+                yield {**place, "low": ends[0], "high": ends[1], **fields}
 
 
 def _ideal(points: Sequence[LoadPoint]) -> Iterator[Spec]:

@@ -85,8 +85,8 @@ def _git(folder: Path, *words: str) -> str:
     except FileNotFoundError as error:
         raise ConfigError(["--against needs git, which is not installed here."]) from error
     except subprocess.CalledProcessError as error:
-        said = error.stderr.strip().splitlines() or [f"exit code {error.returncode}"]
-        raise ConfigError([f"git {words[0]} in {folder}: {said[-1]}"]) from error
+        lines = error.stderr.strip().splitlines() or [f"exit code {error.returncode}"]
+        raise ConfigError([f"git {words[0]} in {folder}: {lines[-1]}"]) from error
     except subprocess.TimeoutExpired as error:
         raise ConfigError([f"git {words[0]} in {folder}: no answer in {_GIT_S} s."]) from error
     return answer.stdout

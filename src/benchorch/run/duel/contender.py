@@ -148,8 +148,8 @@ def _gone(process: subprocess.Popen[bytes], side: Side) -> ExecutorError:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_END_S)
     log = side.directory / LOG
-    said = log.read_text(errors="replace").strip().splitlines()[-_LOG_LINES:]
-    reason = " ".join(line.strip() for line in said) or f"exit code {process.returncode}"
+    lines = log.read_text(errors="replace").strip().splitlines()[-_LOG_LINES:]
+    reason = " ".join(line.strip() for line in lines) or f"exit code {process.returncode}"
     lacking = (
         " Its benchorch has no duel: name a later revision, or install the same release there."
         if "benchorch.run.duel" in reason or "No module named benchorch" in reason

@@ -29,12 +29,12 @@ def choose(reference: str, say: Say) -> Chosen:
         reference: the trial by its id, the beginning of it, or its name in the table.
         say: receives progress, where it takes longer than a moment.
     """
-    name, wanted = split_trial(reference)
+    name, label = split_trial(reference)
     directory = locate(name)
     if directory.is_file():
         raise ConfigError([f"{name} is an exported file of figures; export needs the run itself."])
     run = derive(directory.resolve(), name, say)
-    trial = _named(run, wanted) if wanted else _fastest(run, name)
+    trial = _named(run, label) if label else _fastest(run, name)
     result = run.results.get(trial.trial_id)
     problem = _problem(result)
     if result is None or problem:
@@ -42,17 +42,17 @@ def choose(reference: str, say: Say) -> Chosen:
     return Chosen(run, trial, result)
 
 
-def _named(run: Derived, wanted: str) -> Trial:
+def _named(run: Derived, label: str) -> Trial:
     names = names_of(run.plan.trials)
-    found = [t for t in run.plan.trials if names[t.trial_id] == wanted]
-    found = found or [t for t in run.plan.trials if t.labels["conversion"] == wanted]
-    found = found or [t for t in run.plan.trials if t.trial_id.startswith(wanted)]
+    found = [t for t in run.plan.trials if names[t.trial_id] == label]
+    found = found or [t for t in run.plan.trials if t.labels["conversion"] == label]
+    found = found or [t for t in run.plan.trials if t.trial_id.startswith(label)]
     if len(found) == 1:
         return found[0]
     several = ", ".join(f"{t.trial_id} ({names[t.trial_id]})" for t in found)
-    hint = suggest(wanted, list(names.values()))
+    hint = suggest(label, list(names.values()))
     problem = f"more than one: {several}" if found else f"none.{hint} Trials: {_listed(run)}"
-    raise ConfigError([f"Trials of this run called {wanted!r}: {problem}"])
+    raise ConfigError([f"Trials of this run called {label!r}: {problem}"])
 
 
 def _fastest(run: Derived, name: str) -> Trial:

@@ -151,17 +151,17 @@ def _unfounded(manifest: Manifest, run: StoredRun) -> Iterator[str]:
     if set(again) != set(manifest.trials):
         yield f"{MANIFEST} is about other trials than the plan"
         return
-    for trial_id, told in manifest.trials.items():
-        yield from _other_figures(trial_id, told.figures, again[trial_id])
+    for trial_id, stated in manifest.trials.items():
+        yield from _other_figures(trial_id, stated.figures, again[trial_id])
 
 
 def _other_figures(
-    trial_id: str, told: Mapping[str, Estimate], again: Mapping[str, Estimate]
+    trial_id: str, stated: Mapping[str, Estimate], again: Mapping[str, Estimate]
 ) -> Iterator[str]:
-    for name in sorted({*told, *again}):
-        if name not in told or name not in again:
+    for name in sorted({*stated, *again}):
+        if name not in stated or name not in again:
             yield f"trial {trial_id}: {name} is announced or measured, not both"
             continue
-        first, second = ((one.value, one.low, one.high) for one in (told[name], again[name]))
+        first, second = ((one.value, one.low, one.high) for one in (stated[name], again[name]))
         if not all(map(same_figure, first, second)):
             yield f"trial {trial_id}: {name} is announced as {first}, its series give {second}"

@@ -112,7 +112,7 @@ def _other_files(first: Mapping[str, str], now: Mapping[str, str]) -> Iterator[s
 def _other_surroundings(trials: Sequence[StoredTrial], across: Collection[str]) -> Iterator[str]:
     """Fields of this machine and its packages that are not as they were, each once."""
     host, excused = describe_host(), excused_by({"host", *across})
-    told: set[str] = set()
+    reported: set[str] = set()
     for one in trials:
         if one.result is None:
             continue
@@ -121,6 +121,6 @@ def _other_surroundings(trials: Sequence[StoredTrial], across: Collection[str]) 
         here = replace(one, result=replace(one.result, environment=now))
         for found in differences(one, here):
             text = f"{found.field}: {found.a!r} then, {found.b!r} now"
-            if found.factor and found.factor not in excused and text not in told:
-                told.add(text)
+            if found.factor and found.factor not in excused and text not in reported:
+                reported.add(text)
                 yield f"{text} (--across {found.factor})"

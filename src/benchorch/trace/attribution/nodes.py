@@ -91,13 +91,15 @@ def _of_compiled(
     """Kernels in compiled code, each by which of its graph's calls of that kernel it is."""
     marked = events.called(lambda name: name.startswith(_COMPILED_CALL))
     call = inherited(owned.parent, np.where(marked, np.arange(len(events)), NOTHING))
-    said = _by_graph(events, call, provenance)
+    by_graph = _by_graph(events, call, provenance)
     chosen = np.flatnonzero(_kernels(events, owned, call, provenance))
     counted: Counter[tuple[int, str]] = Counter()
     found: dict[int, tuple[str, ...]] = {}
     for event in chosen[np.argsort(events.start_ns[chosen], kind="stable")].tolist():
         name, within = events.names[events.name[event]], int(call[event])
-        known = said.get(int(events.name[within]), Provenance()) if within >= 0 else Provenance()
+        known = (
+            by_graph.get(int(events.name[within]), Provenance()) if within >= 0 else Provenance()
+        )
         listed = known.nodes(name, counted[within, kernel_of(name)])
         counted[within, kernel_of(name)] += 1
         found[event] = listed or fused_ops(name) or (kernel_of(name),)

@@ -89,8 +89,8 @@ def _pass(kinds: Sequence[str], ahead: Sequence[str], place: int) -> list[tuple[
 def _outermost(events: Events, owned: Owners, kinds: set[str]) -> tuple[list[int], list[str]]:
     """Operators of some kinds that are in no other of them, in order, on the busiest thread."""
     kind_of = [_kind(name) for name in events.names]
-    wanted = events.called(lambda name: _kind(name) in kinds)
-    chosen = (events.category == Category.OPERATOR) & wanted & ~owned.backward
+    matching = events.called(lambda name: _kind(name) in kinds)
+    chosen = (events.category == Category.OPERATOR) & matching & ~owned.backward
     if not chosen.any():
         return [], []
     lane = np.bincount(events.lane[chosen]).argmax()

@@ -115,11 +115,11 @@ class Ledger:
 
 def with_shapes(events: Events, rows: Sequence[EntityRow]) -> tuple[EntityRow, ...]:
     """Rows with the types and shapes of their longest events, read from the file."""
-    wanted = sorted({event for row in rows for event in row.events})
-    said = events.details.read(wanted) if wanted else {}
+    chosen = sorted({event for row in rows for event in row.events})
+    details = events.details.read(chosen) if chosen else {}
     found = []
     for row in rows:
-        calls = [(op_type("", said[event]), recorded(said[event])) for event in row.events]
+        calls = [(op_type("", details[event]), recorded(details[event])) for event in row.events]
         shapes = Counter(call.shapes for _, call in calls if call and call.shapes)
         op = next((op for op, _ in calls if op), "")
         common = shapes.most_common(1)[0][0] if shapes else ""

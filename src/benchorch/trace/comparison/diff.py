@@ -186,11 +186,11 @@ def _parts(analysis: Analysis) -> tuple[dict[str, float], dict[Key, _Work]]:
     operator = owners(events).operator[owner]
     operator = np.where(owner == NOBODY, NOTHING, np.where(operator == NOTHING, owner, operator))
     distinct = np.unique(operator[operator >= 0])[:_MOST_READ]
-    said = events.details.read(distinct.tolist())
+    details = events.details.read(distinct.tolist())
     work: dict[Key, _Work] = defaultdict(_Work)
     took_ns = path.duration_ns[working].tolist()
     for event, caller, took in zip(owner.tolist(), operator.tolist(), took_ns, strict=True):
-        arguments = said.get(caller, {})
+        arguments = details.get(caller, {})
         call = recorded(arguments)
         op = op_type(events.names[events.name[caller]], arguments) if caller >= 0 else ""
         entry = work[operator_kind(op) if op else "gaps of a device", call.shapes if call else ""]

@@ -23,12 +23,12 @@ def collective_parts(
     scope: Scope,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Participants of a scope's collectives: index into the scope, meeting, transfer time."""
-    met = meetings(scope.events)
+    collectives = meetings(scope.events)
     place = np.full(len(scope.events) + 1, NOTHING, dtype=np.int64)
     place[scope.event] = np.arange(len(scope))
-    part = place[met.event]
+    part = place[collectives.event]
     inside = part != NOTHING
-    return part[inside], met.meeting[inside], met.transfer_ns[inside]
+    return part[inside], collectives.meeting[inside], collectives.transfer_ns[inside]
 
 
 def collectives(scope: Scope) -> Found:

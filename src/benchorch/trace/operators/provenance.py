@@ -55,7 +55,7 @@ class Provenance:
         return known[call % len(known)] if known else ()
 
 
-def read(path: Path, wanted: Collection[str] = ()) -> Provenance:
+def read(path: Path, expected: Collection[str] = ()) -> Provenance:
     """The provenance in Inductor's ``inductor_provenance_tracking_node_mappings`` file."""
     try:
         content = json.loads(path.read_text())
@@ -63,14 +63,14 @@ def read(path: Path, wanted: Collection[str] = ()) -> Provenance:
         raise TraceError(f"{path}: no provenance of kernels can be read: {error}") from error
     if not isinstance(content, Mapping):
         raise TraceError(f"{path}: expected an object with cppCodeToPost, saw a list or a value")
-    return of_inductor(content, wanted)
+    return of_inductor(content, expected)
 
 
-def beside(trace: Path, wanted: Collection[str] = ()) -> tuple[Provenance, ...]:
+def beside(trace: Path, expected: Collection[str] = ()) -> tuple[Provenance, ...]:
     """The provenance of each compiled graph in the trace's folder, in the order of compilation."""
     files = trace.parent.glob(f"{MAPPINGS}_*.json")
     numbered = sorted((int(number), file) for file in files if (number := _number(file)))
-    return tuple(read(file, wanted) for _, file in numbered)
+    return tuple(read(file, expected) for _, file in numbered)
 
 
 def _number(file: Path) -> str:
@@ -132,9 +132,9 @@ def _working(nodes: list[str]) -> list[str]:
 
 
 def _translated(
-    nodes: list[str], before: Mapping[str, tuple[str, ...]], wanted: Collection[str]
+    nodes: list[str], before: Mapping[str, tuple[str, ...]], expected: Collection[str]
 ) -> tuple[str, ...]:
-    if not wanted or any(node in wanted for node in nodes):
+    if not expected or any(node in expected for node in nodes):
         return tuple(sorted(set(nodes)))
     return tuple(sorted({origin for node in nodes for origin in before.get(node, (node,))}))
 

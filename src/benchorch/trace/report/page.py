@@ -125,18 +125,18 @@ def _next(findings: Findings, command: str, size: int) -> Iterator[str]:
 def _causes(findings: Findings) -> Iterator[str]:
     for name, share in findings.verdict.shares.items():
         gain = findings.verdict.gains.get(name)
-        told = percent(share) + ("" if gain is None else f"; if free -{percent(max(gain, 0.0))}")
-        yield _bar(name, share, COLORS[Cause(name)], told)
+        label = percent(share) + ("" if gain is None else f"; if free -{percent(max(gain, 0.0))}")
+        yield _bar(name, share, COLORS[Cause(name)], label)
     yield '<p class="soft">Share of the critical path, and what a step saves without it.</p>'
 
 
-def _bar(label: str, share: float, color: str, told: str) -> str:
+def _bar(label: str, share: float, color: str, text: str) -> str:
     width = f"{100 * min(max(share, 0.0), 1.0):.2f}"
     return (
         f'<div class="bar"><span>{html(label, 60)}</span>'
         '<svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
         '<rect width="100" height="10" class="track"/>'
-        f'<rect width="{width}" height="10" fill="{color}"/></svg><span>{html(told)}</span></div>'
+        f'<rect width="{width}" height="10" fill="{color}"/></svg><span>{html(text)}</span></div>'
     )
 
 

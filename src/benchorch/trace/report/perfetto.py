@@ -148,11 +148,11 @@ def _path(analysis: Analysis, origin_ns: int) -> Iterator[str]:
     spans = _spans(path.start_ns - origin_ns, path.duration_ns)
     name = np.where(path.owner == NOBODY, NOBODY, events.name[path.owner])
     columns = (name, path.label, why.cause, why.certainty)
-    said, quoted = cache(_said), cache(json_text)
+    rendered, quoted = cache(_said), cache(json_text)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     for span, (code, *kinds) in zip(spans, rows, strict=True):
         named = CLASSES[kinds[0]].value if code == NOBODY else events.names[code]
-        yield f'{{"ph":"X","name":{quoted(named)},"pid":0,"tid":1,{span},{said(*kinds)}}}'
+        yield f'{{"ph":"X","name":{quoted(named)},"pid":0,"tid":1,{span},{rendered(*kinds)}}}'
 
 
 def _said(label: int, cause: int, known: int) -> str:

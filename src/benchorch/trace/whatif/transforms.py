@@ -184,11 +184,11 @@ def _given(value: Transform | Selector) -> str:
     """The attributes that differ from their defaults, in words."""
     listed = []
     for one in fields(value):
-        said = getattr(value, one.name)
-        if isinstance(said, Selector):
-            listed.append(_given(said) or "everything")
-        elif said != one.default:
-            listed.append(f"{one.name} {said}")
+        setting = getattr(value, one.name)
+        if isinstance(setting, Selector):
+            listed.append(_given(setting) or "everything")
+        elif setting != one.default:
+            listed.append(f"{one.name} {setting}")
     return ", ".join(listed)
 
 
