@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import write_text
 from benchorch.results.report.html_table import html_table
+from benchorch.results.report.tables import has_known_ratio
 
 if TYPE_CHECKING:
     from benchorch.results.compare.stored_run import StoredRun, StoredTrial
@@ -64,8 +65,8 @@ class Gain:
         ran: of those, how many were built and measured.
         same_model: of those, how many passed parity.
         faster: of those, how many have the verdict ``faster``.
-        speedup_ratio: geometric mean of the speedups over the baseline of those that passed parity;
-            None without one.
+        speedup_ratio: geometric mean of the speedups over the baseline of those that passed parity
+            and whose ratio is known; None without one.
     """
 
     folder: str
@@ -216,7 +217,7 @@ def _gains(folder: str, run: StoredRun) -> Iterator[Gain]:
         ran = [each for each in tried if not each.failure]
         same = [each for each in ran if not each.disagreement]
         compared = [e.summary.speedup for e in same if e.summary and e.summary.speedup]
-        ratios = [each.ratio.value for each in compared]
+        ratios = [each.ratio.value for each in compared if has_known_ratio(each)]
         yield Gain(
             folder=folder,
             conversion=conversion,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from benchorch.domain.estimate import Estimate, Summary
+from benchorch.domain.estimate import Comparison, Estimate, Summary
 from benchorch.domain.price import Market
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
@@ -254,11 +254,15 @@ def speedup_text(summary: Summary, result: TrialResult) -> str:
     ratio = summary.speedup.ratio
     if ratio.low is None or ratio.high is None:
         return f"{significant(ratio.value, 3)}×"
-    decided = summary.speedup.verdict != INCONCLUSIVE
-    if not decided and not is_known(ratio):
+    if not has_known_ratio(summary.speedup):
         return f"not known yet ({plural(ratio.n, 'pair')}) {summary.speedup.verdict}"
     value, low, high = (significant(end, 3) for end in (ratio.value, ratio.low, ratio.high))
     return f"{value}× [{low}, {high}] {summary.speedup.verdict}"
+
+
+def has_known_ratio(speedup: Comparison) -> bool:
+    """Whether the ratio is worth printing: the comparison is decided, or its interval narrow."""
+    return speedup.verdict != INCONCLUSIVE or is_known(speedup.ratio)
 
 
 def _baseline_text(summary: Summary) -> str:
@@ -421,14 +425,16 @@ def _winner_text(best: Trial, summaries: Mapping[str, Summary], covered: Coverag
 
 def _tie_text(equals: Sequence[Trial], summaries: Mapping[str, Summary]) -> str:
     """Those that cannot be told from the best."""
-    figures = [
-        f"{_named(trial)} ({_gain_text(trial, summaries)})"
-        if summaries[trial.trial_id].speedup
-        else f"{_named(trial)} (the baseline)"
-        for trial in equals
-    ]
+    figures = [f"{_named(trial)} ({_tied_text(trial, summaries)})" for trial in equals]
     names = f"{', '.join(figures[:-1])} and {figures[-1]}"
     return f"there is no single fastest: {names} cannot be distinguished"
+
+
+def _tied_text(trial: Trial, summaries: Mapping[str, Summary]) -> str:
+    speedup = summaries[trial.trial_id].speedup
+    if speedup is None:
+        return "the baseline"
+    return _gain_text(trial, summaries) if has_known_ratio(speedup) else "ratio not known yet"
 
 
 def _named(trial: Trial) -> str:

@@ -19,7 +19,7 @@ def found(script: str, *calls: dict[str, Any]) -> dict[str, Any]:
 
 
 def measured(
-    script: str, conversion: str, ratio: float | None = None, **fields: Any
+    script: str, conversion: str, ratio: float | None = None, verdict: str = "", **fields: Any
 ) -> StoredTrial:
     labels = {"model": f"{script}:net", "script": script}
     stored = brief(trial(conversion, labels=labels), **fields)
@@ -28,7 +28,7 @@ def measured(
     estimate = Estimate(
         value=ratio, low=None, high=None, level_ratio=0.95, n=1, unit="ratio", method="test"
     )
-    verdict = "faster" if ratio > 1 else "slower"
+    verdict = verdict or ("faster" if ratio > 1 else "slower")
     comparison = Comparison(ratio=estimate, verdict=verdict)
     return replace(stored, summary=Summary(metrics={}, speedup=comparison, steady=True))
 
@@ -77,6 +77,12 @@ def test_gains_are_of_models_that_stayed_the_same() -> None:
     ratios = {(gain.folder, gain.conversion): gain.speedup_ratio for gain in REPORT.gains}
     assert ratios["a", "onnxruntime"] == 4.0
     assert ratios["b", "onnxruntime"] == 0.25
+
+
+def test_a_gain_leaves_out_ratios_that_are_not_known() -> None:
+    undecided = measured("a/two.py", "onnxruntime", 954.0, "inconclusive")
+    report = corpus_report(PLACES, FOUNDS, replace(RUN, trials=(*RUN.trials, undecided)))
+    assert (report.gains[0].same_model, report.gains[0].speedup_ratio) == (3, 1.0)
 
 
 def test_what_has_no_result_is_named_with_its_reason() -> None:

@@ -113,6 +113,16 @@ def test_what_cannot_be_told_from_the_best_is_named_with_it():
     )
 
 
+def test_a_tie_prints_no_ratio_that_is_not_known():
+    sheet = Sheet().add("eager", 3.0).add("noisy", 1.0, ratio=6395.0).best("eager", "noisy")
+    found = sheet.summaries["noisy"].speedup
+    wide = replace(found.ratio, low=0.1, high=1e8)
+    undecided = replace(found, ratio=wide, verdict="inconclusive")
+    sheet.summaries["noisy"] = replace(sheet.summaries["noisy"], speedup=undecided)
+    assert "noisy on local (ratio not known yet)" in sheet.said()
+    assert "6395" not in sheet.said()
+
+
 def test_a_tie_with_the_baseline_says_so():
     sheet = Sheet().add("eager", 3.0).add("copy", 2.9, ratio=1.004).best("copy", "eager")
     assert "eager on local (the baseline) cannot be distinguished" in sheet.said()
