@@ -77,7 +77,7 @@ def test_a_plan_is_an_object_with_trials_and_skips(place):
         (("model=mlp", "rebuild=sometimes"), "rebuild: expected one of if_needed, always, never"),
         (("model=mlp", "store.root=/proc/no"), "store.root"),
         (("model=mlp", "model.inputs.input.shape=[batch_size,3]"), "model"),
-        (("nowhere.yaml",), "There is no recipe nowhere.yaml"),
+        (("nowhere.yaml",), "there is no recipe 'nowhere.yaml'"),
         (("plna",), "Did you mean 'plan'?"),
         (("resume=nothing-like-it",), "resume: 'nothing-like-it' is neither"),
         (("model=mlp", "workload.batch_size=[]"), "workload.batch_size: is empty"),

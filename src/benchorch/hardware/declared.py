@@ -101,9 +101,9 @@ class DeclaredHardware(Hardware):
         here = declared_kind()
         if here == self.kind:
             return None
-        what = f"this machine is {here}" if here else "the kind of this machine is not declared"
+        what = f"this machine is {here}" if here else "this machine's kind is not declared"
         return (
-            f"{self.kind} was requested; {what}. If it is such a machine outside EC2, set "
+            f"{self.kind} was requested; {what}. If it is one outside EC2, set "
             f"{KIND_VARIABLE}={self.kind} in its environment, on a Ray node before `ray start`."
         )
 
