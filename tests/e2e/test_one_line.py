@@ -104,6 +104,17 @@ class Account:
             ["bash", "-c", mine], capture_output=True, text=True, env=environment, check=False
         )
 
+    def end_machines(self) -> None:
+        """End this test's head, which the next test's line would find by its tags."""
+        self.clients["autoscaling"].delete_auto_scaling_group(
+            AutoScalingGroupName=f"{NAME}-head", ForceDelete=True
+        )
+        self.clients["autoscaling"].delete_launch_configuration(LaunchConfigurationName="head")
+        reservations = self.clients["ec2"].describe_instances()["Reservations"]
+        ids = [one["InstanceId"] for group in reservations for one in group["Instances"]]
+        if ids:
+            self.clients["ec2"].terminate_instances(InstanceIds=ids)
+
     def heads(self) -> int:
         found = self.clients["autoscaling"].describe_auto_scaling_groups()
         return sum(len(one["Instances"]) for one in found["AutoScalingGroups"])
@@ -126,6 +137,7 @@ os.execv(sys.executable, [sys.executable, *command])
 def account(tmp_path):
     found = Account(tmp_path)
     yield found
+    found.end_machines()
     for bucket in (f"benchorch-stacks-{ACCOUNT}", f"{NAME}-{ACCOUNT}"):
         s3 = found.clients["s3"]
         for one in s3.list_objects_v2(Bucket=bucket).get("Contents", ()):

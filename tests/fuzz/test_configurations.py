@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from benchorch.cli import main
 from benchorch.cli.terminal import print_error
 from benchorch.errors import BenchorchError
+from support.loggers import unchanged_loggers
 from support.mutations import LIMIT_CPU_S, fuzzed
 
 KEYS = (
@@ -109,7 +110,7 @@ def judge(words: list[str]) -> None:
     code: object = 0
     with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
         try:
-            with ended_after(LIMIT_CPU_S):
+            with ended_after(LIMIT_CPU_S), unchanged_loggers():
                 code = main.run(words)
         except SystemExit as ended:
             code = ended.code

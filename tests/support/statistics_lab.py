@@ -140,6 +140,7 @@ class Estimators:
         race: Any = SimpleNamespace(
             needing=lambda left: list(left) if len(ran) < trials * processes else [],
             named=lambda names: set(),
+            certain_rounds=lambda chosen: 1,
         )
         rounds = _Rounds(runs=runs, race=race, to_profile=("winner",), emit=lambda event: None)
         for _ in rounds.results():

@@ -137,17 +137,22 @@ def _refuse_links(directory: Path) -> None:
     What is read of it ends up in a page or at a tracker, what is written to it where a link leads,
     and a pipe is never read to its end.
     """
-    if any(one == directory.resolve() for _, one in _known()):
+    odd = next(_odd_entries(directory), None)
+    if odd is None or any(one == directory.resolve() for _, one in _known()):
         return
+    what = "a link" if odd.is_symlink() else "not a file"
+    raise ConfigError(
+        [f"{odd} is {what}, and this machine did not make that run: remove it first."]
+    )
+
+
+def _odd_entries(directory: Path) -> Iterator[Path]:
+    """Links, pipes and devices below a folder."""
     for folder, folders, files in os.walk(directory):
-        for name in (*folders, *files):
-            path = Path(folder, name)
+        for path in (Path(folder, name) for name in (*folders, *files)):
             mode = path.lstat().st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                what = "a link" if stat.S_ISLNK(mode) else "no file"
-                raise ConfigError(
-                    [f"{path} is {what}, and this machine did not make that run: remove it first."]
-                )
+                yield path
 
 
 def _parent_run(directory: Path) -> str | None:

@@ -40,6 +40,7 @@ def stranger(measured: Path, tmp_path: Path) -> tuple[Path, Path]:
     marker = tmp_path / "marker"
     shutil.copytree(measured, folder)
     plant(folder, marker)
+    (folder / "linked.py").unlink()  # a link alone refuses a stranger's run
     return folder, marker
 
 

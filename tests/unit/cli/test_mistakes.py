@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from benchorch.cli import corrections, main
 from benchorch.cli.commands import plan
 from benchorch.errors import ConfigError
+from support.loggers import unchanged_loggers
 
 START = "defaults: [config, override model: mlp, _self_]\n"
 FOUR = (
@@ -21,6 +23,12 @@ FOUR = (
     "limits: {build_timeout: 3}\n"
     "matrix: {conversion: [eager, inductr]}\n"
 )
+
+
+@pytest.fixture(autouse=True)
+def _loggers() -> Iterator[None]:
+    with unchanged_loggers():
+        yield
 
 
 def refused(words: list[str]) -> ConfigError:

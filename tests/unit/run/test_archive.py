@@ -34,7 +34,6 @@ def run(tmp_path: Path) -> Path:
     (directory / ".half").write_text("half")
     (directory / "notes").mkdir()
     (directory / "notes" / "identity.json").write_text("{}")
-    (directory / "elsewhere").symlink_to("/etc/passwd")
     return directory
 
 
@@ -53,6 +52,7 @@ def plan_id(run: Path) -> str:
 def test_a_run_comes_back_as_it_was_without_what_was_nobody_elses(
     run: Path, bucket: Bucket, tmp_path: Path
 ) -> None:
+    (run / "elsewhere").symlink_to("/etc/passwd")
     place = bucket_at(bucket.url)
     kept = archive_run(run, place)
     assert kept.reason == ""

@@ -35,7 +35,7 @@ def accelerated():  # type: ignore[no-untyped-def]
         ({"backends": ["local/inducter"]}, "Did you mean 'inductor'?"),
         ({"backends": ["lcoal/inductor"]}, "Did you mean 'local'?"),
         ({"backends": ["g5.xlagre/onnxrt-cuda"]}, "Did you mean"),
-        ({"backends": "local"}, "does not say what runs the graphs; such as local/inductor"),
+        ({"backends": "local"}, "does not name what runs the graphs; write local/inductor"),
         ({"backends": []}, "backends: none is given"),
         ({"backends": [7]}, "expected a name such as local/inductor, got 7"),
         ({"backends": "r6i.large/onnxrt-cuda"}, "onnxrt-cuda is for cuda"),
