@@ -51,10 +51,10 @@ class Race:
         return [run for run in alive if self._needs_more(run, tables, unsupported)]
 
     def certain_rounds(self, chosen: Collection[TrialRun]) -> int:
-        """In how many rounds at least one of these is certain to be measured; at least 1."""
+        """Number of rounds in which at least one of these is certain to be measured; at least 1."""
         paired = [run for run in chosen if run.repetitions.is_paired]
         waits = ((_next_look(run) or 0) - len(run.repetitions.log_ratios) for run in paired)
-        return max(1, *waits, 1)
+        return max([1, *waits])
 
     def named(self, words: Collection[str]) -> frozenset[str]:
         """The ids of trials by their conversions, or as ``winner``, ``baseline`` and ``all``."""
