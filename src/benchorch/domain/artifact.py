@@ -31,6 +31,7 @@ class Format(str):
     TENSORRT_ENGINE: ClassVar[Format]
     GGUF: ClassVar[Format]
     ONNX_GENAI: ClassVar[Format]
+    HUB_FOLDER: ClassVar[Format]
     REFERENCE: ClassVar[Format]
 
 

@@ -35,8 +35,12 @@ class Program(ABC):
     One that keeps its cache to itself has no inputs and outputs for it.
     """
 
-    def begin(self) -> None:  # noqa: B027 - most keep nothing between calls
-        """Forget the cache that earlier calls left behind."""
+    def begin(self, *, whole: bool = False) -> None:  # noqa: B027 - most keep nothing between calls
+        """Forget the cache that earlier calls left behind.
+
+        Args:
+            whole: whether all scores are read; otherwise the likeliest token's may be all.
+        """
 
     def kept_bytes(self) -> int:
         """Size of the cache that it keeps to itself."""

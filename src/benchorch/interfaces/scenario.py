@@ -20,6 +20,12 @@ Sampling: TypeAlias = "Callable[[NDArray[generic], int], NDArray[generic]]"
 vocabulary), and the token's number, from 0."""
 
 
+def likeliest(logits: NDArray[generic], _number: int) -> NDArray[generic]:
+    """The greedy choice, which needs no score but the largest."""
+    chosen: NDArray[generic] = logits.argmax(axis=-1)
+    return chosen
+
+
 class Scenario(ABC):
     """MLPerf scenario: a way of issuing queries.
 

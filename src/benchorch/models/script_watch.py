@@ -15,7 +15,7 @@ import sysconfig
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -38,6 +38,7 @@ _TRACERS = ("torch.jit._trace", "torch.onnx", "torch.export._trace", "torch._exp
 _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 _SYMBOLS = frozenset({"KerasTensor", "FakeTensor", "FunctionalTensor"})
 _LIGHTNING_STEPS = frozenset({"training_step", "validation_step", "test_step", "predict_step"})
+_MAINS = dict.fromkeys(("__main__", "__mp_main__"), "__main__")
 _PROGRESS_EVERY_S = 1.0
 _LONGEST_CONTAINER = 1000  # items that are looked through for a name
 
@@ -508,11 +509,16 @@ def structure_of(module: torch.nn.Module) -> str:
     """SHA-256 (hex) over the classes of a module's parts, and its tensors' names and kinds."""
     total = hashlib.sha256()
     for name, part in module.named_modules():
-        total.update(f"{name}|{type(part).__module__}.{type(part).__qualname__}\n".encode())
+        total.update(f"{name}|{class_name(type(part))}\n".encode())
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         shape = tuple(tensor.shape) if _has_values(tensor) else "unknown"
         total.update(f"{name}|{tensor.dtype}|{shape}\n".encode())
     return total.hexdigest()
+
+
+def class_name(kind: type) -> str:
+    """A class with its module; of a script in a process that it spawned, as in its own."""
+    return f"{_MAINS.get(kind.__module__, kind.__module__)}.{kind.__qualname__}"
 
 
 def _short(*parts: str) -> str:
@@ -529,21 +535,17 @@ def name_in(frame: FrameType | None, module: object) -> str:
     The script's own variables come first: what a library calls it tells a person little.
     """
     frames = list(_outwards(frame))
-    own = [each for each in frames if each.f_globals.get("__name__") == "__main__"]
+    own = [each for each in frames if each.f_globals.get("__name__") in _MAINS]
     scopes = [
-        *(scope for each in own for scope in (each.f_locals, each.f_globals)),
-        vars(sys.modules["__main__"]),
-        *(each.f_locals for each in frames),
+        *((each.f_back, scope) for each in own for scope in (each.f_locals, each.f_globals)),
+        (None, vars(sys.modules["__main__"])),
+        *((each.f_back, each.f_locals) for each in frames),
     ]
-    names = (name for scope in scopes for name in _names_in(scope, module))
-    name = next(names, type(module).__name__)
-    return _of_owner(own, name) if name.startswith("self.") else name
-
-
-def _of_owner(frames: Sequence[FrameType], name: str) -> str:
-    """A name that begins with self, by what the callers of that method call its object."""
-    method = next(each for each in frames if "self" in each.f_locals)
-    return f"{name_in(method.f_back, method.f_locals['self'])}{name.removeprefix('self')}"
+    found = ((caller, scope, name) for caller, scope in scopes for name in _names_in(scope, module))
+    caller, scope, name = next(found, (None, {}, type(module).__name__))
+    if not name.startswith("self."):
+        return name
+    return f"{name_in(caller, scope['self'])}{name.removeprefix('self')}"
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

@@ -150,7 +150,7 @@ class LlamaProgram(Program):
     executable: LlamaExecutable
     _batches: dict[tuple[int, ...], Any] = field(default_factory=dict)
 
-    def begin(self) -> None:
+    def begin(self, *, whole: bool = False) -> None:
         """Forget all sequences."""
         lib = self.executable.lib
         lib.llama_memory_clear(lib.llama_get_memory(self.executable.context), False)

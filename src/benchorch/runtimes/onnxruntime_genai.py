@@ -117,7 +117,7 @@ class GenaiProgram(Program):
         self._batch = 0
         self._chosen: Any = None
 
-    def begin(self) -> None:
+    def begin(self, *, whole: bool = False) -> None:
         """Forget the sequences; the next call is a prefill."""
         self._chosen = None
 

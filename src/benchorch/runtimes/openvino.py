@@ -112,7 +112,7 @@ class OpenVinoProgram(Program):
 
     request: Any
 
-    def begin(self) -> None:
+    def begin(self, *, whole: bool = False) -> None:
         """Variables as they were at first."""
         self.request.reset_state()
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, final
 
 from benchorch.domain.measurement import Calibration, Observations
 from benchorch.interfaces.generation import TokenCall
 from benchorch.interfaces.hardware import Clock
-from benchorch.interfaces.scenario import Sampling, Scenario
+from benchorch.interfaces.scenario import Sampling, Scenario, likeliest
 from benchorch.interfaces.stopping import Stopping
 from benchorch.scenarios.series import fill, quiet_heap, sized, token_fields, token_times
 
@@ -48,7 +48,7 @@ class Generate(Scenario):
     @property
     def sampling(self) -> Sampling:
         """Greedy, or as drawn."""
-        return self.choose
+        return self.choose if self.temperature else likeliest
 
     def choose(self, logits: NDArray[generic], number: int) -> NDArray[generic]:
         """The likeliest token, or one drawn by the Gumbel-max rule.
@@ -57,7 +57,7 @@ class Generate(Scenario):
         independent Gumbel noise is distributed as their softmax.
         """
         if not self.temperature:
-            return cast("NDArray[generic]", logits.argmax(axis=-1))
+            return likeliest(logits, number)
         import numpy as np
 
         scores = np.asarray(logits, dtype=np.float64) / self.temperature

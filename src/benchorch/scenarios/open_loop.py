@@ -13,7 +13,7 @@ from benchorch.domain.measurement import Calibration, Load, Observations
 from benchorch.errors import MeasureError, check_options
 from benchorch.interfaces.generation import TokenCall
 from benchorch.interfaces.hardware import Clock
-from benchorch.interfaces.scenario import Sampling, Scenario
+from benchorch.interfaces.scenario import Sampling, Scenario, likeliest
 from benchorch.interfaces.stopping import Stopping
 from benchorch.scenarios.arrivals import Arrivals, Kind, fresh_seed
 from benchorch.scenarios.series import token_fields, token_times
@@ -22,8 +22,7 @@ from benchorch.stats.queueing import LoadPhase
 from benchorch.units import NS_PER_S, s_to_ns
 
 if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
+    pass
 
 CLOSED = "closed"
 CAPACITY = "capacity"
@@ -90,7 +89,7 @@ class OpenLoop(Scenario):
     @property
     def sampling(self) -> Sampling | None:
         """Greedy, where queries are prompts."""
-        return _likeliest if self.generate else None
+        return likeliest if self.generate else None
 
     @abstractmethod
     def own_rules(self) -> Mapping[str, bool]:
@@ -157,11 +156,6 @@ class OpenLoop(Scenario):
 
     def _is_token_target(self, target_ms: float | None) -> bool:
         return target_ms is None or (self.generate and positive(target_ms))
-
-
-def _likeliest(logits: NDArray[generic], number: int) -> NDArray[generic]:
-    chosen: NDArray[generic] = logits.argmax(axis=-1)
-    return chosen
 
 
 def positive(value: float) -> bool:

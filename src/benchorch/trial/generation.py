@@ -29,7 +29,7 @@ from benchorch.interfaces.generation import (
 )
 from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-from benchorch.interfaces.scenario import Sampling
+from benchorch.interfaces.scenario import Sampling, likeliest
 
 if TYPE_CHECKING:
     import torch
@@ -120,8 +120,10 @@ class GeneratingExecutable(Executable):
 
     def bind(self, arrays: Arrays) -> TokenCall:
         """A call that generates all new tokens of these prompts."""
+        steps = self._steps(arrays, self.symbols[NEW])
+        steps.whole = self.choose is not likeliest
         return Generation(
-            steps=self._steps(arrays, self.symbols[NEW]),
+            steps=steps,
             choose=self.choose,
             now_ns=self.clock.now_ns,
         )
@@ -164,6 +166,7 @@ class GeneratingExecutable(Executable):
         import numpy as np
 
         steps = self._steps(arrays, self.symbols[NEW])
+        steps.whole = True
         forced = arrays.get(CONTINUATION)
         scores: list[Array] = []
         most = self.symbols[NEW]
@@ -225,6 +228,7 @@ class Steps:
         later: positions of each further step.
         cache: names of the decoder's own cache's tensors.
         cross: names of the keys and values of the encoder's output.
+        whole: whether all scores are read, as they are to be compared.
     """
 
     program: Program
@@ -233,6 +237,7 @@ class Steps:
     later: Sequence[Mapping[str, object]]
     cache: tuple[str, ...]
     cross: tuple[str, ...]
+    whole: bool = False
     _past: Mapping[str, object] = field(default_factory=dict)
     _source: Mapping[str, object] = field(default_factory=dict)
 
@@ -243,7 +248,7 @@ class Steps:
             token: the last one chosen, shape (batch_size, 1), int64; None for the first step.
         """
         if token is None:
-            self.program.begin()
+            self.program.begin(whole=self.whole)
             self._past = {name: self.first[name] for name in self.cache if name in self.first}
             self._source = self._encoded()
             inputs = {**self.first, **self._source}

@@ -83,6 +83,8 @@ def _model(model: ConfigNode) -> Iterator[str]:
     ]
     if made > 1:
         rows.append(("made", f"{made} times"))
+    if "in_child" in model:
+        rows.append(("process", "one that the script starts"))
     for name, value in rows:
         yield f"{indent}  {name:<11} {value}"
     for call in cast("list[ConfigNode]", model["invocations"]):

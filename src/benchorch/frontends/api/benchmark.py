@@ -151,7 +151,7 @@ def _checked(
     for group, names in (("conversion", conversions), ("hardware", hardware)):
         words += problems.attempt(partial(_choice, group, names, composer)) or []
     given = problems.attempt(lambda: keyword_overrides(overrides, _OWN)) or []
-    sets = problems.attempt(lambda: _sets_of(checked, inputs)) or []
+    checked, sets = problems.attempt(lambda: _with_inputs(checked, inputs)) or (checked, [])
     if checked is not None:
         problems.add(
             composer.problems([f"model={checked.choice}", *checked.words, *given], sweep=False)
@@ -208,8 +208,10 @@ def _model_of(model: object, composer: Composer) -> _Model:
     torch = sys.modules.get("torch")  # a module's owner has imported it
     if torch is not None and isinstance(model, torch.nn.Module):
         return _live(model)
-    if hasattr(model, "predict") and hasattr(model, "get_params"):
-        return _estimator(model)
+    owner = getattr(model, "__self__", None)  # of estimator.predict
+    for each in (model, owner):
+        if hasattr(each, "predict") and hasattr(each, "get_params"):
+            return _estimator(each)
     if not callable(model):
         raise ConfigError(
             [
@@ -349,15 +351,24 @@ def _choice(group: str, names: str | Sequence[str] | None, composer: Composer) -
     return [f"{group}={spelled(listed)}" if len(listed) > 1 else f"{group}={spelled(listed[0])}"]
 
 
-def _sets_of(model: _Model | None, inputs: object) -> list[Arrays]:
-    from benchorch.frontends.api.live_model import input_sets
-
+def _with_inputs(model: _Model | None, inputs: object) -> tuple[_Model | None, Sequence[Arrays]]:
+    """The input sets, and the model that takes them: a live one may take more than tensors."""
     if model is None or (inputs is None and model.choice not in _WITHOUT_INPUTS):
-        return []
+        return model, []
     if inputs is None:
         takes = f" It takes: {', '.join(model.names)}." if model.names else ""
         raise ConfigError([f"inputs: give the tensors that forward is called with.{takes}"])
-    return input_sets(inputs, model.names)
+    from benchorch.frontends.api.live_model import input_sets, sets_by_name
+
+    if model.module is None:
+        return model, input_sets(inputs, model.names)
+    from benchorch.frontends.api.call_inputs import holds_more, with_tensors_alone
+
+    sets = sets_by_name(inputs, model.names)
+    if not holds_more(sets):
+        return model, input_sets(inputs, model.names)
+    call = with_tensors_alone(model.module, sets, model.names or ())
+    return replace(model, module=call.module, note=f"{model.note} {call.note}".strip()), call.sets
 
 
 def _rotated(sets: Sequence[Arrays], given: Sequence[str]) -> list[Arrays]:

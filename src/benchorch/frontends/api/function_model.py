@@ -23,7 +23,10 @@ def is_function(model: Callable[..., Any]) -> bool:
     """Whether a callable is measured itself: a module's method, or one that needs arguments."""
     if isinstance(model, type):
         return False
-    if isinstance(getattr(model, "__self__", None), torch.nn.Module):
+    whole = model
+    while isinstance(whole, functools.partial):
+        whole = whole.func
+    if isinstance(getattr(whole, "__self__", None), torch.nn.Module):
         return True
     try:
         _signature(model).bind()

@@ -66,21 +66,25 @@ def named_arrays(inputs: object, names: Sequence[str] | None) -> Arrays:
             problems.append(f"inputs[{name!r}]: {problem}")
         else:
             arrays[name] = _array(value)
-    if names is not None:
-        taken = f"The model takes: {', '.join(names)}."
-        problems += [
-            f"inputs[{name!r}]: the model takes no {name!r}.{suggest(name, names)} {taken}"
-            for name in by_name
-            if name not in names
-        ]
-    problems += [
+    problems += name_problems(by_name, names)
+    if problems:
+        raise ConfigError(problems)
+    return arrays
+
+
+def name_problems(by_name: Mapping[str, object], names: Sequence[str] | None) -> list[str]:
+    """Names that the model does not take, or that no tensor can have."""
+    problems = [
+        f"inputs[{name!r}]: the model takes no {name!r}.{suggest(name, names)} "
+        f"The model takes: {', '.join(names)}."
+        for name in by_name
+        if names is not None and name not in names
+    ]
+    return problems + [
         f"inputs[{name!r}]: is not a valid name of a tensor."
         for name in by_name
         if not _is_name(name)
     ]
-    if problems:
-        raise ConfigError(problems)
-    return arrays
 
 
 def _is_name(name: object) -> bool:
@@ -129,10 +133,7 @@ def _array(value: object) -> NDArray[generic]:
 
 def input_sets(inputs: object, names: Sequence[str] | None) -> list[Arrays]:
     """The inputs by their names: one set, or each of a list of mappings; ConfigError otherwise."""
-    several = isinstance(inputs, tuple | list) and all(isinstance(x, Mapping) for x in inputs)
-    if not several or not inputs:
-        return [named_arrays(inputs, names)]
-    sets = [named_arrays(each, names) for each in inputs]  # type: ignore[attr-defined]
+    sets = [named_arrays(each, names) for each in sets_by_name(inputs, names)]
     kinds = [{name: (a.ndim, a.dtype.name) for name, a in each.items()} for each in sets]
     problems = [
         f"inputs[{number}]: holds {_spelled(sets[number])}; inputs[0] holds {_spelled(sets[0])}. "
@@ -143,6 +144,14 @@ def input_sets(inputs: object, names: Sequence[str] | None) -> list[Arrays]:
     if problems:
         raise ConfigError(problems)
     return sets
+
+
+def sets_by_name(inputs: object, names: Sequence[str] | None) -> list[Mapping[str, object]]:
+    """The values of each input set, whatever they are, by the names of forward."""
+    several = isinstance(inputs, tuple | list) and all(isinstance(x, Mapping) for x in inputs)
+    if not several or not inputs:
+        return [_by_name(inputs, names)]
+    return [_by_name(each, names) for each in inputs]  # type: ignore[attr-defined]
 
 
 def _spelled(arrays: Arrays) -> str:

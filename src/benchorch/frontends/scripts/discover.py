@@ -10,7 +10,7 @@ import time
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias, cast
@@ -140,6 +140,9 @@ class Sightings:
         """Take a partial reply."""
         self.sources, self.busy = reply.sources, reply.busy
         for model in reply.models:
+            known = self.models.get(str(model["hash"]))
+            if "in_child" in model and known is not None:
+                model = _joined(known, model)
             self.models[str(model["hash"])] = model
             for call in cast("list[ConfigNode]", model["invocations"]):
                 if call["hash"] not in self._known:
@@ -153,6 +156,14 @@ class Sightings:
         chosen = _selected(list(self.models.values()), self.script)
         calls = (c for m in chosen for c in cast("list[ConfigNode]", m["invocations"]))
         return any(not call["obstacle"] for call in calls)
+
+
+def _joined(known: ConfigNode, again: ConfigNode) -> ConfigNode:
+    """A model with those of its calls that another process has made."""
+    calls = cast("list[ConfigNode]", known["invocations"])
+    hashes = {call["hash"] for call in calls}
+    more = [c for c in cast("list[ConfigNode]", again["invocations"]) if c["hash"] not in hashes]
+    return {**known, "invocations": cast(Json, [*calls, *more])}
 
 
 def discover(
@@ -251,7 +262,10 @@ def _run(
         under=under,
     )
     if child.reply is not None:
-        return child.reply
+        for each in child.reply.models:
+            sightings.models.pop(str(each["hash"]), None)
+        others = (each for each in sightings.models.values() if "in_child" in each)
+        return replace(child.reply, models=(*child.reply.models, *others))
     assert child.failure is not None
     ended, problem = _ending(child.failure, timeout_s, reason)
     models = tuple(sightings.models.values())

@@ -15,16 +15,23 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, from_json, to_json
 from benchorch.frameworks.module_fingerprint import state_digest
+from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
 from benchorch.host.processes import child_channel
 from benchorch.models.script import SEED
 from benchorch.models.script_files import GRAPH_SUFFIX, PROGRAM_SUFFIX
 from benchorch.models.script_inputs import arrays_of, digest_of_arrays, dtype_name
 from benchorch.models.script_run import run_script
-from benchorch.models.script_watch import CallSignature, FirstCall, FoundModel, Watch
+from benchorch.models.script_watch import (
+    CallSignature,
+    FirstCall,
+    FoundModel,
+    Watch,
+    class_name,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -115,12 +122,42 @@ def main() -> None:
     child_channel.show_where_it_hangs()
     parent = child_channel.Channel()
     request = child_channel.read_request(DiscoveryRequest)
-    parent.send_reply(discover(request, parent.send_partial))
+    reports = ChildReports.announced(request.script, to_json(request))
+
+    def report(reply: DiscoveryReply) -> None:
+        with in_turn(request.script):
+            parent.send_partial(reply)
+
+    reply = discover(request, report, reports)
+    with in_turn(request.script):
+        parent.send_reply(reply)
     # It ends as a script does: what it has left open is written out.
 
 
+def watch_child() -> None:
+    """Record the models of a process that a script has started, until it ends."""
+    reports = ChildReports.inherited()
+    request = from_json(DiscoveryRequest, reports.request.encode())
+    keep = _InputFiles.of(request, process=0)
+
+    def progress(seen: FoundModel) -> None:
+        _report_child(seen, keep, reports)
+
+    Watch(request.max_depth, keep, progress).__enter__()
+
+
+def _report_child(seen: FoundModel, keep: _InputFiles, reports: ChildReports) -> None:
+    if _is_operator(seen):
+        return
+    model = {**_told(seen, keep), "in_child": True}
+    with suppress(OSError):  # the script has ended; it takes this process with it
+        reports.send(DiscoveryReply(seconds=0.0, models=(model,), sources=_sources()))
+
+
 def discover(
-    request: DiscoveryRequest, report: Callable[[DiscoveryReply], None] = lambda _: None
+    request: DiscoveryRequest,
+    report: Callable[[DiscoveryReply], None] = lambda _: None,
+    reports: ChildReports | None = None,
 ) -> DiscoveryReply:
     """What the script called, and how it ended.
 
@@ -128,6 +165,7 @@ def discover(
         request: which script, and how.
         report: called with each model as it is found, so that whatever ends the script takes
             nothing with it.
+        reports: of the processes that the script forks.
     """
     script = request.script
     began_s, process = time.monotonic(), os.getpid()
@@ -138,15 +176,14 @@ def discover(
                 spent_s = time.monotonic() - began_s
                 report(DiscoveryReply(seconds=spent_s, sources=_sources(), busy=True))
 
-    keep = _InputFiles(
-        folder=request.folder,
-        wanted=frozenset(request.wanted),
-        capture=request.capture,
-        on_capture=busy,
-    )
+    keep = _InputFiles.of(request, process=process, on_capture=busy)
 
     def progress(seen: FoundModel) -> None:
-        if os.getpid() != process or _is_operator(seen):  # a child that the script forked
+        if os.getpid() != process:
+            if reports is not None:
+                _report_child(seen, keep, reports)
+            return
+        if _is_operator(seen):
             return
         model = _of_file(script, _told(seen, keep))
         with suppress(OSError):  # the parent has left; it takes this process with it
@@ -244,16 +281,31 @@ class _InputFiles:
         wanted: hashes of models or calls; empty for all.
         capture: whether the modules are exported besides.
         on_capture: called before each export, which may take long.
+        process: that of the script; other processes are not run again for a call of theirs.
         captured_bytes: weights that were written so far.
         calls: what is told of each call, by its hash.
     """
 
     folder: Path | None
     wanted: frozenset[str]
-    capture: bool = False
+    capture: bool
+    process: int
     on_capture: Callable[[], None] = lambda: None
     captured_bytes: int = 0
     calls: dict[str, dict[str, Json]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, request: DiscoveryRequest, process: int, on_capture: Callable[[], None] = lambda: None
+    ) -> Self:
+        """Those of a request."""
+        return cls(
+            folder=request.folder,
+            wanted=frozenset(request.wanted),
+            capture=request.capture,
+            process=process,
+            on_capture=on_capture,
+        )
 
     def __call__(self, first_call: FirstCall) -> None:
         arguments, invocation = first_call.arguments, first_call.invocation
@@ -282,6 +334,9 @@ class _InputFiles:
         fields, reason = self._model_fields(first_call, self.folder)
         if first_call.step and reason:
             call["obstacle"] = f"{first_call.step} cannot be exported: {reason}"
+            return
+        if "program" not in fields and os.getpid() != self.process:
+            call["obstacle"] = f"it is called in a child process and not exported: {reason}"
             return
         call["model"], call["not_captured"] = fields, reason
 
@@ -397,7 +452,7 @@ def _told(seen: FoundModel, keep: _InputFiles) -> dict[str, Json]:
     return {
         "name": seen.name,
         "hash": seen.hash,
-        "class": f"{seen.kind.__module__}.{seen.kind.__qualname__}",
+        "class": class_name(seen.kind),
         "file": file,
         "line": line,
         "called_from": seen.place,
