@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from benchorch.frontends.accelerate.backends import RemoteInferenceSession
     from benchorch.frontends.accelerate.function import accelerate
-    from benchorch.frontends.accelerate.remote_profile import remote_profile
+    from benchorch.frontends.accelerate.remote_profile import remote_inference, remote_profile
     from benchorch.frontends.api.benchmark import benchmark
 
 __version__ = "0.1.0"
@@ -18,12 +18,14 @@ __all__ = [
     "__version__",
     "accelerate",
     "benchmark",
+    "remote_inference",
     "remote_profile",
 ]
 _HOMES = {
     "RemoteInferenceSession": "benchorch.frontends.accelerate.backends",
     "accelerate": "benchorch.frontends.accelerate.function",
     "benchmark": "benchorch.frontends.api.benchmark",
+    "remote_inference": "benchorch.frontends.accelerate.remote_profile",
     "remote_profile": "benchorch.frontends.accelerate.remote_profile",
 }
 

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from tests.unit.run.test_expand import planned
 from tests.unit.trial.test_generation import (
     BATCH,
     NEW,
@@ -29,7 +28,6 @@ from tests.unit.trial.test_generation import (
     whole_scores,
 )
 
-from benchorch.config.composer import Composer, config_loader
 from benchorch.errors import BuildError
 from benchorch.trial.generation import SCORES
 
@@ -168,11 +166,6 @@ def test_drawn_tokens_need_all_scores(tmp_path: Path) -> None:
     assert np.array_equal(*drawn)
 
 
-def test_an_encoder_decoder_is_refused_and_without_vllm_it_is_skipped(tmp_path: Path) -> None:
+def test_an_encoder_decoder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="t5 is not a decoder alone"):
         executable(setup_of("vllm", model="t5_tiny"), module_of("t5_tiny"), tmp_path)
-    composer = Composer(config_loader())
-    words = ["model=gpt2_tiny", "conversion=[eager,vllm,vllm_bf16]", "scenario=generate"]
-    found, _ = planned(composer, words)
-    assert [skip.reason for skip in found.skips] == ["needs vllm, which is not installed."] * 2
-    assert len(found.trials) == 1

@@ -47,6 +47,18 @@ _WARMUPS = "num_warmups has no effect: each process's warm-up is detected and le
 _USUALLY = {"profiler": "none", "baseline": "null", "name": "remote_profile"}
 
 
+def remote_inference(backend: str, **options: Any) -> RemoteProfile:
+    """Context of one backend on which each graph is called once, as octoml-profile has it.
+
+    The program gets the results of its own graphs; the backend's are compared with them.
+
+    Args:
+        backend: such as ``"local/onnxruntime"``.
+        options: those of `remote_profile`.
+    """
+    return remote_profile(backends=[backend], num_repeats=1, **options)
+
+
 def remote_profile(
     session: RemoteInferenceSession | None = None,
     *,

@@ -185,3 +185,8 @@ def test_dynamo_warns_of_nothing_that_the_report_tells(
     assert "Graph break" not in caplog.text
     assert [str(each.message) for each in recwarn if "Dynamo" in str(each.message)] == []
     assert logger.level == before
+
+
+def test_remote_inference_is_one_backend_called_once() -> None:
+    profile = remote_inference("local/eager", **QUIET)
+    assert profile.words == remote_profile(backends=["local/eager"], num_repeats=1, **QUIET).words
