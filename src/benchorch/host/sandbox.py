@@ -47,10 +47,11 @@ _LEAST_VERSION = 3  # below it a file that may not be written could be cut to no
 _OF_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE
 _MAY_READ = _EXECUTE | _READ | _LIST
 
-_HOMES = ("home", "root", "Users", "run", "tmp", "mnt", "media", "proc", "sys", "dev")
+_OTHERS = ("home", "root", "Users", "run", "tmp", "mnt", "media")
+_HOMES = (*_OTHERS, "proc", "sys", "dev")
 """Folders of `/` that are not read as a whole: homes, sockets, others' files."""
 
-_HIDDEN = ("/run", "/dev/shm", "/tmp", "/var/tmp", "/home", "/root", "/Users", "/mnt", "/media")
+_HIDDEN = ("/dev/shm", "/var/tmp", *(f"/{name}" for name in _OTHERS))
 """Folders in whose place there are empty ones: others' sockets, which Landlock leaves open."""
 
 _SYSTEM = ("/proc", "/sys", "/dev")
