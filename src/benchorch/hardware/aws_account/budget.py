@@ -40,7 +40,7 @@ def _of_actions(account: Account, identity: Identity, own: str, facts: Facts) ->
         own,
         f"acts beside {len(others)} others and costs "
         + ("nothing" if is_free else f"{price['usd_per_day']:.2f} USD a day"),
-        "" if is_free else "Remove actions of budgets that nobody needs, or pay 3 USD a month.",
+        "" if is_free else "Remove an action that is not needed, or pay 3 USD a month.",
     )
 
 
