@@ -54,5 +54,5 @@ def test_no_page_is_promised_without_mlflow(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("uri", ["mlflow.db", "\x1b[2J", ""])
 def test_an_address_without_a_scheme_is_refused(uri: str) -> None:
-    with pytest.raises(ConfigError, match="--uri: .* has no scheme"):
+    with pytest.raises(ConfigError, match=r"--uri: .* has no scheme"):
         ui.prepare(uri=uri)
