@@ -15,6 +15,12 @@ from benchorch.models.script_files import GRAPH_SUFFIX, NOTEBOOK_SUFFIX, PROGRAM
 from benchorch.models.script_watch import Watch
 from benchorch.models.seeding import seeded
 
+_POOLS = {
+    "concurrent.futures.thread": "_threads_queues",
+    "concurrent.futures.process": "_threads_wakeups",
+    "joblib.externals.loky.process_executor": "_threads_wakeups",
+}
+"""Where each kind of pool keeps its threads."""
 _SIZE = re.compile(r"([^=\s]+)=(\d+)")
 
 
@@ -91,12 +97,14 @@ def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
 def _wait_for_threads(started: Collection[threading.Thread]) -> None:
     """Wait for a script's threads as Python does at exit: they may call its models.
 
-    Workers of a pool that nobody shut down wait for work and would never end; Python tells them to,
+    Threads of a pool that nobody shut down wait for work and would never end; Python tells them to,
     once and for all, and this process may still want pools.
     """
-    from concurrent.futures import thread as pools
-
-    workers = getattr(pools, "_threads_queues", {})
+    workers = {
+        thread
+        for name, registry in _POOLS.items()
+        for thread in list(getattr(sys.modules.get(name), registry, ()))
+    }
     for thread in started:
         if not thread.daemon and thread not in workers:
             thread.join()

@@ -88,3 +88,19 @@ def test_a_model_of_a_child_process_that_is_not_exported_says_why(tmp_path: Path
     (call,) = model["invocations"]
     assert "model" not in call
     assert "called in a child process" in call["obstacle"]
+
+
+def test_a_pool_of_processes_that_nobody_shut_down_does_not_keep_the_script(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("""
+from concurrent.futures import ProcessPoolExecutor
+import torch
+net = torch.nn.Sequential(torch.nn.Linear(6, 6))
+def work():
+    return net(torch.ones(2, 6)).sum().item()
+pool = ProcessPoolExecutor(1)
+pool.submit(work).result()
+""")
+    found = discover(Script(path=script), timeout_s=300, keep=False)
+    (model,) = cast("list[Any]", found["models"])
+    assert (found["ended"], model["in_child"]) == ("end", True)
