@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, final
+from typing import Self, final
 
 from benchorch.domain.codec import encode, from_json, to_json
 from benchorch.host.processes.child_channel import REPLY_FD, ChildMessage
-
-if TYPE_CHECKING:
-    from benchorch.frontends.scripts.discovery_process import DiscoveryReply
 
 _VARIABLE = "BENCHORCH_SCRIPT_WATCH"
 _HOOK = Path(__file__).parent / "in_children"
@@ -57,7 +54,7 @@ class ChildReports:
         """What the script's process announced."""
         return from_json(cls, os.environ[_VARIABLE].encode())
 
-    def send(self, reply: DiscoveryReply) -> None:
+    def send(self, reply: object) -> None:
         """Send a partial reply; OSError where the script's process is gone."""
         message = ChildMessage(kind="partial", reply=encode(reply))
         with in_turn(self.script), Path(self.pipe).open("wb") as pipe:
