@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import torch
-from torch.utils import _pytree
-
 from benchorch.errors import ConfigError
 from benchorch.frameworks.host_arrays import array_of
 from benchorch.frontends.api.function_model import FunctionModule
@@ -23,6 +20,8 @@ from benchorch.models.script_inputs import CapturedArguments, capture_arguments,
 from benchorch.models.script_watch import FirstCall, Watch
 
 if TYPE_CHECKING:
+    import torch
+
     from benchorch.frontends.api.live_model import Arrays
 
 
@@ -85,6 +84,8 @@ def _separated(
 
 def _as_tensors(inputs: Mapping[str, object]) -> dict[str, object]:
     """The inputs with tensors in the place of arrays, also inside of containers."""
+    import torch
+    from torch.utils import _pytree
 
     def convert(leaf: object) -> object:
         is_array = type(leaf).__module__ == "numpy" and hasattr(leaf, "dtype")
@@ -99,6 +100,8 @@ def _rest(arguments: CapturedArguments) -> object:
 
 def _model_inside(function: torch.nn.Module, inputs: Mapping[str, object]) -> FirstCall:
     """The first call of a module with tensors that a function of other values makes."""
+    import torch
+
     calls: list[FirstCall] = []
     name = model_name(function)
     try:
