@@ -108,7 +108,9 @@ SYNONYMS: Mapping[str, str] = {
     "continue": "resume",
     "upload": "keep",
     "download": "fetch",
-    "mlflow": "ui",
+    **dict.fromkeys(("mlflow", "server"), "ui"),
+    **dict.fromkeys(("serve", "models serve"), "export"),
+    "runs list": "status",
     "keys": "run --help",
 }
 """What other tools call a command."""

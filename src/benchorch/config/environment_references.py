@@ -17,7 +17,7 @@ def withheld(refusal: Callable[[str], str]) -> Iterator[None]:
     The resolver itself is replaced: whatever text a file puts together, this is called.
 
     Args:
-        refusal: why a variable's value is not given, or an empty string.
+        refusal: why a variable's value is not given, or an empty text.
     """
     from omegaconf import OmegaConf
     from omegaconf.resolvers import oc

@@ -13,7 +13,7 @@ import pytest
 
 from benchorch.cli import corrections, main
 from benchorch.cli.commands import plan
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 from support.loggers import unchanged_loggers
 
 START = "defaults: [config, override model: mlp, _self_]\n"
@@ -271,7 +271,8 @@ def test_misspelt_names_are_answered_with_the_line_that_has_them_right(
 
 def test_a_password_is_not_repeated_in_the_line_that_was_meant() -> None:
     words = ["plan", "modle=mlp", "recorder.uri=https://me:hunter2@example.com"]
-    found = corrections.corrected(words, ["modle: unknown key. Did you mean 'model'? Keys: ..."])
+    problem = Problem("modle: unknown key.", Correction(typed="modle", meant="model"))
+    found = corrections.corrected(words, [problem])
     assert found.startswith("benchorch plan model=mlp ")
     assert "hunter2" not in found
 
@@ -349,7 +350,8 @@ def test_what_a_person_must_trust_is_added_to_the_line_and_not_planned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(corrections, "_problems_of", lambda line: pytest.fail("planned"))
-    error = ConfigError(["net.py is code of others; if you trust it, add --trust net.py"])
+    trust = Correction(added=["--trust", "net.py"])
+    error = ConfigError([Problem("net.py is code of others", trust)])
     assert corrections.next_line(["r.yaml"], error) == "benchorch r.yaml --trust net.py"
 
 

@@ -10,6 +10,7 @@ from benchorch.cli.commands.cache_explain import SHORT_KEY, flatten
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.interfaces.store import Entry
+from benchorch.results.report.console_table import table_text
 from benchorch.units import format_bytes, format_seconds
 
 NOTHING = "Nothing was built yet."
@@ -54,8 +55,8 @@ def as_text(rows: Sequence[Mapping[str, Json]]) -> str:
     """The columns that fit on a screen."""
     if not rows:
         return NOTHING
-    header = ("KEY", "STATE", "SIZE", "BUILD", "STEPS", "VERSIONS", "NAME", "ERROR")
-    return aligned([header, *map(_cells, rows)])
+    header = ("key", "state", "size", "build", "steps", "versions", "name", "error")
+    return table_text([header, *map(_cells, rows)])
 
 
 def _cells(row: Mapping[str, Json]) -> tuple[str, ...]:

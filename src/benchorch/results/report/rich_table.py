@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 DROPPED_FIRST = (
     *("peak memory", "build", "items/s [95 %]", "p99 ms [95 %]", "limited by", "ran in"),
     *("USD per 1M [95 %]", "same model?"),  # what is not is disqualified in the last column
+    *("error", "versions", "created (UTC)", "where"),
     *("directory", "left", "failed", "measured", "shapes", "sizes", "workload", "hardware"),
     *("processes", "now"),
 )
