@@ -177,6 +177,16 @@ class Words(Command):
             refuse_mistakes(args, str(info_name))
         return super().make_context(info_name, args, parent=parent, **extra)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Those of every command, and a run's own options."""
+        from click.shell_completion import CompletionItem
+
+        from benchorch.cli.mistakes import run_options
+
+        options = run_options() if incomplete[:1] == "-" else []
+        own = [name for name in options if name.startswith(incomplete)]
+        return [*super().shell_complete(ctx, incomplete), *map(CompletionItem, own)]
+
 
 class Group(click.Group):
     """Commands under one word; shared options may come before the command, too."""

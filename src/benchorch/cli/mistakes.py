@@ -224,7 +224,12 @@ def _options_of(ctx: click.Context | None) -> Iterator[str]:
     """The long options of the command whose words are read, and those of a run."""
     for param in ctx.command.params if ctx else ():
         yield from (name for name in param.opts if name.startswith("--"))
-    yield from (name for name in (*_FLAGS, *OWN_WITH_VALUE) if name.startswith("--"))
+    yield from run_options()
+
+
+def run_options() -> list[str]:
+    """The long options of a run, which click does not parse."""
+    return sorted(name for name in {*_FLAGS, *OWN_WITH_VALUE, "--cfg"} if name.startswith("--"))
 
 
 def default_of(key: str) -> str:

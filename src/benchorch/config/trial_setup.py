@@ -136,6 +136,17 @@ class TrialSetup:
             None,
         )
 
+    @property
+    def elsewhere(self) -> str | None:
+        """Why a link runs on another kind of device alone, or None; no package changes that."""
+        device = type(self.hardware).device
+        other = "cpu" if device == "cuda" else "cuda"
+        for link in (*(step for _, step in self.steps), self.runtime):
+            why = link.unavailable(device)
+            if why and why != link.unavailable(other):
+                return why
+        return None
+
     def _unfit(self, device: str) -> str | None:
         """Why the chain cannot take this model as its input, or None."""
         links: list[Step | Runtime] = [*(step for _, step in self.steps), self.runtime]

@@ -382,3 +382,43 @@ def test_recipes_that_random_trials_found_are_refused_in_a_sentence(
     monkeypatch.chdir(tmp_path)
     Path("r.yaml").write_text(text)
     assert refused(["plan", "r.yaml"]).problems
+
+
+def test_a_conversion_for_other_machines_is_skipped_with_the_machine_that_it_needs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.run(["plan", "model=mlp", "conversion=tensorrt", "--json"]) == 0
+    (skip,) = json.loads(capsys.readouterr().out)["skips"]
+    assert "NVIDIA GPU" in skip["reason"]
+    assert "hardware=local_gpu" in skip["reason"]
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("run -w 3 -r 20 model=mlp", "run stopping=fixed stopping.processes=20 model=mlp"),
+        ("run -L workload.batch_size 1,8 model=mlp", "run -m workload.batch_size=1,8 model=mlp"),
+        ("run model=mlp -k onnx", "run model=mlp --only '*onnx*'"),
+        ("run model=mlp --lf", "run recipes/tiny.yaml"),  # there is no run
+        ("run model=resnet50 --fp16", "run model=resnet50 'conversion=[eager,fp16]'"),
+        ("report last --export-markdown t.md", "run recipes/tiny.yaml"),
+        (
+            "compare last --fail=mean:5%",
+            "gate --baseline last~1 --candidate last --max-regression 5%",
+        ),
+        ("server --host 0.0.0.0 -p 5001", "ui --port 5001"),
+        ("runs list --experiment-id 0", "status"),
+        ("run model=mlp backend=onnxruntime", "run model=mlp conversion=onnxruntime"),
+        ("run +model=mlp", "run model=mlp"),
+        ("run --config-name nosuch model=mlp", "run model=mlp"),
+        ("run --config-dir nosuch model=mlp", "run model=mlp"),
+        ("run model=mlp name=", "run model=mlp name=benchorch"),
+    ],
+)
+def test_other_tools_lines_are_answered_with_ours(
+    line: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    words = line.split()
+    assert corrections.next_line(words, refused(words)) == f"benchorch {meant}"

@@ -12,7 +12,8 @@ DROPPED_FIRST = (
     *("peak memory", "build", "items/s [95 %]", "p99 ms [95 %]", "limited by", "ran in"),
     *("USD per 1M [95 %]", "same model?"),  # what is not is disqualified in the last column
     *("error", "versions", "created (UTC)", "where"),
-    *("directory", "left", "failed", "measured", "shapes", "sizes", "workload", "hardware"),
+    *("directory", "left", "failed", "measured", "A [95 %]", "B [95 %]"),
+    *("shapes", "sizes", "workload", "hardware"),
     *("processes", "now"),
 )
 """Columns in the order in which a narrow terminal goes without them."""
