@@ -165,7 +165,8 @@ class OverrideErrors:
             listed = f", or listed as {key}=[{names}]" if choosing else ""
             problem = f"{text}: several values are crossed with -m{listed}."
             return [Problem(problem, Correction(added=["-m"]))]
-        if choosing and override.is_add() and override.key_or_group in groups():
+        is_added = override.is_add() and not override.package
+        if choosing and is_added and override.key_or_group in groups():
             meant = Correction(typed=text, meant=text.removeprefix("+"))
             return [Problem(f"{text}: a run has this group already, so there is no +.", meant)]
         if choosing:

@@ -138,14 +138,11 @@ class TrialSetup:
 
     @property
     def elsewhere(self) -> str | None:
-        """Why a link runs on another kind of device alone, or None; no package changes that."""
+        """Why a link runs on GPUs alone, and the machine has none, or None."""
         device = type(self.hardware).device
-        other = "cpu" if device == "cuda" else "cuda"
-        for link in (*(step for _, step in self.steps), self.runtime):
-            why = link.unavailable(device)
-            if why and why != link.unavailable(other):
-                return why
-        return None
+        links = (*(step for _, step in self.steps), self.runtime) if device == "cpu" else ()
+        of_gpus = ((link.unavailable("cpu"), link.unavailable("cuda")) for link in links)
+        return next((here for here, there in of_gpus if here and here != there), None)
 
     def _unfit(self, device: str) -> str | None:
         """Why the chain cannot take this model as its input, or None."""

@@ -22,7 +22,6 @@ from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import write_text
 from benchorch.formatting import plural
 from benchorch.interfaces.store import Entry, Store
-from benchorch.results.report.console_table import table_text
 from benchorch.stores import signing
 from benchorch.trial.identity_stamps import Stamps
 
@@ -96,7 +95,7 @@ def _list(store: Store, terminal: Terminal) -> Reply:
     table = [header, *(_cells(entry, shared=shared) for entry in entries)]
     total = cache_report.size(sum(entry.artifact.size_bytes for entry in entries))
     count = f"{plural(len(entries), 'build')}, {total}"
-    return Reply(text=f"{table_text(table)}\n{count}", data=data)
+    return Reply(text=f"{cache_report.table(table)}\n{count}", data=data)
 
 
 def _cells(entry: Entry, *, shared: bool = False) -> tuple[str, ...]:

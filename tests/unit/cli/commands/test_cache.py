@@ -277,7 +277,7 @@ def test_report_for_a_terminal_keeps_each_build_on_a_line(
 ) -> None:
     reply = run(["report"], store)
     header, *lines = reply.text.splitlines()
-    assert header.startswith("KEY")
+    assert header.startswith("key")
     assert len(lines) == 3
     assert "torch 2.13.0, onnx 1.19.0" in lines[1]
     assert "aten::foo" in lines[0]
