@@ -127,7 +127,7 @@ def _check_config_name(name: str, directories: Sequence[Path]) -> None:
     from benchorch.config.directories import builtin_directory
 
     places = [*directories, builtin_directory("conf")]
-    if any((place / f"{name}.yaml").is_file() for place in places):
+    if any((place / f"{name}{suffix}").is_file() for place in places for suffix in _RECIPES):
         return
     problem = f"--config-name: no --config-dir holds {name}.yaml. A recipe is given by its file."
     recipe = recipe_called(name)

@@ -77,7 +77,7 @@ def refused(words: list[str]) -> ConfigError:
         ("cache lst", "Did you mean 'list'?", "benchorch cache list"),
         ("report", "missing argument 'RUN [RUN ...]'", "benchorch report --help"),
         ("compare A", "missing argument 'B'", "benchorch compare --help"),
-        ("report A --ouput x.html", "--ouput", "benchorch report A --output x.html"),
+        ("report A --ouput x.html", "--ouput", "benchorch run recipes/tiny.yaml"),
         ("help protcol", "Did you mean 'protocol'?", ""),
         ("completion tcsh", "'tcsh' is not one of", "benchorch completion bash"),
     ],
