@@ -110,7 +110,8 @@ SYNONYMS: Mapping[str, str] = {
     "download": "fetch",
     **dict.fromkeys(("mlflow", "server"), "ui"),
     **dict.fromkeys(("serve", "models serve"), "export"),
-    "runs list": "status",
+    **dict.fromkeys(("runs list", "experiments", "experiments search"), "status"),
+    **dict.fromkeys(("env", "info", "system"), "doctor"),
     "keys": "run --help",
 }
 """What other tools call a command."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -14,12 +15,14 @@ class Foreign(NamedTuple):
         meant: the words in its place, with ``{0}`` for its first value; empty drops it.
         why: what is different here, as the end of a sentence.
         command: that the line becomes, with nothing else; empty for the command as it is.
+        part: a pattern whose group is what counts of each value.
     """
 
     values: int
     meant: str
     why: str
     command: str = ""
+    part: str = "(.*)"
 
 
 _STORED = Foreign(0, "", "is not needed: every run is stored below runs/.")
@@ -47,6 +50,8 @@ FOREIGN: Mapping[str, Foreign] = {
         ),
     ),
     "--benchmark-save": Foreign(1, "name={0}", "is name=NAME here."),
+    **dict.fromkeys(("--benchmark-min-rounds", "--benchmark-max-rounds"), _RUNS),
+    "--maxfail": Foreign(1, "-x", "is -x here: the first failure ends a run."),
     "-k": Foreign(1, "--only *{0}*", "is --only PATTERN here."),
     **dict.fromkeys(
         ("--lf", "--last-failed"),
@@ -56,6 +61,7 @@ FOREIGN: Mapping[str, Foreign] = {
     **dict.fromkeys(("-w", "--warmup"), _WARM),
     **dict.fromkeys(("-r", "--runs"), _RUNS),
     **dict.fromkeys(("-L", "--parameter-list"), _PARAMETER),
+    "--parameter-scan": Foreign(3, "-m {0}={1},{2}", "is a key with several values here."),
     **dict.fromkeys(("--export-json", "--export-csv", "--export-markdown"), _FILE),
     **dict.fromkeys(("--prepare", "-s", "--setup", "--cleanup"), _ALONE),
     "--ignore-failure": _ALL,
@@ -68,6 +74,11 @@ FOREIGN: Mapping[str, Foreign] = {
     "--useCudaGraph": Foreign(0, "conversion=[eager,cudagraphs]", "is a conversion here."),
     "--loadEngine": Foreign(1, "conversion=[eager,tensorrt]", "is built here, from the model."),
     "--saveEngine": _STORED,
+    **dict.fromkeys(("--exportTimes", "--exportProfile", "--exportOutput"), _FILE),
+    **dict.fromkeys(
+        ("--shapes", "--optShapes"),
+        Foreign(1, "workload.batch_size={0}", "are the workload's sizes here.", part=r":(\d+)"),
+    ),
     "--iterations": _CALLS,
     "--avgRuns": _CALLS,
     "--warmUp": _WARM,
@@ -75,6 +86,7 @@ FOREIGN: Mapping[str, Foreign] = {
     # mlflow and optimum-cli
     "-P": Foreign(1, "{0}", "is not needed: a key is set by KEY=VALUE."),
     "-p": Foreign(1, "--port {0}", "is --port here."),
+    "--backend-store-uri": Foreign(1, "--uri {0}", "is --uri here."),
     "--host": Foreign(1, "", "is not needed: only this machine is served."),
     "--experiment-id": Foreign(1, "", "has no counterpart: leave it out."),
     **dict.fromkeys(("-e", "--entry-point"), Foreign(1, "", "has no counterpart: leave it out.")),
@@ -90,5 +102,7 @@ def in_place_of(name: str, value: str, rest: list[str]) -> list[str]:
     missing = count - len(values)
     values += rest[:missing]
     del rest[:missing]
-    whole = len(values) == count
-    return [word.format(*values) for word in FOREIGN[name].meant.split()] if whole else []
+    found = [re.search(FOREIGN[name].part, value) for value in values]
+    parts = [one[1] for one in found if one]
+    whole = len(parts) == count
+    return [word.format(*parts) for word in FOREIGN[name].meant.split()] if whole else []

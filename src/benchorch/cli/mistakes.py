@@ -108,6 +108,8 @@ class _Reader:
 
     def _foreign(self, name: str, value: str) -> None:
         """Another tool's option."""
+        if name == "-P" and not any("=" in word for word in self.rest[:1]):
+            name = "--parameter-scan"  # hyperfine's -P, not MLflow's
         meant = in_place_of(name, value, self.rest)
         self._wrong(name, FOREIGN[name].why, meant)
         if FOREIGN[name].command:
@@ -186,7 +188,7 @@ class _Reader:
         elif _key(word):
             self._wrong(word, "is a key: it needs a value.", [f"{word}={default_of(word)}"])
         elif colon and _key(key):
-            self._wrong(word, "a key is set by KEY=VALUE.", [f"{key}={value}"])
+            self._wrong(word, "a key is set by KEY=VALUE.", [f"{key}={value.strip()}"])
         elif recipe:
             self._wrong(word, "is a recipe: give its file.", [recipe])
         elif os.path.isdir(word) and (inside := sorted(Path(word).glob("*.yaml"))):  # noqa: PTH112

@@ -25,6 +25,7 @@ _BY_A_RESOLVER = re.compile(r"^\w+ raised while resolving interpolation: ")
 _LONGEST_NAME, _LONGEST_LINE = 80, 400
 _MOST_LISTED = 20
 _LISTED_BY = {"conversion": "benchorch conversions", "hardware": "benchorch backends"}
+_DEVICES = {**dict.fromkeys(("cuda", "gpu"), "hardware=local_gpu"), "cpu": "hardware=local"}
 _GUESSED = ("model", "conversion", "hardware", "scenario", "stopping")
 _UNEXPECTED = (AssertionError, AttributeError, LookupError, TypeError)
 
@@ -170,7 +171,12 @@ class OverrideErrors:
             meant = Correction(typed=text, meant=text.removeprefix("+"))
             return [Problem(f"{text}: a run has this group already, so there is no +.", meant)]
         if choosing:
-            return self._option_problems(override)
+            found = self._option_problems(override)
+            if found or override.is_add() or not override.package:
+                return found
+            plain = f"{override.key_or_group}={text.partition('=')[2]}"
+            problem = f"{text}: a group has one place; leave out @{override.package}."
+            return [Problem(problem, Correction(typed=text, meant=plain))]
         is_hydras = override.key_or_group.startswith("hydra.")  # which reports its own mistakes
         if override.is_add() and not is_hydras:
             return self._added_again(override, text, choice)
@@ -188,7 +194,11 @@ class OverrideErrors:
 
     def _by_value(self, key: str, text: str) -> Problem | None:
         """``backend=onnxruntime``: a key that is probably the group whose option is its value."""
-        names = text.partition("=")[2].strip("[]").split(",")
+        value = text.partition("=")[2]
+        if machine := _DEVICES.get(value):
+            problem = f"{key}: unknown key. A device is a machine here: {machine}."
+            return Problem(problem, Correction(typed=text, meant=machine))
+        names = value.strip("[]").split(",")
         of_value = (g for g in _GUESSED if {*names} <= {*group_options(self._loader, g)})
         group = next(of_value, None)
         if group is None:

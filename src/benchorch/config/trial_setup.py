@@ -140,9 +140,10 @@ class TrialSetup:
     def elsewhere(self) -> str | None:
         """Why a link runs on GPUs alone, and the machine has none, or None."""
         device = type(self.hardware).device
-        links = (*(step for _, step in self.steps), self.runtime) if device == "cpu" else ()
+        links: list[Step | Runtime] = [*(step for _, step in self.steps), self.runtime]
         of_gpus = ((link.unavailable("cpu"), link.unavailable("cuda")) for link in links)
-        return next((here for here, there in of_gpus if here and here != there), None)
+        found = (here for here, there in of_gpus if here and here != there)
+        return next(found, None) if device == "cpu" else None
 
     def _unfit(self, device: str) -> str | None:
         """Why the chain cannot take this model as its input, or None."""
