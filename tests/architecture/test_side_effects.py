@@ -91,6 +91,8 @@ ENVIRONMENT = {
     "models/trust.py": "a trial's process is told which code of the user's passed",
     "models/http.py": "a header's secret stands in no file",
     "models/script_run.py": "Keras takes its framework from nowhere else",
+    "frontends/scripts/child_reports.py": "what a script's own child processes inherit",
+    "runtimes/vllm.py": "vLLM takes whether it reports its use from nowhere else",
     "recorders/location.py": "a tracker's password is kept nowhere else",
     "recorders/mlflow.py": "MLflow takes its limits from nowhere else",
     "runtimes/tvm.py": "TVM takes its number of threads from nowhere else",
