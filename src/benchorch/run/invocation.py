@@ -16,6 +16,7 @@ from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event, Session
+from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial
 from benchorch.errors import ConfigError, RecordError
 from benchorch.files import write_json, write_text
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 _NOT_THE_TRIALS_FAULT = frozenset(
     {
         *("node_lost", "agent_failed", "no_node", "no_capacity", "wrong_node", "disk_full"),
-        "budget_reached",
+        BUDGET_REACHED,
     }
 )
 _BEFORE_A_PLAN = (".hydra", "multirun.yaml", LOCK)
