@@ -255,7 +255,8 @@ class Invocation:
         self._end_unfinished()
         summaries = self.summaries()
         try:
-            self.report.table(self.plan, self.results, summaries, self.directory)
+            if self.results or complete:
+                self.report.table(self.plan, self.results, summaries, self.directory)
             self._page.write(self.plan, self.results, summaries, running=False)
             with self._on_disk("The table"):
                 text = full_markdown(self.plan, self.results, summaries)
@@ -268,14 +269,15 @@ class Invocation:
             recorded = _finished(self._recorder, complete, self.report.recording)
             self._status.end(complete=complete)
             archived = _finished(self._archiver, complete, self.report.keeping)
-        self.report.closing(
-            self.plan,
-            self.directory,
-            recorded=recorded,
-            reason=self._recorder.reason if self._recorder else "",
-            kept=archived,
-            whole=self._is_whole(),
-        )
+        if self.results or complete:
+            self.report.closing(
+                self.plan,
+                self.directory,
+                recorded=recorded,
+                reason=self._recorder.reason if self._recorder else "",
+                kept=archived,
+                whole=self._is_whole(),
+            )
         if self._lock is not None:  # the process may live on after this run
             self._lock.close()
         missing = not recorded and self.plan.recorder.get("required") is True
@@ -326,7 +328,10 @@ class Invocation:
     def interrupt(self) -> None:
         """End before the plan does: show and keep the results so far, and how to resume."""
         self.close(complete=False)
-        self.report.interrupted(self.directory)
+        if self.plan is None:
+            self.discard()
+        else:
+            self.report.interrupted(self.directory, found=bool(self.results))
 
     def cut_short(self) -> None:
         """Interrupt where an executor failed, unless it failed before the first result."""

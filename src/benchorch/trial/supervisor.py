@@ -352,6 +352,7 @@ class TrialRun:
                 isolated=self._isolated,
                 folder=trial_directory(self._session.directory, self.trial.trial_id),
                 run=self._stages.run,
+                template=template_for(setup, setup.runtime.requires),
             )
 
     def _build(self, setup: TrialSetup, spec: ConfigNode, name: str) -> Built:

@@ -261,6 +261,8 @@ class ConsoleReport:
             kept: whether the bucket has all of it, where one is named.
         """
         self.text(f"\nresults   {directory}")
+        if not whole:
+            self.text(f"resume    python -m benchorch resume={plan.plan_id}")
         if self._quiet:
             return
         if (directory / PAGE).exists():
@@ -280,10 +282,8 @@ class ConsoleReport:
                 f"keep      python -m benchorch keep {directory} --at {place}   (not all of it "
                 "could be copied; nothing is lost)"
             )
-        if not whole:
-            self.text(f"resume    python -m benchorch resume={plan.plan_id}")
         self.text(f"next      python -m benchorch open {plan.plan_id}")
-        if self._one_winner:
+        if self._one_winner and whole:
             self.text(f"          python -m benchorch export {plan.plan_id} --output FOLDER")
 
     def _mlflow(self, links: MlflowLinks) -> None:
@@ -314,12 +314,13 @@ class ConsoleReport:
         """Print plain text."""
         self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
-    def interrupted(self, directory: Path) -> None:
-        """Print that the answer is partial, and how to go on."""
-        self.text(
-            f"\nInterrupted: the table is partial. All results so far are stored. To continue:\n"
-            f"  python -m benchorch resume={directory}"
-        )
+    def interrupted(self, directory: Path, *, found: bool) -> None:
+        """Print that the answer is partial; without any result also how to go on."""
+        if found:
+            self.text("\nInterrupted: the table is partial. All results so far are stored.")
+        else:
+            again = f"python -m benchorch resume={directory}"
+            self.text(f"\nInterrupted before the first result. To continue:\n  {again}")
 
 
 def _end_of(result: TrialResult) -> str:
