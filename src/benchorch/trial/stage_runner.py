@@ -90,7 +90,7 @@ class StageRunner:
         self.elapsed_s = child.elapsed_s
         if child.failure is not None:
             late = child.failure.kind == "timeout" and self._is_out_of_time
-            failure = out_of_budget(stage.name, "meanwhile") if late else child.failure
+            failure = out_of_budget(stage.name, "during this stage") if late else child.failure
             raise StageFailed(failure, child.partial)
         return cast(Reply, child.reply)  # without a failure there is one
 
@@ -176,7 +176,7 @@ def out_of_budget(stage: str, when: str) -> Failure:
         stage=stage,
         kind=BUDGET_REACHED,
         message=f"budget.minutes ended {when}",
-        remedy="Finished results are kept. Raise budget.minutes and run it again with resume=.",
+        remedy="a larger budget.minutes with resume= (finished results are kept)",
     )
 
 
