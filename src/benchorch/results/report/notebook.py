@@ -58,7 +58,7 @@ class NotebookReport(ConsoleReport):
         found = escape(conclusion(plan, results, summaries))
         self._show(f"<p>{found}</p><p><code>{escape(str(directory))}</code></p>")
 
-    def interrupted(self, directory: Path) -> None:
+    def interrupted(self, directory: Path, *, found: bool) -> None:
         """Show how to go on."""
         words = escape(f"python -m benchorch resume={directory}")
         self._show(
