@@ -439,7 +439,7 @@ def _flatten_axes(matrix: ConfigNode, prefix: str = "") -> Iterator[tuple[str, J
         if isinstance(value, Mapping):
             yield from _flatten_axes(value, f"{prefix}{key}.")
         else:
-            yield prefix + key, value
+            yield f"{prefix}{key}", value  # a key may be a number
 
 
 def _expand_workload(cell: MatrixCell) -> Iterator[MatrixCell]:

@@ -140,18 +140,19 @@ def _refuse_links(directory: Path) -> None:
     odd = next(_odd_entries(directory), None)
     if odd is None or any(one == directory.resolve() for _, one in _known()):
         return
-    what = "a link" if odd.is_symlink() else "not a file"
+    what = "a link" if odd.is_symlink() or odd.is_file() else "not a file"
     raise ConfigError(
         [f"{odd} is {what}, and this machine did not make that run: remove it first."]
     )
 
 
 def _odd_entries(directory: Path) -> Iterator[Path]:
-    """Links, pipes and devices below a folder."""
+    """Links, files with a second name (which may lie elsewhere), pipes and devices."""
     for folder, folders, files in os.walk(directory):
         for path in (Path(folder, name) for name in (*folders, *files)):
-            mode = path.lstat().st_mode
-            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            found = path.lstat()
+            is_own = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+            if not (is_own or stat.S_ISDIR(found.st_mode)):
                 yield path
 
 

@@ -58,6 +58,8 @@ def run(terminal: Terminal, port: int, uri: str) -> Reply:
 
 def prepare(port: int = FIRST_PORT, uri: str = STORE) -> Launch:
     """The server's command: this machine only, two processes, no background jobs."""
+    if (problem := location.problem(uri)) is not None:
+        raise ConfigError([f"--{problem}"])
     store = location.anchored(uri, Path.cwd())
     if store.startswith(("http://", "https://")):
         shown = location.without_secrets(store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,6 +15,7 @@ from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.errors import ConfigError, Problems
 from benchorch.host.environment import describe_host, package_versions
 from benchorch.interfaces.executor import Executor, Way
+from benchorch.journal.chain import UNREADABLE
 from benchorch.models import trust
 from benchorch.results.compare.compatibility import differences, excused_by
 from benchorch.results.compare.stored_run import StoredTrial
@@ -70,8 +72,16 @@ def refuse_unknown(trials: Sequence[Trial]) -> None:
     """ConfigError with every component that this version of benchorch cannot make."""
     problems = Problems()
     for trial in trials:
-        problems.attempt(lambda spec=trial.spec: (open_trial(spec), parity_setup(spec)))  # type: ignore[misc]
+        problems.attempt(partial(_open, trial))
     problems.stop()
+
+
+def _open(trial: Trial) -> None:
+    try:
+        open_trial(trial.spec)
+        parity_setup(trial.spec)
+    except UNREADABLE as error:
+        raise ConfigError([f"trial {trial.trial_id} is damaged: {error!r}."]) from error
 
 
 def repetition(plan: Plan, session: ConfigNode) -> Plan:

@@ -50,3 +50,9 @@ def test_no_page_is_promised_without_mlflow(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ConfigError, match="mlflow is not installed"):
         ui.run.reply([], part=said.append)
     assert not said
+
+
+@pytest.mark.parametrize("uri", ["mlflow.db", "\x1b[2J", ""])
+def test_an_address_without_a_scheme_is_refused(uri: str) -> None:
+    with pytest.raises(ConfigError, match=r"--uri: .* has no scheme"):
+        ui.prepare(uri=uri)
