@@ -177,7 +177,7 @@ def _of_process(process: dict[str, Any], series: dict[str, Any]) -> Iterator[tup
     paired = series["paired"] or {}
     for side in ("ours", "theirs", "ours_alone", "theirs_alone"):
         if paired.get("design") == "alternated" and paired.get(side):
-            yield "calls in turns with the baseline", sum(paired[side]["durations_ns"]) / 1e9
+            yield "calls interleaved with the baseline", sum(paired[side]["durations_ns"]) / 1e9
 
 
 def _processes(directory: Path, trial: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
