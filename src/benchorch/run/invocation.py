@@ -331,7 +331,7 @@ class Invocation:
         if self.plan is None:
             self.discard()
         else:
-            self.report.interrupted(self.directory, found=bool(self.results))
+            self.report.interrupted(self.directory, results=len(self.results))
 
     def cut_short(self) -> None:
         """Interrupt where an executor failed, unless it failed before the first result."""

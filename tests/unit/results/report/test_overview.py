@@ -193,16 +193,6 @@ def test_the_next_commands_show_the_run_and_export_its_one_winner(tmp_path: Path
     assert said.getvalue().splitlines()[-1] == shown  # what has not ended has no winner yet
 
 
-@pytest.mark.parametrize("found", [True, False])
-def test_an_interrupted_run_is_resumed_by_one_command(found: bool, tmp_path: Path) -> None:
-    said = StringIO()
-    report = ConsoleReport(Console(file=said, width=200))
-    if found:
-        report.closing(sweep(1)[0], tmp_path, recorded=True, whole=False)
-    report.interrupted(tmp_path, found=found)
-    assert said.getvalue().count("resume=") == 1
-
-
 @pytest.mark.parametrize(("host", "lines"), [("h", 1), ("elsewhere", 0)])
 def test_what_the_machine_can_tell_is_below_the_table_that_it_measured(
     host: str, lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
