@@ -63,7 +63,8 @@ def check(trial: BuiltTrial, loaded: LoadedTrial) -> Verdict:
     everything = dict(enumerate(compared_sets(setup, settings.inputs, settings.data)))
     sets = {n: one for n, one in everything.items() if str(n) not in reference.refused}
     verdict = _judged(trial, setup, settings, reference, sets, loaded.executable)
-    verdict = replace(verdict, notes=(*verdict.notes, *_refusals(reference)))
+    more = (*_refusals(reference), *filter(None, [reference.note]))
+    verdict = replace(verdict, notes=(*verdict.notes, *more))
     if verdict.kind is Kind.DIFFERS:
         verdict = _explained(trial, setup, verdict, sets, reference)
     reset_own_peak()  # outputs and references, perhaps further models, were here for a moment
