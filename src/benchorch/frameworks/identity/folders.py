@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from types import CodeType
@@ -26,8 +28,9 @@ def listed(code: CodeType, texts: Sequence[str]) -> Iterator[tuple[Path, list[Pa
     if not _LISTS.intersection(code.co_names):
         return
     here = [Path.cwd(), Path(code.co_filename).parent]
-    patterns = [text for text in texts if "*" in text and not text.startswith("/")]
-    named = [text for text in texts if text.strip("./") and len(text) < 200 and "*" not in text]
+    below = [text for text in texts if text.strip("./") and text[0] != "/" and len(text) < 200]
+    patterns = [text for text in below if "*" in text]
+    named = [text for text in below if "*" not in text]
     inside = {folder / text for folder in here for text in named if (folder / text).is_dir()}
     deep = "**/" if _WHOLE_TREES.intersection(code.co_names) else ""
     for folder in sorted(inside):
@@ -38,26 +41,28 @@ def listed(code: CodeType, texts: Sequence[str]) -> Iterator[tuple[Path, list[Pa
 
 
 def _files(folder: Path, patterns: Sequence[str], deep: str) -> list[Path]:
-    found = {
-        path
-        for pattern in patterns
-        for path in islice(folder.glob(deep + pattern), _MOST_FILES)
-        if "__pycache__" not in path.parts
-    }
-    return sorted(found)
+    found: set[Path] = set()
+    for pattern in patterns:
+        with suppress(ValueError):  # a text that is no pattern
+            found.update(islice(folder.glob(deep + pattern), _MOST_FILES))
+    return sorted(path for path in found if "__pycache__" not in path.parts)
 
 
 def listing_digest(folder: Path, files: Sequence[Path]) -> str:
     """How many files, and the digest of their names and content."""
-    states = [(path, path.stat(), path.is_file()) for path in files if path.exists()]
-    small = sum(state.st_size for _, state, is_file in states if is_file) <= _LARGEST_READ_BYTES
+    states = [(path, path.stat()) for path in files if path.exists()]
+    small = sum(state.st_size for _, state in states) <= _LARGEST_READ_BYTES
     entries = [
-        [
-            str(path.relative_to(folder)),
-            file_digest(path) if small else f"{state.st_size} {state.st_mtime_ns}",
-        ]
-        if is_file
-        else [str(path.relative_to(folder))]
-        for path, state, is_file in states
+        (str(path.relative_to(folder)), _state(path, state, small)) for path, state in states
     ]
-    return f"{len(entries)} {digest_of([*entries])[:32]}"
+    return f"{len(entries)} {digest_of(dict(entries))[:32]}"
+
+
+def _state(path: Path, state: os.stat_result, small: bool) -> str:
+    """Content of a file where all are small; nothing of a folder."""
+    if not path.is_file():
+        return ""
+    with suppress(OSError):
+        if small:
+            return file_digest(path)
+    return f"{state.st_size} {state.st_mtime_ns}"
