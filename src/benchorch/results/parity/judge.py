@@ -85,19 +85,11 @@ def parity(
     everywhere = set.intersection(*(set(side) for side in (*outputs, *references)))
     names = [name for name in references[0] if name in everywhere]
     empty = [name for name in names if not any(ref[name].size for ref in references)]
-    if judged and not reasons and empty == names:
-        reasons.append(_NOTHING)
     found = judge.verdict(reasons, [judge.output(name, sides) for name in names])
     notes = (
         f"output {name} has no value for any input: nothing of it was compared" for name in empty
     )
     return replace(found, notes=tuple(notes))
-
-
-_NOTHING = (
-    "no output has a value for any input, so nothing could be compared: provide inputs for which "
-    "there are some, e.g. parity.data=FILE.npz."
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
