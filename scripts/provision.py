@@ -19,10 +19,12 @@ import secrets
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import provision_check
 import stack_bill
@@ -33,6 +35,7 @@ from stack_home import Home, Settings
 
 SOURCE = Path(__file__).resolve().parents[1] / "infra" / "terraform"
 LIMIT_S = 3600
+HEAD_S, LOOK_S = 60, 3  # within a minute a group has launched, or been refused
 TOKEN_BYTES = 32
 SERVICE_ROLES = {  # which an account has only once somebody used the service in the console
     "autoscaling.amazonaws.com": "AWSServiceRoleForAutoScaling",
@@ -108,12 +111,43 @@ def _apply(options: argparse.Namespace, home: Home, settings: Settings | None) -
         if code:
             return code
     _make_service_roles()
+    before = _refused(options, wanted.region)
     home = stack_home.make_home(home, wanted.region)
     home.remember(options.name, replace(wanted, destroying_since=""))
     print(f"{options.name}: in {wanted.region}; its state is in s3://{home.bucket}/{options.name}/")
     print(f"{options.name}: {stack_bill.bill(wanted.variables)}")
     code = _initialised(options, home, wanted)
-    return code or _terraform(options, wanted, "apply", *_approval(options))
+    code = code or _terraform(options, wanted, "apply", *_approval(options))
+    return code or _await_head(options, wanted, before)
+
+
+def _await_head(options: argparse.Namespace, wanted: Settings, before: object) -> int:
+    """0 once the head is launched; 1 where AWS refuses it, which Terraform does not report."""
+    from benchorch.hardware.aws_fleet import machines
+
+    until_s = time.monotonic() + HEAD_S
+    while wanted.variables.get("running") != "false" and time.monotonic() < until_s:
+        if machines(options.name, wanted.region):
+            break
+        refused = _refused(options, wanted.region)
+        if refused not in (None, before):
+            print(f"The head is not launched: {refused.reason}", file=sys.stderr)
+            return 1
+        time.sleep(LOOK_S)
+    return 0
+
+
+def _refused(options: argparse.Namespace, region: str) -> Any:
+    """The newest launch of the head, if AWS refused it."""
+    import boto3
+    from botocore.exceptions import ClientError
+
+    from benchorch.hardware.aws_fleet import refused_launch
+
+    client = boto3.client("autoscaling", region_name=region)
+    with contextlib.suppress(ClientError):  # such as: there is no group yet
+        return refused_launch(client, f"{options.name}-head")
+    return None
 
 
 def _wanted(options: argparse.Namespace, settings: Settings | None) -> Settings:
@@ -178,6 +212,10 @@ def _status(options: argparse.Namespace, home: Home, settings: Settings | None) 
             f"{machine.instance_id}  {machine.role:6}  {machine.kind:14}  {machine.market:9}  "
             f"{machine.state:8}  {machine.zone}  since {machine.launched_at}"
         )
+    for region in where if settings else ():
+        refused = _refused(options, region)
+        if refused and not found:
+            print(f"the last launch of a head in {region} was refused: {refused.reason}")
     looked = ", ".join(where) if settings else f"all {len(where)} regions of {home.account}"
     print(f"{options.name}: {len(found)} machine{'' if len(found) == 1 else 's'} in {looked}")
     if settings is None:

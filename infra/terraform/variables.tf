@@ -20,6 +20,11 @@ variable "region" {
     condition     = can(regex("^[a-z]{2}(-[a-z]+)+-[0-9]$", var.region))
     error_message = "region must be a region's name, e.g. us-east-1."
   }
+
+  validation {
+    condition     = !can(regex("^(cn|us-gov|us-iso[a-z]*|eu-isoe|eusc)-", var.region))
+    error_message = "The stack is not written for regions of China, of governments and of the European sovereign cloud, whose addresses and accounts are others."
+  }
 }
 
 variable "fleet" {
@@ -36,6 +41,11 @@ variable "fleet" {
   validation {
     condition     = alltrue([for most in values(var.fleet) : most >= 1 && most <= 100 && floor(most) == most])
     error_message = "fleet must give every type a whole number of workers from 1 to 100."
+  }
+
+  validation {
+    condition     = length(var.fleet) <= 100
+    error_message = "fleet must name at most 100 types: the head's policy names each, and IAM takes 10,240 characters of it."
   }
 }
 

@@ -1,7 +1,5 @@
 """Which conversion of a PyTorch model serves it fastest, and is it still the same model?"""
 
-from __future__ import annotations
-
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING

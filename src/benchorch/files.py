@@ -15,8 +15,6 @@ from benchorch.domain.json_text import indented
 ARCHIVE_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 """Exceptions of a damaged zip file or its members, for which zipfile has no common class."""
 
-_SMALL_BYTES = 2**26
-
 
 def write_json(path: Path, value: Json) -> None:
     """Store one JSON file, whole or not at all."""
@@ -41,14 +39,21 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def read_small(path: Path) -> bytes:
-    """A file that may be a stranger's; OSError for a link, a pipe, a device or over 64 MiB."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
+def read_small(path: Path, *, links: bool = False, most_bytes: int = 2**26) -> bytes:
+    """A file that may be a stranger's; OSError for a pipe, a device, a folder or too many bytes.
+
+    Args:
+        links: follows a link, where the user named the file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW))
+    try:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > _SMALL_BYTES:
-            raise OSError(f"{path} is no file, or larger than {_SMALL_BYTES >> 20} MiB")
-        return file.read()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > most_bytes:
+            raise OSError(f"{path} is no file, or larger than {most_bytes >> 20} MiB")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
 
 
 def check_inside(name: str, root: Path) -> None:

@@ -1,7 +1,5 @@
 """Intervals, counts and trial names as text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Locks between processes that are released when their holder dies."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

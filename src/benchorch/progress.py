@@ -1,7 +1,5 @@
 """Progress of work that takes longer than a moment."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """The only place where powers of ten and of two are applied to quantities."""
 
-from __future__ import annotations
-
 NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
 NS_PER_US = 1_000

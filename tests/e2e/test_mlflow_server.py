@@ -314,3 +314,25 @@ def test_a_server_that_trickles_holds_nothing(tmp_path: Path) -> None:
         replayed = replay(tmp_path, Mlflow(uri=server.url, timeout_s=1), summarise=summarise)
     assert (replayed.recorded, replayed.remaining) == (0, 1)
     assert "timed out" in replayed.reason
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_server_that_redirects_sends_no_credentials_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "hunter2")
+    monkeypatch.setenv("MLFLOW_ALLOW_HTTP_REDIRECTS", "true")
+    reached: list[str] = []
+
+    def note(_: str, path: str, body: bytes) -> Answer:
+        reached.append(path)
+        return Answer()
+
+    with odd_server() as elsewhere, odd_server() as server:
+        elsewhere.respond = note
+        server.respond = lambda _, path, body: Answer(
+            status=status, location=elsewhere.url + path, body=b"moved"
+        )
+        with pytest.raises(RecordError, match="it redirects, and credentials go to no address"):
+            Mlflow(uri=server.url, timeout_s=2).open(plan_of("redirected", 1), tmp_path)
+    assert reached == []

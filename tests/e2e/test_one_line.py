@@ -60,6 +60,7 @@ class Account:
         profile = self.there / "profile.sh"
         profile.write_text("".join(f"export {k}='{v}'\n" for k, v in self._variables(aws).items()))
         emulator().systems_manager.runner = self.run
+        emulator().systems_manager.online = self.started
 
     def _make_group(self) -> None:
         images = self.clients["ec2"].describe_images()["Images"]
@@ -101,8 +102,16 @@ class Account:
         (self.there / "here.py").write_text(HERE)
         environment = {"PATH": os.environ["PATH"]}
         return subprocess.run(
-            ["bash", "-c", mine], capture_output=True, text=True, env=environment, check=False
+            ["sh", "-c", mine], capture_output=True, text=True, env=environment, check=False
         )
+
+    def started(self, machine: str) -> bool:
+        """As its start script would say at its end."""
+        start = json.dumps({"instance": machine, "outcome": "ready", "step": "ray"})
+        self.clients["s3"].put_object(
+            Bucket=f"{NAME}-{ACCOUNT}", Key=f"starts/{machine}.json", Body=start.encode()
+        )
+        return True
 
     def end_machines(self) -> None:
         """End this test's head, which the next test's line would find by its tags."""
@@ -138,6 +147,7 @@ def account(tmp_path):
     found = Account(tmp_path)
     yield found
     found.end_machines()
+    emulator().systems_manager.online = bool
     for bucket in (f"benchorch-stacks-{ACCOUNT}", f"{NAME}-{ACCOUNT}"):
         s3 = found.clients["s3"]
         for one in s3.list_objects_v2(Bucket=bucket).get("Contents", ()):

@@ -17,6 +17,7 @@ class Answer:
     Attributes:
         missing_bytes: how many more bytes its header promises than come.
         dropped: whether the connection ends instead, after the request.
+        location: where a redirect leads, by default to the same place.
         pause_s: waited before each byte of it, head and body, after those that come `at_once`.
     """
 
@@ -27,6 +28,7 @@ class Answer:
     dropped: bool = False
     pause_s: float = 0
     at_once: int = 0
+    location: str = ""
 
 
 Respond = Callable[[str, str, bytes], Answer]
@@ -60,7 +62,7 @@ class OddServer:
         handler.send_header("Content-Type", answer.kind)
         handler.send_header("Content-Length", str(len(answer.body) + answer.missing_bytes))
         if 300 <= answer.status < 400:
-            handler.send_header("Location", handler.path)
+            handler.send_header("Location", answer.location or handler.path)
         handler.end_headers()
         handler.wfile.write(answer.body)
 

@@ -329,3 +329,23 @@ run "a_machine_without_end_is_refused" {
 
   expect_failures = [var.ttl_minutes]
 }
+
+run "a_fleet_of_more_types_than_a_policy_can_name_is_refused" {
+  command = plan
+
+  variables {
+    fleet = { for number in range(101) : "r6i.${number}xlarge" => 1 }
+  }
+
+  expect_failures = [var.fleet]
+}
+
+run "a_region_of_another_partition_is_refused" {
+  command = plan
+
+  variables {
+    region = "cn-north-1"
+  }
+
+  expect_failures = [var.region]
+}

@@ -1,7 +1,5 @@
 """Tab completion: click's for commands and options, and ours for what a run's words can be."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence

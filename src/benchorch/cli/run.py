@@ -194,13 +194,14 @@ def _shows_configuration(flags: Sequence[str]) -> bool:
 
 @contextlib.contextmanager
 def _without_passwords(flags: Sequence[str]) -> Iterator[None]:
-    """Strike passwords in URIs out of the configuration, where Hydra is to print that."""
+    """Strike passwords and variables' values out of what Hydra prints of the configuration."""
+    from benchorch.config.environment_references import hidden
     from benchorch.recorders.location import strike_out
 
     if not _shows_configuration(flags):
         yield
         return
-    with contextlib.redirect_stdout(io.StringIO()) as text:
+    with contextlib.redirect_stdout(io.StringIO()) as text, hidden():
         yield
     print_out(strike_out(text.getvalue()).rstrip("\n"))
 

@@ -1,7 +1,5 @@
 """Terminal output, questions and exit codes."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Mapping

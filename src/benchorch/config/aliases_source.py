@@ -1,7 +1,5 @@
 """Hydra's source of names without a file: joined conversions, sized machines, other tools'."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -28,6 +28,7 @@ from benchorch.config.diagnostics import (
     reaches_out,
 )
 from benchorch.config.directories import builtin_directory
+from benchorch.config.environment_references import guard
 from benchorch.config.extensions import extension_directories
 from benchorch.config.hardware_aliases import machine_of
 from benchorch.config.option_nodes import OptionNodes
@@ -104,6 +105,7 @@ def config_loader(extra_directories: Sequence[Path] = ()) -> ConfigLoader:
     add_directories(search_path, extra_directories)
     loader = ConfigLoaderImpl(search_path)
     read_faster(loader)
+    guard()
     return loader
 
 

@@ -5,8 +5,6 @@ Of a joined name the steps are applied in that order and the last runtime counts
 (``FP16+EXPORT+COMPILE_INDUCTOR_DEFAULT``) as a whole or word by word.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache

@@ -4,8 +4,6 @@ Joining keeps the last runtime whole and drops what a later part would only repe
 ``onnxruntime_int8_static+openvino`` the second export, because OpenVINO reads the ONNX file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the built-in configuration's own comments state: of each key, of each option of a group."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator, Mapping

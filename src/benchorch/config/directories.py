@@ -1,7 +1,5 @@
 """Directories of the built-in configuration, recipes and locks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

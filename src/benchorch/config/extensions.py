@@ -4,8 +4,6 @@ A distribution names its package in the entry point group ``benchorch.extensions
 then be named by ``_target_``, and its ``conf`` folder is looked in before the built-in one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from functools import cache

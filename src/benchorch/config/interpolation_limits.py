@@ -3,8 +3,6 @@
 OmegaConf writes out every reference anew. Here each is counted once, from what it names.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Former names of configuration keys, accepted for one release in overrides and in YAML files."""
 
-from __future__ import annotations
-
 import logging
 import re
 from functools import cache

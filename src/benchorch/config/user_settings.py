@@ -60,6 +60,8 @@ def user_settings() -> UserSettings:
         raise ConfigError(
             [f"{path} can be written by others, so it is not read: chmod go-w {path}"]
         )
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError([f"{path} is no file, so it is not read; remove it."])
     return _settings(path)
 
 

@@ -1,7 +1,5 @@
 """Decomposition of an exported program's compound operators into core ATen operators."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import final
 from zipfile import BadZipFile

@@ -1,7 +1,5 @@
 """torch.export: a module becomes a graph of ATen operators that any process can read."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import final
 

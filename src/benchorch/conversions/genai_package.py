@@ -1,7 +1,5 @@
 """A folder for onnxruntime-genai: a decoder's ONNX graph by its rules, and its configuration."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """torch.compile: Inductor's generated code for a module, loaded before it compiles again."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """An ONNX graph in half precision, cast after the export."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import final
 

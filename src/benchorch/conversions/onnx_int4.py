@@ -1,7 +1,5 @@
 """ONNX Runtime's block-wise weights: the matrices of matrix products in 4 or 8 bits."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager

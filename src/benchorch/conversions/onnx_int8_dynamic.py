@@ -1,7 +1,5 @@
 """ONNX Runtime's dynamic quantisation: int8 weights, activations measured in every call."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import final
 

@@ -1,7 +1,5 @@
 """ONNX Runtime's transformer optimiser: patterns of operators become one operator of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, final

@@ -1,7 +1,5 @@
 """Preparation of a graph for ONNX Runtime's quantisers, and a check of their result."""
 
-from __future__ import annotations
-
 from ast import literal_eval
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """NNCF's weight compression of an OpenVINO graph: 8 or 4 bit weights, floating activations."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, final

@@ -1,7 +1,5 @@
 """NNCF's post-training quantisation of an OpenVINO graph: int8 weights and activations."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal, final
 

@@ -1,7 +1,5 @@
 """A decoder's cache kept by OpenVINO itself, in variables of the graph."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final

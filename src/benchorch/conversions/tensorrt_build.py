@@ -1,7 +1,5 @@
 """TensorRT: an ONNX graph becomes an engine for one kind of GPU."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

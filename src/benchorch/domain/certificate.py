@@ -1,7 +1,5 @@
 """Results of comparing identical and slightly slower work on one machine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 EXTRA = (0.0, 0.01, 0.02, 0.05)

@@ -1,7 +1,5 @@
 """Estimates and comparisons, each with its uncertainty."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

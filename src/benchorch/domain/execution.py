@@ -1,7 +1,5 @@
 """Executed precision of a trial and the effect of its conversion."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 FULL_PRECISION = "float32"

@@ -1,7 +1,5 @@
 """JSON text of values that share nodes, as the trials of a plan do."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

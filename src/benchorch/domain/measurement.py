@@ -1,7 +1,5 @@
 """Raw observations of one process, exactly as the clock gave them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 

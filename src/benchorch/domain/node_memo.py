@@ -1,7 +1,5 @@
 """Values computed once for nodes that many cells share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar, cast, final
 

@@ -1,7 +1,5 @@
 """Difference of a baseline from itself, with its cause."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

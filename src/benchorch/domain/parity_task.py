@@ -1,7 +1,5 @@
 """Task of a model, which selects the parity rules for its outputs."""
 
-from __future__ import annotations
-
 AUTO, NONE = "auto", "none"
 CLASSIFICATION, DETECTION, LANGUAGE_MODEL = "classification", "detection", "language_model"
 EMBEDDING, IDS, REGRESSION = "embedding", "ids", "regression"

@@ -1,7 +1,5 @@
 """Profile of a trial, and the bottleneck that its trace shows."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field

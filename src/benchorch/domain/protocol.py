@@ -1,7 +1,5 @@
 """Measurement protocol: how strictly a trial is measured, apart from what and how much."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from benchorch.errors import check_options

@@ -1,7 +1,5 @@
 """Reply of a subcommand, before anything is printed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from benchorch.domain.codec import Json

@@ -1,7 +1,5 @@
 """Trials, skips and the plan that holds them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

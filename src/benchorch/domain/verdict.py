@@ -1,7 +1,5 @@
 """Verdict on numerical parity: whether a conversion is still the same model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """Each trial where its hardware is: this machine, a Ray cluster, or the account's AWS stack."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Liveness check of a Ray cluster's head; Ray itself takes minutes to notice that it is gone."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Callable

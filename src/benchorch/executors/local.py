@@ -1,7 +1,5 @@
 """Trials on this machine, one process at a time, so that none disturbs the one measuring."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final

@@ -4,8 +4,6 @@ The locks of ``infra/locks`` are in the wheel and in every stack's bucket; which
 can run follows from them, not from what is installed where a sweep is planned.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache

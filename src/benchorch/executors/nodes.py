@@ -1,7 +1,5 @@
 """Properties that a Ray node announces: hardware kinds, measuring slots and placement."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -5,8 +5,6 @@ until the watchdog's standard input is closed, which happens even when the paren
 every descendant is ended, including those in sessions of their own, and the folder is removed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

@@ -4,8 +4,6 @@ The cluster exists or is started here for the sweep; its nodes exist, or are lau
 autoscaler, or are simulated on this machine.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -3,8 +3,6 @@
 ``python -m benchorch.executors.ray_cluster`` is Ray's own command, restricted to loopback.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import logging

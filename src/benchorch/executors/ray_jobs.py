@@ -1,7 +1,5 @@
 """Commands on a cluster's head as Ray jobs, through its dashboard, which requires the token."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Mapping

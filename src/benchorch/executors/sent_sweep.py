@@ -9,8 +9,6 @@ sweep goes on, and besides::
     fetched.json     that somebody has followed it to its end
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shlex

@@ -1,7 +1,5 @@
 """Two streams of results at the same time, each in a thread of its own."""
 
-from __future__ import annotations
-
 import ctypes
 import queue
 import threading

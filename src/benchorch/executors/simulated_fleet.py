@@ -5,8 +5,6 @@ Ray node with an address, a kind, labels and a resource of its own, launched whe
 and terminated when it is idle. Measurements on it are therefore of this machine.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -44,6 +44,7 @@ from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.stack import (
     Head,
     Readiness,
+    Refusal,
     Stack,
     StackError,
     StackFacts,
@@ -231,6 +232,7 @@ class _Following:
     failing_since_s: float | None = None
     told: dict[str, str] = field(default_factory=dict)
     spending: Spending | None = None
+    begun: bool = False
 
     def results(self) -> Iterator[TrialResult]:
         name = self._recorded() or unfetched(self.stack, self.trials)
@@ -294,40 +296,64 @@ class _Following:
         cwd = self.session.search_path[0] if self.session.search_path else DIRECTORY
         command = start_command(sweep.name, self.stack.facts.results_url, cwd)
         command_id = self.stack.send(head.machine, command)
-        while (end := self.stack.end_of(head.machine, command_id)) is None:
+        end_of = partial(self.stack.end_of, head.machine, command_id)
+        while (end := self._patiently(end_of)) is None:
             self.sleep(LOOK_S)
         if not end.is_well:
             raise ExecutorError(
                 f"The sweep did not start on the head of stack {self.stack.facts.name}: {end.text}"
             )
+        self.begun = True
         self._say(f"runs on {head.machine}")
 
     def _ready_head(self) -> Head:
         """The head, started if there is none; ExecutorError if it does not come."""
         until_s = self.now_s() + HEAD_S
         requested, last, absent = False, None, 0
+        before = refused = self.stack.refused_launch()
         while self.now_s() < until_s:
-            head = self.stack.head()
-            if head is not None and head.is_ready:
+            head = self._patiently(self.stack.head)
+            if head is not None and self._has_started(head):
                 return head
-            if head is None and not requested:
-                requested = True
-                self.stack.start_head()
-            last, absent = head or last, 0 if head else absent + 1
-            if last is not None and absent == ABSENT:
-                raise ExecutorError(self._of_ended_head(last))
-            waits = "boots" if head else "is being started; this takes some minutes"
-            self._say(f"the head of stack {self.stack.facts.name} {waits}")
+            if self.failing_since_s is None:
+                if head is None and not requested:
+                    requested = True
+                    self.stack.start_head()
+                last, absent = head or last, 0 if head else absent + 1
+                if last is not None and absent == ABSENT:
+                    raise ExecutorError(self._of_ended_head(last))
+                refused = None if head else self.stack.refused_launch()
+                self._check_launch(None if refused == before else refused)
+                waits = "boots" if head else "is being started; this takes some minutes"
+                self._say(f"the head of stack {self.stack.facts.name} {waits}")
             self.sleep(LOOK_S)
+        why = f"AWS refused its launch: {refused.reason} " if refused else ""
         raise ExecutorError(
             f"The head of stack {self.stack.facts.name} took no command within {HEAD_S:.0f} s: "
-            "make status; its start script's output is in starts/ of the stack's bucket."
+            f"{why}make status; its start script's output is in starts/ of the stack's bucket."
         )
 
+    def _has_started(self, head: Head) -> bool:
+        """Whether Ray runs there; Systems Manager reaches a machine long before."""
+        start = self._patiently(partial(self.stack.start_of, head.machine))
+        if start is not None and not start.is_well:
+            raise ExecutorError(self._of_ended_head(head))
+        return head.is_ready and start is not None
+
+    def _check_launch(self, refused: Refusal | None) -> None:
+        """ExecutorError where no head will come."""
+        if refused is not None and not refused.may_pass:
+            raise ExecutorError(
+                f"The head of stack {self.stack.facts.name} cannot be launched: {refused.reason} "
+                "Nothing runs there. make provision-check examines the account; then the same line."
+            )
+        if refused is not None:
+            self._say(f"the launch of a head is tried again: {refused.reason}")
+
     def _of_ended_head(self, head: Head) -> str:
-        why = self.stack.failed_start(head.machine) or (
-            f"{head.machine} reported nothing to {self.stack.facts.starts_url}"
-        )
+        start = self.stack.start_of(head.machine)
+        why = start.text if start else ""
+        why = why or f"{head.machine} reported nothing to {self.stack.facts.starts_url}"
         return (
             f"The head of stack {self.stack.facts.name} ended before it took a command: {why}. "
             "Nothing runs there; the same line starts another head."
@@ -384,9 +410,9 @@ class _Following:
             now_s = self.now_s()
             since_s = self.failing_since_s = self.failing_since_s or now_s
             if not error.may_pass or now_s - since_s > PATIENCE_S:
+                goes_on = f" The sweep continues on stack {self.stack.facts.name};" * self.begun
                 raise ExecutorError(
-                    f"{error} The sweep continues on stack {self.stack.facts.name}; the same line "
-                    "follows it again."
+                    f"{error}{goes_on or ' Then'} the same line follows it again."
                 ) from error
             self._say(f"cannot be asked now: {error}")
             return None

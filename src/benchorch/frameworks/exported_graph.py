@@ -1,7 +1,5 @@
 """The operators of an exported PyTorch program (.pt2) as a graph."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import Any

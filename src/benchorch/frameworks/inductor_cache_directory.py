@@ -1,7 +1,5 @@
 """Directory of Inductor's own cache while it compiles for one artifact."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

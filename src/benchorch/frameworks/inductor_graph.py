@@ -1,7 +1,5 @@
 """Graph of the operators that Inductor generated code for, parsed from its own listing."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

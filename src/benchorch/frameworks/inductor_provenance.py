@@ -1,7 +1,5 @@
 """Inductor's mapping from kernels to operators, recorded while it compiles."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ table of `SimpleProfiler`, or a ``Profile stats for:`` section for each action o
 (Python's cProfile) or for all records of `PyTorchProfiler` (torch.profiler's own table).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Caches of the transformers library among what a model takes and returns."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ The graph names them and where each tensor lies, and it may be a stranger's. So 
 graph's folder, a file is as long as its tensors need, and bytes are not taken many times over.
 """
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path

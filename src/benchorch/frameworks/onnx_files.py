@@ -1,7 +1,5 @@
 """Files of an ONNX graph in a directory, and the package that runs it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchorch.errors import TraceError
+from benchorch.files import read_small
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
@@ -23,7 +24,8 @@ def read_onnx_graph(path: Path) -> OperatorGraph:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     try:
-        model = onnx.load(str(path), load_external_data=False)
+        content = read_small(path, links=True, most_bytes=onnx.checker.MAXIMUM_PROTOBUF)
+        model = onnx.load_model_from_string(content)
     except (OSError, DecodeError, ValueError) as error:
         raise TraceError(f"{path} is no ONNX model that can be read: {error}") from error
     if not model.graph.node:

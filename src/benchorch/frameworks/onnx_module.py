@@ -4,8 +4,6 @@ So it has a plain run that conversions can be compared with, as every model has.
 weights: stand-ins of their shapes and dtypes tell its size, and a digest of the file its content.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

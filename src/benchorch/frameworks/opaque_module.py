@@ -1,7 +1,5 @@
 """A torch module whose work torch does not see: it runs in another library or another process."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files of OpenVINO's intermediate representation, and the import of OpenVINO."""
 
-from __future__ import annotations
-
 import io
 import logging
 import sys

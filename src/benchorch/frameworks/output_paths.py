@@ -1,7 +1,5 @@
 """Structure of a call's result: the dotted path of each tensor and of each other value."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

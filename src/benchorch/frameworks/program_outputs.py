@@ -4,8 +4,6 @@ Exported files return a flat tuple of tensors. The first step that flattens what
 writes here what it was; each later step's files are given the same.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

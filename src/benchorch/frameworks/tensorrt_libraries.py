@@ -9,8 +9,6 @@ Source: the dynamic section of ``libonnxruntime_providers_tensorrt.so`` in onnxr
 https://onnxruntime.ai/docs/execution-providers/TensorRT-ExecutionProvider.html#requirements
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -1,7 +1,5 @@
 """Rules that all uses of TensorRT share; nothing of it is imported."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise

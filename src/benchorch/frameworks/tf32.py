@@ -4,8 +4,6 @@ Source: https://docs.pytorch.org/docs/stable/notes/cuda.html, "TensorFloat-32 (T
 ``NVIDIA_TF32_OVERRIDE`` in NVIDIA's cuBLAS, cuDNN and TensorRT guides.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Files of a TorchScript module in a directory, its calling convention included."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

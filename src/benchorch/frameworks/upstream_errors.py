@@ -1,7 +1,5 @@
 """Wrapping of an upstream package's exceptions in ours, with a readable message."""
 
-from __future__ import annotations
-
 import errno
 import re
 from collections.abc import Iterator

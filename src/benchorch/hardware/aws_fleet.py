@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchorch.domain.price import Market
+from benchorch.interfaces.stack import Refusal
 
 CLUSTER_TAG, ROLE_TAG = "ray-cluster-name", "ray-node-type"
+_MAY_PASS = re.compile(
+    r"sufficient \S+ capacity|InsufficientInstanceCapacity|RequestLimitExceeded|"
+    r"requested Availability Zone|[Ii]nstance [Pp]rofile"
+)
+"""Reasons after which a group tries another zone, or the same again a moment later."""
+
 _ALIVE = ("pending", "running", "stopping", "stopped")
 
 
@@ -47,6 +55,16 @@ def machines(cluster: str, region: str) -> Sequence[Ec2Instance]:
         for instance in reservation["Instances"]
     ]
     return sorted(found, key=lambda machine: machine.launched_at)
+
+
+def refused_launch(client: Any, group: str) -> Refusal | None:
+    """The newest activity of an Auto Scaling group, if it launched nothing, by its client."""
+    found = client.describe_scaling_activities(AutoScalingGroupName=group, MaxRecords=1)
+    newest = next(iter(found["Activities"]), {"StatusCode": "none"})
+    if newest["StatusCode"] not in ("Failed", "Cancelled"):
+        return None
+    reason = newest.get("StatusMessage") or newest.get("Description", "no reason")
+    return Refusal(newest["ActivityId"], reason, _MAY_PASS.search(reason) is not None)
 
 
 def empty_place(url: str, say: Callable[[str], None]) -> int:

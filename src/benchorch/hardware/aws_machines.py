@@ -1,7 +1,5 @@
 """EC2 instances that a Ray cluster has launched and that have not joined it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

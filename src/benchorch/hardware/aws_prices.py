@@ -1,7 +1,5 @@
 """AWS prices: the price list, and the history of spot prices."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Collection, Iterator, Mapping

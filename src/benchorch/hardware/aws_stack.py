@@ -10,19 +10,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, final
 
 from benchorch.config.directories import builtin_directory
+from benchorch.hardware.aws_fleet import refused_launch
 from benchorch.hardware.aws_prices import has_credentials
 from benchorch.hardware.aws_starts import reason_of
 from benchorch.interfaces.stack import (
     CommandEnd,
     Head,
     Readiness,
+    Refusal,
     Stack,
     StackError,
     StackFacts,
@@ -45,7 +47,7 @@ _NOT_THERE = {"AuthFailure", "OptInRequired", *_WRONG}
 """Error codes of a region that the account has not enabled."""
 
 _DENIED = {"403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
-_PASSING = {"Throttling", "ThrottlingException", "RequestLimitExceeded", "SlowDown", "503", "500"}
+_PASSING = {"Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestTimeout"}
 _QUICK = {
     "connect_timeout": 5,
     "read_timeout": 20,
@@ -238,12 +240,26 @@ class AwsStack(Stack):
                 AutoScalingGroupName=group, DesiredCapacity=1
             )
 
-    def failed_start(self, machine: str) -> str:
-        """Reason in the machine's file below `starts_url`, by one request."""
+    def refused_launch(self) -> Refusal | None:
+        """The newest activity of the head's group, if it failed; None where nobody may look."""
+        with suppress(StackError), _told("autoscaling:DescribeScalingActivities"):
+            client = _client("autoscaling", self.facts.region)
+            return refused_launch(client, f"{self.facts.name}-head")
+        return None
+
+    def start_of(self, machine: str) -> CommandEnd | None:
+        """From the machine's file below `starts_url`, by one request.
+
+        A head that could not make the packages of other nodes has started all the same.
+        """
         prefix = self.facts.starts_url.removeprefix("s3://").partition("/")[2]
         body = self._object(f"{prefix}/{machine}.json")
-        start = json.loads(body) if body else {}
-        return reason_of(start) if start.get("outcome") == "failed" else ""
+        if body is None:
+            return None
+        start = json.loads(body)
+        is_own = not str(start.get("step")).startswith("packages of ")
+        failed = start.get("outcome") == "failed" and is_own
+        return CommandEnd(is_well=not failed, text=reason_of(start) if failed else "")
 
     def send(self, machine: str, command: str) -> str:
         """Send a command by Systems Manager's Run Command; returns its id."""
@@ -332,7 +348,7 @@ def _as_told(error: Exception, action: str, region: str | None = None) -> StackE
         return StackError(f"These credentials may not do {action}: a policy has to allow it.")
     if code in _GONE:
         return StackError(f"{action}: the bucket is gone; the stack is destroyed, or being so.")
-    may_pass = not isinstance(error, ClientError) or code in _PASSING
+    may_pass = not isinstance(error, ClientError) or code in _PASSING or _status(error) >= 500
     return StackError(f"AWS did not do {action}: {error}", may_pass=may_pass)
 
 
@@ -349,6 +365,10 @@ def _has_no_endpoint(error: Exception, region: str) -> bool:
     known = boto3.Session()
     regions = (known.get_available_regions("ec2", one) for one in known.get_available_partitions())
     return isinstance(error, EndpointConnectionError) and region not in chain(*regions)
+
+
+def _status(error: Any) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def _code(error: Any) -> str:

@@ -1,7 +1,5 @@
 """How the starts of a stack's machines went, as each of them writes it to the stack's bucket."""
 
-from __future__ import annotations
-
 import json
 import logging
 import time

@@ -1,7 +1,5 @@
 """Machines whose models run on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import sub

@@ -1,7 +1,5 @@
 """A machine kind as its YAML declares it, without a device."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Identity of this machine: kind, architecture, processor."""
 
-from __future__ import annotations
-
 import os
 import platform
 from pathlib import Path

@@ -4,8 +4,6 @@ NVML, the driver's library, tells it; torch's allocator adds its own peaks. Noth
 setting of the device.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

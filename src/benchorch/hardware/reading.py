@@ -1,7 +1,5 @@
 """Helpers of all host clocks: the cost of a read, and event counts of the process."""
 
-from __future__ import annotations
-
 import gc
 import statistics
 import sys

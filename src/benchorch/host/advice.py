@@ -4,8 +4,6 @@ Each finding rests on values that were read; where the platform does not tell, i
 is changed here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast

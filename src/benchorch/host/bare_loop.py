@@ -1,7 +1,5 @@
 """Plain timing loop: the reference for benchorch's own timing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import perf_counter_ns
 

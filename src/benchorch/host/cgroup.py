@@ -4,8 +4,6 @@ Both versions are read. A limit may sit on any level above a process, so every l
 visible here is asked and the tightest answer counts. ``root`` is where ``proc`` and ``sys`` are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Nothing heavy is imported and no environment variable is recorded that is not na
 What cannot be read is None: unknown is not the same as off.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

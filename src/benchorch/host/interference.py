@@ -1,7 +1,5 @@
 """System interference during a measurement: load of others, stolen time, clocks."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The kind that this machine is of, as its environment or its firmware names it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Resident memory of this process, now and at its peak."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from pathlib import Path

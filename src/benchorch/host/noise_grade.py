@@ -4,8 +4,6 @@ The thresholds are those of the measurement protocol: work of 1 ms repeated for 
 percentile over its median, and the time that a hypervisor took away.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import statistics

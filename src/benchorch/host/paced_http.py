@@ -1,7 +1,5 @@
 """Ends responses that trickle: a timeout of sockets starts again with every byte."""
 
-from __future__ import annotations
-
 import io
 import threading
 import time

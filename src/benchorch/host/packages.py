@@ -1,7 +1,5 @@
 """Installation commands for absent packages: benchorch's extras by the packages they bring."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache

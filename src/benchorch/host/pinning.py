@@ -3,8 +3,6 @@
 Memory follows: pages are taken from the node of the processor that first writes to them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

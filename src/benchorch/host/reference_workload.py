@@ -5,8 +5,6 @@ memory: a loop of the interpreter does (its speed differs by 2 to 7 % between fr
 unchanged machine), while compiled loops over a few cached kilobytes agree within 1 %.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from time import perf_counter_ns

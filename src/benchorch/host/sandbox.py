@@ -17,6 +17,7 @@ import os
 import platform
 import re
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -46,11 +47,12 @@ _LEAST_VERSION = 3  # below it a file that may not be written could be cut to no
 _OF_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE
 _MAY_READ = _EXECUTE | _READ | _LIST
 
-_HOMES = ("home", "root", "Users", "run", "tmp", "mnt", "media", "proc", "sys", "dev")
+_OTHERS = ("home", "root", "Users", "run", "tmp", "mnt", "media")
+_HOMES = (*_OTHERS, "proc", "sys", "dev")
 """Folders of `/` that are not read as a whole: homes, sockets, others' files."""
 
-_HIDDEN = ("/run", "/dev/shm")
-"""Folders in whose place there are empty ones."""
+_HIDDEN = ("/dev/shm", "/var/tmp", *(f"/{name}" for name in _OTHERS))
+"""Folders in whose place there are empty ones: others' sockets, which Landlock leaves open."""
 
 _SYSTEM = ("/proc", "/sys", "/dev")
 _DEVICES = re.compile(r"null|zero|full|u?random|tty|ptmx|pts|shm|dri|kfd|nvidia.*")
@@ -121,6 +123,7 @@ def enter() -> NoReturn:
     enclosed = Enclosure(**json.loads(sys.argv[1]))
     try:
         _leave_the_network()
+        _hide(["/dev/shm", enclosed.home, *enclosed.readable, *enclosed.writable])
         _make_read_only(["/dev/shm", enclosed.home, *enclosed.writable])
         _restrict(enclosed)
     except OSError as error:
@@ -134,7 +137,7 @@ def _environment(enclosed: Enclosure) -> dict[str, str]:
 
 
 def _leave_the_network() -> None:
-    """Enter a network namespace with its own loopback; no sockets in `/run`, no shared memory."""
+    """Enter namespaces of its own, with a loopback, for network, mounts and shared memory."""
     from fcntl import ioctl
 
     user, group = os.geteuid(), os.getegid()
@@ -153,9 +156,36 @@ def _leave_the_network() -> None:
     with socket.socket() as any_socket:  # a server's script listens there
         ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
     _check(libc.mount(b"none", b"/", None, _RECURSIVE | _PRIVATE, None), "mounts stay shared")
-    for folder in filter(os.path.isdir, _HIDDEN):
-        hidden = libc.mount(b"none", os.fsencode(folder), b"tmpfs", 0, None)
-        _check(hidden, f"{folder} cannot be hidden")
+
+
+def _hide(visible: Iterable[str]) -> None:
+    """Empty folders in place of the hidden ones, with these files and folders back in them."""
+    libc, here = _libc(), Path.cwd()
+    own = (os.environ.get("HOME", ""), os.environ.get("TMPDIR", ""))
+    hidden = sorted({*_HIDDEN, *(path for path in own if Path(path).is_absolute() and path != "/")})
+    names = {name for path in map(Path, visible) for name in (path.absolute(), path.resolve())}
+    inside = [path for path in sorted(names) if {*map(str, path.parents)} & {*hidden}]
+    kept = {path: os.open(path, os.O_PATH) for path in inside if path.exists()}
+    for folder in filter(os.path.isdir, hidden):
+        done = libc.mount(b"none", os.fsencode(folder), b"tmpfs", 0, None)
+        _check(done, f"{folder} cannot be hidden")
+    for path, descriptor in kept.items():
+        _show_again(libc, path, descriptor)
+        os.close(descriptor)
+    if {str(here), *map(str, here.parents)} & {*hidden}:
+        here.mkdir(parents=True, exist_ok=True)
+        os.chdir(here)  # the folder of that name is below the empty one
+
+
+def _show_again(libc: ctypes.CDLL, path: Path, descriptor: int) -> None:
+    found = os.fstat(descriptor)
+    if path.exists() and os.path.samestat(found, path.stat()):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(exist_ok=True) if stat.S_ISDIR(found.st_mode) else path.touch()
+    place = f"/proc/self/fd/{descriptor}".encode()
+    done = libc.mount(place, os.fsencode(path), None, _BIND | _RECURSIVE, None)
+    _check(done, f"{path} cannot be shown")
 
 
 def _make_read_only(writable: Iterable[str]) -> None:

@@ -1,7 +1,5 @@
 """Files that a node puts where the run's directory is archived, without the coordinator's help."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path

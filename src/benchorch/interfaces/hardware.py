@@ -1,7 +1,5 @@
 """The declared machine kind, and the clock of the machine actually used."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple

@@ -1,7 +1,5 @@
 """Machines that a cluster's autoscaler has launched, as their cloud has them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection
 

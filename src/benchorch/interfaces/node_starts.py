@@ -1,7 +1,5 @@
 """Start reports of launched nodes, from before they join a cluster."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 

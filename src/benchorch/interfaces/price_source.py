@@ -1,7 +1,5 @@
 """Sources of current instance prices."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from typing import NamedTuple

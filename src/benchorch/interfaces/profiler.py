@@ -1,7 +1,5 @@
 """Profilers of a call's time, run once everything has been measured."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,5 @@
 """Recorders: where results go once they are on disk."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path

@@ -35,6 +35,20 @@ class Head(NamedTuple):
     is_ready: bool
 
 
+class Refusal(NamedTuple):
+    """A launch that the cloud refused.
+
+    Attributes:
+        attempt: its id.
+        reason: the cloud's own words.
+        may_pass: whether a later attempt may succeed without anybody's help.
+    """
+
+    attempt: str
+    reason: str
+    may_pass: bool
+
+
 class CommandEnd(NamedTuple):
     """How a command on the head ended: whether well, and what it wrote."""
 
@@ -126,8 +140,12 @@ class Stack(ABC):
         """Request a head; it takes minutes."""
 
     @abstractmethod
-    def failed_start(self, machine: str) -> str:
-        """Reason that a machine reported for its failed start; empty without a report."""
+    def refused_launch(self) -> Refusal | None:
+        """The newest attempt to launch a head, if the cloud refused it."""
+
+    @abstractmethod
+    def start_of(self, machine: str) -> CommandEnd | None:
+        """How a machine's start script ended, with the reason where it failed; None until then."""
 
     @abstractmethod
     def send(self, machine: str, command: str) -> str:

@@ -1,7 +1,5 @@
 """The calibration of this machine, kept for every later run."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

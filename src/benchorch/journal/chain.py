@@ -8,8 +8,6 @@ A SHA-256 finds damage, edits and lost lines. It is no signature: whoever rewrit
 compute another.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping

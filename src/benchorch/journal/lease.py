@@ -4,8 +4,6 @@ The recorder of a killed run lives on for a while: it waits for an idle core, or
 can be ended at any point, so the next run's recorder ends it in place of giving up.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ The system releases the lock when its holder dies. The status file, ``driver.jso
 and its trials, for commands in other terminals.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ Each line and each raw series has a digest (`journal.chain`). Reading never stop
 `salvage` sets it aside when the run goes on, and its trial runs again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -9,8 +9,6 @@ A trial's state is the digest of its line in ``results.jsonl`` and of its baseli
 the speed-up is derived: when either changes, the trial is recorded again, on the same run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -22,8 +22,6 @@ in flight; a torn last line is ignored by readers and cut off before the next ap
 results and rounds carry digests (`journal.chain`), and a result's line that of its raw series.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

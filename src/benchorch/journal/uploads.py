@@ -1,7 +1,5 @@
 """Download of the files that nodes have uploaded by themselves, by the journal's digests."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Names, shapes and dtypes in a tensor file's header, without importing numpy."""
 
-from __future__ import annotations
-
 import ast
 import json
 import struct

@@ -1,7 +1,5 @@
 """Run a notebook's code cells, in their order, as one script."""
 
-from __future__ import annotations
-
 import ast
 import json
 import linecache

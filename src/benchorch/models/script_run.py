@@ -1,7 +1,5 @@
 """Run a user's script as Python would, in this process, with its modules' calls recorded."""
 
-from __future__ import annotations
-
 import os
 import re
 import runpy

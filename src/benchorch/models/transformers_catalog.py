@@ -4,8 +4,6 @@ Importing it takes seconds and pulls in torch; a plan has neither the time nor t
 sources are not laid out as expected the answer is None, and loading will tell.
 """
 
-from __future__ import annotations
-
 import ast
 import itertools
 import re

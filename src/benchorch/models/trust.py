@@ -17,7 +17,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import zip_longest
@@ -105,7 +105,7 @@ def declared(arguments: Sequence[str]) -> Iterator[None]:
     foreign = [path for path in recipes if not (_policy.holds(path) or is_installed(path))]
     _policy = replace(_policy, recipes=tuple(recipes), foreign=tuple(foreign))
     try:
-        with withheld(_withholds) if foreign else nullcontext():
+        with withheld(_withholds):
             yield
     finally:
         _policy = before
@@ -219,7 +219,7 @@ def _foreign() -> str:
 
 
 def _withholds(variable: str) -> str:
-    if any(f"oc.env:{variable}" in word for word in _policy.words):
+    if not _policy.foreign or any(f"oc.env:{variable}" in word for word in _policy.words):
         return ""
     return f"a recipe of others may not read the variable {variable}: {_foreign()}"
 

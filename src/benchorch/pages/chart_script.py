@@ -1,7 +1,5 @@
 """The script of a page with charts: Vega-Lite, and what draws each figure; it loads nothing."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

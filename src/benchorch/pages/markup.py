@@ -1,7 +1,5 @@
 """Escaping: text from anywhere as content of XML, HTML and JSON, where it cannot become markup."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from html import escape

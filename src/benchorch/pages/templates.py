@@ -1,7 +1,5 @@
 """Jinja2 templates of pages that are one file: every name is escaped, nothing else is loaded."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from functools import cache

@@ -1,7 +1,5 @@
 """Choice of the profiler by what a conversion runs on: torch's, or the runtime's own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import final
 

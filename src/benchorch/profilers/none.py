@@ -1,7 +1,5 @@
 """No profile: trials are only measured."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import final
 

@@ -1,7 +1,5 @@
 """NVIDIA's Nsight Systems around the whole process, where it is installed."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager

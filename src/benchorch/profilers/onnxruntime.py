@@ -1,7 +1,5 @@
 """ONNX Runtime's own profile: each node of the optimised graph in each call."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import final
 

@@ -1,7 +1,5 @@
 """A trace that the runtime writes itself, cut down to the calls that count."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Mapping, Sequence

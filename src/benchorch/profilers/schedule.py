@@ -1,7 +1,5 @@
 """Numbers of profiled calls, and of unprofiled ones for comparison."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """PyTorch's profiler, for whatever runs through torch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import final
 

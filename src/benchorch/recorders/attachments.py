@@ -1,7 +1,5 @@
 """Files that become artifacts of a run, without secrets."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

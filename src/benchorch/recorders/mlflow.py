@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -44,6 +45,10 @@ _MAX_NOTE_LENGTH = 5000
 _MAX_REASON_LENGTH = 400
 _RUNS_PER_PAGE = 500
 _UPLOADS_AT_ONCE = 4
+_REDIRECTED = (
+    "it redirects, and credentials go to no address but the one named: name the final one in "
+    "recorder.uri"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,18 +243,20 @@ def _reason(error: BaseException) -> str:
         innermost = deeper
     if isinstance(innermost, OSError):
         return innermost.strerror or str(innermost) or type(innermost).__name__
-    return " ".join(str(error).split())[:_MAX_REASON_LENGTH]
+    text = " ".join(str(error).split())[:_MAX_REASON_LENGTH]
+    return _REDIRECTED if re.search(r"error code 30[12378]\b", text) else text
 
 
 @contextmanager
 def _environment(timeout_s: int) -> Iterator[None]:
-    """Quiet, without retries and telemetry; a user's own MLflow code keeps its settings."""
+    """Quiet, no retries, telemetry or other hosts; a user's own MLflow code keeps its settings."""
     settings = {
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "DO_NOT_TRACK": "true",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
         "MLFLOW_LOGGING_LEVEL": "ERROR",
         "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
+        "MLFLOW_ALLOW_HTTP_REDIRECTS": "false",  # it would send a token to wherever they lead
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": str(timeout_s),
     }

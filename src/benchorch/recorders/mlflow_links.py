@@ -1,7 +1,5 @@
 """Addresses in MLflow's user interface of what was recorded of a run."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """No tracker: results stay in the journal on disk."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A trial as an MLflow run: its name, params, metrics and tags, within a tracker's limits."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

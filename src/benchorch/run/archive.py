@@ -4,8 +4,6 @@ The disk of a fleet's head is deleted with it, so a run's files are copied to a 
 of its plan. A separate process copies, which can be killed and started again at any point.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator

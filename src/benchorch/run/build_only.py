@@ -1,7 +1,5 @@
 """Build of everything that a plan needs, without a measurement."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

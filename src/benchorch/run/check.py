@@ -5,8 +5,6 @@ was changed after it was measured, and that every figure follows from what was m
 no signature: who can write the directory could have computed all of it anew.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Refusal of plans that others made: what a plan names is trusted only where it is the user's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchorch.domain.trial import Plan

@@ -1,7 +1,5 @@
 """The page of a run that goes on: written anew between trials, seldom enough to cost nothing."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ Measuring never waits for a tracker. The replay runs beside it or any time later
 ``recorded.jsonl`` what has been recorded, and can be killed and started again at any point.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

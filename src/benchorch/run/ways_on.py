@@ -1,7 +1,5 @@
 """What can be done about hardware that nothing here reaches, the least effort first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from benchorch.config.components import make

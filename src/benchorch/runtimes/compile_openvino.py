@@ -1,7 +1,5 @@
 """torch.compile with OpenVINO's own backend, whose fallbacks are counted or refused."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections import Counter

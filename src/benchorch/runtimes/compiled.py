@@ -1,7 +1,5 @@
 """torch.compile with a backend that leaves nothing behind."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Literal, final

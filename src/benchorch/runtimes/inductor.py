@@ -1,7 +1,5 @@
 """torch.compile on the live module or an exported program, its code taken from the artifact."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Facts of an OpenVINO execution, read from its compiled graph."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Placeholder of a conversion whose upstream is gone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NoReturn, final
 

@@ -1,7 +1,5 @@
 """Queries of several calls, the next query after the previous completes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import final

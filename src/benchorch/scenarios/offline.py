@@ -1,7 +1,5 @@
 """Throughput of calls that are all available from the start."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

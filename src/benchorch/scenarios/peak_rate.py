@@ -1,7 +1,5 @@
 """Highest query rate whose response times stay within a target."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

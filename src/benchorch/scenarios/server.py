@@ -1,7 +1,5 @@
 """Response times of queries that arrive by a schedule."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final

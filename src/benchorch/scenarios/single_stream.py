@@ -1,7 +1,5 @@
 """One call in flight; the next one starts after the previous one completes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final

@@ -1,7 +1,5 @@
 """Response times as a function of the query rate, up to capacity."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Exact binomial bounds on the share of responses within a target."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

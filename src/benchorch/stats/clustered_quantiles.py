@@ -1,7 +1,5 @@
 """Quantiles of the calls of several processes, which resemble their own process's."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Quantiles of observations that depend on those before them, such as times in a queue."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

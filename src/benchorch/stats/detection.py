@@ -1,7 +1,5 @@
 """Detection rates of known differences with fewer observations."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

@@ -1,7 +1,5 @@
 """Mean of heavy-tailed times, where the tail index allows an interval."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

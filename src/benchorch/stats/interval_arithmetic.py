@@ -1,7 +1,5 @@
 """A sum of quantities that were estimated one by one, with its interval."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

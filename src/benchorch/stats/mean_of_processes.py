@@ -1,7 +1,5 @@
 """The mean of a few independent values, with its interval."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Interval of a median that assumes no distribution, in plain Python."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Sequence

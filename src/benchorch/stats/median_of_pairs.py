@@ -1,7 +1,5 @@
 """The median of pairs' ratios, for pairs of which some are disturbed beyond any law."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

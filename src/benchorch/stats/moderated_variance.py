@@ -1,7 +1,5 @@
 """Spread of three or four processes, moderated by what the run's other trials show."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Levels that processes of one program fall into, such as two memory layouts or clock speeds."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

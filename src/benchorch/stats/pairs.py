@@ -1,7 +1,5 @@
 """Paired comparison with the baseline: one log ratio a process."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

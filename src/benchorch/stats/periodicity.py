@@ -1,7 +1,5 @@
 """Detection of oscillations too slow for the window of a measurement."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

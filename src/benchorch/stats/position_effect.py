@@ -1,7 +1,5 @@
 """Effect of being first in a pair."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Interval within which a repetition of a measurement falls."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

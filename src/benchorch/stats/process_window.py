@@ -1,7 +1,5 @@
 """How long one process measures: until its calls are steady, within bounds that follow a call."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Ratio of a candidate's and its baseline's times, with interval and verdict."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

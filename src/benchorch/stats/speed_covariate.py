@@ -1,7 +1,5 @@
 """The machine's speed around each process as a covariate: times at one speed for all trials."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

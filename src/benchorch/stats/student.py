@@ -1,7 +1,5 @@
 """Critical values of Student's t."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 

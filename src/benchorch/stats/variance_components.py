@@ -1,7 +1,5 @@
 """Variance components of calls, processes and nodes, which show where to repeat."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

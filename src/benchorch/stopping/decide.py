@@ -1,7 +1,5 @@
 """Stopping rule of a table: until every verdict and the winner are decided."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import final

@@ -1,7 +1,5 @@
 """Stopping rule with a fixed number of processes and calls."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final

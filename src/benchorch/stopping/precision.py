@@ -1,7 +1,5 @@
 """Stopping rule by the precision of intervals, within a budget."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final

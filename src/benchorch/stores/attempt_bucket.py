@@ -5,8 +5,6 @@ once the trial's line is in the journal, which has their names and digests: what
 that was interrupted before is in no line, and is never taken for another attempt's.
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """File system operations: sync a tree, swap two directories, explain a failure."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -1,7 +1,5 @@
 """Facts about an entry on disk, readable or not."""
 
-from __future__ import annotations
-
 import json
 import re
 from contextlib import suppress

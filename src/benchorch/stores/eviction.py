@@ -11,8 +11,6 @@ An entry found since the oldest living user began may be in use and stays. A dea
 lock, so nothing has to be cleaned up after it.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

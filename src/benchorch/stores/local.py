@@ -1,7 +1,5 @@
 """Artifacts in a directory of this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -9,8 +9,6 @@
 Files whose inode, size and times are those of the last comparison are not read again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Object storage: what a shared store requires of it, and how it may fail."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ A file's path is in the manifest only and never becomes part of an object's name
 the same key never changes a file that is being read.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -4,8 +4,6 @@ The directory is searched first and holds whatever is used. If the object storag
 the directory alone is used, with a warning; no build fails because of it.
 """
 
-from __future__ import annotations
-
 import logging
 import random
 import time

@@ -1,7 +1,5 @@
 """Analysis of a trace file: events, steps, graph, critical path and findings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

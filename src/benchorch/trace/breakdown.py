@@ -1,7 +1,5 @@
 """How each device spent each step: computing, communicating, moving memory, idle, and overlaps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import final
 

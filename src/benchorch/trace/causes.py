@@ -1,7 +1,5 @@
 """Causes of time for people, and how well each piece of the critical path is known."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A trace as columns: every complete event of a profile, whatever tool wrote it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Findings of a trace analysis: the values that tables, pictures and verdicts are made of."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Lookups in columns: by lane and time, by a key that joins events, on any other lane."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, final
 

@@ -1,7 +1,5 @@
 """Nesting of events per lane: which one happens inside which other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Traces of several ranks of one program, as one: clocks aligned by the collectives they share."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, final

@@ -7,8 +7,6 @@ ranges, each range stands for itself. Nothing is carried in: what was launched b
 part of the graph, as is everything from the beginning of the trace.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Bottleneck of a program, remedies, and what to record if the cause is unknown."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final

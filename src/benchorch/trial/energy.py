@@ -1,7 +1,5 @@
 """Energy of uninterrupted calls, by the machine's own counter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import cycle
 

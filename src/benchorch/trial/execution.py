@@ -1,7 +1,5 @@
 """Executed precision of a trial, from its runtime's facts and its chain's requests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import cast
 

@@ -4,8 +4,6 @@ A stamp is believed once two loads of two processes found the same identity, and
 everything that they consulted is as it was. It is data: at worst a wrong one names another model.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

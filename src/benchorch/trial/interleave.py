@@ -1,7 +1,5 @@
 """Two executables measured in alternation, in one process."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

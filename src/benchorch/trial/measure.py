@@ -1,7 +1,5 @@
 """Measurement of calls in one process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

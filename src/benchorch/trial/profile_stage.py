@@ -3,8 +3,6 @@
 Nothing here fails a trial: what is missing is a sentence in its record.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeVar

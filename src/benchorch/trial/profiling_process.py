@@ -1,7 +1,5 @@
 """Profiling process: load, a few calls without the profiler, a few under it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

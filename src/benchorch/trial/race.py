@@ -1,7 +1,5 @@
 """Which trials need a further process: those whose verdict, or whose rank, is still open."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence

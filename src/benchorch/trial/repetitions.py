@@ -3,8 +3,6 @@
 It runs in the parent, which shares the machine with what is measured, and imports little.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace

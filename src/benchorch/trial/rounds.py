@@ -5,8 +5,6 @@ first round gives every trial a first figure. It runs in the coordinator, which 
 process measures.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import time

@@ -3,8 +3,6 @@
 Every measuring process imports this; `profile_stage` has the stages that come after measuring.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ from a template that has imported both, and the next round has another template:
 of one trial share a memory layout, which is part of what repeating a process randomises.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sys

@@ -1,7 +1,5 @@
 """``protocol.tf32``, applied in each process of a trial that uses a GPU, and what came of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from benchorch.config.trial_setup import TrialSetup

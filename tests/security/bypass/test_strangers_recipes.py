@@ -6,6 +6,7 @@ Each case is also run with `--trust`, where what it asks for happens: the refusa
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -81,7 +82,7 @@ def environment(folder: Path) -> dict[str, str]:
         "XDG_CONFIG_HOME": "config",
         "BENCHORCH_CACHE_DIR": "store",
     }
-    secrets = {"MY_SECRET": SECRET, "BENCHORCH_TRACKING_URI": SECRET}
+    secrets = {"MY_SECRET": SECRET, "MY_NAME": "mine", "BENCHORCH_TRACKING_URI": SECRET}
     own = {name: str(folder.parent / f"home-{at}") for name, at in places.items()}
     return {**os.environ, **own, **secrets, "MLFLOW_TRACKING_TOKEN": SECRET}
 
@@ -135,7 +136,7 @@ def test_what_the_command_line_sets_is_the_users_choice(commands: Commands, fold
     (folder / "theirs.yaml").write_text(recipe(""))
     words = [
         *("plan", "theirs.yaml", "recorder=mlflow", "recorder.uri=http://127.0.0.1:1"),
-        *(f"store.root={folder.parent}/mine", "name='x-${oc.env:MY_SECRET}'"),
+        *(f"store.root={folder.parent}/mine", "name='x-${oc.env:MY_NAME}'"),
     ]
     done = commands.run(folder, words, environment=environment(folder))
     assert done.code == 0, done.output
@@ -175,3 +176,50 @@ def test_the_trackers_token_goes_to_a_recipes_address_only_with_trust(
     assert (done.code, tokens) == (2, [])
     commands.run(folder, [*words, "--trust", "theirs.yaml"], 120, environment=environment(folder))
     assert any(SECRET in token for token in tokens), "the control reached no tracker"
+
+
+OWN = """
+defaults: [config, override model: mlp, override recorder: mlflow, _self_]
+matrix: {conversion: [eager]}
+"""
+
+
+@pytest.fixture
+def own(folder: Path) -> Path:
+    """A folder that is the user's own git work tree."""
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    return folder
+
+
+@pytest.mark.parametrize("part", ["job", "all"])
+def test_what_is_shown_of_ones_own_recipe_names_no_variables_value(
+    commands: Commands, own: Path, part: str
+) -> None:
+    (own / "own.yaml").write_text(
+        OWN + "name: 'x-${oc.env:MY_NAME}-${oc.decode:${oc.env:MY_NAME}}'"
+    )
+    variables = {**environment(own), "MY_NAME": SECRET}
+    words = ["own.yaml", "--cfg", part, "--resolve"]
+    done = commands.run(own, words, environment=variables)
+    assert done.code == 0, done.output
+    assert SECRET not in done.output
+    assert "name: x-***-***" in done.output
+
+
+@pytest.mark.parametrize("words", [[], ["--cfg", "job", "--resolve"]])
+def test_a_secrets_variable_is_not_for_what_is_stored(
+    commands: Commands, own: Path, words: list[str]
+) -> None:
+    (own / "own.yaml").write_text(OWN + "model: {kwargs: {key: '${oc.env:MY_SECRET}'}}")
+    done = commands.run(own, ["own.yaml", *words], environment=environment(own))
+    assert done.code == 2, done.output
+    assert "MY_SECRET is a secret by its name" in done.output
+    assert SECRET not in done.output
+
+
+def test_a_secrets_variable_is_for_the_trackers_address(commands: Commands, own: Path) -> None:
+    address = "http://me:${oc.env:MY_SECRET}@127.0.0.1:1"
+    (own / "own.yaml").write_text(OWN + f"recorder: {{uri: '{address}'}}")
+    done = commands.run(own, ["plan", "own.yaml"], environment=environment(own))
+    assert done.code == 0, done.output
+    assert SECRET not in done.output

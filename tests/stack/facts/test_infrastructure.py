@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import boto3  # noqa: TID251 - its list of regions
 import pytest
 import yaml
 
 from benchorch.executors.scheduling import spot_interruption
 from benchorch.executors.scheduling.cluster_status import LAUNCH_REMEDIES
-from benchorch.hardware import aws_stack
+from benchorch.hardware import aws_fleet, aws_stack
+from benchorch.stores import s3
 from support.aws_emulator.images import FACTS, facts
 
 TABLE = facts()
@@ -92,6 +95,65 @@ def test_machines_are_reached_by_the_policy_that_reads_no_parameters() -> None:
 def test_nothing_is_upgraded_beside_a_measurement() -> None:
     masked = found(r"systemctl mask ([\w. -]+) >")
     assert [line.split() for line in masked] == [TABLE["image.upgrades_itself"].value]
+
+
+def test_start_scripts_bring_what_the_image_lacks_and_need_none_of_it_before() -> None:
+    scripts = sorted(TERRAFORM.glob("scripts/*.tftpl"))
+    lacks = set(TABLE["image.server.lacks"].value)
+    [installed] = found(r"apt-get install [^>\n]*", scripts)
+    assert lacks - set(installed.split()) == {"awscli"}
+    assert not found(r"(?m)^.*\baws (?:s3|ssm|ec2|sts)\b.*$", scripts)
+
+
+def test_nothing_is_installed_by_its_name_alone_from_an_index() -> None:
+    """A name that nobody owns would be somebody else's program, as root on every machine."""
+    scripts = [*TERRAFORM.glob("scripts/*.tftpl"), *TERRAFORM.glob("scripts/*.sh")]
+    calls = found(r"(?m)^.*\bpip (?:install|download|wheel)\b.*$", scripts)
+    assert len(calls) >= 5
+    bound = ("--no-index", "--require-hashes", "--no-build-isolation")
+    assert not [line for line in calls if not any(word in line for word in bound)]
+
+
+def test_nothing_is_made_that_nobody_reads() -> None:
+    """No server without a use, no queue without a reader, no alarm that tells nobody."""
+    kinds = set(found(r'(?m)^resource "(\w+)"', HCL))
+    assert not kinds & {"aws_instance", "aws_sqs_queue", "aws_cloudwatch_event_rule"}
+    alarms = list(blocks('resource "aws_cloudwatch_metric_alarm"'))
+    assert alarms
+    assert all("alarm_actions" in body for _, body in alarms)
+
+
+def test_other_partitions_are_refused_and_no_region_of_awss_own_is() -> None:
+    [refused] = found(r'!can\(regex\("(\^\([^"]+)", var.region\)\)', HCL)
+    session = boto3.Session()
+    for partition in session.get_available_partitions():
+        for region in session.get_available_regions("ec2", partition):
+            assert (re.match(refused, region) is None) == (partition == "aws"), region
+    prefixes = TABLE["region.partitions"].value
+    assert all(re.match(refused, f"{prefix}-north-1") for prefix in prefixes)
+
+
+def test_a_write_that_must_be_new_is_one_put_and_needs_no_exemption() -> None:
+    rule = TABLE["s3.enforced_conditional"].value
+    assert found(r'variable = "(s3:if-none-match)"', HCL) == [rule["key"]]
+    assert rule["exempts"] not in "".join(map(text_of, HCL))
+    add = inspect.getsource(s3._Bucket.add)
+    assert "put_object" in add
+    assert "IfNoneMatch" in add
+
+
+def test_a_policy_that_grows_with_the_fleet_is_bounded_by_what_iam_takes() -> None:
+    limit = str(TABLE["role.inline_policy_chars"].value)
+    assert found(r"length\(replace\(.*<= (\d+)", HCL) == [limit]
+
+
+def test_refusals_of_a_groups_launches_are_those_of_the_table() -> None:
+    source = inspect.getsource(aws_fleet.refused_launch)
+    assert all(f'"{status}"' in source for status in TABLE["asg.refusals"].value)
+    reason = f"InvalidParameterCombination - The type is {TABLE['error.free_plan'].value}"
+    assert aws_fleet._MAY_PASS.search(reason) is None
+    assert aws_fleet._MAY_PASS.search(TABLE["error.capacity"].value)
+    assert not aws_fleet._MAY_PASS.search(TABLE["error.quota.on_demand"].value)
 
 
 def test_gpus_of_other_makers_and_parts_of_one_are_counted_as_none() -> None:

@@ -16,7 +16,7 @@ TABLE = facts()
 MODEL = [fact for fact in TABLE.values() if fact.known == "model"]
 CHECKS = {
     *("bucket", "budget", "clock", "images", "key", "none", "offers", "permissions", "python"),
-    *("quotas", "roles", "terraform", "accelerators", "networks"),
+    *("quotas", "roles", "terraform", "accelerators", "networks", "plan", "access"),
 }
 
 

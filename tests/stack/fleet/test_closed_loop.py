@@ -76,6 +76,10 @@ def test_a_sweep_over_two_types_launches_both_and_leaves_dollars_in_mlflow(stack
         stay = launched[result["environment"]["host"]]
         assert result["labels"]["hardware_kind"] == stay.kind
         assert result["environment"]["market"] == stay.market == "spot"
+        assert result["environment"]["instance"] == stay.name
+        assert result["environment"]["image"].startswith("ami-")
+        assert result["environment"]["rehearsed"] is True  # no table takes it for EC2's
+    assert "rehearsed" in swept.stdout
     client = MlflowClient(f"sqlite:///{stack.desk / 'mlflow.db'}")
     runs = client.search_runs([each.experiment_id for each in client.search_experiments()])
     trials = [run for run in runs if "mlflow.parentRunId" in run.data.tags]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import boto3  # noqa: TID251 - ends the head
 import pytest
 
 from support.machines.rehearsal import Rehearsal, wait
@@ -101,7 +102,7 @@ def _laptop(stack: Rehearsal) -> dict[str, str]:
     """The environment of a laptop: AWS is all that it shares with the stack."""
     machines = stack.hypervisor.machines
     stack.emulator.systems_manager.runner = lambda machine, script: machines[machine].run(
-        ["bash", "-c", script], timeout_s=120
+        ["sh", "-c", script], timeout_s=120
     )
     return {**stack.environment(), "BENCHORCH_HARDWARE_KIND": "laptop"}
 
@@ -115,3 +116,23 @@ def _lines(run: Path) -> list[str]:
     """Results so far, one a line."""
     path = run / "results.jsonl"
     return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.mark.timeout(1800)
+def test_the_line_starts_from_no_machine_and_waits_until_the_head_has_started(
+    stack: Rehearsal, tmp_path: Path
+) -> None:
+    """Systems Manager reaches the head long before Ray does; last, for it replaces the head."""
+    environment = _laptop(stack)
+    groups = boto3.client("autoscaling", **stack._keys())
+    groups.set_desired_capacity(AutoScalingGroupName="benchorch-head", DesiredCapacity=0)
+    wait(lambda: not stack.hypervisor.machines, 120, "a machine stayed")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchorch", *LINE, *QUICK, "profiler=none"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = _runs(tmp_path)
+    assert {json.loads(line)["outcome"] for line in _lines(run)} == {"ok"}
+    assert [stay.role for stay in stack.hypervisor.stays].count("head") == 2
+    stack.until_idle()

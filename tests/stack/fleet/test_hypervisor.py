@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,3 +84,20 @@ def test_an_instance_that_is_taken_back_is_terminated(hypervisor):
     wait(lambda: name in hypervisor.machines, 20, "it did not boot")
     hypervisor.reclaim(name)
     wait(lambda: state_of(name) == "terminated", 20, "it stayed")
+
+
+def test_machines_of_another_rehearsal_are_not_counted_among_those_that_were(hypervisor):
+    name = launched("#!/bin/bash\nsleep 600\n")
+    wait(lambda: name in hypervisor.machines, 20, "it did not boot")
+    hypervisor.reclaim(name)
+    wait(lambda: name not in hypervisor.machines, 20, "it stayed")
+    command = ["unshare", "--pid", "--fork", "--kill-child", "sleep", "60"]
+    others = [subprocess.Popen(command) for _ in range(8)]
+    try:
+        children = [Path(f"/proc/{one.pid}/task/{one.pid}/children") for one in others]
+        wait(lambda: all(path.read_text() for path in children), 20, "no process started")
+        assert hypervisor.processes() == []
+    finally:
+        for one in others:
+            one.kill()
+            one.wait()

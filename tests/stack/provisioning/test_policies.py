@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from support.aws_emulator.images import facts
 from support.aws_emulator.server import ACCOUNT, REGION, Emulator
 from support.aws_emulator.traffic import Call
 from support.policies import deployed
@@ -295,3 +296,13 @@ def test_whoever_provisions_is_examined_for_every_call_that_provisioning_makes(s
     """`make provision-check` simulates these actions."""
     assert len(stack.called) > 80
     assert unexamined(stack.called) == []
+
+
+def test_the_largest_fleet_leaves_the_heads_policies_as_short_as_iam_takes(stack):
+    """Terraform takes a hundred types at most; the longest name of one has 18 letters."""
+    own = stack.output("policies")
+    head, node = (
+        json.dumps(json.loads(own[role]), separators=(",", ":")) for role in ("head", "node")
+    )
+    most = 100 * len('"u7in-32tb.224xlarge",')
+    assert len(head) + len(node) + most <= facts()["role.inline_policy_chars"].value

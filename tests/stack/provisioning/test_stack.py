@@ -164,7 +164,7 @@ def test_ray_launches_and_ends_workers_with_the_rights_it_is_granted_and_no_more
         instance = told["Reservations"][0]["Instances"][0]
         assert instance["InstanceType"] == "r6i.large"
         assert instance.get("InstanceLifecycle") == market
-        # That metadata ask for a token is the template's doing, which moto reads past.
+        assert instance["MetadataOptions"]["HttpTokens"] == "required"
         assert instance["IamInstanceProfile"]["Arn"].endswith("/benchorch-worker")
         assert {"Key": "benchorch:stack", "Value": "benchorch"} in instance["Tags"]
         disk = instance["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]

@@ -24,12 +24,18 @@ class EmulatedAccount:
         decisions: of the policy simulator, by action; any other is allowed.
         quotas_vcpus: by code; any other is plenty.
         default_key: of EBS volumes.
+        plan: of the account, FREE or PAID.
+        public_access: what the region blocks of it.
+        acting_budgets: names of budgets with actions.
         active_tags: cost allocation tags.
     """
 
     decisions: dict[str, str] = field(default_factory=dict)
     quotas_vcpus: dict[str, float] = field(default_factory=dict)
     default_key: str = "alias/aws/ebs"
+    plan: str = "PAID"
+    public_access: str = "off"
+    acting_budgets: list[str] = field(default_factory=list)
     active_tags: list[str] = field(default_factory=lambda: ["benchorch:stack"])
 
     def answer(self, call: Call, body: bytes) -> Answer | None:
@@ -48,6 +54,20 @@ def _tags(account: EmulatedAccount, body: bytes) -> Answer:
     wanted = json.loads(body).get("TagKeys", [])
     rows = [{"TagKey": key, "Status": "Active"} for key in account.active_tags if key in wanted]
     return _json({"CostAllocationTags": rows})
+
+
+def _plan(account: EmulatedAccount, _: bytes) -> Answer:
+    return _json({"accountPlanType": account.plan, "accountPlanStatus": "ACTIVE"})
+
+
+def _budget_actions(account: EmulatedAccount, _: bytes) -> Answer:
+    return _json({"Actions": [{"BudgetName": name} for name in account.acting_budgets]})
+
+
+def _public_access(account: EmulatedAccount, _: bytes) -> Answer:
+    inner = f"<internetGatewayBlockMode>{account.public_access}</internetGatewayBlockMode>"
+    name, part = "DescribeVpcBlockPublicAccessOptions", "vpcBlockPublicAccessOptions"
+    return _xml(f"<{name}Response><{part}>{inner}</{part}></{name}Response>")
 
 
 def _default_key(account: EmulatedAccount, _: bytes) -> Answer:
@@ -79,8 +99,11 @@ def _xml(text: str) -> Answer:
 
 
 _HANDLERS: Mapping[str, Callable[[EmulatedAccount, bytes], Answer]] = {
+    "budgets:DescribeBudgetActionsForAccount": _budget_actions,
     "ce:ListCostAllocationTags": _tags,
     "ec2:GetEbsDefaultKmsKeyId": _default_key,
+    "ec2:DescribeVpcBlockPublicAccessOptions": _public_access,
+    "freetier:GetAccountPlanState": _plan,
     "iam:SimulatePrincipalPolicy": _simulate,
     "servicequotas:GetServiceQuota": _quota,
     "servicequotas:GetAWSDefaultServiceQuota": _quota,

@@ -27,11 +27,13 @@ class SystemsManager:
     """Every machine takes commands; a test says how they run.
 
     Attributes:
-        runner: runs them, each in a thread of its own.
+        runner: runs them, each in a thread of its own; AWS's agent gives them to `sh`.
+        online: whether a machine takes commands.
     """
 
     def __init__(self) -> None:
         self.runner: Runner = _nothing
+        self.online: Callable[[str], bool] = bool
         self._ends: dict[str, subprocess.CompletedProcess[str] | None] = {}
         self._handlers: Mapping[str, Callable[[Mapping[str, Any]], Answer]] = {
             "ssm:DescribeInstanceInformation": self._describe,
@@ -46,7 +48,8 @@ class SystemsManager:
 
     def _describe(self, request: Mapping[str, Any]) -> Answer:
         ids = [value for one in request.get("Filters", ()) for value in one["Values"]]
-        told = [{"InstanceId": machine, "PingStatus": "Online"} for machine in ids]
+        online = filter(self.online, ids)
+        told = [{"InstanceId": machine, "PingStatus": "Online"} for machine in online]
         return _json({"InstanceInformationList": told})
 
     def _send(self, request: Mapping[str, Any]) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,7 +64,7 @@ class Hypervisor:
         self._emulator, self._place, self._shared, self._say = emulator, place, shared or {}, say
         self._image = image.made(place / "image")
         self._notices: dict[str, str] = {}
-        self._spaces: set[str] = set()
+        self._spaces: dict[str, int] = {}  # open, or another's gets its number
         self._ended = threading.Event()
         # moto's instances are those of the process: an earlier emulator's are nobody's machines.
         self._before = {one.id for one in _instances()}
@@ -152,7 +153,7 @@ class Hypervisor:
         self.stays.append(
             Stay(found.id, found.instance_type, market, role(found.id), time.monotonic())
         )
-        self._spaces.add(_space(machine.pid))
+        self._spaces[_space(machine.pid)] = os.open(f"/proc/{machine.pid}/ns/pid", os.O_RDONLY)
         self.machines[found.id] = machine
 
     def _check_out(self, name: str) -> None:

@@ -26,6 +26,7 @@ from benchorch.interfaces.stack import (
     CommandEnd,
     Head,
     Readiness,
+    Refusal,
     Stack,
     StackError,
     StackFacts,
@@ -53,6 +54,9 @@ class Account(Stack):
     damaged: tuple[int, ...] = ()
     readiness: Sequence[Readiness] = ()
     start_reports: dict[str, str] = field(default_factory=dict)
+    refused: Refusal | None = None
+    looks_at_start: int = 0
+    boots_for: int = 0
     bytes_read: int = 0
 
     @property
@@ -130,8 +134,14 @@ class Account(Stack):
         self.starts += 1
         self.machine = f"i-{self.starts}"
 
-    def failed_start(self, machine: str) -> str:
-        return self.start_reports.get(machine, "")
+    def refused_launch(self) -> Refusal | None:
+        return self.refused
+
+    def start_of(self, machine: str) -> CommandEnd | None:
+        if self.start_reports.get(machine):
+            return CommandEnd(is_well=False, text=self.start_reports[machine])
+        self.looks_at_start += 1
+        return CommandEnd(is_well=True, text="") if self.looks_at_start > self.boots_for else None
 
     def send(self, machine: str, command: str) -> str:
         self.commands.append(command)
@@ -289,7 +299,7 @@ def test_the_head_refuses_a_sweep_of_another_version_before_it_fetches_anything(
     profile.write_text(f"export PATH={tmp_path}:$PATH\n")
     command = sent_sweep.start_command("p-1", "s3://mine-1/results", str(tmp_path / "there"))
     command = command.replace("/etc/profile.d/benchorch.sh", str(profile))
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert f"The stack has benchorch 0.0.9, this machine has {__version__}" in done.stdout
     assert not (tmp_path / "there").exists()
@@ -317,6 +327,86 @@ def test_a_head_that_does_not_start_is_told_at_once_with_its_own_reason(
     assert (report or "i-1 reported nothing to s3://mine-1/starts") in str(caught.value)
     assert ending.looks < 10
     assert not ending.commands
+
+
+@dataclass
+class Refused(Account):
+    """A stack whose head comes after so many looks, its first launch being refused."""
+
+    refusal: Refusal | None = None
+    looks_left: int = 0
+
+    def head(self) -> Head | None:
+        self.looks_left -= bool(self.starts)
+        return None if self.looks_left > 0 else super().head()
+
+    def start_head(self) -> None:
+        super().start_head()
+        self.refused = self.refusal
+
+
+NO_QUOTA = Refusal(
+    "a-1", "VcpuLimitExceeded: more vCPU capacity than your limit of 0 allows", may_pass=False
+)
+NO_CAPACITY = Refusal("a-2", "We do not have sufficient m7i.large capacity", may_pass=True)
+
+
+def test_a_head_that_the_account_cannot_launch_ends_the_line_with_the_clouds_own_words(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    refused = Refused(refusal=NO_QUOTA, looks_left=10**9)
+    monkeypatch.setattr(stack, "found_stack", lambda name: refused)
+    monkeypatch.setattr(stack, "LOOK_S", 0.0)
+    with pytest.raises(ExecutorError, match="cannot be launched: VcpuLimitExceeded") as caught:
+        list(sweep(tmp_path))
+    assert "make provision-check" in str(caught.value)
+    assert refused.starts == 1
+    assert not refused.commands
+
+
+def test_a_head_whose_launch_is_refused_for_a_while_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    refused = Refused(refusal=NO_CAPACITY, looks_left=4)
+    monkeypatch.setattr(stack, "found_stack", lambda name: refused)
+    monkeypatch.setattr(stack, "LOOK_S", 0.0)
+    heard: list[Event] = []
+    assert len(list(sweep(tmp_path, heard=heard))) == len(TRIALS)
+    assert any("tried again: We do not have sufficient" in event.message for event in heard)
+
+
+def test_a_head_that_systems_manager_reaches_gets_no_command_before_its_start_script_ended(
+    account: Account, tmp_path: Path
+) -> None:
+    account.boots_for = 6
+    heard: list[Event] = []
+    assert len(list(sweep(tmp_path, heard=heard))) == len(TRIALS)
+    assert account.looks_at_start == 7
+    assert any("the head of stack mine boots" in event.message for event in heard)
+
+
+def test_a_refusal_from_before_the_line_says_nothing_of_this_head(
+    account: Account, tmp_path: Path
+) -> None:
+    account.refused = NO_QUOTA
+    assert len(list(sweep(tmp_path))) == len(TRIALS)
+
+
+def test_a_network_that_is_lost_while_the_head_boots_costs_nothing(
+    account: Account, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lost = [StackError("no network", may_pass=True)] * 5
+    head = account.head
+
+    def flaky() -> Head | None:
+        if account.starts and lost:
+            raise lost.pop()
+        return head()
+
+    monkeypatch.setattr(account, "head", flaky)
+    monkeypatch.setattr(stack, "LOOK_S", 0.0)
+    assert len(list(sweep(tmp_path))) == len(TRIALS)
+    assert not lost
 
 
 def test_nothing_is_sent_where_the_account_will_launch_no_machine(

@@ -1,11 +1,40 @@
-"""What a stack leaves in its bucket is removed with it, and nothing else is."""
+"""A stack's bucket is emptied and nothing else; a head's group has its refusals told."""
 
 from __future__ import annotations
 
-from benchorch.hardware.aws_fleet import empty_place
+from datetime import UTC, datetime
+
+import boto3  # noqa: TID251 - its own model checks the answers
+import pytest
+from botocore.stub import Stubber
+
+from benchorch.hardware.aws_fleet import empty_place, refused_launch
 from support.s3 import Bucket, bucket
 
 __all__ = ["bucket"]  # a fixture
+
+# As public repositories quote them from accounts.
+FREE_PLAN = (
+    "Could not launch On-Demand Instances. InvalidParameterCombination - The specified instance "
+    "type is not eligible for Free Tier. Launching EC2 instance failed."
+)
+VCPU = (
+    "Could not launch On-Demand Instances. VcpuLimitExceeded - You have requested more vCPU "
+    "capacity than your current vCPU limit of 0 allows for the instance bucket that the specified "
+    "instance type belongs to. Launching EC2 instance failed."
+)
+CAPACITY = (
+    "We currently do not have sufficient m7i.large capacity in the Availability Zone you requested "
+    "(us-east-1a). Launching EC2 instance failed."
+)
+ZONE = (
+    "Your requested instance type (m7i.large) is not supported in your requested Availability Zone "
+    "(us-east-1e). Launching EC2 instance failed."
+)
+KEY = (
+    "Instance became unhealthy while waiting for instance to be in InService state. Termination "
+    "Reason: Client.InternalError: Client error on launch"
+)
 
 
 def test_every_version_below_the_stores_prefix_is_removed_and_nothing_else(bucket: Bucket) -> None:
@@ -25,3 +54,42 @@ def test_every_version_below_the_stores_prefix_is_removed_and_nothing_else(bucke
     assert [one["Key"] for one in kept] == ["artifacts/of-mlflow", "store-of-others/x"]
     assert empty_place(bucket.url, said.append) == 0
     assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "may_pass"),
+    [
+        ("Successful", "", None),
+        ("InProgress", "", None),
+        ("Failed", FREE_PLAN, False),
+        ("Failed", VCPU, False),
+        ("Failed", CAPACITY, True),
+        ("Failed", ZONE, True),
+        ("Cancelled", KEY, False),
+    ],
+)
+def test_a_launch_that_a_group_was_refused_is_told_with_whether_it_may_pass(
+    status: str, message: str, may_pass: bool | None
+) -> None:
+    client = boto3.client("autoscaling", region_name="us-east-1")
+    activity = {
+        "ActivityId": "a-1",
+        "AutoScalingGroupName": "benchorch-head",
+        "Cause": "At 2026-11-25T16:00:00Z an instance was started",
+        "StartTime": datetime(2026, 11, 25, 16, tzinfo=UTC),
+        "StatusCode": status,
+        **({"StatusMessage": message} if message else {}),
+    }
+    with Stubber(client) as answers:
+        words = {"AutoScalingGroupName": "benchorch-head", "MaxRecords": 1}
+        answers.add_response("describe_scaling_activities", {"Activities": [activity]}, words)
+        found = refused_launch(client, "benchorch-head")
+    assert (found and found.may_pass) == may_pass
+    assert found is None or found.reason == message
+
+
+def test_a_group_that_never_launched_was_refused_nothing() -> None:
+    client = boto3.client("autoscaling", region_name="us-east-1")
+    with Stubber(client) as answers:
+        answers.add_response("describe_scaling_activities", {"Activities": []})
+        assert refused_launch(client, "benchorch-head") is None

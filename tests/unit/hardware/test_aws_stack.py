@@ -140,16 +140,22 @@ def test_an_object_is_read_from_where_it_was_left(aws: Any) -> None:
     assert stack.read("p-1/other", 3) is None
 
 
-def test_a_machine_whose_start_failed_has_said_why(aws: Any) -> None:
+def test_a_machine_says_how_its_start_ended(aws: Any) -> None:
     make(aws, "mine", "us-east-1")
-    for name, outcome in (("i-1", "failed"), ("i-2", "ready")):
+    of_others = "packages of cuda-x86_64-0"
+    for name, step, outcome in (
+        ("i-1", "apt", "failed"),
+        ("i-2", "ray", "ready"),
+        ("i-4", of_others, "failed"),
+    ):
         log = ["Reading package lists", "E: Unable to locate package g++", ""]
-        told = {"instance": name, "step": "apt", "outcome": outcome, "log": log}
+        told = {"instance": name, "step": step, "outcome": outcome, "log": log}
         aws.put_object(
             Bucket=f"mine-{ACCOUNT}", Key=f"starts/{name}.json", Body=json.dumps(told).encode()
         )
-    reasons = [only().failed_start(name) for name in ("i-1", "i-2", "i-3")]
-    assert reasons == ["i-1 failed at apt: E: Unable to locate package g++", "", ""]
+    ends = [only().start_of(name) for name in ("i-1", "i-2", "i-3", "i-4")]
+    why = "i-1 failed at apt: E: Unable to locate package g++"
+    assert ends == [(False, why), (True, ""), None, (True, "")]
 
 
 def test_a_bucket_that_is_gone_is_named(aws: Any) -> None:
@@ -244,7 +250,7 @@ def test_a_stack_that_is_being_destroyed_takes_no_sweep(aws: Any) -> None:
 
 
 def ran(machine: str, script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    return subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
 
 
 def test_a_command_on_the_head_and_its_end(aws: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,7 +312,8 @@ def test_the_page_names_each_permission_that_a_laptop_needs_and_no_other(
     stack.download("run/plan.json", tmp_path / "plan.json")
     for ask in (
         *(lambda: stack.read("run/plan.json"), lambda: stack.listed("run/"), stack.sweeps),
-        *(lambda: stack.lock("cuda-x86_64"), stack.head, stack.start_head),
+        *(lambda: stack.lock("cuda-x86_64"), stack.head, stack.start_head, stack.refused_launch),
+        lambda: stack.start_of(machine),
         *(lambda: stack.send(machine, "true"),),
         *(lambda: stack.end_of(machine, "0" * 36),),
         lambda: stack.preflight(["g5.xlarge"], ["spot", "on_demand"]),

@@ -29,6 +29,7 @@ attempts = {
     "read memory that others share": lambda: open(os.environ["BENCHORCH_SHARED"]).read(),
     "make a link to it": lambda: Path.home().joinpath("link").hardlink_to(other / "data.txt"),
     "listen to itself": lambda: socket.create_server(("127.0.0.1", 0)),
+    "connect to a socket": lambda: socket.socket(socket.AF_UNIX).connect(str(other / "socket")),
     "connect": lambda: socket.create_connection(("127.0.0.1", int(sys.argv[3])), 1),
     "send a datagram": lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 9)),
     "read its parent's environment": lambda: Path(f"/proc/{parent}/environ").read_bytes(),
@@ -74,9 +75,12 @@ def _attempt_everything(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "data.txt").write_text("data")
     with (
+        socket.socket(socket.AF_UNIX) as others,
         socket.create_server(("127.0.0.1", 0)) as server,
         sandbox.enclosure([mine], [mine / "out"]) as enclosed,
     ):
+        others.bind(str(other / "socket"))
+        others.listen()
         port = str(server.getsockname()[1])
         words = [sys.executable, "-c", ATTEMPTS, str(mine), str(other), port]
         done = subprocess.run(

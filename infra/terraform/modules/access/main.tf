@@ -284,6 +284,13 @@ resource "aws_iam_role_policy" "head" {
   name   = "head"
   role   = aws_iam_role.head.name
   policy = data.aws_iam_policy_document.head.json
+
+  lifecycle {
+    precondition {
+      condition     = length(replace("${data.aws_iam_policy_document.node.json}${data.aws_iam_policy_document.head.json}", "/\\s/", "")) <= 10240
+      error_message = "The head's policies are longer than the 10,240 characters that IAM takes: name fewer types in fleet."
+    }
+  }
 }
 
 # Session Manager instead of SSH: no key, no open port, every session logged. Not the usual

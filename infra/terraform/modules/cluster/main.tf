@@ -6,6 +6,13 @@ locals {
     ResourceType = kind
     Tags         = [{ Key = "benchorch:stack", Value = var.name }]
   }]
+  # As the template has it: whether a condition of a policy sees what a template says, no page states.
+  metadata = {
+    HttpEndpoint            = "enabled"
+    HttpTokens              = "required"
+    HttpPutResponseHopLimit = 1
+    InstanceMetadataTags    = "enabled"
+  }
   spot = { MarketType = "spot", SpotOptions = { InstanceInterruptionBehavior = "terminate" } }
 
   # One Ray type for each instance type and market: Ray alone never falls back from one to another.
@@ -38,6 +45,7 @@ locals {
           SecurityGroupIds   = [var.security_group_id]
           SubnetIds          = worker.subnet_ids
           TagSpecifications  = local.tags
+          MetadataOptions    = local.metadata
         },
         worker.market == "spot" ? { InstanceMarketOptions = local.spot } : {},
       )

@@ -17,6 +17,7 @@ import click
 from benchorch.cli.command import command
 from benchorch.cli.commands.lightning_profile import lightning_reply
 from benchorch.cli.terminal import Terminal
+from benchorch.config.yaml_limits import check_yaml
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.frameworks.lightning_report import read_lightning_reports
@@ -116,7 +117,10 @@ def _check_together(
     given: _Options,
     out: Path | None,
 ) -> None:
-    """ConfigError for options that do not go together."""
+    """ConfigError for options that do not go together, and for YAML that is too much to read."""
+    for path in (*given.whatif, *filter(None, [given.groups])):
+        if path.suffix != ".json":
+            check_yaml(path)
     if bool(trace) == bool(diff):
         raise ConfigError(
             ["analyze takes the TRACE of each rank, or --diff and two; see analyze --help."]

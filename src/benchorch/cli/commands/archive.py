@@ -1,7 +1,5 @@
 """``benchorch keep RUN`` and ``fetch [PLAN]``: archive a run in a bucket, and download it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``benchorch backends``: the values of ``hardware=``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import cast
 

@@ -1,7 +1,5 @@
 """``cache explain``: what determines a build, and how builds differ."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 

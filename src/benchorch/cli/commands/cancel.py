@@ -1,7 +1,5 @@
 """``benchorch cancel RUN``: end a run as Ctrl-C would, from any terminal; results are kept."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

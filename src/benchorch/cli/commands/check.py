@@ -1,7 +1,5 @@
 """``benchorch check RUN``: what of a stored run holds, recomputed from its raw series."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from benchorch.cli.command import command, run_argument

@@ -1,7 +1,5 @@
 """``benchorch completion SHELL``: the script that makes a shell complete benchorch's words."""
 
-from __future__ import annotations
-
 import click
 
 from benchorch.cli.command import command

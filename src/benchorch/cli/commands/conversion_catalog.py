@@ -3,8 +3,6 @@
 It is read without Hydra, whose import takes longer than reading all files; a test compares both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -9,8 +9,6 @@ Exit codes: 0, no regression; 1, a regression, or with --strict one that is not 
 arguments; 3, not comparable: a trial fails or disagrees on a side; 4, cannot tell.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The result of a duel for a terminal, for a pull request and for programs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``benchorch export RUN[:TRIAL] --output DIR``: a measured model to serve without benchorch."""
 
-from __future__ import annotations
-
 from contextlib import chdir
 from pathlib import Path
 

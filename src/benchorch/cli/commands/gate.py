@@ -7,8 +7,6 @@ missing; 4, cannot tell: a regression is neither shown nor ruled out.
 With --against REV it measures both versions itself, interleaved: the same as `benchorch duel`.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The result of a gate for a terminal, for a pull request and for programs."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

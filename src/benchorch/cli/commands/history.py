@@ -1,7 +1,5 @@
 """``benchorch history``: every trial's figure over time and commits, as a site of plain files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``benchorch open RUN``: the run's page in the browser, as far as the run is."""
 
-from __future__ import annotations
-
 import webbrowser
 
 import click

@@ -1,7 +1,5 @@
 """``benchorch record DIR``: record a run's results in MLflow, now or as they come."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import replace
 from pathlib import Path

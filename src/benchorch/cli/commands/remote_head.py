@@ -1,7 +1,5 @@
 """Commands on a cluster's head: submitting runs, and status, logs and cancel of them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

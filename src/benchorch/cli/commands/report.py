@@ -1,7 +1,5 @@
 """``benchorch report RUN [RUN ...]``: tables, conclusions and warnings, recomputed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import click

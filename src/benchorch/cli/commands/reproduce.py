@@ -3,8 +3,6 @@
 Exit codes: 0, reproduced; 1, it differs; 2, wrong arguments; 3, not comparable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

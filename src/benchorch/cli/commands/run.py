@@ -1,7 +1,5 @@
 """``benchorch run`` and its kin: a new run, an old one to its end, and failed trials once more."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import click

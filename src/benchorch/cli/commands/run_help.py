@@ -1,7 +1,5 @@
 """The help of a run: every group and key of the configuration with its meaning."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Text report of the models found in scripts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast

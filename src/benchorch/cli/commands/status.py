@@ -1,7 +1,5 @@
 """``benchorch status``: running sweeps, their progress and cost, and the next command."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence

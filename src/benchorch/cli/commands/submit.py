@@ -1,7 +1,5 @@
 """``benchorch submit ARGUMENTS``: start a run that outlives the terminal, here or on a head."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

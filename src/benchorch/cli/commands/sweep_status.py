@@ -1,7 +1,5 @@
 """Progress of a sweep, from its plan, results, lock and status file."""
 
-from __future__ import annotations
-
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Agents, which work through assignments on one measuring slot of a node."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -5,8 +5,6 @@ trial, a trial is only assigned to an agent of its own kind, and every loss uses
 one of a few retries that do not count, so that every sweep ends.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence

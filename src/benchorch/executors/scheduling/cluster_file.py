@@ -1,7 +1,5 @@
 """Ray's cluster file: which node types may be launched, and how many of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cluster status: launched and lost nodes, and reasons for missing ones."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, final

@@ -4,8 +4,6 @@ Agents may join late, vanish, respond twice or never come at all. The loop ends 
 waiting for agents is limited and every loss uses up an attempt.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

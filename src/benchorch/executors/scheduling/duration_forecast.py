@@ -4,8 +4,6 @@ Forecasts decide the order of trials and nothing else. The store guarantees that
 built once, whatever is forecast here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence

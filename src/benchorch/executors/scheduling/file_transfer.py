@@ -4,8 +4,6 @@ Only regular files are shipped, by names relative to one folder; a name that lea
 rejected. Nothing of them is executed or unpickled on the way.
 """
 
-from __future__ import annotations
-
 import ast
 import os
 import stat

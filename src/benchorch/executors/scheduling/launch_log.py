@@ -1,7 +1,5 @@
 """Refused launches in the autoscaler's log: its status omits why the cloud refused them."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass

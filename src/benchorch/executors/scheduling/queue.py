@@ -7,8 +7,6 @@ left they are begun anyway, because the store makes them wait no longer than the
 Pure bookkeeping: no clock, no chance. Equal chains keep the order in which they were declared.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

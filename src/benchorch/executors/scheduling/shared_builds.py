@@ -5,8 +5,6 @@ all kinds. Meanwhile no node is requested for trials that wait for them. If a sh
 its artifacts are built where they are needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace

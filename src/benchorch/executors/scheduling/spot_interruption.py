@@ -1,7 +1,5 @@
 """Spot interruption notices from EC2's metadata service, which come two minutes ahead at best."""
 
-from __future__ import annotations
-
 import json
 import logging
 import threading

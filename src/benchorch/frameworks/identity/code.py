@@ -1,7 +1,5 @@
 """Digest of a function's code: independent of comments, formatting, docstrings and its place."""
 
-from __future__ import annotations
-
 import ast
 import dis
 import hashlib

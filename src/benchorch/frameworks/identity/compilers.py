@@ -3,8 +3,6 @@
 The variables are listed here and nowhere else. Only formats that hold such code depend on them.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ Python reports each file that it opens. The few native readers that open files t
 wrapped while a load is recorded.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import sysconfig

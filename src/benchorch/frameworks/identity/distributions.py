@@ -1,7 +1,5 @@
 """Version and content of an installed distribution, as one short text."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Texts by dotted path: what an identity is made of, so that a difference has a name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Owner of a Python file: the user, Python itself, benchorch, or an installed distribution."""
 
-from __future__ import annotations
-
 import re
 import sys
 import sysconfig

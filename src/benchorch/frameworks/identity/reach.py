@@ -4,8 +4,6 @@ A user's function enters by its code and by the values of what it names. A packa
 package, and is followed to the other packages that it names.
 """
 
-from __future__ import annotations
-
 import ast
 import dis
 import importlib.util

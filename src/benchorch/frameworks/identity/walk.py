@@ -4,8 +4,6 @@ What a value is made of is looked at by its kind. Functions, classes and Python 
 on to whoever looks at code.
 """
 
-from __future__ import annotations
-
 import ctypes
 import enum
 import functools

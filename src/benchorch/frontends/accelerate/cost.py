@@ -1,7 +1,5 @@
 """Cost of a function on each backend, from local runs and remotely measured graphs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

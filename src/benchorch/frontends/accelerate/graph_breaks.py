@@ -1,7 +1,5 @@
 """Graph breaks of a function and their reasons, from Dynamo's log."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import re

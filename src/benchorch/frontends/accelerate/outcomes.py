@@ -1,7 +1,5 @@
 """Results of each graph on each backend, once a plan has run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Runs of an accelerated function as a sequence of Python time and graph calls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

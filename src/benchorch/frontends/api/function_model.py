@@ -4,8 +4,6 @@ Modules and parameters that the function uses become parts of the module: those 
 globals, the object it is bound to, and its partial arguments.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import types

@@ -43,6 +43,7 @@ _ENTRY = "from benchorch.frontends.scripts.discovery_process import main; main()
 _ALL_DEPTHS = 1000  # deeper than modules are ever nested
 _LABELS = "# labels:"
 
+_MOST_BYTES = 2**28
 _WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".joblib", ".safetensors", ".h5", ".gguf")
 
 OnCall: TypeAlias = Callable[[ConfigNode, ConfigNode], None]
@@ -300,6 +301,8 @@ def unreadable(path: Path) -> str:
         return ""  # only ONNX's own package can tell
     if path.suffix not in ("", *SCRIPT_SUFFIXES):
         return _other_kind(path.suffix)
+    if path.stat().st_size > _MOST_BYTES:
+        return f"it has more than {_MOST_BYTES >> 20} MiB"
     try:
         if path.suffix == NOTEBOOK_SUFFIX:
             code_cells(path)

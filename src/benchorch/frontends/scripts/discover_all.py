@@ -1,7 +1,5 @@
 """Discovery over several scripts at once, each in a process of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass

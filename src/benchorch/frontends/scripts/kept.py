@@ -1,7 +1,5 @@
 """What was found in a script, kept for the next command that names it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

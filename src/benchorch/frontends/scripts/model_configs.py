@@ -1,7 +1,5 @@
 """Model configurations of the calls found in a script."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -11,6 +11,9 @@ from benchorch.errors import BenchorchError
 # A check that takes minutes is not run before every `make provision`.
 _QUICK = {"connect_timeout": 5, "read_timeout": 15, "retries": {"total_max_attempts": 3}}
 
+BILLING_REGION = "us-east-1"
+"""Where the services of billing answer, wherever the stack is."""
+
 
 class NotAnswered(BenchorchError):
     """AWS refused a call or did not answer it."""

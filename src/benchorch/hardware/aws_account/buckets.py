@@ -1,7 +1,5 @@
 """Are the stack's buckets, where there are some, closed to the public and to plain HTTP?"""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

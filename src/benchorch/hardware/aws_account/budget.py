@@ -4,21 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchorch.hardware.aws_account.account import Account, NotAnswered
+from benchorch.hardware.aws_account.account import BILLING_REGION, Account, NotAnswered
 from benchorch.hardware.aws_account.buckets import STACK_TAG
+from benchorch.hardware.aws_account.facts import Facts
 from benchorch.hardware.aws_account.finding import Finding, State
 from benchorch.hardware.aws_account.identity import Identity
 
-BILLING_REGION = "us-east-1"
 
-
-def check_budget(account: Account, identity: Identity) -> Iterator[Finding]:
-    """Budgets of the account, and whether the tag is a cost allocation tag."""
+def check_budget(
+    account: Account, identity: Identity, stack: str, facts: Facts
+) -> Iterator[Finding]:
+    """Budgets of the account, whether the tag counts in them, and what one more costs."""
     answer = account.call(
         "budgets", "describe_budgets", region=BILLING_REGION, AccountId=identity.account
     )
     yield _finding(State.OK, "budgets", f"{len(answer.get('Budgets', []))} visible", "")
     yield _of_tag(account)
+    yield _of_actions(account, identity, f"{stack}-monthly", facts)
+
+
+def _of_actions(account: Account, identity: Identity, own: str, facts: Facts) -> Finding:
+    """What the stack's budget costs beside others that act."""
+    rows = account.pages(
+        "budgets",
+        "describe_budget_actions_for_account",
+        "Actions",
+        region=BILLING_REGION,
+        AccountId=identity.account,
+    )
+    others = {row["BudgetName"] for row in rows} - {own}
+    price = facts["budget.action_price"].value
+    is_free = len(others) < price["free"]
+    return _finding(
+        State.OK if is_free else State.WARNING,
+        own,
+        f"acts beside {len(others)} others and costs "
+        + ("nothing" if is_free else f"{price['usd_per_day']:.2f} USD a day"),
+        "" if is_free else "Remove an action that is not needed, or pay 3 USD a month.",
+    )
 
 
 def _of_tag(account: Account) -> Finding:

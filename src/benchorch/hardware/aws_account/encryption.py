@@ -1,7 +1,5 @@
 """May Auto Scaling use the key that encrypts the account's volumes by default?"""
 
-from __future__ import annotations
-
 import fnmatch
 import json
 from collections.abc import Iterator, Mapping, Sequence

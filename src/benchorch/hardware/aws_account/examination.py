@@ -24,9 +24,10 @@ from benchorch.hardware.aws_account.machine_types import (
     MachineType,
     check_accelerators,
     check_offers,
+    check_plan,
     machine_types,
 )
-from benchorch.hardware.aws_account.networks import check_networks
+from benchorch.hardware.aws_account.networks import check_networks, check_public_access
 from benchorch.hardware.aws_account.permissions import check_permissions
 from benchorch.hardware.aws_account.quotas import check_quotas
 from benchorch.hardware.aws_account.request import StackRequest
@@ -69,10 +70,12 @@ class Examination:
             "python": lambda: check_python(facts),
             "quotas": lambda: check_quotas(account, request, types, facts),
             "networks": lambda: check_networks(account, request.name, facts),
+            "access": lambda: check_public_access(account),
             "roles": lambda: check_roles(account, request, facts),
             "key": lambda: check_key(account, identity, facts),
             "bucket": lambda: check_buckets(account, request.name),
-            "budget": lambda: check_budget(account, identity),
+            "budget": lambda: check_budget(account, identity, request.name, facts),
+            "plan": lambda: check_plan(account, types),
         }
         with ThreadPoolExecutor(max_workers=len(checks)) as pool:
             found = pool.map(lambda item: _run(*item), checks.items())

@@ -1,7 +1,5 @@
 """The table of what the stack relies on: names, limits and behaviour of AWS, with their sources."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whose credentials are they, and is the clock right?"""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

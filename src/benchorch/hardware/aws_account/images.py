@@ -10,6 +10,7 @@ from benchorch.hardware.aws_account.facts import Facts
 from benchorch.hardware.aws_account.finding import Finding, State
 from benchorch.hardware.aws_account.machine_types import MachineType
 
+_ALLOWED = "Take another, or allow it: aws ec2 get-allowed-images-settings names what hides it."
 _NAMES_OF_24_04 = ("24.04", "noble")
 
 
@@ -59,7 +60,7 @@ def _examined(account: Account, ids: Mapping[str, str]) -> Iterator[Finding]:
 
 def _of_image(identifier: str, image_id: str, image: Mapping[str, Any] | None) -> Finding:
     if image is None:
-        return _finding(identifier, State.FAILED, f"{image_id} is not visible", "Take another.")
+        return _finding(identifier, State.FAILED, f"{image_id} is not visible", _ALLOWED)
     name, arch = str(image.get("Name", "")), str(image.get("Architecture", ""))
     observed = f"{image_id} {name} ({arch})"
     if arch != identifier.rpartition(".")[2]:

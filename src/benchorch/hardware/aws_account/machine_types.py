@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchorch.hardware.aws_account.account import Account
+from benchorch.hardware.aws_account.account import BILLING_REGION, Account, NotAnswered
 from benchorch.hardware.aws_account.finding import Finding, State
 
 
@@ -15,6 +15,7 @@ class MachineType:
     arch: ``x86_64`` or ``arm64``.
     image: ``server``, ``gpu`` or ``neuron``.
     gpus: whole ones of NVIDIA's.
+    free_tier: whether an account on the free plan may launch it.
     usage_classes: how it is sold: ``on-demand``, ``spot``, ``capacity-block``.
     """
 
@@ -23,6 +24,7 @@ class MachineType:
     arch: str
     image: str
     gpus: int = 0
+    free_tier: bool = False
     usage_classes: tuple[str, ...] = ()
 
 
@@ -66,6 +68,25 @@ def check_accelerators(types: Mapping[str, MachineType]) -> Iterator[Finding]:
             )
 
 
+def check_plan(account: Account, types: Mapping[str, MachineType]) -> Iterator[Finding]:
+    """An account on the free plan launches marked types alone; a dry run does not show it."""
+    try:
+        plan = account.call("freetier", "get_account_plan_state", region=BILLING_REGION)
+    except NotAnswered as error:
+        if error.code != "ResourceNotFoundException":  # the account is older than the plans
+            raise
+        return
+    barred = sorted(kind.name for kind in types.values() if not kind.free_tier)
+    is_barred = plan["accountPlanType"] == "FREE" and bool(barred)
+    yield Finding(
+        check="plan",
+        state=State.FAILED if is_barred else State.OK,
+        subject=plan["accountPlanType"],
+        observed=f"may not launch {', '.join(barred)}" if is_barred else "launches any type",
+        remedy="aws freetier upgrade-account-plan --account-plan-type PAID" if is_barred else "",
+    )
+
+
 def _offer(name: str, zones: Sequence[str], region: str) -> Finding:
     return Finding(
         check="offers",
@@ -97,6 +118,7 @@ def _machine_type(row: Mapping[str, object]) -> MachineType:
             for one in _mappings(_mapping(row, "GpuInfo").get("Gpus"))
             if one.get("Manufacturer") == "NVIDIA"
         ),
+        free_tier=bool(row.get("FreeTierEligible")),
         usage_classes=tuple(map(str, _sequence(row.get("SupportedUsageClasses")))),
     )
 

@@ -1,4 +1,4 @@
-"""Quota of networks in the stack's region."""
+"""May the stack's region hold one network more, and may its machines reach the outside?"""
 
 from __future__ import annotations
 
@@ -8,6 +8,23 @@ from benchorch.hardware.aws_account.account import Account
 from benchorch.hardware.aws_account.buckets import STACK_TAG
 from benchorch.hardware.aws_account.facts import Facts
 from benchorch.hardware.aws_account.finding import Finding, State
+
+
+def check_public_access(account: Account) -> Iterator[Finding]:
+    """A region that blocks public access, in either mode, cuts the stack's machines off."""
+    answer = account.call("ec2", "describe_vpc_block_public_access_options")
+    mode = answer["VpcBlockPublicAccessOptions"]["InternetGatewayBlockMode"]
+    yield Finding(
+        check="access",
+        state=State.OK if mode == "off" else State.WARNING,
+        subject="internet",
+        observed=mode if mode == "off" else f"{mode}: machines reach neither AWS nor packages",
+        remedy=""
+        if mode == "off"
+        else "After make provision: aws ec2 create-vpc-block-public-access-exclusion "
+        "--internet-gateway-exclusion-mode allow-egress --vpc-id VPC --region "
+        f"{account.region}",
+    )
 
 
 def check_networks(account: Account, stack: str, facts: Facts) -> Iterator[Finding]:

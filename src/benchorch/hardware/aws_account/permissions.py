@@ -1,7 +1,5 @@
 """Permissions of the caller to make and remove the stack, by AWS's policy simulator."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from benchorch.hardware.aws_account.account import Account

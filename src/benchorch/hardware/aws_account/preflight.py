@@ -1,7 +1,5 @@
 """Can machines of these types be had now? Offer, quota, and how each type is sold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

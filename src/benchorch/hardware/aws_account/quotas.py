@@ -1,7 +1,5 @@
 """Do the account's vCPU quotas allow the fleet?"""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

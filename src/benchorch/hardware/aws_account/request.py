@@ -1,7 +1,5 @@
 """The stack that an account is examined for."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

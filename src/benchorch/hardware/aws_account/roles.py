@@ -1,7 +1,5 @@
 """Do the roles exist through which AWS's services work for the account?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

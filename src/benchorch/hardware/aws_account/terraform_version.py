@@ -1,7 +1,5 @@
 """Are Terraform and its AWS provider of versions that the stack is written for?"""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

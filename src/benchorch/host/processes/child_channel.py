@@ -3,8 +3,6 @@
 The parent's side is `run_child`; this half imports little, because every measurement pays for it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

@@ -1,7 +1,5 @@
 """The state of this process as it is now, kept in a forked process for work that comes later."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

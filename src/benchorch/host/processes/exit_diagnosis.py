@@ -1,7 +1,5 @@
 """Exit diagnosis: why a child process died without a reply, from what was observed of it."""
 
-from __future__ import annotations
-
 import signal
 import textwrap
 from dataclasses import dataclass

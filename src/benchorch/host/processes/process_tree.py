@@ -5,8 +5,6 @@ its parent lived, or if its environment carries the child's mark: a descendant t
 session of its own and loses its parent is still found.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -13,8 +13,6 @@ standard input, and sleeps on a pipe until the child replies, dies, or exceeds a
 Whatever the end, no process that the child started outlives `run_child`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import selectors

@@ -1,7 +1,5 @@
 """SIGTERM as an interrupt, so that what was measured is kept and shown."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading

@@ -1,7 +1,5 @@
 """A child process executed afresh in a session of its own, of which nothing is left afterwards."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

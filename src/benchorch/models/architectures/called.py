@@ -1,7 +1,5 @@
 """A module that is called as a script called it, whatever it was given."""
 
-from __future__ import annotations
-
 import inspect
 from contextlib import suppress
 from typing import Any, Self

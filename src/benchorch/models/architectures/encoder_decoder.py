@@ -5,8 +5,6 @@ first call and go into all others. So a call of either part has an empty batch f
 one artifact serves both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 

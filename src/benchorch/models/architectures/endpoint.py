@@ -1,7 +1,5 @@
 """An HTTP endpoint as a module: each call is a request on a connection that stays open."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A fitted scikit-learn, XGBoost or LightGBM estimator as a module, and as an ONNX graph."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, final
 

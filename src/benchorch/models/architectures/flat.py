@@ -1,7 +1,5 @@
 """A transformers model with the call interface of other modules."""
 
-from __future__ import annotations
-
 import inspect
 from functools import cache
 

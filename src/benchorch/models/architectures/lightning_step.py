@@ -1,7 +1,5 @@
 """A step of a LightningModule, which its Trainer calls in the place of forward."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

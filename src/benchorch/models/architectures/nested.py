@@ -1,7 +1,5 @@
 """The tensors of an answer, however it is nested."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from torch import Tensor

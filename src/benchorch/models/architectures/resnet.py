@@ -3,8 +3,6 @@
 Structure and the names in the state dict are torchvision's, so that its checkpoints load.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -4,8 +4,6 @@ The *definition* is what was measured, as planned; the *environment* is where. E
 a *factor*; a comparison names the factors that may differ, because they are its point.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Differences that a calibrated machine can detect, with their rates, by statistic."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Two versions in processes back to back: whether the new one is slower by more than a limit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

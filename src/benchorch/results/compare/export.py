@@ -30,7 +30,7 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import ConfigNode, Skip, Trial
 from benchorch.errors import ConfigError
-from benchorch.files import write_text
+from benchorch.files import read_small, write_text
 from benchorch.results.compare.compatibility import definition_of
 from benchorch.results.compare.stored_run import ProcessValues, StoredRun, StoredTrial
 
@@ -85,12 +85,15 @@ def read(path: Path) -> StoredRun:
         raise ConfigError([f"{path} is damaged: {error!r}. {_EXPORT}"]) from error
 
 
+_MOST_BYTES = 2**29
 _EXPORT = "Export one with: python -m benchorch report RUN --json --output run.json"
 
 
 def _parsed(path: Path) -> ConfigNode:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+        data = json.loads(
+            read_small(path, links=True, most_bytes=_MOST_BYTES), parse_constant=_no_number
+        )
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError([f"{path} is not a readable JSON file: {error}. {_EXPORT}"]) from error
     return data if isinstance(data, dict) else {}

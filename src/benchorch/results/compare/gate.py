@@ -1,7 +1,5 @@
 """Gates: whether B is worse than A by more than a limit, trial by trial."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace

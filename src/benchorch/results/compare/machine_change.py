@@ -1,7 +1,5 @@
 """How much a machine, and what else differs between sessions, may have changed between two."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

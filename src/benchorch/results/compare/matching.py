@@ -3,8 +3,6 @@
 Their ids change with any option, and options are often what changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

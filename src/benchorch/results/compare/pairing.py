@@ -4,8 +4,6 @@ Unpaired, each process contributes one value. A metric without a value per proce
 few calls, is compared by the two sides' own intervals.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The interval of a ratio from the two intervals of its parts."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from statistics import NormalDist

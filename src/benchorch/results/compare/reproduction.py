@@ -4,8 +4,6 @@ What is expected is stated before anything is measured again, from the processes
 measurement alone. A figure that falls outside is only said to differ where both sides are evidence.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A run without its raw series: enough to compare it with another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

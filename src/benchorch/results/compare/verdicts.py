@@ -7,8 +7,6 @@ workloads changed by, and what sessions of the same code differ by: as others sh
 as their processes; without reference workloads there is no verdict.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The baseline of a run by its history: the sessions before it on the same machine."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from benchorch.errors import NoBaseline

@@ -1,7 +1,5 @@
 """The runs of a history: those that are named, and those that lie below named folders."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Histories: one figure of one trial on one machine, session after session."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Break-even: the number of queries after which a build has paid for itself."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Cost of a million items on a machine that is paid by the hour."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from benchorch.domain.estimate import Estimate

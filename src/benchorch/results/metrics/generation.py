@@ -1,7 +1,5 @@
 """Time to first token, time per token, and tokens a second, of calls that generate them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

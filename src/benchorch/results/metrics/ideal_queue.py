@@ -4,8 +4,6 @@ The M/D/c queue: Poisson arrivals, constant service, c servers, first come first
 responses above it are not explained by queueing alone: service times vary, or something stalls.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

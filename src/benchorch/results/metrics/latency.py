@@ -1,7 +1,5 @@
 """Latency and throughput of a trial."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 

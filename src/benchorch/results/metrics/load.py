@@ -1,7 +1,5 @@
 """Responses of a trial under load; `load_warnings` has what to watch out for."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

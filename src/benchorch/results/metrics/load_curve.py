@@ -1,7 +1,5 @@
 """Throughput-latency curve: responses at each rate that was offered."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Warnings about a trial under load, the gravest first, each with what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

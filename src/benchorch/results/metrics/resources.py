@@ -1,7 +1,5 @@
 """Resources of a trial: stages around the call, memory, energy, work, its build."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Speedup of a trial over its baseline, or why there is no verdict."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Summaries: what follows from the observations of trials."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

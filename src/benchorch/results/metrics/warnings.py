@@ -1,7 +1,5 @@
 """Warnings about a trial's numbers, the gravest first, each with what to do."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Whether outputs can be compared at all: names, shapes and kinds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Decisions represented by outputs: classes, tokens, ids; near-ties are excluded."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figures of two outputs, for people: errors, angles, representable numbers, agreements."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Judgement of one floating-point output: as a whole, what varies in it, and slice by slice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

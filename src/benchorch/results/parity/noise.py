@@ -1,7 +1,5 @@
 """How far two runs of the baseline are apart."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce

@@ -1,7 +1,5 @@
 """Sums over slices of an output, in one pass over blocks that fit into a processor's cache."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

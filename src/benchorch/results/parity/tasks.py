@@ -1,7 +1,5 @@
 """Rules of what outputs are for: classes, next tokens, embeddings, targets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Parity of generated tokens: where texts part, by how much distributions do, and perplexity."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

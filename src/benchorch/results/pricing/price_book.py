@@ -4,8 +4,6 @@ The order is: ``pricing.usd_per_hour``; a recently fetched price; AWS; an older 
 a warning; the dated list that ships with benchorch. A kind in none of them has no price.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Collection, Mapping, Sequence

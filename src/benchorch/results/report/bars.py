@@ -1,7 +1,5 @@
 """Bars of one serving case by conversion: latency, speed-up, and the calls of every process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final

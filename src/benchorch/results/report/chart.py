@@ -1,7 +1,5 @@
 """Charts of a page as Vega-Lite specifications, and the parts that they share."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final

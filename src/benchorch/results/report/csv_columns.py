@@ -4,8 +4,6 @@ MLAgility writes ``-`` for unknown values, and so do its columns here; ours are 
 are medians in milliseconds. Numbers are written so that reading them gives the same ones again.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence

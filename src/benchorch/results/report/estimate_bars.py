@@ -1,7 +1,5 @@
 """Estimates with their intervals as a bar chart for notebooks, which keep their output as SVG."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What ran, in a table's cell and in sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchorch.domain.execution import FULL_PRECISION, Execution

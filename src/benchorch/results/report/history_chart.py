@@ -1,7 +1,5 @@
 """The chart of one history: a point a session, the levels, and where they shift."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from benchorch.domain.estimate import Estimate

@@ -1,7 +1,5 @@
 """The site of a history: one page that loads nothing, and beside it the runs that it shows."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, final

@@ -1,7 +1,5 @@
 """The HTML page of some runs: one file that loads nothing."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cells as a table of HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 

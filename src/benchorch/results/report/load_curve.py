@@ -1,7 +1,5 @@
 """The throughput-latency curve of a trial as a Markdown table; the run's page draws it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from benchorch.domain.estimate import Estimate

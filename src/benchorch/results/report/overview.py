@@ -1,7 +1,5 @@
 """Overviews of large sweeps: counts of outcomes, and equal failures and skips once."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple

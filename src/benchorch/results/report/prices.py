@@ -5,8 +5,6 @@ prices were stored gets those of the bundled list. No price is looked up, so tha
 changes. Your own machine has no price unless you declare one, which is not a price of zero.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """How much of what was requested a conclusion rests on, which is a part of it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final

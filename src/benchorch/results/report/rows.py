@@ -1,7 +1,5 @@
 """Rows of a report: the cells of every trial, where it ran, and what it costs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast

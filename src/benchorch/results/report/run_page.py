@@ -1,7 +1,5 @@
 """The page of a run in its own folder, written anew while it goes on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchorch.files import write_text

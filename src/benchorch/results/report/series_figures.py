@@ -1,7 +1,5 @@
 """What charts show of raw series: calls of each process, and responses at each offered rate."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import final

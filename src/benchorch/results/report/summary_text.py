@@ -1,7 +1,5 @@
 """The conclusion over several runs, in one sentence and case by case."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

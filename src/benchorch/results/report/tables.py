@@ -463,7 +463,8 @@ def full_markdown(
         for warning, trial_ids in warnings_of(summaries).items()
     ]
     rows = table_rows(plan, results, summaries)
-    return printable(markdown(rows, plan, conclusion(plan, results, summaries), notes))
+    text = markdown(rows, plan, conclusion(plan, results, summaries), notes)
+    return printable(text).replace("<", "&lt;").replace("](", "]\\(")  # no HTML, links, images
 
 
 def warnings_of(summaries: Mapping[str, Summary]) -> Mapping[str, Sequence[str]]:

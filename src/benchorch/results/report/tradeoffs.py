@@ -1,7 +1,5 @@
 """Charts of one quantity against another: throughput, cost, build time, sizes, load."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

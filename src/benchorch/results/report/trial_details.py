@@ -1,7 +1,5 @@
 """Facts about each trial and each machine of a report."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 

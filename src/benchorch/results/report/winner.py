@@ -1,7 +1,5 @@
 """The winner of a finished run as plain values, for programs and for the parent run in MLflow."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from benchorch.domain.codec import Json

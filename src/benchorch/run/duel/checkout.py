@@ -1,7 +1,5 @@
 """A revision of the user's repository in a private folder, for as long as it is measured."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import tempfile

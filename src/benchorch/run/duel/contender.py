@@ -1,7 +1,5 @@
 """The handle of one side of a duel: its program, started in its folder and environment."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -6,8 +6,6 @@ process of one side follows one of the other on the same processors, until an in
 clear, or time or pairs are used up.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@
 of that side. It ends when its standard input does. What it measures is an ordinary run's directory.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import os

@@ -1,7 +1,5 @@
 """Registration of an exported folder as a version of a model in MLflow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchorch.errors import ConfigError

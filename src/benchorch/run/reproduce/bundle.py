@@ -11,8 +11,6 @@
 Digests find damage and edits, not forgery: a bundle is as foreign as a recipe.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 import secrets

@@ -1,7 +1,5 @@
 """Reading of a bundle, which is a stranger's: bounded, compared with its digests, never run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Rows of a table, the events that belong to each, and the time of each event."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Nodes of the model's graph that each event did the work of."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter, defaultdict

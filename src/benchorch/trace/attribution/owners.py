@@ -1,7 +1,5 @@
 """Attribution of events: the host call that started each, its operator and its module."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

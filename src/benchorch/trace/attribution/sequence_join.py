@@ -5,8 +5,6 @@ order, pass after pass. So each pass is the longest common sequence of the graph
 the operators that follow the last pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 

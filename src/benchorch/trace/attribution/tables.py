@@ -1,7 +1,5 @@
 """Rows of a table: the time of each entity in a period, and the gain without it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

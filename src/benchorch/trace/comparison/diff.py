@@ -1,7 +1,5 @@
 """Difference of two periods, split by cause."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Critical path: the chain of segments that the makespan consists of."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -4,8 +4,6 @@ Step i is over when its marked range has ended and the device work launched insi
 the graph these are a few points, the same in every replay.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final

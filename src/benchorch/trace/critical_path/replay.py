@@ -5,8 +5,6 @@ head. A point comes as late as the latest of the edges into it lets it, so with 
 every observed time comes out again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Assembly of dependencies to a graph that replays what was observed."""
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence

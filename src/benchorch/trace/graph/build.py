@@ -1,7 +1,5 @@
 """Dependency graph of a trace: what had to come before what."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Edges between nodes of ONNX Runtime: the data they read, and the pool of threads they run on."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import replace

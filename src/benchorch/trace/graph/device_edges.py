@@ -1,7 +1,5 @@
 """Edges of device work: its duration, its launch, its order on streams, its collectives."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import final
 

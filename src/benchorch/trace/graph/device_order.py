@@ -1,7 +1,5 @@
 """Order of device work that no event records: streams, engines, host functions, CUDA graphs."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Waits in a `with` for a lock: no frame shows them, but every release of a lock is one."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Invariants of every analysis; where one does not hold, the fault is benchorch's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Edges of launches that were held up: by a full stream, or by another thread's lock."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Batches that other processes load: they are ready when they are, whatever the trace's own do."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

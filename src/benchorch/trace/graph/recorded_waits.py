@@ -7,8 +7,6 @@ shortly before is preferred to what ended earlier. What ended before the wait be
 for; `queue_matching` finds what would have been.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Selection of the events that a graph is made of, cut to its window and ordered by lane."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

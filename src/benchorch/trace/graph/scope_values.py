@@ -1,7 +1,5 @@
 """Events of one window of a trace: the columns that a graph is built from."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Queues of streams: what was queued when, and which work had to be over at some moment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import final
 

@@ -1,7 +1,5 @@
 """Edges of synchronisation: device work that host calls and streams waited for."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

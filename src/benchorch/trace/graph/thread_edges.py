@@ -1,7 +1,5 @@
 """Edges of host threads: along each, and between them where one starts or waits for another."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

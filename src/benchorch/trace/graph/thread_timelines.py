@@ -1,7 +1,5 @@
 """Timelines of host threads: their points in order, the segments between them, what is idle."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise

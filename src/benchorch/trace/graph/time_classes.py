@@ -1,7 +1,5 @@
 """Classes of the time that host threads and devices spend."""
 
-from __future__ import annotations
-
 import builtins
 import math
 import operator

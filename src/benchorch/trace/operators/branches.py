@@ -1,7 +1,5 @@
 """Parallel branches of an operator graph, and its longest chain of data."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The graph of a model's operators, whoever described it: ONNX, torch.export, Inductor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

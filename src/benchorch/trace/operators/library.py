@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from benchorch.errors import TraceError
+from benchorch.files import read_small
 
 _Ops = frozenset[str]
 _Most = Annotated[int, msgspec.Meta(ge=0)]
@@ -117,8 +118,8 @@ def read_library(path: Path) -> Library:
     """
     decode = msgspec.json.decode if path.suffix == ".json" else msgspec.yaml.decode
     try:
-        read: Library = msgspec.convert(decode(path.read_bytes()), Library, strict=False)
-    except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
+        read: Library = msgspec.convert(decode(read_small(path, links=True)), Library, strict=False)
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise TraceError(
             f"{path}: no library of groups can be read: {error}; see docs/analysis/critical-path.md"
         ) from error

@@ -1,7 +1,5 @@
 """Kinds of operators, whatever framework or compiler named them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from benchorch.trace.operators.library import plain_op

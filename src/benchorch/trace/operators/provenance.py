@@ -1,7 +1,5 @@
 """Provenance of compiled kernels: the nodes of the model's graph that each does the work of."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """Tensors that an operator read, as its profiler recorded them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """Records of a trace as unfinished columns: names, lanes and categories are codes."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field

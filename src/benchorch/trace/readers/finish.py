@@ -1,7 +1,5 @@
 """Gathered columns as `Events`: names and lanes in an order of their own, joins made clean."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence

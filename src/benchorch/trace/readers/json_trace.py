@@ -4,8 +4,6 @@ Both hold the same kind of records, so one reader does: the exporter's word for 
 decides what a record is. Times are microseconds with decimals.
 """
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

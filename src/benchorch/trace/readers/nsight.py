@@ -6,8 +6,6 @@ makes only those it needs. Unlike PyTorch's profiler, Nsight records waits of ho
 operating system: they become ranges called ``wait:<call>``.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from bisect import bisect_left

@@ -1,7 +1,5 @@
 """Choice of the reader by a file's first bytes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchorch.trace.events import Events

@@ -4,8 +4,6 @@ A block is cut where a record seems to begin and taken only if it decodes; the r
 of the file. So records are the same whatever the size of a block.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -4,8 +4,6 @@ The fields that exporters disagree about are read as whatever they are; `columns
 of them. Fields that are not named here are skipped without being built.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

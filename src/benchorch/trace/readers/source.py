@@ -1,7 +1,5 @@
 """The bytes of a trace's file, unpacked if it is packed, a bounded piece at a time."""
 
-from __future__ import annotations
-
 import zlib
 from collections import Counter
 from io import BufferedReader

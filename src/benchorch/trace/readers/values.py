@@ -1,7 +1,5 @@
 """Numbers and text from fields of unreliable types: exporters write 7, 7.0, "7" and "0x7"."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Graphviz lays them out: ``dot -Tsvg graph.dot``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 

@@ -4,8 +4,6 @@ The viewer joins them by the graph's id and the nodes' ids. A node has its own t
 the viewer may add up the values of a group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """The HTML page of an analysis: one file that loads nothing."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The trace with its critical path as one more process, for Perfetto and other trace viewers."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The findings as one JSON file: verdict, periods, and the first rows of every table."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 from benchorch.trace.analysis import Analysis

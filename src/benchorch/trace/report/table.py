@@ -1,7 +1,5 @@
 """The tables as Markdown for people and CSV for programs."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

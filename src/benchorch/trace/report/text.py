@@ -1,7 +1,5 @@
 """Numbers and names for people and for files."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from html import escape

@@ -1,7 +1,5 @@
 """Timeline of the steps that are shown: lanes with their events, and the path in color."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 import numpy as np

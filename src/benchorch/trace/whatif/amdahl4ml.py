@@ -1,7 +1,5 @@
 """Amdahl4ML's ``speedups.json``: some nodes of the grouped operator graph are so much faster."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final

@@ -1,7 +1,5 @@
 """An analysed trace, prepared for any number of what-ifs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import final

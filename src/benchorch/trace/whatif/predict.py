@@ -1,7 +1,5 @@
 """Predicted period and critical path of a run with changes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import final

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, final
 import msgspec
 
 from benchorch.errors import TraceError
+from benchorch.files import read_small
 from benchorch.trace.dag import Class
 from benchorch.trace.whatif import transforms
 from benchorch.trace.whatif.amdahl4ml import node_speedups
@@ -41,8 +42,8 @@ def read(path: Path) -> WhatIf:
     try:
         # JSON is YAML, but for the numbers that only JSON's readers take for such.
         decode = msgspec.json.decode if path.suffix == ".json" else msgspec.yaml.decode
-        content = decode(path.read_bytes())
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+        content = decode(read_small(path, links=True))
+    except (OSError, ValueError, RecursionError, msgspec.DecodeError) as error:
         raise TraceError(f"{path}: no what-if can be read: {error}") from error
     try:
         return parse(content, path.stem)

@@ -1,7 +1,5 @@
 """Selection of the work that a what-if is about."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

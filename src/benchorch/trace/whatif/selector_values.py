@@ -1,7 +1,5 @@
 """Values of a what-if's selection: patterns of names, its conditions and its result."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Changes of how long work takes, and of how it is launched and ordered."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
 from typing import final

@@ -10,7 +10,10 @@ import pytest
 from benchorch.hardware.aws_account.account import NotAnswered
 from benchorch.hardware.aws_account.finding import State
 from benchorch.hardware.aws_account.report import as_json, as_table, exit_code
+from support.aws_emulator.images import facts
 from support.aws_emulator.traffic import Fault
+
+TABLE = facts()
 
 
 def of(findings, check, subject=""):
@@ -26,7 +29,7 @@ def test_a_fresh_account_is_ready_and_what_provision_will_make_is_named(examine)
     assert "make provision makes it" in of(findings, "roles", "Spot")[0].observed
     assert {one.check for one in findings} >= {
         *("identity", "clock", "permissions", "offers", "images", "python", "quotas", "roles"),
-        *("key", "bucket", "budget", "networks"),
+        *("key", "bucket", "budget", "networks", "plan"),
     }
 
 
@@ -115,6 +118,41 @@ def test_a_region_whose_networks_are_all_taken_fails(examine, aws, quota, state)
     finding = of(examine(), "networks")[0]
     assert finding.state is state
     assert ("--quota-code L-F678F1CE" in finding.remedy) == (state is State.FAILED)
+
+
+def test_an_account_on_the_free_plan_is_told_before_its_group_is_refused_in_silence(
+    examine, aws
+) -> None:
+    assert of(examine(), "plan")[0].state is State.OK
+    aws.account.plan = "FREE"
+    finding = of(examine(), "plan")[0]
+    assert finding.state is State.FAILED
+    assert finding.observed == "may not launch g5.xlarge, m7i.large"
+    assert "upgrade-account-plan" in finding.remedy
+
+
+def test_an_account_from_before_there_were_plans_launches_any_type(examine, aws) -> None:
+    aws.break_it(Fault("freetier:GetAccountPlanState", code="ResourceNotFoundException"))
+    assert not [one for one in examine() if one.check == "plan"]
+
+
+@pytest.mark.parametrize("mode", TABLE["vpc.public_access"].value)
+def test_a_region_that_blocks_public_access_is_named_in_either_mode(examine, aws, mode) -> None:
+    aws.account.public_access = mode
+    finding = of(examine(), "access")[0]
+    assert (finding.state is State.WARNING) == (mode != "off")
+    assert ("exclusion-mode allow-egress" in finding.remedy) == (mode != "off")
+
+
+@pytest.mark.parametrize(
+    ("budgets", "state"),
+    [([], State.OK), (["a", "lab-monthly"], State.OK), (["a", "a", "b"], State.WARNING)],
+)
+def test_a_third_budget_that_acts_costs_something(examine, aws, budgets, state) -> None:
+    aws.account.acting_budgets = budgets
+    finding = of(examine(), "budget", "lab-monthly")[0]
+    assert finding.state is state
+    assert ("0.10 USD a day" in finding.observed) == (state is State.WARNING)
 
 
 def test_an_arm_machine_with_a_gpu_gets_an_arm_image(examine) -> None:

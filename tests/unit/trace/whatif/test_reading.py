@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -104,12 +105,25 @@ def test_every_problem_of_a_file_is_told_with_its_place(tmp_path: Path) -> None:
     assert sum("change 2: " in line for line in lines) == 2
 
 
-@pytest.mark.parametrize("text", ["{", "a: [", "\x00", "- : :"])
+@pytest.mark.parametrize("text", ["{", "a: [", "\x00", "- : :", f"a: {'9' * 20000}"])
 def test_a_file_that_is_no_yaml_says_so(text: str, tmp_path: Path) -> None:
     path = tmp_path / "question.yaml"
     path.write_text(text)
     with pytest.raises(TraceError, match=r"question\.yaml"):
         read(path)
+
+
+def test_json_that_nests_without_end_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "question.json"
+    path.write_text("[" * 50_000)
+    with pytest.raises(TraceError, match=r"question\.json"):
+        read(path)
+
+
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "question.yaml")
+    with pytest.raises(TraceError, match="is no file"):
+        read(tmp_path / "question.yaml")
 
 
 def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ Rounds of four fresh processes, in random order: each interleaves the same work 
 more work is found, by medians and by floors: interleaved, back to back, and apart.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import socket

@@ -1,7 +1,5 @@
 """``benchorch doctor``: whether this machine is fit to measure on, and benchorch accurate here."""
 
-from __future__ import annotations
-
 import click
 
 from benchorch.cli.command import command

@@ -3,8 +3,6 @@
 Each part is independent: where one fails, the others are made and the reason is reported.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 import time

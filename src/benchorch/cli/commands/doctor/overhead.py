@@ -4,8 +4,6 @@ A trial of the eager MLP runs as any trial does, interleaved with as many bare p
 minimum: start an interpreter, import torch, make the same model, call it once.
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 import subprocess

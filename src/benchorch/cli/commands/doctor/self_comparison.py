@@ -4,8 +4,6 @@ A comparison on this machine should find nothing in the first and the difference
 are paired in fresh processes, as a conversion is paired with its baseline in any trial.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import sys

@@ -1,7 +1,5 @@
 """Agreement of benchorch's timing with a bare loop around the same call."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
