@@ -31,7 +31,7 @@ OPTIONAL_BY_DEFAULT = ("quanto_int8",)
 MODELS = {
     "channels_last": "Convolution",
     # Two rows of 16 values are too few to smooth the activations of an MLP by.
-    "openvino_int8_smoothquant": "Transformer",
+    "openvino_int8_smoothquant": "Wide",
     # A scale per 32 weights of a row.
     "torchao_int4_weight_only": "Wide",
     "torchao_int8_dynamic_int4": "Wide",
