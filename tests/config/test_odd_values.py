@@ -35,6 +35,8 @@ def problems_of(*overrides: str, folder: Path | None = None, recipe: str = "conf
     [
         ("1: true", "1: a key is text, not 1"),
         ("workload: {1: [2]}", "workload.1: a key is text"),
+        ("matrix: {0: null}", r"matrix\.0: expected a list of values"),
+        ("matrix: {true: [1]}", "True"),
         ('name: !!binary "Ynl0ZXM="', "name: expected text or a number, got binary data"),
         ('workload: {x: [!!binary "Ynl0ZXM="]}', r"workload\.x\[0\]: .*binary data"),
     ],

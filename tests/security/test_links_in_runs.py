@@ -41,6 +41,10 @@ def page_elsewhere(run: Path, secret: Path) -> None:
     (run / "report.html").symlink_to(secret)
 
 
+def second_name(run: Path, secret: Path) -> None:
+    (run / "recorded.jsonl").hardlink_to(secret)
+
+
 def folder_elsewhere(run: Path, secret: Path) -> None:
     (run / "notes").symlink_to(secret.parent)
 
@@ -55,7 +59,10 @@ def endless_plan(run: Path, secret: Path) -> None:
     (run / "plan.json").symlink_to("/dev/zero")
 
 
-CHANGES = (link_to_a_secret, page_elsewhere, folder_elsewhere, pipe_for_results, endless_plan)
+CHANGES = (
+    *(link_to_a_secret, page_elsewhere, second_name, folder_elsewhere),
+    *(pipe_for_results, endless_plan),
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -185,7 +185,7 @@ class Composer:
 
         for name in self._from_environment:
             value = str(oc.env(name, ""))
-            if len(value) >= _SHORTEST_SECRET:
+            if len(value) >= _SHORTEST_SECRET and value in text:
                 text = text.replace(value, f"${{oc.env:{name}}}")
         return text
 
@@ -439,7 +439,7 @@ def _flatten_axes(matrix: ConfigNode, prefix: str = "") -> Iterator[tuple[str, J
         if isinstance(value, Mapping):
             yield from _flatten_axes(value, f"{prefix}{key}.")
         else:
-            yield prefix + key, value
+            yield f"{prefix}{key}", value  # a key may be a number
 
 
 def _expand_workload(cell: MatrixCell) -> Iterator[MatrixCell]:

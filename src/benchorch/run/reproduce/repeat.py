@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -11,9 +12,10 @@ from benchorch.config.components import make
 from benchorch.config.parity_setup import parity_setup
 from benchorch.config.trial_setup import open_trial
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
-from benchorch.errors import ConfigError, Problems
+from benchorch.errors import ConfigError, Correction, Problem, Problems
 from benchorch.host.environment import describe_host, package_versions
 from benchorch.interfaces.executor import Executor, Way
+from benchorch.journal.chain import UNREADABLE
 from benchorch.models import trust
 from benchorch.results.compare.compatibility import differences, excused_by
 from benchorch.results.compare.stored_run import StoredTrial
@@ -33,9 +35,13 @@ def refuse_untrusted(plan: Plan, path: Path, carried: Mapping[str, str]) -> None
     if trust.trusts(path):
         trust.grant(*trust.references_of(plan))
     refused = {reference: trust.refusal(reference) for reference in trust.references_of(plan)}
-    of_bundle = f"the bundle holds this code; if you trust who made it, add {trust.FLAG} {path}"
+    added = Correction(added=(trust.FLAG, str(path)))
+    text = f"the bundle holds this code; if you trust who made it, add {trust.FLAG} {path}"
+    of_bundle = Problem(text, added)
     problems = [
-        f"{carried.get(reference, reference)}: {of_bundle if reference in carried else why}."
+        (of_bundle if reference in carried else why).within(
+            f"{carried.get(reference, reference)}: ", "."
+        )
         for reference, why in refused.items()
         if why
     ]
@@ -70,8 +76,16 @@ def refuse_unknown(trials: Sequence[Trial]) -> None:
     """ConfigError with every component that this version of benchorch cannot make."""
     problems = Problems()
     for trial in trials:
-        problems.attempt(lambda spec=trial.spec: (open_trial(spec), parity_setup(spec)))  # type: ignore[misc]
+        problems.attempt(partial(_open, trial))
     problems.stop()
+
+
+def _open(trial: Trial) -> None:
+    try:
+        open_trial(trial.spec)
+        parity_setup(trial.spec)
+    except UNREADABLE as error:
+        raise ConfigError([f"trial {trial.trial_id} is damaged: {error!r}."]) from error
 
 
 def repetition(plan: Plan, session: ConfigNode) -> Plan:

@@ -1,16 +1,21 @@
 """Values of a what-if's selection: patterns of names, its conditions and its result."""
 
 import difflib
+import fnmatch
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import final
+from typing import NoReturn, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.dag import Class
+
+_MOST_S = 5.0
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
@@ -25,10 +30,31 @@ def matcher(pattern: str) -> Callable[[str], bool]:
             searched = re.compile(pattern[1:-1])
         except re.error as error:
             raise TraceError(f"{pattern!r} is no regular expression: {error}.") from error
-        return lambda name: searched.search(name) is not None
-    wild = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
-    whole = re.compile(wild, re.DOTALL)
-    return lambda name: name == pattern or whole.fullmatch(name) is not None
+        return _bounded(pattern, searched)
+    whole = re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
+    return lambda name: name == pattern or whole.match(name) is not None
+
+
+def _bounded(pattern: str, searched: re.Pattern[str]) -> Callable[[str], bool]:
+    """The predicate, or a TraceError once it has taken `_MOST_S` in all: some never end."""
+    left_s = _MOST_S
+
+    def end(*_: object) -> NoReturn:
+        raise TraceError(f"{pattern!r} takes more than {_MOST_S:g} s to search for: simplify it.")
+
+    def fits(name: str) -> bool:
+        nonlocal left_s
+        if threading.current_thread() is not threading.main_thread():  # has no signals
+            return searched.search(name) is not None
+        before = signal.signal(signal.SIGVTALRM, end)
+        signal.setitimer(signal.ITIMER_VIRTUAL, left_s)
+        try:
+            return searched.search(name) is not None
+        finally:
+            left_s = signal.setitimer(signal.ITIMER_VIRTUAL, 0)[0] or left_s
+            signal.signal(signal.SIGVTALRM, before)
+
+    return fits
 
 
 def flags(names: Iterable[str], pattern: str) -> NDArray[np.bool_]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchorch.cli.commands import ui
 from benchorch.errors import ConfigError
+from benchorch.journal.registry import remember
+from benchorch.journal.run_directory import read_plan, write_plan
+from support.synthetic_runs import write_run
 
 
 @pytest.fixture(autouse=True)
@@ -44,9 +48,33 @@ def test_a_server_elsewhere_is_only_named() -> None:
     assert reply.exit_code == 0
 
 
+def test_in_another_folder_it_shows_the_tracker_of_the_last_run(
+    started_in: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = started_in / "elsewhere"
+    monkeypatch.setenv("XDG_STATE_HOME", str(started_in / "state"))
+    run = write_run(elsewhere / "runs" / "one", plan_id="plan-one")
+    session = {"tracking": {"uri": "sqlite:///mlflow.db"}, "cwd": str(elsewhere)}
+    write_plan(run, replace(read_plan(run), session=session))
+    remember("plan-one", run)
+    said: list[str] = []
+    assert ui.usual_store(said.append) == ui.STORE  # that run has recorded nothing
+    (elsewhere / "mlflow.db").touch()
+    assert ui.usual_store(said.append) == f"sqlite:///{elsewhere}/mlflow.db"
+    assert [text for text in said if f"{elsewhere}/mlflow.db" in text] == said != []
+    (started_in / "mlflow.db").touch()
+    assert ui.usual_store(said.append) == ui.STORE
+
+
 def test_no_page_is_promised_without_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr("benchorch.host.packages.is_installed", lambda _: False)
     with pytest.raises(ConfigError, match="mlflow is not installed"):
         ui.run.reply([], part=said.append)
     assert not said
+
+
+@pytest.mark.parametrize("uri", ["mlflow.db", "\x1b[2J", ""])
+def test_an_address_without_a_scheme_is_refused(uri: str) -> None:
+    with pytest.raises(ConfigError, match=r"--uri: .* has no scheme"):
+        ui.prepare(uri=uri)

@@ -12,6 +12,7 @@ from benchorch.run.reproduce.bundle import member, write_bundle
 from benchorch.run.reproduce.opened import open_bundle
 from benchorch.run.reproduce.repeat import (
     obstacles,
+    refuse_unknown,
     refuse_untrusted,
     renamed,
     repetition,
@@ -182,3 +183,13 @@ def test_a_variable_that_is_set_on_one_side_alone_is_an_obstacle(folder, monkeyp
     ]
     assert found({}, environment=then, across=["system"]) == []
     assert found({}, environment={"system": None}) == []
+
+
+@pytest.mark.parametrize("key", ["model", "conversion", "limits", "parity", "workload"])
+@pytest.mark.parametrize("value", [None, 5, "x", []])
+def test_a_trial_of_a_strangers_that_makes_no_sense_is_refused_in_a_sentence(key, value) -> None:
+    odd = {**EAGER.spec, key: value}
+    missing = {name: node for name, node in EAGER.spec.items() if name != key}
+    for spec in (odd, missing):
+        with pytest.raises(ConfigError):
+            refuse_unknown([replace(EAGER, spec=spec)])

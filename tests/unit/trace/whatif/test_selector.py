@@ -8,7 +8,9 @@ from typing import final
 import numpy as np
 import pytest
 
+from benchorch.errors import TraceError
 from benchorch.trace.dag import CLASSES, Class
+from benchorch.trace.whatif import selector_values
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.selector import problems, select
 from benchorch.trace.whatif.selector_values import Selector, flags, matcher
@@ -140,10 +142,19 @@ def test_a_selector_that_finds_something_has_no_problems(basis: Basis) -> None:
         ("/^f/", "void f", False),
         ("a?c", "abc", True),
         ("a.c", "abc", False),
+        ("[ab]*", "a]c", False),
+        ("*" * 200 + "b", "a" * 60, False),
     ],
 )
 def test_what_a_pattern_fits(pattern: str, name: str, fits: bool) -> None:
     assert matcher(pattern)(name) is fits
+
+
+@pytest.mark.parametrize("pattern", ["/(a+)+$/", "/(a|a)*$/", "/(.*a){25}$/"])
+def test_a_search_that_never_ends_is_ended(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selector_values, "_MOST_S", 0.1)
+    with pytest.raises(TraceError, match="simplify it"):
+        flags(["a" * 20 + "!", "a" * 60 + "!"], pattern)
 
 
 def test_no_name_fits_nothing() -> None:
