@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import sys
 import threading
 import time
@@ -82,7 +83,7 @@ class Script:
     def folder(self) -> Path:
         """Where what is found in it is kept, the same each time."""
         identity = "\n".join([str(self.path), *self.arguments, str(self.depth)])
-        name = f"{self.path.stem}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+        name = f"{self.path.stem}-{hashlib.sha256(os.fsencode(identity)).hexdigest()[:8]}"
         return state_directory() / "scripts" / name
 
     @property
