@@ -208,6 +208,23 @@ def test_a_clock_set_back_is_marked(tmp_path):
     assert "the clock was set back" in mark
 
 
+def test_a_clock_that_goes_on_is_not_marked(tmp_path):
+    moment = "2026-01-04T00:00:00+00:00"
+    result = dataclasses.replace(a_result("t1"), started_at=moment, ended_at=moment)
+    run_directory.append_result(tmp_path, result, {})
+    assert not reader.read_journal(tmp_path).marks
+
+
+def test_a_series_that_its_trial_goes_on_with_is_left_to_it(run):
+    run_directory.append_result(run, dataclasses.replace(a_result("t2"), unfinished=True), {})
+    path = run_directory.series_path(run, "t2")
+    path.write_bytes(path.read_bytes()[:-10])
+    found, said = salvaged(run)
+    assert found == ["t1", "t3"]
+    assert path.exists()
+    assert "runs again" not in said
+
+
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_no_mutation_of_a_journal_gives_a_wrong_result_or_another_error(tmp_path_factory, data):
