@@ -32,7 +32,7 @@ STACK = {"fleet": '{"r6i.large" = 1}', "idle_minutes": "1", "running": "false"}
 MOMENTS = (
     ("Python, plan, stack found, machines looked at, sweep sent", "SetDesiredCapacity", ""),
     ("EC2 launches the head, which boots", "boot", "head"),
-    ("its start script, until Ray answers", "PUT", "head"),
+    ("its start script, until Ray runs", "PUT", "head"),
     ("the laptop's next look, every five seconds", "SendCommand", ""),
     ("the sweep's process, its plan, Ray's autoscaler", "RunInstances", "head"),
     ("EC2 launches the worker, which boots", "boot", "worker"),

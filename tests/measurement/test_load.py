@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from benchorch.hardware.cpu import CpuClock
-from benchorch.results.metrics.ideal_queue import mean_response, response_quantile
 from benchorch.results.metrics.load import load_metrics, peak_of
 from benchorch.results.metrics.load_curve import load_points
 from benchorch.results.metrics.load_warnings import load_warnings
@@ -38,6 +37,7 @@ from benchorch.stats.queueing import (
     stretches,
 )
 from benchorch.stopping.fixed import Fixed
+from support.ideal_queue import mean_response, response_quantile
 from support.load_runs import (
     BatchingClock,
     Lockstep,

@@ -152,9 +152,5 @@ def _values(key: str, value: str) -> Iterator[str]:
         start = max(value.rfind(sign) for sign in "[,+") + 1
         before = value[:start] if group in _LISTED else ""
         yield from (f"{key}={before}{name}" for name in names)
-    elif key in _booleans():
+    elif key in {one.name for one in root_keys() if one.default in _BOOLEAN}:
         yield from (f"{key}={word}" for word in _BOOLEAN)
-
-
-def _booleans() -> set[str]:
-    return {one.name for one in root_keys() if one.default in _BOOLEAN}

@@ -117,8 +117,8 @@ class Estimate:
     """
 
     value: float
-    low: float | None
-    high: float | None
+    low: float | None = None
+    high: float | None = None
     level_ratio: float
     n: int
     unit: str

@@ -47,6 +47,9 @@ _NOT_THERE = {"AuthFailure", "OptInRequired", *_WRONG}
 """Error codes of a region that the account has not enabled."""
 
 _DENIED = {"403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
+_POLICY = re.compile(r"no [\w-]+ policy allows .*|(?:an )?explicit deny in .*")
+"""Which policy refuses, in AWS's own words."""
+
 _PASSING = {"Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestTimeout"}
 _QUICK = {
     "connect_timeout": 5,
@@ -345,7 +348,9 @@ def _as_told(error: Exception, action: str, region: str | None = None) -> StackE
     if code in _WRONG or isinstance(error, NoCredentialsError):
         return StackError("AWS does not know these credentials: aws sts get-caller-identity.")
     if code in _DENIED:
-        return StackError(f"These credentials may not do {action}: a policy has to allow it.")
+        why = _POLICY.search(str(error))
+        reason = why[0] if why else "a policy has to allow it"
+        return StackError(f"These credentials may not do {action}: {reason}.")
     if code in _GONE:
         return StackError(f"{action}: the bucket is gone; the stack is destroyed, or being so.")
     may_pass = not isinstance(error, ClientError) or code in _PASSING or _status(error) >= 500

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
-from benchorch.domain.tensors import Example
 from benchorch.errors import MeasureError
 from benchorch.frameworks.torch_call import (
     Bound,
@@ -54,19 +53,13 @@ class TorchScript(Runtime):
         dtypes = tuple(call["dtypes"])
         return TorchExecutable(
             place=partial(tensors_of, device=request.device, dtypes=dtypes),
-            prepare=_by_position(script, request.example)
+            prepare=partial(_prepare, script, tuple(request.example.arrays))
             if call["method"] == "trace"
             else call_by_keyword(script, request.example.keywords),
             provider="torchscript",
             dtypes=dtypes,
             device=request.device,
         )
-
-
-def _by_position(
-    script: torch.nn.Module, example: Example
-) -> Callable[[dict[str, torch.Tensor]], Bound]:
-    return partial(_prepare, script, tuple(example.arrays))
 
 
 def _prepare(

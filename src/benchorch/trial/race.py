@@ -125,15 +125,11 @@ class Race:
         groups: dict[str, list[TrialRun]] = {}
         for run in self.runs:
             if run.failure is None and not _is_disqualified(run):
-                group = _table_of(run.trial.trial_id, run.trial.baseline_id)
+                group = run.trial.baseline_id or run.trial.trial_id
                 groups.setdefault(group, []).append(run)
         for name, runs in groups.items():
             table = tables.get(name)
             yield table.leader if table else min(runs, key=_median_ns).trial.trial_id
-
-
-def _table_of(trial_id: str, baseline_id: str | None) -> str:
-    return baseline_id or trial_id
 
 
 def _terms(run: TrialRun) -> Terms | None:

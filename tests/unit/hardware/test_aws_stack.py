@@ -167,11 +167,21 @@ def test_a_bucket_that_is_gone_is_named(aws: Any) -> None:
     assert not caught.value.may_pass
 
 
+REFUSALS = {  # as AWS writes them: which policy it was
+    "no": "User: arn:aws:iam::1:user/x is not authorized to perform: sts:GetCallerIdentity because "
+    "no identity-based policy allows the sts:GetCallerIdentity action",
+    "deny": "User: arn:aws:iam::1:user/x is not authorized to perform: sts:GetCallerIdentity with "
+    "an explicit deny in a service control policy: arn:aws:organizations::1:policy/no-benchmarks",
+}
+
+
 @pytest.mark.parametrize(
     ("code", "told"),
     [
         ("ExpiredToken", "have expired: renew them"),
         ("AccessDenied", r"may not do sts:GetCallerIdentity: a policy has to allow it"),
+        ("AccessDenied no", r"GetCallerIdentity: no identity-based policy allows the sts:Get"),
+        ("AccessDenied deny", r"GetCallerIdentity: an explicit deny in .*policy/no-benchmarks"),
         ("InvalidClientTokenId", "does not know these credentials"),
     ],
 )
@@ -184,7 +194,10 @@ def test_each_refusal_has_its_sentence(
 
     class Refusing:
         def get_caller_identity(self) -> None:
-            raise ClientError({"Error": {"Code": code}}, "GetCallerIdentity")
+            name, _, which = code.partition(" ")
+            raise ClientError(
+                {"Error": {"Code": name, "Message": REFUSALS.get(which, "")}}, "GetCallerIdentity"
+            )
 
     monkeypatch.setattr(aws_stack, "_client", lambda service, region: Refusing())
     with pytest.raises(StackError, match=told):

@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from benchorch.domain.estimate import Estimate
-from benchorch.results.metrics.ideal_queue import response_quantile
 from benchorch.stats.correlated_quantiles import correlated_quantile, correlation_time, effective_n
 from benchorch.stats.quantiles import quantile
 from benchorch.stats.queueing import completions_ns
+from support.ideal_queue import response_quantile
 from support.load_runs import schedule
 
 

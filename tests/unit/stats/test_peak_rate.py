@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchorch.results.metrics.ideal_queue import response_quantile
 from benchorch.stats.binomial_bound import Target
 from benchorch.stats.peak_rate import Probe, belief, never, probe
 from benchorch.stats.queueing import completions_ns
+from support.ideal_queue import response_quantile
 from support.load_runs import queue, schedule
 
 MS = 1_000_000

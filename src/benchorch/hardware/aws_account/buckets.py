@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 from benchorch.hardware.aws_account.account import Account, NotAnswered
 from benchorch.hardware.aws_account.finding import Finding, State
 
 STACK_TAG = "benchorch:stack"
+
+_finding = partial(Finding, "bucket")
 
 
 def check_buckets(account: Account, name: str) -> Iterator[Finding]:
@@ -45,7 +48,3 @@ def _of_bucket(account: Account, bucket: str) -> Finding:
         f"public access blocked: {closed}, TLS only: {tls_only}",
         "make provision",
     )
-
-
-def _finding(state: State, subject: str, observed: str, remedy: str) -> Finding:
-    return Finding(check="bucket", state=state, subject=subject, observed=observed, remedy=remedy)

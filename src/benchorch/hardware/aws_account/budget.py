@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from benchorch.hardware.aws_account.account import BILLING_REGION, Account, NotAnswered
 from benchorch.hardware.aws_account.buckets import STACK_TAG
 from benchorch.hardware.aws_account.facts import Facts
 from benchorch.hardware.aws_account.finding import Finding, State
 from benchorch.hardware.aws_account.identity import Identity
+
+_finding = partial(Finding, "budget")
 
 
 def check_budget(
@@ -70,7 +73,3 @@ def _of_tag(account: Account) -> Finding:
         "A day after the first provision: aws ce update-cost-allocation-tags-status "
         f"--cost-allocation-tags-status TagKey={STACK_TAG},Status=Active",
     )
-
-
-def _finding(state: State, subject: str, observed: str, remedy: str) -> Finding:
-    return Finding(check="budget", state=state, subject=subject, observed=observed, remedy=remedy)

@@ -3,12 +3,15 @@
 import fnmatch
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from benchorch.hardware.aws_account.account import Account
 from benchorch.hardware.aws_account.facts import Facts
 from benchorch.hardware.aws_account.finding import Finding, State
 from benchorch.hardware.aws_account.identity import Identity
+
+_finding = partial(Finding, "key")
 
 
 def check_key(account: Account, identity: Identity, facts: Facts) -> Iterator[Finding]:
@@ -70,7 +73,3 @@ def _listed(value: Any) -> Sequence[Any]:
     if value is None:
         return ()
     return value if isinstance(value, list) else [value]
-
-
-def _finding(state: State, key: str, observed: str, remedy: str = "") -> Finding:
-    return Finding(check="key", state=state, subject=key, observed=observed, remedy=remedy)

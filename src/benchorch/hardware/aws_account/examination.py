@@ -102,11 +102,11 @@ def _run(name: str, check: Check) -> Sequence[Finding]:
 
 def _not_answered(name: str, error: NotAnswered) -> Finding:
     return Finding(
-        check=name,
-        state=State.UNKNOWN,
-        subject="AWS",
-        observed=str(error),
-        remedy="Allow this read-only call in a policy of the caller."
+        name,
+        State.UNKNOWN,
+        "AWS",
+        str(error),
+        "Allow this read-only call in a policy of the caller."
         if error.denied
         else "Run make provision-check again.",
     )

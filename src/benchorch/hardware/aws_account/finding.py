@@ -13,7 +13,7 @@ class State(StrEnum):
     FAILED = "failed"  # the stack will not work
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """Row of the table of account checks.
 

@@ -61,11 +61,11 @@ def check_identity(identity: Identity) -> Iterator[Finding]:
     """Root has every right and cannot be limited."""
     root = identity.arn.endswith(":root")
     yield Finding(
-        check="identity",
-        state=State.WARNING if root else State.OK,
-        subject=identity.account,
-        observed=identity.arn,
-        remedy="Use a role or a user instead of the account's root." if root else "",
+        "identity",
+        State.WARNING if root else State.OK,
+        identity.account,
+        identity.arn,
+        "Use a role or a user instead of the account's root." if root else "",
     )
 
 
@@ -79,9 +79,9 @@ def check_clock(identity: Identity, now: datetime, facts: Facts) -> Iterator[Fin
     if state is State.OK and skew_s >= limit_s / 3:
         state = State.WARNING
     yield Finding(
-        check="clock",
-        state=state,
-        subject="this machine",
-        observed=f"{skew_s:.0f} s from AWS's clock; AWS accepts less than {limit_s} s",
-        remedy="" if state is State.OK else "Set the clock: timedatectl set-ntp true",
+        "clock",
+        state,
+        "this machine",
+        f"{skew_s:.0f} s from AWS's clock; AWS accepts less than {limit_s} s",
+        "" if state is State.OK else "Set the clock: timedatectl set-ntp true",
     )

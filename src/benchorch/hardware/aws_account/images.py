@@ -40,12 +40,12 @@ def check_images(
 def check_python(facts: Facts) -> Iterator[Finding]:
     """Python version of the images, which only the first node can confirm."""
     yield Finding(
-        check="python",
-        state=State.UNKNOWN,
-        subject="images",
-        observed=f"Python {facts['image.python'].value} by AWS's release notes; its patch level, "
+        "python",
+        State.UNKNOWN,
+        "images",
+        f"Python {facts['image.python'].value} by AWS's release notes; its patch level, "
         "which Ray compares, is first read on a node",
-        remedy="Nothing now. A node that differs from the head reports both versions and ends.",
+        "Nothing now. A node that differs from the head reports both versions and ends.",
     )
 
 
@@ -74,4 +74,4 @@ def _of_image(identifier: str, image_id: str, image: Mapping[str, Any] | None) -
 
 def _finding(identifier: str, state: State, observed: str, remedy: str) -> Finding:
     subject = identifier.removeprefix("image.")
-    return Finding(check="images", state=state, subject=subject, observed=observed, remedy=remedy)
+    return Finding("images", state, subject, observed, remedy)

@@ -60,11 +60,11 @@ def check_accelerators(types: Mapping[str, MachineType]) -> Iterator[Finding]:
     for kind in types.values():
         if kind.image == "gpu" and not kind.gpus:
             yield Finding(
-                check="accelerators",
-                state=State.FAILED,
-                subject=kind.name,
-                observed="no whole NVIDIA GPU: a fraction of one, or another maker's",
-                remedy="Take another type; no image of the stack has its driver.",
+                "accelerators",
+                State.FAILED,
+                kind.name,
+                "no whole NVIDIA GPU: a fraction of one, or another maker's",
+                "Take another type; no image of the stack has its driver.",
             )
 
 
@@ -79,21 +79,21 @@ def check_plan(account: Account, types: Mapping[str, MachineType]) -> Iterator[F
     barred = sorted(kind.name for kind in types.values() if not kind.free_tier)
     is_barred = plan["accountPlanType"] == "FREE" and bool(barred)
     yield Finding(
-        check="plan",
-        state=State.FAILED if is_barred else State.OK,
-        subject=plan["accountPlanType"],
-        observed=f"may not launch {', '.join(barred)}" if is_barred else "launches any type",
-        remedy="aws freetier upgrade-account-plan --account-plan-type PAID" if is_barred else "",
+        "plan",
+        State.FAILED if is_barred else State.OK,
+        plan["accountPlanType"],
+        f"may not launch {', '.join(barred)}" if is_barred else "launches any type",
+        "aws freetier upgrade-account-plan --account-plan-type PAID" if is_barred else "",
     )
 
 
 def _offer(name: str, zones: Sequence[str], region: str) -> Finding:
     return Finding(
-        check="offers",
-        state=State.OK if zones else State.FAILED,
-        subject=name,
-        observed=", ".join(zones) if zones else f"not offered in {region}",
-        remedy=""
+        "offers",
+        State.OK if zones else State.FAILED,
+        name,
+        ", ".join(zones) if zones else f"not offered in {region}",
+        ""
         if zones
         else "Take another region or type: aws ec2 describe-instance-type-offerings "
         f"--filters Name=instance-type,Values='{name.partition('.')[0]}.*' --region OTHER",

@@ -15,11 +15,11 @@ def check_public_access(account: Account) -> Iterator[Finding]:
     answer = account.call("ec2", "describe_vpc_block_public_access_options")
     mode = answer["VpcBlockPublicAccessOptions"]["InternetGatewayBlockMode"]
     yield Finding(
-        check="access",
-        state=State.OK if mode == "off" else State.WARNING,
-        subject="internet",
-        observed=mode if mode == "off" else f"{mode}: machines reach neither AWS nor packages",
-        remedy=""
+        "access",
+        State.OK if mode == "off" else State.WARNING,
+        "internet",
+        mode if mode == "off" else f"{mode}: machines reach neither AWS nor packages",
+        ""
         if mode == "off"
         else "After make provision: aws ec2 create-vpc-block-public-access-exclusion "
         "--internet-gateway-exclusion-mode allow-egress --vpc-id VPC --region "
@@ -35,12 +35,12 @@ def check_networks(account: Account, stack: str, facts: Facts) -> Iterator[Findi
     has_its_own = any({"Key": STACK_TAG, "Value": stack} in row.get("Tags", ()) for row in rows)
     fits = has_its_own or len(rows) < quota
     yield Finding(
-        check="networks",
-        state=State.OK if fits else State.FAILED,
-        subject=f"VPCs ({code})",
-        observed=f"{len(rows)} of {quota:.0f} exist; "
+        "networks",
+        State.OK if fits else State.FAILED,
+        f"VPCs ({code})",
+        f"{len(rows)} of {quota:.0f} exist; "
         + ("the stack's is one of them" if has_its_own else "the stack makes one"),
-        remedy=""
+        ""
         if fits
         else "Delete one that nothing uses, or aws service-quotas request-service-quota-increase "
         f"--service-code vpc --quota-code {code} --desired-value {len(rows) + 1} "

@@ -56,6 +56,4 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _finding(state: State, observed: str, remedy: str) -> Finding:
-    return Finding(
-        check="permissions", state=state, subject="the caller", observed=observed, remedy=remedy
-    )
+    return Finding("permissions", state, "the caller", observed, remedy)

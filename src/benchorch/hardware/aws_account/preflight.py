@@ -64,19 +64,19 @@ class Preflight:
             lacking = [one for one in self.markets if sold and _CLASSES[one] not in sold]
             if len(lacking) == len(self.markets):
                 yield Finding(
-                    check="sold",
-                    state=State.FAILED,
-                    subject=kind,
-                    observed=f"is sold as {', '.join(sold)}, not as {' or '.join(lacking)}",
-                    remedy="Take another type; the stack launches into no capacity block.",
+                    "sold",
+                    State.FAILED,
+                    kind,
+                    f"is sold as {', '.join(sold)}, not as {' or '.join(lacking)}",
+                    "Take another type; the stack launches into no capacity block.",
                 )
             elif BLOCK in sold:
                 yield Finding(
-                    check="sold",
-                    state=State.WARNING,
-                    subject=kind,
-                    observed="is sold in capacity blocks too, and is scarce by the hour",
-                    remedy="Expect no_capacity; the stack launches into no capacity block.",
+                    "sold",
+                    State.WARNING,
+                    kind,
+                    "is sold in capacity blocks too, and is scarce by the hour",
+                    "Expect no_capacity; the stack launches into no capacity block.",
                 )
 
 
@@ -87,13 +87,5 @@ def _answered(check: Callable[[], Iterable[Finding]]) -> Sequence[Finding]:
         found.extend(check())
     except NotAnswered as error:
         remedy = "Allow this read-only call in a policy of the caller." if error.denied else ""
-        found.append(
-            Finding(
-                check="preflight",
-                state=State.UNKNOWN,
-                subject="AWS",
-                observed=str(error),
-                remedy=remedy,
-            )
-        )
+        found.append(Finding("preflight", State.UNKNOWN, "AWS", str(error), remedy))
     return found

@@ -117,12 +117,12 @@ def _state(use: _Use, uses: Sequence[_Use], head_type: str) -> State:
 
 def _finding(use: _Use, state: State, region: str) -> Finding:
     return Finding(
-        check="quotas",
-        state=state,
-        subject=f"{use.market} {use.group} ({use.code})",
-        observed=f"{use.quota:.0f} vCPUs; the fleet takes up to {use.all_of_them}, its largest "
+        "quotas",
+        state,
+        f"{use.market} {use.group} ({use.code})",
+        f"{use.quota:.0f} vCPUs; the fleet takes up to {use.all_of_them}, its largest "
         f"machine {use.largest}",
-        remedy=""
+        ""
         if state is State.OK
         else "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code "
         f"{use.code} --desired-value {use.all_of_them} --region {region}",

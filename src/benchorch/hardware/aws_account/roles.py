@@ -23,7 +23,7 @@ def _of_role(account: Account, role: Mapping[str, Any]) -> Finding:
         observed = "absent; the service makes it"
     else:
         observed = f"absent; make provision makes it, for {role['service']}"
-    return Finding(check="roles", state=State.OK, subject=role["name"], observed=observed)
+    return Finding("roles", State.OK, role["name"], observed)
 
 
 def _exists(account: Account, name: str) -> bool:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 
 from benchorch.hardware.aws_account.facts import Facts
 from benchorch.hardware.aws_account.finding import Finding, State
@@ -12,6 +13,8 @@ _REQUIRED = re.compile(r'required_version\s*=\s*">=\s*([\d.]+)')
 _LOCKED = re.compile(
     r'provider "registry\.terraform\.io/hashicorp/aws" \{\s*version\s*=\s*"([^"]+)"'
 )
+
+_finding = partial(Finding, "terraform")
 
 
 def check_terraform(
@@ -55,9 +58,3 @@ def _of_provider(lock: str, facts: Facts) -> Finding:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version.partition("-")[0])[:3])
-
-
-def _finding(state: State, subject: str, observed: str, remedy: str) -> Finding:
-    return Finding(
-        check="terraform", state=state, subject=subject, observed=observed, remedy=remedy
-    )

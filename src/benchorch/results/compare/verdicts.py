@@ -388,8 +388,6 @@ def _bare_ratio(a: Estimate, b: Estimate) -> Estimate | None:
         return None
     return Estimate(
         value=b.value / a.value,
-        low=None,
-        high=None,
         level_ratio=LEVEL_RATIO,
         n=min(a.n, b.n),
         unit="ratio",

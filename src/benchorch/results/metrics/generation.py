@@ -142,8 +142,6 @@ def _cache_bytes(process: ProcessRecord) -> Estimate | None:
         return None
     return Estimate(
         value=float(found),
-        low=None,
-        high=None,
         level_ratio=LEVEL_RATIO,
         n=1,
         unit="bytes",

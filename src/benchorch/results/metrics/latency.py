@@ -121,8 +121,6 @@ def best_ms(processes: Sequence[ProcessRecord]) -> Estimate:
     samples = [queries_ms(process) for process in processes]
     return Estimate(
         value=min(float(sample.min()) for sample in samples),
-        low=None,
-        high=None,
         level_ratio=LEVEL_RATIO,
         n=sum(sample.size for sample in samples),
         unit="ms",

@@ -3,10 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy import float64
-from numpy.typing import NDArray
-
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.results.metrics.load import CAPACITY, quantile_over
@@ -34,8 +30,6 @@ class LoadPoint:
         unstable: whether the queue grew for as long as it was watched, or wandered so slowly that
             not even its median can be told.
         queries: behind the figures; runs: and in how many stretches.
-        service_ms: mean time of service alone.
-        servers, max_batch, arrivals: as offered.
     """
 
     rate_per_s: float
@@ -46,10 +40,6 @@ class LoadPoint:
     unstable: bool
     queries: int
     runs: int
-    service_ms: float
-    servers: int
-    max_batch: int
-    arrivals: str
 
 
 def load_points(processes: Sequence[ProcessRecord]) -> tuple[LoadPoint, ...]:
@@ -107,35 +97,26 @@ def _rate(group: Group) -> float:
 
 def _point(group: Group, *, unstable: bool) -> LoadPoint:
     stable = [[] if unstable else [s for s in runs if not overloaded(s)] for runs in group]
-    responses = [[_responses_ms(s) for s in runs] for runs in stable if runs]
+    responses = [[(s.settled().response_ns / NS_PER_MS) for s in runs] for runs in stable if runs]
     p50 = _with_interval(quantile_over(responses, 0.5))
     flat = [run for runs in responses for run in runs]
     wanders = p50 is None and correlation_time(flat, 0.5) > MOST_TIME
     whole = _flat(group)
     achieved = [rate for s in whole if (rate := s.settled().achieved_per_s())]
-    load = whole[0].load
     return LoadPoint(
         rate_per_s=_rate(group),
-        utilisation_ratio=load.utilisation_ratio,
+        utilisation_ratio=whole[0].load.utilisation_ratio,
         achieved_per_s=sum(achieved) / len(achieved) if achieved else None,
         p50=p50,
         p99=None if wanders else _with_interval(quantile_over(responses, 0.99)),
         unstable=unstable or wanders,
         queries=sum(run.size for run in flat),
         runs=len(whole),
-        service_ms=float(np.concatenate([s.duration_ns for s in whole]).mean()) / NS_PER_MS,
-        servers=load.servers,
-        max_batch=load.max_batch,
-        arrivals=load.arrivals,
     )
 
 
 def _with_interval(estimate: Estimate | None) -> Estimate | None:
     return None if estimate is None or estimate.high is None else estimate
-
-
-def _responses_ms(s: LoadPhase) -> NDArray[float64]:
-    return s.settled().response_ns / NS_PER_MS
 
 
 def _made_to_rise(

@@ -138,14 +138,17 @@ def _device_metrics(devices: Sequence[DeviceMemory]) -> dict[str, Estimate | Non
 
 def _largest(sizes: Iterable[int | None]) -> Estimate | None:
     known = [size for size in sizes if size is not None]
-    return _exact(max(known), "bytes", "maximum over processes", len(known)) if known else None
+    return (
+        without_interval(max(known), "bytes", "maximum over processes", len(known))
+        if known
+        else None
+    )
 
 
-def _exact(value: float, unit: str, method: str, n: int = 1) -> Estimate:
+def without_interval(value: float, unit: str, method: str, n: int = 1) -> Estimate:
+    """A number that was counted or read once, or a maximum."""
     return Estimate(
         value=float(value),
-        low=None,
-        high=None,
         level_ratio=LEVEL_RATIO,
         n=n,
         unit=unit,
@@ -160,7 +163,7 @@ def _energy_metrics(energy: EnergyRecord | None) -> dict[str, Estimate | None]:
     idle_w = energy.idle_w
     found: dict[str, Estimate | None] = {}
     if idle_w is not None:
-        found["idle_w/mean"] = _exact(idle_w, "w", "one window before the calls")
+        found["idle_w/mean"] = without_interval(idle_w, "w", "one window before the calls")
         net = [_joules_per_item(energy, window, idle_w) for window in energy.windows]
         found["net_energy_j_per_item/mean"] = mean(net, of="windows", unit="j_per_item")
     gross = [_joules_per_item(energy, window, 0.0) for window in energy.windows]
@@ -183,11 +186,11 @@ def _count_metrics(result: TrialResult) -> dict[str, Estimate | None]:
     if counts is None:
         return {}
     found: dict[str, Estimate | None] = {
-        "parameters/total": _exact(counts.parameters, "parameters", "counted")
+        "parameters/total": without_interval(counts.parameters, "parameters", "counted")
     }
     if counts.macs is not None and counts.flops is not None:
-        found["macs/total"] = _exact(counts.macs, "macs", "counted, one call")
-        found["flops/total"] = _exact(counts.flops, "flops", "counted, one call")
+        found["macs/total"] = without_interval(counts.macs, "macs", "counted, one call")
+        found["flops/total"] = without_interval(counts.flops, "flops", "counted, one call")
         found["achieved_flops_per_s/mean"] = _achieved(result.valid, counts.flops)
     return found
 

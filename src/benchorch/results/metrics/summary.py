@@ -14,7 +14,11 @@ from benchorch.results.metrics.cost import cost_warnings, usd_per_million_items
 from benchorch.results.metrics.generation import generation_metrics
 from benchorch.results.metrics.latency import latency_metrics, median_ms, throughput
 from benchorch.results.metrics.load import load_metrics
-from benchorch.results.metrics.resources import resource_metrics, resource_warnings
+from benchorch.results.metrics.resources import (
+    resource_metrics,
+    resource_warnings,
+    without_interval,
+)
 from benchorch.results.metrics.speedup import (
     Question,
     answered_alone,
@@ -26,7 +30,6 @@ from benchorch.results.metrics.speedup import (
 from benchorch.results.metrics.warnings import profile_warnings, trial_warnings
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.moderated_variance import UsualSpread, usual_spread
-from benchorch.stats.quantiles import LEVEL_RATIO
 from benchorch.stats.speed_covariate import SpeedEffect, Timed, speed_effect
 
 ADJUSTED = "adjusted_latency_ms/p50"
@@ -323,21 +326,15 @@ def _prices(result: TrialResult, metrics: Mapping[str, Estimate]) -> Mapping[str
 def _totals(result: TrialResult) -> Iterator[tuple[str, Estimate]]:
     peaks = [p.peak_rss_bytes for p in fresh(result.valid)]
     if peaks:
-        yield "peak_rss_bytes/max", _exact(max(peaks), "bytes", "maximum", len(peaks))
+        yield "peak_rss_bytes/max", without_interval(max(peaks), "bytes", "maximum", len(peaks))
     build = result.build
     if build is not None and build.cache != "none":
-        yield "build_s/total", _exact(build.build_s, "s", "this trial's", 1)
-        yield "original_build_s/total", _exact(build.original_build_s, "s", "when it was made", 1)
-        yield "artifact_bytes/total", _exact(build.artifact_bytes, "bytes", "sum of files", 1)
-
-
-def _exact(value: float, unit: str, method: str, n: int) -> Estimate:
-    return Estimate(
-        value=float(value),
-        low=None,
-        high=None,
-        level_ratio=LEVEL_RATIO,
-        n=n,
-        unit=unit,
-        method=method,
-    )
+        yield "build_s/total", without_interval(build.build_s, "s", "this trial's")
+        yield (
+            "original_build_s/total",
+            without_interval(build.original_build_s, "s", "when it was made"),
+        )
+        yield (
+            "artifact_bytes/total",
+            without_interval(build.artifact_bytes, "bytes", "sum of files"),
+        )

@@ -88,7 +88,7 @@ def page(runs: Sequence[StoredRun], series: Sequence[Series]) -> str:
         span=_span(runs),
         changes=changes_of(series),
         cards=cards,
-        filters={name: _choices(cards, name) for name in _FILTERS},
+        filters={name: list(dict.fromkeys(card.keys[name] for card in cards)) for name in _FILTERS},
         opened=_OPEN,
         specs=[chart.spec for chart in charts],
         runs=[(run.plan_id, f"{RUNS}/{run.plan_id}.json", started_at(run)[:16]) for run in runs],
@@ -162,7 +162,3 @@ def _card(series: Series, sentence: str, number: int) -> Card:
         else sentence,
         number=number,
     )
-
-
-def _choices(cards: Sequence[Card], name: str) -> list[object]:
-    return list(dict.fromkeys(card.keys[name] for card in cards))

@@ -1,6 +1,5 @@
 """Charts of one quantity against another: throughput, cost, build time, sizes, load."""
 
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -8,7 +7,6 @@ from typing import final
 from benchorch.domain.estimate import Estimate
 from benchorch.formatting import interval_text
 from benchorch.pages.chart_script import Spec
-from benchorch.results.metrics.ideal_queue import response_quantile
 from benchorch.results.metrics.load_curve import LoadPoint
 from benchorch.results.report.chart import Chart, at, axis, from_zero, interval, layer, tip
 from benchorch.results.report.rows import ReportRow
@@ -25,9 +23,6 @@ SIZES = {
 
 LATENCY, THROUGHPUT = "median latency, ms", "items a second"
 _HEIGHT_PX = 280
-_IDEAL = "p99 ideal (M/D/c)"
-# Nearer to its capacity a queue's theory is of runs longer than anyone measures.
-_MOST_IDEAL_RATIO = 0.97
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 
 Quantity = Callable[[ReportRow], Estimate | None]
@@ -211,9 +206,7 @@ def _gain(row: ReportRow) -> Estimate | None:
 def _exactly(value: int | None) -> Estimate | None:
     if value is None:
         return None
-    return Estimate(
-        value=float(value), low=None, high=None, level_ratio=1, n=1, unit="", method="stated"
-    )
+    return Estimate(value=float(value), level_ratio=1, n=1, unit="", method="stated")
 
 
 def _dots(rows: Sequence[ReportRow], x: Quantity, y: Quantity, group: str = "") -> Iterator[_Dot]:
@@ -304,7 +297,7 @@ def _load(row: ReportRow, own: SeriesFigures | None) -> Iterator[Chart]:
     """Responses over the offered rate."""
     if own is None or not own.load:
         return
-    values = [*_responses(own.load), *_ideal(own.load)]
+    values = list(_responses(own.load))
     if not values:
         return
     lost: list[Spec] = [{"rate": point.rate_per_s} for point in own.load if point.unstable]
@@ -327,19 +320,6 @@ def _responses(points: Sequence[LoadPoint]) -> Iterator[Spec]:
                 fields = {"quantile": name, "tip": f"{name} {interval_text(found)} ms {at}"}
                 place = {"rate": point.rate_per_s, "ms": found.value}
                 yield {**place, "low": ends[0], "high": ends[1], **fields}
-
-
-def _ideal(points: Sequence[LoadPoint]) -> Iterator[Spec]:
-    """The p99 of a queue whose calls all take the mean service time, for Poisson arrivals."""
-    if not all(point.arrivals == "poisson" and point.max_batch == 1 for point in points):
-        return
-    service_ms = statistics.median(point.service_ms for point in points)
-    for point in points:
-        busy = point.rate_per_s * service_ms / 1000 / point.servers
-        if busy < _MOST_IDEAL_RATIO:
-            ms = response_quantile(busy, 0.99, point.servers) * service_ms
-            place = {"rate": point.rate_per_s, "ms": ms, "low": None, "high": None}
-            yield {**place, "quantile": _IDEAL, "tip": f"{_IDEAL} {ms:.4g} ms"}
 
 
 def _load_spec(values: Sequence[Spec], lost: Sequence[Spec], target_ms: float | None) -> Spec:

@@ -33,10 +33,6 @@ def point(share: float, value: float | None) -> LoadPoint:
         unstable=value is None,
         queries=1234,
         runs=2,
-        service_ms=1.0,
-        servers=1,
-        max_batch=1,
-        arrivals="poisson",
     )
 
 

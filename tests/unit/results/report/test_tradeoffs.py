@@ -80,13 +80,13 @@ def test_models_are_panels_and_one_trial_is_traded_off_against_nothing(tmp_path)
     assert titles == ["Gain against build time: mlp (plan-mlp)"]
 
 
-def test_a_curve_of_load_has_intervals_the_ideal_queue_and_what_is_unstable(run):
+def test_a_curve_of_load_has_intervals_and_what_is_unstable(run):
     fast = next(one.trial.trial_id for one in run.trials)
     wide = replace(POINTS[1], p50=replace(estimate(1.4), low=1e-6, high=1e9))
     series = {fast: SeriesFigures(processes=(), load=(POINTS[0], wide, *POINTS[2:]), target_ms=3)}
     (chart,) = (one for title, one in charts(run, series=series).items() if "load" in title)
     values = chart.spec["data"]["values"]
-    assert {one["quantile"] for one in values} == {"p50", "p99", "p99 ideal (M/D/c)"}
+    assert {one["quantile"] for one in values} == {"p50", "p99"}
     assert [one["low"] for one in values if one["quantile"] == "p50"][1] is None
     assert "grows without end" in chart.sentence
     assert "target of 3 ms" in chart.sentence
