@@ -208,6 +208,10 @@ def test_a_clock_set_back_is_marked(tmp_path):
     assert "the clock was set back" in mark
 
 
+def test_a_sound_journal_has_no_marks(run):
+    assert reader.read_journal(run).marks == []
+
+
 def test_a_clock_that_goes_on_is_not_marked(tmp_path):
     moment = "2026-01-04T00:00:00+00:00"
     result = dataclasses.replace(a_result("t1"), started_at=moment, ended_at=moment)
