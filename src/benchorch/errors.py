@@ -20,10 +20,79 @@ A wrong number is not an error: it is a `Verdict`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Self, TypeVar
 
 T = TypeVar("T")
+
+
+_KEY = re.compile(r"[+~]*([\w-]+(?:[./][\w-]+)*)(?:=[^:]*)?: ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """Change to a line's words after which a problem is gone; an empty part changes nothing.
+
+    Attributes:
+        typed: a wrong word, or a wrong name in one; without `meant` the word is dropped.
+        meant: what stands in its place.
+        settings: ``KEY=VALUE``, each in place of the word that sets its key.
+        allowed: values of the problem's key; the one nearest to the typed value is taken.
+        added: words at the end of the line.
+        run: a reference to a run that does not exist.
+    """
+
+    typed: str = ""
+    meant: str = ""
+    settings: Sequence[str] = ()
+    allowed: Sequence[str] = ()
+    added: Sequence[str] = ()
+    run: str = ""
+
+
+class Problem(str):
+    """One problem in a sentence that begins with its key and a colon, where it is about a key.
+
+    Attributes:
+        correction: how the line is typed without it; None where the key's default answers it.
+        key: the key that it is about, with dots; empty for none.
+        in_file: whether it is corrected in a file, which it names, and not in the line.
+    """
+
+    correction: Correction | None
+    key: str
+    in_file: bool
+
+    def __new__(
+        cls,
+        text: str,
+        correction: Correction | None = None,
+        *,
+        key: str | None = None,
+        in_file: bool = False,
+    ) -> Self:
+        """The sentence with its correction."""
+        made = super().__new__(cls, text)
+        found = _KEY.match(text)
+        made.key = key if key is not None else found[1] if found else ""
+        made.correction, made.in_file = correction, in_file
+        return made
+
+    def within(self, before: str, after: str = "") -> Problem:
+        """A longer sentence with the same correction."""
+        return Problem(f"{before}{self}{after}", self.correction)
+
+    def under(self, where: str) -> Problem:
+        """The same of a key below another."""
+        key = f"{where}.{self.key}" if self.key else where
+        return Problem(f"{where}: {self}", self.correction, key=key, in_file=self.in_file)
+
+
+def as_problem(text: str) -> Problem:
+    """A sentence as a problem without a correction, if it is none yet."""
+    return text if isinstance(text, Problem) else Problem(text)
 
 
 class BenchorchError(Exception):
@@ -38,7 +107,7 @@ class ConfigError(BenchorchError):
     """
 
     def __init__(self, problems: Sequence[str], *, next: str = "") -> None:
-        self.problems = tuple(problems)
+        self.problems = tuple(map(as_problem, problems))
         self.next = next
         super().__init__("\n".join(self.problems))
 

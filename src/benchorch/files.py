@@ -1,7 +1,5 @@
 """Files written whole or not at all, and what reading a damaged archive raises."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import stat

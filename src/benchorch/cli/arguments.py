@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchorch.cli.mistakes import FLAGS_WITH_VALUE, refuse_mistakes
-from benchorch.errors import ConfigError
+from benchorch.cli.mistakes import FLAGS_WITH_VALUE, recipe_called, refuse_mistakes
+from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.models import trust
 from benchorch.models.script_files import SCRIPT_SUFFIXES
 
@@ -85,7 +85,8 @@ def parse(arguments: Sequence[str], command: str = "run") -> Request:
         name, sign, value = word.partition("=")
         if is_recipe(word):
             if recipe is not None:
-                raise ConfigError([f"{word}: one recipe at a time; {recipe.name} is given too."])
+                problem = f"{word}: one recipe at a time; {recipe.name} is given too."
+                raise ConfigError([Problem(problem, Correction(typed=word))])
             recipe = _find_recipe(word)
             directories.append(recipe.parent)
             config_name = recipe.stem
@@ -107,6 +108,7 @@ def parse(arguments: Sequence[str], command: str = "run") -> Request:
             flags.append(word)
         else:
             overrides.append(word)
+    _check_config_name(config_name, directories)
     return Request(
         config_name=config_name,
         directories=tuple(directories),
@@ -118,6 +120,19 @@ def parse(arguments: Sequence[str], command: str = "run") -> Request:
         exit_first=exit_first,
         only=tuple(filter(None, only)),
     )
+
+
+def _check_config_name(name: str, directories: Sequence[Path]) -> None:
+    """ConfigError for a primary config that no directory holds."""
+    from benchorch.config.directories import builtin_directory
+
+    places = [*directories, builtin_directory("conf")]
+    if any((place / f"{name}{suffix}").is_file() for place in places for suffix in _RECIPES):
+        return
+    problem = f"--config-name: no --config-dir holds {name}.yaml. A recipe is given by its file."
+    recipe = recipe_called(name)
+    added = [recipe] if recipe else []
+    raise ConfigError([Problem(problem, Correction(typed=name, added=added))])
 
 
 def _next(rest: list[str]) -> str:
@@ -143,7 +158,8 @@ def _find_recipe(word: str) -> Path:
     near = same_name[0] if same_name else by_stem.get(nearest(Path(word).stem, by_stem))
     meant = f" Did you mean {near!r}?" if near else ""
     listed = "" if meant else f" Recipes: {', '.join(own or built_in)}."
-    raise ConfigError([f"there is no recipe {word!r}.{meant}{listed}"])
+    correction = Correction(typed=word, meant=near) if near else None
+    raise ConfigError([Problem(f"there is no recipe {word!r}.{meant}{listed}", correction)])
 
 
 def _checked_place(recipe: Path) -> Path:
@@ -162,8 +178,11 @@ def _checked_place(recipe: Path) -> Path:
         )
     if recipe.suffix == ".yml" and recipe.with_suffix(".yaml").exists():
         beside = f"{recipe.stem}.yaml"
-        problem = f"{recipe.name!r} and {beside!r} are beside each other; rename one of them."
-        raise ConfigError([f"{problem} Did you mean {beside!r}?"])
+        problem = (
+            f"{recipe.name!r} and {beside!r} are beside each other; rename one of them. "
+            f"Did you mean {beside!r}?"
+        )
+        raise ConfigError([Problem(problem, Correction(typed=recipe.name, meant=beside))])
     return recipe
 
 
@@ -171,7 +190,6 @@ def _directory(text: str) -> Path:
     path = Path(text)
     if not text or not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
         here = ", ".join(sorted(one.name for one in Path().iterdir() if one.is_dir())[:10])
-        raise ConfigError(
-            [f"--config-dir: there is no directory {text!r}. Directories: {here or 'none'}."]
-        )
+        problem = f"--config-dir: there is no directory {text!r}. Directories: {here or 'none'}."
+        raise ConfigError([Problem(problem, Correction(typed=text))])
     return path.resolve()

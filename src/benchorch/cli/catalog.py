@@ -108,7 +108,10 @@ SYNONYMS: Mapping[str, str] = {
     "continue": "resume",
     "upload": "keep",
     "download": "fetch",
-    "mlflow": "ui",
+    **dict.fromkeys(("mlflow", "server"), "ui"),
+    **dict.fromkeys(("serve", "models serve"), "export"),
+    **dict.fromkeys(("runs list", "experiments", "experiments search"), "status"),
+    **dict.fromkeys(("env", "info", "system"), "doctor"),
     "keys": "run --help",
 }
 """What other tools call a command."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from benchorch.cli.foreign_options import FOREIGN, in_place_of
 from benchorch.cli.terminal import Terminal
 from benchorch.config.components import nearest, suggest
 from benchorch.domain.reply import Reply
@@ -176,6 +177,16 @@ class Words(Command):
             refuse_mistakes(args, str(info_name))
         return super().make_context(info_name, args, parent=parent, **extra)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Those of every command, and a run's own options."""
+        from click.shell_completion import CompletionItem
+
+        from benchorch.cli.mistakes import run_options
+
+        options = run_options() if incomplete[:1] == "-" else []
+        own = [name for name in options if name.startswith(incomplete)]
+        return [*super().shell_complete(ctx, incomplete), *map(CompletionItem, own)]
+
 
 class Group(click.Group):
     """Commands under one word; shared options may come before the command, too."""
@@ -206,6 +217,10 @@ def usage_problem(error: click.UsageError, called: str, words: Sequence[str] = (
     """
     text = _unknown_option(error) or error.format_message().rstrip(".")
     text = f"{text[:1].lower()}{text[1:]}"
+    other = isinstance(error, click.NoSuchOption) and FOREIGN.get(error.option_name)
+    if other and other.command:
+        line = f"benchorch {other.command} {other.meant}"
+        return ConfigError([f"{called}: {text}."], next=line)
     meant = _corrected(error, list(words))
     line = f"{called} {shlex.join(meant)}".rstrip() if meant is not None else f"{called} --help"
     return ConfigError([f"{called}: {text}."], next=line)
@@ -216,6 +231,10 @@ def _corrected(error: click.UsageError, words: list[str]) -> list[str] | None:
     if isinstance(error, click.NoSuchOption):
         meant = nearest(error.option_name.lstrip("-"), _option_names(error))
         at = [n for n, word in enumerate(words) if word.partition("=")[0] == error.option_name]
+        if at and error.option_name in FOREIGN:
+            rest = words[at[0] + 1 :]
+            value = words[at[0]].partition("=")[2]
+            return [*words[: at[0]], *in_place_of(error.option_name, value, rest), *rest]
         right = [f"--{meant}{words[n].removeprefix(error.option_name)}" for n in at if meant]
         return [*words[: at[0]], *right, *words[at[0] + 1 :]] if at else None
     if isinstance(error, click.BadOptionUsage) and error.option_name in words:
@@ -255,6 +274,8 @@ def _unknown_option(error: click.UsageError) -> str:
     """An unknown option, and the one that was probably meant; empty for other errors."""
     if not isinstance(error, click.NoSuchOption):
         return ""
+    if one := FOREIGN.get(error.option_name):
+        return f"{error.option_name} {one.why}".rstrip(".")
     meant = nearest(error.option_name.lstrip("-"), _option_names(error))
     return f"there is no option {error.option_name}" + (
         f"; did you mean --{meant}" if meant else ""

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import click
 
 from benchorch.cli.catalog import COMMANDS, EXAMPLES, command_called
-from benchorch.cli.mistakes import as_list
+from benchorch.cli.mistakes import OWN_WITH_VALUE
 from benchorch.config.components import nearest
 from benchorch.config.descriptions import default_keys, groups, option_keys, root_keys
 from benchorch.config.overrides import key_of
-from benchorch.errors import BenchorchError, ConfigError, NoMachine
+from benchorch.errors import (
+    BenchorchError,
+    ConfigError,
+    Correction,
+    NoMachine,
+    Problem,
+    as_problem,
+)
+from benchorch.models import trust
 from benchorch.recorders.location import strike_out
 from benchorch.results.compare.load_run import is_run
 
 _ROUNDS = 6
-_CROSSED = "are crossed with -m"
-_IN_A_FILE = re.compile(r"\S+\.ya?ml:(?:\d+:\d+:| is (?:empty|not YAML))|.* has a syntax error on")
-_QUOTED = re.compile(r"'([^']+)'")
-_SUGGESTED = re.compile(r" [Dd]id you mean '([^']+)'")
-_UNKNOWN_RUN = re.compile(r"'([^']+)' is neither a run's")
-_KEY = re.compile(r"'?[+~]*([\w-]+(?:[./][\w-]+)*)(?:=[^:]*?)?'?: ?(?:(\w+)\b)?")
-_LIST = re.compile(
-    r"(?:[Oo]ne of|It has:|(?!All)[A-Z][a-z]+:) ('?[\w+-]+'?(?:(?:,| or) '?[\w+-]+'?)*)"
-)
-_TRUST = re.compile(r"add (--trust \S+\w)")
-_BOUND = re.compile(r"(?:above|at least|from|between) (\d+)")
 _SHARED = frozenset({"--json", "--quiet", "-q", "--verbose", "-v", "--yes", "-y", "--here"})
 _WITH_VALUE = frozenset({"--output", "-o", "--head", "--working-dir"})
+
+_STATUS, _FIRST = "benchorch status", "benchorch run recipes/tiny.yaml"
 
 Line = list[str]
 
@@ -41,25 +41,50 @@ def next_line(words: Sequence[str], error: ConfigError) -> str:
     A line that the error offers is planned, too; what that finds is added to its problems.
     """
     offered = error.next
-    if offered and not (offered.endswith(" --help") or offered == "benchorch status"):
-        typed = shlex.split(offered)[1:]
-        found = _problems_of(typed) if offered.startswith("benchorch ") else ()
-        error.problems = tuple(dict.fromkeys([*error.problems, *found]))
-        return (corrected(typed, found) or example(typed) if found else "") or offered
-    if needed := _TRUST.findall(" ".join(error.problems)):  # a person's decision: never planned
-        return shlex.join(["benchorch", *words, *(word for one in needed for word in one.split())])
-    found = corrected(words, error.problems)
-    if not found and offered.endswith("status"):
-        return offered if _runs() else "benchorch run recipes/tiny.yaml"
-    return found or example(words) or offered or _help(error.problems)
+    if _is_line(offered) or not (offered.endswith(" --help") or offered in ("", _STATUS)):
+        return _carried_out(offered, error)
+    if needed := _trust_of(error.problems):  # a person's decision: never planned
+        return shlex.join(["benchorch", *words, *needed])
+    found = corrected(words, error.problems) or example(words)
+    if not found and offered == _STATUS:
+        return offered if _runs() else _FIRST
+    return found or offered or _help(error.problems)
 
 
-def _help(problems: Sequence[str]) -> str:
+def _is_line(text: str) -> bool:
+    """Whether an error offers a corrected line, which can be wrong itself."""
+    return text.startswith("benchorch ") and not (text.endswith(" --help") or text == _STATUS)
+
+
+def _carried_out(line: str, error: ConfigError) -> str:
+    """An offered line, corrected until nothing is wrong with it; its problems are added."""
+    for _ in range(_ROUNDS):
+        typed = shlex.split(line)[1:]
+        found = _error_of(typed) if _is_line(line) else None
+        if found is None:
+            return line
+        error.problems = tuple(dict.fromkeys([*error.problems, *found.problems]))
+        mended = corrected(typed, found.problems)
+        usual = example(typed) or (_FIRST if _needs_a_run(typed) else "")
+        offered = found.next if _is_line(found.next) or found.next == _STATUS else ""
+        line = mended or offered or usual or line
+        if mended or line == usual:
+            return line
+    return line
+
+
+def _trust_of(problems: Sequence[Problem]) -> list[str]:
+    """The options by which a person trusts what problems are about."""
+    added = (one.correction.added for one in problems if one.correction)
+    return [word for words in added if trust.FLAG in words for word in words]
+
+
+def _help(problems: Sequence[Problem]) -> str:
     """The help of the key that a problem is about, or of a run."""
-    keys = (found[1].replace("/", ".") for found in map(_KEY.match, problems) if found)
-    known = next((key for key in keys if key in default_keys()), "")
-    if any(problem.startswith("model.factory: ") for problem in problems):
+    keys = [problem.key.replace("/", ".") for problem in problems]
+    if "model.factory" in keys:
         return f"benchorch {EXAMPLES['init']}"
+    known = next((key for key in keys if key in default_keys()), "")
     return f"benchorch help {known}" if known else "benchorch run --help"
 
 
@@ -69,17 +94,16 @@ def corrected(words: Sequence[str], problems: Sequence[str]) -> str:
     Mistakes in a recipe's file stay, for they are corrected there. Any other line of a run is
     planned before it is shown, and corrected again where planning finds more.
     """
-    line = [*words]
-    if _command_of(line) == "init":  # whose recipe is not there yet
-        problems = [_IN_A_FILE.sub("", problem).strip() for problem in problems]
+    line, left = [*words], [*map(as_problem, problems)]
+    of_a_file = _command_of(line) != "init"  # whose recipe is not there yet
     for _ in range(_ROUNDS):
-        own = [problem for problem in problems if not _IN_A_FILE.match(problem)]
+        own = [problem for problem in left if not (of_a_file and problem.in_file)]
         mended = _mended(line, own)
         if mended is None or (own and mended == line):
             return ""
         line = mended
-        problems = _problems_of(line) if own else ()
-        if all(map(_IN_A_FILE.match, problems)):
+        left = [*_problems_of(line)] if own else []
+        if all(problem.in_file for problem in left):
             return shlex.join(["benchorch", *map(strike_out, line)])
     return ""
 
@@ -106,25 +130,45 @@ def _runs() -> list[str]:
     return newest_plans(20)
 
 
-def _mended(line: Line, problems: Iterable[str]) -> Line | None:
+def _mended(line: Line, problems: Iterable[Problem]) -> Line | None:
     """The line with each problem answered; None where one is not."""
     for problem in problems:
-        answers = (answer(line, problem) for answer in _ANSWERS)
-        found = next((answer for answer in answers if answer is not None), None)
-        if found is None:
+        answered = _answered(line, problem)
+        if answered is None:
             return None
-        line = found
+        line = answered
     return line
 
 
-def _problems_of(line: Line) -> Sequence[str]:
-    """The problems that planning a run's line finds, or parsing another command's."""
+def _answered(line: Line, problem: Problem) -> Line | None:
+    """The line with a problem's correction; without one its key goes back to the default."""
+    one = problem.correction
+    if one is None or one.allowed:
+        return _reset(line, problem.key, one.allowed if one else ())
+    if one.run:
+        return _with_known_run(line, one.run)
+    renamed = _renamed(line, one, problem.key) if one.typed else line
+    if renamed is None:
+        return None
+    for setting in one.settings:
+        renamed = _with_setting(renamed, setting)
+    return [*renamed, *(word for word in one.added if word not in renamed)]
+
+
+def _problems_of(line: Line) -> Sequence[Problem]:
+    error = _error_of(line)
+    return error.problems if error else ()
+
+
+def _error_of(line: Line) -> ConfigError | None:
+    """What planning a run's line finds, or parsing another command's."""
     from benchorch.cli.arguments import is_recipe, parse
     from benchorch.cli.commands.plan import planned
-    from benchorch.models import trust
 
     words = _without_shared(line)
     if words[:1] and words[0] in ("run", "plan", "submit"):
+        if words == ["run"]:
+            return ConfigError([Problem("run: names no model.", Correction(added=["model=bert"]))])
         words = words[1:]
     elif not (words and ("=" in words[0] or is_recipe(words[0]) or words[0] == "-m")):
         return _usage_of(words)
@@ -132,25 +176,41 @@ def _problems_of(line: Line) -> Sequence[str]:
         with trust.declared(words):
             planned(parse([word for word in words if word not in ("--cheapest", "--check")]))
     except NoMachine:
-        return ()
+        return None
     except ConfigError as error:
-        return error.problems
+        return error
     except BenchorchError:
-        return ()
-    return ()
+        return None
+    return None
 
 
-def _usage_of(words: Line) -> Sequence[str]:
-    """The problems of the arguments of a command, which is not carried out."""
+def _usage_of(words: Line) -> ConfigError | None:
+    """What is wrong with the arguments of a command, which is not carried out."""
     above = click.Context(click.Group("benchorch"), info_name="benchorch")
     try:
         if words and words[0] in COMMANDS:
-            command_called(words[0]).make_context(words[0], words[1:], parent=above)
+            made = command_called(words[0]).make_context(words[0], words[1:], parent=above)
+            return _without_run(words[0], made.params)
     except ConfigError as error:
-        return error.problems
+        return error
     except click.exceptions.Exit:
-        return ()
-    return ()
+        return None
+    return None
+
+
+def _without_run(command: str, given: Mapping[str, Any]) -> ConfigError | None:
+    """That a command about a run names none that exists."""
+    values = given.get("run"), *given.get("runs", ())
+    separator = ":" if command == "export" else "::"
+    named = [str(one) for one in values if isinstance(one, str)]
+    missing = [one for one in named if not is_run(one.partition(separator)[0])]
+    unknown = [Problem(f"{one!r} is not a run.", Correction(run=one)) for one in missing]
+    return ConfigError(unknown) if unknown and _needs_a_run([command]) else None
+
+
+def _needs_a_run(words: Sequence[str]) -> bool:
+    """Whether a line's command is about a run."""
+    return "RUN" in EXAMPLES.get(_command_of(words), "")
 
 
 def _without_shared(line: Line) -> Line:
@@ -160,166 +220,69 @@ def _without_shared(line: Line) -> Line:
     return words if at is None else words[:at] + words[at + 2 :]
 
 
-def _crossed(line: Line, problem: str) -> Line | None:
-    """Values that are parted by commas, crossed."""
-    if _CROSSED not in problem:
-        return None
-    return line if "-m" in line else [*line, "-m"]
-
-
-def _known_run(line: Line, problem: str) -> Line | None:
+def _with_known_run(line: Line, unknown: str) -> Line | None:
     """A run's name that does not exist, replaced by the nearest one or the newest."""
-    unknown = _UNKNOWN_RUN.search(problem)
-    if not unknown:
-        return None
-    named = (n for n, word in enumerate(line) if unknown[1] in (word, word.partition("=")[2]))
+    named = (n for n, word in enumerate(line) if unknown in (word, word.partition("=")[2]))
     at = next(named, None)
     if at is None:
         return None
-    if unknown[1] in COMMANDS and at > 0:
-        return [unknown[1], *line[at + 1 :]]
+    if unknown in COMMANDS and at > 0:
+        return [unknown, *line[at + 1 :]]
     runs = [run for run in _runs() if not any(run in word for word in line)]
-    meant = nearest(unknown[1], runs) or (runs[0] if runs and "cancel" not in line else "")
-    mended = _replaced(line, at, unknown[1], meant) if meant else None
-    if mended is None or line[0] != "compare":
+    meant = nearest(unknown, runs) or (runs[0] if runs and "cancel" not in line else "")
+    if not meant:
+        return None
+    mended = [*line[:at], _replaced(line[at], unknown, meant), *line[at + 1 :]]
+    if line[0] != "compare":
         return mended
     others = [n for n in range(1, len(line)) if n != at and line[n][:1] != "-"]
     older = runs[1] if len(runs) > 1 else meant
     return [older if n in others and not is_run(word) else word for n, word in enumerate(mended)]
 
 
-def _missing(line: Line, problem: str) -> Line | None:
-    """A required key, set to its example."""
-    _, sign, setting = problem.partition(": is missing; set ")
-    if not sign or setting.endswith("..."):
-        return None
-    key = key_of(setting)
-    typed = any(key_of(word) == key or key_of(word).startswith(f"{key}.") for word in line)
-    return line if typed else [*line, *shlex.split(setting)]
-
-
-def _once(line: Line, problem: str) -> Line | None:
-    """A line of two recipes without the second."""
-    name, sign, _ = problem.partition(": one recipe at a time")
-    if not sign or name not in line:
-        return None
-    at = max(n for n, word in enumerate(line) if word == name)
-    return [*line[:at], *line[at + 1 :]]
-
-
-def _added(line: Line, problem: str) -> Line | None:
-    """``+`` before a key that does not exist yet, or no ``+`` before one that does."""
-    adds = re.search(r"\+ adds one: \+([\w.]+)=", problem)
-    exists = re.search(r"An item is already at '([\w.]+)'", problem)
-    found = adds or exists
-    at = _at(line, found[1]) if found else None
+def _renamed(line: Line, one: Correction, key: str) -> Line | None:
+    """The word that has the wrong name, with the right one or without the word."""
+    names = (one.typed, one.typed.rpartition(".")[2])
+    at = next((n for name in names for n in _places_of(line, name, key)), None)
     if at is None:
         return None
-    bare = line[at].lstrip("+~")
-    return [*line[:at], f"+{bare}" if adds else bare, *line[at + 1 :]]
+    name = next(name for name in names if at in _places_of(line, name, key))
+    meant = one.meant if name == one.typed else one.meant.rpartition(".")[2]
+    if not meant:  # an option goes with its value
+        is_value = line[at] == name and at > 0 and line[at - 1] in OWN_WITH_VALUE
+        return [*line[: at - is_value], *line[at + 1 :]]
+    return [*line[:at], _replaced(line[at], name, meant), *line[at + 1 :]]
 
 
-def _suggested(line: Line, problem: str) -> Line | None:
-    """The suggested name in place of the one that was typed."""
-    meant = _SUGGESTED.search(problem)
-    if not meant or "no module" in problem:
-        return None
-    said = problem[: meant.start()]
-    typed = [*_QUOTED.findall(said)[::-1], *(found[1] for found in [_KEY.match(said)] if found)]
-    typed += [name.rpartition(".")[2] for name in typed]
-    for name in typed:
-        pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
-        exact = [n for n, word in enumerate(line) if name in (word, *word.split("=", 1))]
-        at = next(iter([*exact, *(n for n, word in enumerate(line) if pattern.search(word))]), None)
-        if at is not None:
-            return _replaced(line, at, name, meant[1])
-    return None
+def _places_of(line: Line, name: str, key: str) -> list[int]:
+    """Places of the words that hold a name: the word that sets the key first, then whole names."""
+    pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    found = [n for n, word in enumerate(line) if name == word or pattern.search(word)]
+    whole = [n for n in found if name in (line[n], *line[n].lstrip("+~").split("=", 1))]
+    of_key = [n for n in found if n == _at(line, key)]
+    return [*of_key, *whole, *found]
 
 
-def _callable(line: Line, problem: str) -> Line | None:
-    """A callable that the named file or module has, or one of a file in the current folder."""
-    key = problem.partition(": ")[0]
-    at = line.index("--module") + 1 if "--module" in line[:-1] else _at(line, key)
-    if at is None or not (" has no '" in problem or "there is no module" in problem):
-        return None
-    setting, reference = line[at].rpartition("=")[::2]
-    before = f"{setting}=" if setting else ""
-    file, _, name = reference.rpartition(":")
-    if "there is no module" in problem:
-        files = re.search(r"current folder: (\w[\w.-]*\.py)", problem)
-        return [*line[:at], f"{before}{files[1]}", *line[at + 1 :]] if files else None
-    known = _allowed(problem)
-    meant = nearest(name, known) or (known[0] if known else "")
-    return [*line[:at], f"{before}{file}:{meant}", *line[at + 1 :]] if meant else None
+def _with_setting(line: Line, setting: str) -> Line:
+    """The line with a setting, in place of the one of its key; a mapping's parts stay."""
+    at = _at(line, key_of(setting))
+    if at is not None:
+        return [*line[:at], setting, *line[at + 1 :]]
+    has_parts = any(key_of(word).startswith(f"{key_of(setting)}.") for word in line)
+    return line if has_parts else [*line, setting]
 
 
-def _listed(line: Line, problem: str) -> Line | None:
-    """A list as Hydra takes it."""
-    typed = _QUOTED.match(problem)
-    if not typed or "is not an override" not in problem or typed[1] not in line:
-        return None
-    meant = as_list(typed[1])
-    return [meant if word == typed[1] else word for word in line] if meant else None
-
-
-def _given(line: Line, problem: str) -> Line | None:
-    """The setting or the address that a problem asks for."""
-    setting = re.search(r"(?:Give|[Ss]et|[Ww]rite|use) ([\w.]+=[\w./:-]+\w)", problem)
-    addresses = re.findall(r"(?:write|expected|or) (\w+:///?[\w./:-]+\w)", problem)
-    typed = _QUOTED.search(problem)
-    of_typed = [one for one in addresses if typed and typed[1] in one]
-    address = next(iter([*of_typed, *addresses]), "")
-    found = _KEY.match(problem)
-    if setting:
-        meant = setting[1]
-    elif address and found:
-        names = (f"{found[1]}.{found[2]}", found[1])
-        key = next((name for name in names if _at(line, name) is not None), "")
-        meant = f"{key}={address}" if key else ""
-    else:
-        return None
-    at = _at(line, key_of(meant)) if meant else None
-    return [*line[:at], meant, *line[at + 1 :]] if at is not None else [*line, meant]
-
-
-def _switched_off(line: Line, problem: str) -> Line | None:
-    """``recorder=none`` for ``~recorder``."""
-    off = re.search(r"To switch it off: (\S+?)\.?$", problem)
-    at = _at(line, key_of(off[1])) if off else None
-    return [*line[:at], off[1], *line[at + 1 :]] if off and at is not None else None
-
-
-def _valued(line: Line, problem: str) -> Line | None:
-    """A value that is allowed: of a list the nearest, else the default, else the lower bound."""
-    highest = re.search(r"above the (\d+) .*; lower ([\w.]+\w)", problem)
-    if highest and (at := _at(line, highest[2])) is not None:
-        return [*line[:at], f"{highest[2]}={highest[1]}", *line[at + 1 :]]
-    found = _KEY.match(problem)
-    names = [f"{found[1]}.{found[2]}", found[1]] if found else []
-    at = next((at for at in (_at(line, name) for name in names) if at is not None), None)
+def _reset(line: Line, key: str, allowed: Sequence[str]) -> Line | None:
+    """The line with an allowed value of a key: the nearest one, else the default."""
+    at = _at(line, key)
     if at is None:
         return None
-    key, _, value = line[at].partition("=")
-    allowed = _allowed(problem)
-    default = _default(line, key_of(key))
+    name, sign, value = line[at].rpartition("=") if key[:2] == "--" else line[at].partition("=")
+    default = _default(line, key_of(name))
     usual = default if default in allowed or not allowed else allowed[0]
     meant = nearest(value, allowed, cutoff=0.5) or usual
-    bound = _BOUND.search(problem)
-    if not meant and (bound or "number" in problem):
-        meant = str(max(1, int(bound[1]) if bound else 1))
-    return [*line[:at], *([f"{key}={meant}"] if meant and meant != value else []), *line[at + 1 :]]
-
-
-_ANSWERS = (
-    _crossed, _known_run, _once, _missing, _added, _callable, _suggested, _listed, _given,
-    _switched_off, _valued,
-)  # fmt: skip
-
-
-def _allowed(problem: str) -> list[str]:
-    """The values that a problem lists."""
-    found = _LIST.search(problem)
-    return [one.strip("' ") for one in re.split(",| or ", found[1])] if found else []
+    answer = [f"{name}{sign}{meant}"] if meant and meant != value else []
+    return [*line[:at], *answer, *line[at + 1 :]]
 
 
 def _default(line: Line, key: str) -> str:
@@ -336,19 +299,21 @@ def _default(line: Line, key: str) -> str:
 
 
 def _at(line: Line, key: str) -> int | None:
-    """The place of the word that sets a key."""
+    """The place of the word that sets a key, or of an option's value."""
     from benchorch.config.renamed_keys import current_name
 
+    if key.startswith("--"):
+        return line.index(key) + 1 if key in line[:-1] else None
     settings = ((n, word) for n, word in enumerate(line) if "=" in word or word.startswith("~"))
     places = (n for n, word in settings if key in (key_of(word), key_of(current_name(word))))
-    return next(places, None)
+    return next(places, None) if key else None
 
 
-def _replaced(line: Line, at: int, typed: str, meant: str) -> Line:
-    """The line with a name replaced at one place."""
-    key, sign, value = line[at].partition("=")
+def _replaced(word: str, typed: str, meant: str) -> str:
+    """The word with a name replaced."""
+    key, sign, value = word.partition("=")
+    if word == typed:
+        return meant
     if sign and typed == key.lstrip("+~"):
-        word = f"{meant}={value}"
-    else:
-        word = re.sub(rf"(?<!\w){re.escape(typed)}(?!\w)", lambda _: meant, line[at], count=1)
-    return [*line[:at], word, *line[at + 1 :]]
+        return f"{meant}={value}"
+    return re.sub(rf"(?<!\w){re.escape(typed)}(?!\w)", lambda _: meant, word, count=1)

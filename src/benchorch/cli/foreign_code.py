@@ -58,7 +58,7 @@ def _foreign(settings: ConfigNode) -> Iterator[str]:
             yield f"{place}.{TARGET}: {target!r} is no plugin of Hydra's, so it is not loaded."
     for place, value in _places(settings):
         if not _is_below_here(value) and (why := trust.choice_refusal(value)):
-            yield f"{place}: {why}"
+            yield why.within(f"{place}: ")
 
 
 def _places(settings: ConfigNode) -> Iterator[tuple[str, str]]:

@@ -135,8 +135,9 @@ def _no_command(words: Sequence[str]) -> ConfigError:
     from benchorch.cli.mistakes import refuse_mistakes
     from benchorch.config.components import suggest
 
-    first = words[0]
-    known_as = SYNONYMS.get(first, "")
+    first, both = words[0], " ".join(words[:2])
+    known_as = SYNONYMS.get(both) or SYNONYMS.get(first, "")
+    rest = words[2:] if both in SYNONYMS else words[1:]
     meant = f" Did you mean {known_as!r}?" if known_as else suggest(first, COMMANDS)
     try:
         refuse_mistakes(words)
@@ -148,7 +149,7 @@ def _no_command(words: Sequence[str]) -> ConfigError:
         renamed = f"{first.removesuffix('.json')}.yaml"
         line = f"mv {shlex.join([first, renamed])} && benchorch {shlex.quote(renamed)}"
         return ConfigError([f"{first}: a recipe's file ends in .yaml."], next=line)
-    line = f"benchorch {known_as} {shlex.join(words[1:])}".rstrip() if known_as else ""
+    line = f"benchorch {known_as} {shlex.join(rest)}".rstrip() if known_as else ""
     return ConfigError(
         [
             f"{first!r} is not a command.{meant} Or give a model (model=bert), a recipe's .yaml "

@@ -13,9 +13,11 @@ from typing import final
 import click
 
 from benchorch.cli.catalog import COMMANDS
+from benchorch.cli.foreign_options import FOREIGN, in_place_of
 from benchorch.config.components import nearest, suggest
 from benchorch.config.descriptions import default_keys, groups, option_keys, options, root_keys
 from benchorch.config.directories import builtin_directory
+from benchorch.config.overrides import as_list, is_plain_key
 from benchorch.errors import ConfigError
 
 FLAGS_WITH_VALUE = frozenset(
@@ -40,7 +42,7 @@ _OF_WORDS = ("run", "plan", "submit")
 _OPENING, _CLOSING = "[{(", "]})"
 _RECIPES = (".yaml", ".yml")
 _NAMED = ("model", "conversion", "hardware")
-_PARTS = re.compile(r"[;,\s(){}\[\]|]+")
+
 _ITEM = re.compile(r"[\w.+-]+")
 
 
@@ -63,7 +65,9 @@ class _Reader:
 
     def _word(self, word: str) -> None:
         name, sign, _ = word.partition("=")
-        if name in FLAGS_WITH_VALUE | OWN_WITH_VALUE:
+        if name in FOREIGN and self._is_foreign(name):
+            self._foreign(name, word[len(name) + 1 :])
+        elif name in FLAGS_WITH_VALUE | OWN_WITH_VALUE:
             value = word[len(name) + 1 :] if sign else "".join(self.rest[:1])
             del self.rest[: 0 if sign else 1]
             self._flag(name, sign, value)
@@ -81,14 +85,36 @@ class _Reader:
             self._wrong(word, "ends in a comma, and another key follows.", [word.rstrip(",")])
         elif self.rest and (_depth(word) > 0 or (sign and word.endswith(","))):
             self._list(word)
-        elif self.rest and _is_plain(word) and self.rest[0].startswith("="):
+        elif self.rest and is_plain_key(word) and self.rest[0].startswith("="):
             self._spaced(word, self.rest.pop(0))
-        elif self.rest and word.endswith("=") and _is_plain(word[:-1]) and _is_value(self.rest[0]):
+        elif (
+            self.rest and word.endswith("=") and is_plain_key(word[:-1]) and _is_value(self.rest[0])
+        ):
             self._spaced(word[:-1], "=")
         elif sign or word.startswith("~"):
             self.meant.append(word)
         else:
             self._bare(word)
+
+    def _is_cut(self, word: str) -> bool:
+        """Whether ``model=`` is followed by its value."""
+        return word.endswith("=") and is_plain_key(word[:-1]) and any(map(_is_value, self.rest[:1]))
+
+    def _is_foreign(self, name: str) -> bool:
+        """Whether an option is another tool's: of hyperfine's ``-r 20`` Hydra has the name."""
+        is_own = name in FLAGS_WITH_VALUE or name in self.options
+        has_number = bool(self.rest) and self.rest[0].isdecimal()
+        return not is_own and (name not in _FLAGS or has_number)
+
+    def _foreign(self, name: str, value: str) -> None:
+        """Another tool's option."""
+        if name == "-P" and not any("=" in word for word in self.rest[:1]):
+            name = "--parameter-scan"  # hyperfine's -P, not MLflow's
+        meant = in_place_of(name, value, self.rest)
+        self._wrong(name, FOREIGN[name].why, meant)
+        if FOREIGN[name].command:
+            self.command, self.meant = FOREIGN[name].command, meant
+            self.rest.clear()
 
     def _flag(self, name: str, sign: str, value: str) -> None:
         """Hydra's own option, whose value may be one of a few."""
@@ -147,7 +173,7 @@ class _Reader:
         """A name alone, of which it may be known what it is the name of."""
         group = next((one for one in _NAMED if word in options(one)), None)
         key, colon, value = word.partition(":")
-        recipe = _recipe_called(word)
+        recipe = recipe_called(word)
         if group:
             self._wrong(word, f"is a {group}: name it by its key.", [])
             self._choose(group, word)
@@ -162,7 +188,7 @@ class _Reader:
         elif _key(word):
             self._wrong(word, "is a key: it needs a value.", [f"{word}={default_of(word)}"])
         elif colon and _key(key):
-            self._wrong(word, "a key is set by KEY=VALUE.", [f"{key}={value}"])
+            self._wrong(word, "a key is set by KEY=VALUE.", [f"{key}={value.strip()}"])
         elif recipe:
             self._wrong(word, "is a recipe: give its file.", [recipe])
         elif os.path.isdir(word) and (inside := sorted(Path(word).glob("*.yaml"))):  # noqa: PTH112
@@ -200,16 +226,12 @@ def _options_of(ctx: click.Context | None) -> Iterator[str]:
     """The long options of the command whose words are read, and those of a run."""
     for param in ctx.command.params if ctx else ():
         yield from (name for name in param.opts if name.startswith("--"))
-    yield from (name for name in (*_FLAGS, *OWN_WITH_VALUE) if name.startswith("--"))
+    yield from run_options()
 
 
-def as_list(word: str) -> str:
-    """``key=(a, b)`` or ``key=a;b`` as Hydra takes a list; empty where the items are no names."""
-    key, _, value = word.partition("=")
-    items = [item for item in _PARTS.split(value) if item]
-    if not _is_plain(key) or not items or not all(map(_ITEM.fullmatch, items)):
-        return ""
-    return f"{key}=[{','.join(items)}]" if len(items) > 1 else f"{key}={items[0]}"
+def run_options() -> list[str]:
+    """The long options of a run, which click does not parse."""
+    return sorted(name for name in {*_FLAGS, *OWN_WITH_VALUE, "--cfg"} if name.startswith("--"))
 
 
 def default_of(key: str) -> str:
@@ -219,7 +241,7 @@ def default_of(key: str) -> str:
     return {**defaults, **groups()}.get(key, "VALUE")
 
 
-def _recipe_called(word: str) -> str:
+def recipe_called(word: str) -> str:
     """The file of a recipe that is given without its folder or its ending; empty for no recipe."""
     for name in (f"{word}.yaml", f"{word}.yml") if _ITEM.fullmatch(word) else ():
         built_in = builtin_directory("recipes") / name
@@ -242,17 +264,12 @@ def _key(name: str) -> str | None:
 def _begins_a_key(rest: Sequence[str]) -> bool:
     """Whether the next word is ``key=value``."""
     name, sign, _ = rest[0].partition("=") if rest else ("", "", "")
-    return bool(sign) and _is_plain(name)
+    return bool(sign) and is_plain_key(name)
 
 
 def _depth(word: str) -> int:
     """Brackets that a word opens and does not close."""
     return sum(map(word.count, _OPENING)) - sum(map(word.count, _CLOSING))
-
-
-def _is_plain(word: str) -> bool:
-    """Whether a word could be a key."""
-    return bool(word) and word.lstrip("+~").replace(".", "_").replace("/", "_").isidentifier()
 
 
 def _is_value(word: str) -> bool:

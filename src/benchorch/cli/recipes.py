@@ -35,7 +35,7 @@ def _placed(request: Request, error: ConfigError) -> ConfigError:
         found = recipe_problems(request.recipe, Composer(config_loader(request.directories)))
     except ConfigError:
         found = []
-    others = [text for text in error.problems if not any(text in one for one in found)]
+    others: list[str] = [text for text in error.problems if not any(text in one for one in found)]
     if found:
         others = [text for text in others if not text.startswith("In '")]
     keys = {one.partition(" ")[2].partition(": ")[0] for one in found}

@@ -21,7 +21,7 @@ from benchorch.cli.terminal import (
     print_out,
 )
 from benchorch.domain.reply import Reply
-from benchorch.errors import ConfigError, ExecutorError, NoMachine
+from benchorch.errors import ConfigError, Correction, ExecutorError, NoMachine, Problem
 from benchorch.host.processes.sigterm import Terminated, sigterm_as_interrupt
 
 if TYPE_CHECKING:
@@ -311,8 +311,10 @@ def _hydra_problems(
     if not isinstance(error, composition_errors()):
         raise error
     if isinstance(error, OSError) and error.filename and not isinstance(error, HydraException):
-        where = "To store the run elsewhere, set hydra.run.dir=/tmp/benchorch-run"
-        return [f"{error.filename}: {error.strerror}. {where}."]
+        setting = "hydra.run.dir=/tmp/benchorch-run"
+        where = f"To store the run elsewhere, set {setting}."
+        problem = f"{error.filename}: {error.strerror}. {where}"
+        return [Problem(problem, Correction(settings=[setting]))]
     if isinstance(error, OSError | RecursionError) and not isinstance(error, HydraException):
         return [first_line(error)]
     return composer.problems(overrides, sweep=sweep) or [first_line(error)]

@@ -11,7 +11,7 @@ from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode, Plan
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import write_text
 from benchorch.progress import Say
 from benchorch.results.compare import export
@@ -90,11 +90,9 @@ def _writer(path: Path, *, as_json: bool) -> _Writer:
         return _write_csv
     if suffix in _MARKDOWN:
         return _write_markdown
-    problem = (
-        f"--output: {path.name} ends in {suffix!r}; a report is .html, .csv, .md or .json. Try: "
-        f"--output {path.with_suffix('.html').name}"
-    )
-    raise ConfigError([problem])
+    problem = f"--output: {path.name} ends in {suffix!r}; a report is .html, .csv, .md or .json."
+    page = str(path.with_suffix(".html"))
+    raise ConfigError([Problem(problem, Correction(typed=str(path), meant=page))])
 
 
 def _repriced(writer: _Writer | None) -> _Writer:

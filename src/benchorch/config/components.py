@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import shlex
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from benchorch.config.descriptions import example
 from benchorch.config.extensions import GROUP, extension_prefixes
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 
 ALLOWED_PREFIXES = (
     "benchorch.models.",
@@ -56,6 +57,18 @@ def suggest(word: str, known: Iterable[str]) -> str:
     """`` Did you mean 'x'?`` or an empty string."""
     close = nearest(word, known)
     return f" Did you mean {close!r}?" if close else ""
+
+
+def misspelt(text: str, typed: str, known: Iterable[str], listed: str = "") -> Problem:
+    """A problem about a name, with the nearest known one as its correction.
+
+    Args:
+        listed: what follows the suggestion, such as all known names.
+    """
+    known = list(known)
+    meant = nearest(typed, known)
+    correction = Correction(typed=typed, meant=meant) if meant else None
+    return Problem(f"{text}{suggest(typed, known)}{listed}", correction)
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
@@ -96,9 +109,11 @@ def construct(target: type[T], keywords: ConfigNode, where: str) -> T:
     try:
         return target(**keywords)
     except ConfigError as error:
-        raise ConfigError([f"{where}: {problem}" for problem in error.problems]) from error
-    except (ValueError, TypeError) as error:
-        raise ConfigError([f"{where}: {error}"]) from error
+        raise ConfigError([problem.under(where) for problem in error.problems]) from error
+    except (ValueError, TypeError) as error:  # begins with the option that it is about
+        option = str(error).partition(" ")[0].rstrip(":")
+        key = f"{where}.{option}" if option in keywords else where
+        raise ConfigError([Problem(f"{where}: {error}", key=key)]) from error
 
 
 def resolve(node: ConfigNode, interface: type[T], where: str) -> type[T]:
@@ -152,28 +167,54 @@ def _implements(found: object, interface: type) -> bool:
     )
 
 
-def _signature_problems(target: type, keywords: ConfigNode, where: str) -> list[str]:
+def _signature_problems(target: type, keywords: ConfigNode, where: str) -> list[Problem]:
     """Unknown keys first, then missing ones, then wrong types."""
     parameters = inspect.signature(target).parameters
     hints = _hints(target)
     made = f"{target.__module__}.{target.__qualname__}"
     problems = [
-        f"{where}.{key}: unknown option.{suggest(key, parameters)} "
-        f"Options: {', '.join(parameters) or 'none'}."
+        misspelt(
+            f"{where}.{key}: unknown option.",
+            key,
+            parameters,
+            f" Options: {', '.join(parameters) or 'none'}.",
+        )
         for key in keywords
         if key not in parameters
     ]
     problems += [
-        f"{where}.{name}: is missing; set {where}.{name}={example(f'{where}.{name}', made)}"
+        missing(f"{where}.{name}", example(f"{where}.{name}", made))
         for name, parameter in parameters.items()
         if parameter.default is inspect.Parameter.empty and keywords.get(name, "???") == "???"
     ]
     problems += [
-        f"{where}.{key}: expected {describe(hints[key])}, got {value!r}."
+        mistyped(f"{where}.{key}", hints[key], value)
         for key, value in keywords.items()
         if key in hints and value != "???" and not fits(hints[key], value)
     ]
     return problems
+
+
+def missing(key: str, example: str, sign: str = "") -> Problem:
+    """A required key that is not set, with an example of its value.
+
+    Args:
+        example: as a shell takes it; ``...`` where there is none.
+        sign: ``+`` where the key is not in any file.
+    """
+    setting = f"{sign}{key}={example}"
+    correction = None if example == "..." else Correction(settings=shlex.split(setting))
+    return Problem(f"{key}: is missing; set {setting}", correction)
+
+
+def mistyped(key: str, hint: object, value: Json) -> Problem:
+    """A value that a key's annotation does not allow."""
+    is_literal = typing.get_origin(hint) is Literal
+    allowed = [str(one) for one in typing.get_args(hint)] if is_literal else []
+    return Problem(
+        f"{key}: expected {describe(hint)}, got {value!r}.",
+        Correction(allowed=allowed) if allowed else None,
+    )
 
 
 @cache

@@ -185,7 +185,7 @@ class Composer:
 
         for name in self._from_environment:
             value = str(oc.env(name, ""))
-            if len(value) >= _SHORTEST_SECRET:
+            if len(value) >= _SHORTEST_SECRET and value in text:
                 text = text.replace(value, f"${{oc.env:{name}}}")
         return text
 

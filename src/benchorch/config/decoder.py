@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.errors import Correction, Problem
 from benchorch.interfaces.generation import (
     DECODED,
     IDS,
@@ -154,18 +155,18 @@ class Decoder(DecoderModel):
             return missing
         if self._encodes:
             sized = self._sized(workload, workload.symbols.get(PROMPT, 0))
-            return [
-                problem.replace(f"workload.{self.length}", f"workload.{PROMPT}")
-                for problem in self.source.problems(sized)
-            ]
+            return [self._of_prompt(problem) for problem in self.source.problems(sized)]
         tokens = self.sequence_tokens(workload)
+        together = f"{PROMPT} and {NEW} are {tokens} together"
         return [
-            problem.replace(
-                f"symbol {self.length!r} is {tokens}",
-                f"{PROMPT} and {NEW} are {tokens} together",
-            ).replace(f"workload.{self.length}", f"workload.{PROMPT}")
+            self._of_prompt(problem.replace(f"symbol {self.length!r} is {tokens}", together))
             for problem in self.source.problems(self._sized(workload, tokens))
         ]
+
+    def _of_prompt(self, problem: str) -> Problem:
+        """A problem of the source's length as one of the prompt's, which has a default."""
+        text = problem.replace(f"workload.{self.length}", f"workload.{PROMPT}")
+        return Problem(text, Correction(typed=f"workload.{PROMPT}") if text != problem else None)
 
     def _sized(self, workload: Workload, tokens: int) -> Workload:
         sized = {self.length: tokens} if self.length else {}

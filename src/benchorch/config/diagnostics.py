@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from benchorch.config.components import nearest, suggest
+from benchorch.config.components import misspelt, nearest
 from benchorch.config.descriptions import default_keys, groups
 from benchorch.config.hardware_aliases import HARDWARE, is_made
 from benchorch.config.interpolation_limits import check_interpolations
-from benchorch.config.overrides import key_of, parse_override, sweep_jobs
+from benchorch.config.overrides import as_list, key_of, parse_override, sweep_jobs
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
@@ -25,6 +25,8 @@ _BY_A_RESOLVER = re.compile(r"^\w+ raised while resolving interpolation: ")
 _LONGEST_NAME, _LONGEST_LINE = 80, 400
 _MOST_LISTED = 20
 _LISTED_BY = {"conversion": "benchorch conversions", "hardware": "benchorch backends"}
+_DEVICES = {**dict.fromkeys(("cuda", "gpu"), "hardware=local_gpu"), "cpu": "hardware=local"}
+_GUESSED = ("model", "conversion", "hardware", "scenario", "stopping")
 _UNEXPECTED = (AssertionError, AttributeError, LookupError, TypeError)
 
 
@@ -113,7 +115,7 @@ class OverrideErrors:
     def of_command(self, overrides: Sequence[str], *, sweep: bool) -> list[str]:
         """Every problem of a command's overrides, with each value of a sweep."""
         broken = [text for text in overrides if _syntax_problem(text)]
-        found = [str(_syntax_problem(text)) for text in broken]
+        found: list[str] = [problem for text in broken if (problem := _syntax_problem(text))]
         sound = [text for text in overrides if text not in broken]
         jobs = sweep_jobs(sound, self._loader) if sweep else [sound]
         return found + list(dict.fromkeys(text for job in jobs for text in self.of_job(job)))
@@ -162,21 +164,57 @@ class OverrideErrors:
         if override.is_sweep_override():
             key, _, names = text.partition("=")
             listed = f", or listed as {key}=[{names}]" if choosing else ""
-            return [f"{text}: several values are crossed with -m{listed}."]
+            problem = f"{text}: several values are crossed with -m{listed}."
+            return [Problem(problem, Correction(added=["-m"]))]
+        is_added = override.is_add() and not override.package
+        if choosing and is_added and override.key_or_group in groups():
+            meant = Correction(typed=text, meant=text.removeprefix("+"))
+            return [Problem(f"{text}: a run has this group already, so there is no +.", meant)]
         if choosing:
-            return self._option_problems(override)
+            found = self._option_problems(override)
+            if found or override.is_add() or not override.package:
+                return found
+            plain = f"{override.key_or_group}={text.partition('=')[2]}"
+            problem = f"{text}: a group has one place; leave out @{override.package}."
+            return [Problem(problem, Correction(typed=text, meant=plain))]
         is_hydras = override.key_or_group.startswith("hydra.")  # which reports its own mistakes
-        if is_hydras or override.is_add() or override.is_force_add() or override.is_delete():
+        if override.is_add() and not is_hydras:
+            return self._added_again(override, text, choice)
+        if is_hydras or override.is_force_add() or override.is_delete():
             return []
         unknown = _unknown_key(self._base(choice), override.key_or_group)
         if unknown and self._group_of(override.key_or_group) not in self._groups:
-            return [unknown]
+            return [self._by_value(override.key_or_group, text) or unknown]
         expected = composition_errors()
         try:
             self._load((*choice, text))
         except expected as error:
             return [unknown or f"{text}: {first_line(error)}"]
         return []
+
+    def _by_value(self, key: str, text: str) -> Problem | None:
+        """``backend=onnxruntime``: a key that is probably the group whose option is its value."""
+        value = text.partition("=")[2]
+        if machine := _DEVICES.get(value):
+            problem = f"{key}: unknown key. A device is a machine here: {machine}."
+            return Problem(problem, Correction(typed=text, meant=machine))
+        names = value.strip("[]").split(",")
+        of_value = (g for g in _GUESSED if {*names} <= {*group_options(self._loader, g)})
+        group = next(of_value, None)
+        if group is None:
+            return None
+        problem = f"{key}: unknown key. {', '.join(names)} is a {group}. Did you mean {group!r}?"
+        return Problem(problem, Correction(typed=key, meant=group))
+
+    def _added_again(self, override: Override, text: str, choice: tuple[str, ...]) -> list[str]:
+        """``+`` before a key that has a value."""
+        node: Json = self._base(choice)
+        for part in override.key_or_group.split("."):
+            node = node.get(part) if isinstance(node, Mapping) else None
+        if node is None or isinstance(override.value(), dict | list):
+            return []
+        meant = Correction(typed=text, meant=text.removeprefix("+"))
+        return [Problem(f"{text}: the key has a value; + adds a new one.", meant)]
 
     def _option_problems(self, override: Override) -> list[str]:
         group = override.key_or_group
@@ -220,7 +258,7 @@ class OverrideErrors:
         return plain_node(load(self._loader, self._config_name, overrides))
 
 
-def _no_such_option(group: str, name: str, options: Sequence[str]) -> str:
+def _no_such_option(group: str, name: str, options: Sequence[str]) -> Problem:
     """What is wrong with a name, and which was meant."""
     if group == HARDWARE and is_made(name):
         from benchorch.config.hardware_aliases import backend
@@ -230,14 +268,13 @@ def _no_such_option(group: str, name: str, options: Sequence[str]) -> str:
         except ConfigError as error:
             return error.problems[0]
     shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
-    meant = suggest(name, options)
+    listed = f" Options: {', '.join(options)}."
     if len(options) > _MOST_LISTED:
-        listed = _LISTED_BY.get(group, f"benchorch help {group}")
-        return f"{group}: there is no {shown!r}.{meant} All: {listed}."
-    return f"{group}: there is no {shown!r}.{meant} Options: {', '.join(options)}."
+        listed = f" All: {_LISTED_BY.get(group, f'benchorch help {group}')}."
+    return misspelt(f"{group}: there is no {shown!r}.", name, options, listed)
 
 
-def _syntax_problem(text: str) -> str | None:
+def _syntax_problem(text: str) -> Problem | None:
     from hydra.errors import HydraException
 
     try:
@@ -246,11 +283,13 @@ def _syntax_problem(text: str) -> str | None:
         why = first_line(error)
         if " input " in why or why.startswith("token"):  # the parser's own words
             why = "expected KEY=VALUE, and KEY=[A,B] for a list; quote other values: KEY='\"...\"'."
-        return f"{text!r} is not an override: {why}"
+        meant = as_list(text)
+        correction = Correction(typed=text, meant=meant) if meant else None
+        return Problem(f"{text!r} is not an override: {why}", correction)
     return None
 
 
-def _unknown_key(base: ConfigNode, dotted: str) -> str | None:
+def _unknown_key(base: ConfigNode, dotted: str) -> Problem | None:
     """Why a dotted key does not exist, naming the nearest one that does."""
     node: Json = base
     path: list[str] = []
@@ -261,25 +300,27 @@ def _unknown_key(base: ConfigNode, dotted: str) -> str | None:
             where = ".".join(path)
             place = f"{where}." if where else ""
             keys = f"Keys here: {', '.join(f'{place}{key}' for key in node)}."
+            meant = nearest(part, node) if path else _meant_anywhere(part, node)
+            correction = Correction(typed=part, meant=meant) if meant else None
             if not node:
                 keys = f"{where} holds no keys yet; + adds one: +{dotted}=..."
-            meant = suggest(part, node) if path else _suggest_anywhere(part, node)
+                correction = Correction(typed=dotted, meant=f"+{dotted}")
             if meant and not path:
                 keys = "All: benchorch run --help."
-            return f"{dotted}: unknown key.{meant} {keys}"
+            hint = f" Did you mean {meant!r}?" if meant else ""
+            return Problem(f"{dotted}: unknown key.{hint} {keys}", correction)
         path.append(part)
         node = node[part]
     return None
 
 
-def _suggest_anywhere(part: str, root: ConfigNode) -> str:
-    """What was meant by a key that is not at the root: ``batch`` is of the workload."""
+def _meant_anywhere(part: str, root: ConfigNode) -> str:
+    """The key that one which is not at the root stands for: ``batch`` is of the workload."""
     inner = {key.rpartition(".")[2]: key for key in reversed(default_keys()) if "." in key}
     begins = [key for name, key in inner.items() if name.split("_")[0] == part]
     known = {**inner, **{name: name for name in root}}
     found = begins[0] if len(begins) == 1 else known.get(nearest(part, known))
-    found = next((name for name in root if part.removesuffix("s") == name), found)
-    return f" Did you mean {found!r}?" if found else ""
+    return next((name for name in root if part.removesuffix("s") == name), found or "")
 
 
 def composition_errors() -> tuple[type[Exception], ...]:
@@ -293,8 +334,19 @@ def composition_errors() -> tuple[type[Exception], ...]:
     return (HydraException, OmegaConfBaseException, *of_files, *_UNEXPECTED)
 
 
+def _own_problem(error: BaseException | None) -> Problem | None:
+    """The problem for which one of our resolvers stopped what has raised an error."""
+    while error is not None:
+        if error.args and isinstance(error.args[0], Problem):
+            return error.args[0]
+        error = error.__cause__ or error.__context__
+    return None
+
+
 def first_line(error: BaseException) -> str:
     """An exception in one line, with the place if it names one."""
+    if own := _own_problem(error):
+        return own
     if isinstance(error, RecursionError):
         return (
             "A configuration leads back to itself: look at its defaults list, and for a file "

@@ -39,7 +39,7 @@ def withheld(refusal: Callable[[str], str]) -> Iterator[None]:
     """Until it ends, no interpolation gives the value of a variable that is refused.
 
     Args:
-        refusal: why a variable's value is not given, or an empty string.
+        refusal: why a variable's value is not given, or an empty text.
     """
     token = _refusal.set(refusal)
     try:

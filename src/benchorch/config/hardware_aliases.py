@@ -18,12 +18,12 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
-from benchorch.config.components import resolve, suggest
+from benchorch.config.components import misspelt, resolve
 from benchorch.config.conversion_aliases import JOINT, Names, other_names, read_yaml
 from benchorch.config.directories import builtin_directory
 from benchorch.config.extensions import extension_directories
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Problem
 from benchorch.interfaces.hardware import Hardware
 
 HARDWARE = "hardware"
@@ -137,15 +137,14 @@ class HardwareNames:
     def _other(self) -> Names:
         return other_names(self.directories[-1])
 
-    def _no_such_machine(self, machine: str) -> str:
+    def _no_such_machine(self, machine: str) -> Problem:
         hardware, _ = split(machine)
         sizes = self.sizes(hardware)
         sized = [f"{kind}{_DOT}{size}" for kind in self.kinds for size in self.sizes(kind)]
         options = f"Sizes of {hardware}: {', '.join(sizes)}" if sizes else ""
-        return (
-            f"{HARDWARE}: there is no {machine!r}.{suggest(machine, [*self.kinds, *sized])} "
-            f"{options or 'Options: ' + ', '.join(self.kinds)}."
-        )
+        listed = f" {options or 'Options: ' + ', '.join(self.kinds)}."
+        problem = f"{HARDWARE}: there is no {machine!r}."
+        return misspelt(problem, machine, [*self.kinds, *sized], listed)
 
     def _conversion(self, hardware: str, name: str) -> str:
         """Our name of the conversion after the slash."""
@@ -160,10 +159,8 @@ class HardwareNames:
         known = _yaml_files(self.directories, "conversion")
         missing = [part for part in parts or (name,) if part not in known]
         if missing:
-            meant = suggest(missing[0], [*self._other.chains, *known])
-            raise ConfigError(
-                [f"{HARDWARE}: after the {SLASH} there is no conversion {missing[0]!r}.{meant}"]
-            )
+            problem = f"{HARDWARE}: after the {SLASH} there is no conversion {missing[0]!r}."
+            raise ConfigError([misspelt(problem, missing[0], [*self._other.chains, *known])])
         misplaced = self._misplaced(hardware, name)
         if misplaced:
             raise ConfigError([f"{HARDWARE}: {misplaced}"])

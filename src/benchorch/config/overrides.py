@@ -19,6 +19,8 @@ MATRIX = "matrix"
 EACH = "each"
 NOT_OVERRIDES = f"{EACH}: expected a list of KEY=VALUE, such as [stopping.calls=50]."
 CONVERSION = "conversion"
+_PARTS = re.compile(r"[;,\s(){}\[\]|]+")
+_ITEM = re.compile(r"[\w.+-]+")
 _PLAIN_VALUE = re.compile(r"^[\w.\-+/@]+$")
 _PLAIN_OVERRIDE = re.compile(r"^([A-Za-z_]\w*(?:\.\w+)+)=[^$]*$")
 
@@ -26,6 +28,20 @@ _PLAIN_OVERRIDE = re.compile(r"^([A-Za-z_]\w*(?:\.\w+)+)=[^$]*$")
 def key_of(text: str) -> str:
     """``workload.batch_size`` of ``+workload.batch_size=8``."""
     return text.partition("=")[0].lstrip("+~")
+
+
+def as_list(word: str) -> str:
+    """``key=(a, b)`` or ``key=a;b`` as Hydra takes a list; empty where the items are no names."""
+    key, _, value = word.partition("=")
+    items = [item for item in _PARTS.split(value) if item]
+    if not is_plain_key(key) or not items or not all(map(_ITEM.fullmatch, items)):
+        return ""
+    return f"{key}=[{','.join(items)}]" if len(items) > 1 else f"{key}={items[0]}"
+
+
+def is_plain_key(word: str) -> bool:
+    """Whether a word could be a key."""
+    return bool(word) and word.lstrip("+~").replace(".", "_").replace("/", "_").isidentifier()
 
 
 def parse_override(text: str) -> Override:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from benchorch.config.components import suggest
+from benchorch.config.components import misspelt
 from benchorch.domain import parity_task
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
@@ -48,16 +48,16 @@ def parity_setup(spec: ConfigNode) -> ParitySetup:
 
 def parity_problems(node: ConfigNode) -> list[str]:
     """Every problem of the node, one sentence each."""
-    problems = [f"parity.{n}: unknown key.{suggest(n, _KEYS)}" for n in node if n not in _KEYS]
+    problems: list[str] = [
+        misspelt(f"parity.{n}: unknown key.", n, _KEYS) for n in node if n not in _KEYS
+    ]
     inputs, task = node.get("inputs"), node.get("task", parity_task.AUTO)
     if isinstance(inputs, bool) or not isinstance(inputs, int) or inputs < 1:
         problems.append(f"parity.inputs: expected a positive whole number, got {inputs!r}.")
     if task not in parity_task.TASKS:
         known = ", ".join(parity_task.TASKS)
-        problems.append(
-            f"parity.task: {task!r} is no task.{suggest(str(task), parity_task.TASKS)} "
-            f"Tasks: {known}."
-        )
+        problem = f"parity.task: {task!r} is no task."
+        problems.append(misspelt(problem, str(task), parity_task.TASKS, f" Tasks: {known}."))
     return [*problems, *_score_problems(node.get("metric"), node.get("least_score"), node)]
 
 

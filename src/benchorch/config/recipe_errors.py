@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchorch.config.components import nearest, suggest
+from benchorch.config.components import misspelt, nearest, suggest
 from benchorch.config.descriptions import default_keys, groups, options
 from benchorch.config.overrides import EACH, MATRIX, NOT_OVERRIDES, spelled
 from benchorch.config.yaml_limits import check_yaml
 from benchorch.config.yaml_places import located, shortest, text_of_line
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 
 if TYPE_CHECKING:
     from yaml import Node
@@ -37,12 +37,13 @@ def check_file(path: Path) -> None:
     root = _root(path)
     if root is None:
         example = _EXAMPLE.replace("\n", "\n  ")
-        raise ConfigError([f"{shortest(path)}: is empty; {_START}.\n  {example}"])
+        problem = f"{shortest(path)}: is empty; {_START}.\n  {example}"
+        raise ConfigError([Problem(problem, in_file=True)])
     pairs = _pairs(root)
     if pairs is None:
         what = f"expected keys with values; {_START}."
         raise ConfigError([located(path, root.start_mark, what, _EXAMPLE)])
-    problems = []
+    problems: list[str] = []
     for key, _ in pairs:
         if key.tag != "tag:yaml.org,2002:str":
             what = f"a key is text, not {key.value!r}; quote it."
@@ -201,8 +202,8 @@ def _of_default(entry: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
             continue
         if group not in composer.groups:
             known = sorted(composer.groups)
-            meant = suggest(group, known)
-            yield key, f"there is no group {group!r}.{meant} Groups: {', '.join(known)}."
+            listed = f" Groups: {', '.join(known)}."
+            yield key, misspelt(f"there is no group {group!r}.", group, known, listed)
         elif isinstance(value.value, str) and value.value != "null":
             words = [f"{group}={spelled(value.value)}"]
             yield from ((value, text) for text in composer.problems(words, sweep=False))
@@ -211,7 +212,9 @@ def _of_default(entry: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
 def _of_axis(axis: str, key: Node, values: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
     if not isinstance(values.value, list):
         what = f"{MATRIX}.{axis}: expected a list of values, got {values.value!r}."
-        yield values, f"{what} Did you mean '[{values.value}]'?"
+        meant = f"[{values.value}]"
+        correction = Correction(typed=str(values.value), meant=meant)
+        yield values, Problem(f"{what} Did you mean {meant!r}?", correction)
         return
     if not values.value:
         yield values, f"{MATRIX}.{axis}: is empty, so there is nothing to run."
@@ -237,9 +240,8 @@ def _of_section(
         dotted = ".".join((*above, name))
         ours = {known.partition(".")[0] for known in (*default_keys(), MATRIX)}
         found = [one for one in base if above or one in ours]  # not the folders beside a recipe
-        meant = suggest(name, found)
-        listed = "" if meant and not above else f" Keys here: {', '.join(found)}."
-        yield key, f"{dotted}: unknown key.{meant}{listed}"
+        listed = "" if nearest(name, found) and not above else f" Keys here: {', '.join(found)}."
+        yield key, misspelt(f"{dotted}: unknown key.", name, found, listed)
         return
     inner = base[name]
     # What chooses among classes has keys of its own.

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from benchorch.config.components import construct, make, suggest
+from benchorch.config.components import construct, make, misspelt
 from benchorch.config.decoder import Decoder
 from benchorch.config.parity_setup import parity_problems
 from benchorch.domain.artifact import BuildKey, Format
@@ -20,7 +20,7 @@ from benchorch.domain.node_memo import NodeMemo
 from benchorch.domain.protocol import Protocol
 from benchorch.domain.tensors import NOT_SYMBOLS, Example, Workload
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError, Problems
+from benchorch.errors import ConfigError, Correction, Problem, Problems
 from benchorch.interfaces.conversion import TF32_RATIO, FileStep, Step
 from benchorch.interfaces.generation import DecoderModel
 from benchorch.interfaces.hardware import Hardware
@@ -135,6 +135,15 @@ class TrialSetup:
             ),
             None,
         )
+
+    @property
+    def elsewhere(self) -> str | None:
+        """Why a link runs on GPUs alone, and the machine has none, or None."""
+        device = type(self.hardware).device
+        links: list[Step | Runtime] = [*(step for _, step in self.steps), self.runtime]
+        of_gpus = ((link.unavailable("cpu"), link.unavailable("cuda")) for link in links)
+        found = (here for here, there in of_gpus if here and here != there)
+        return next(found, None) if device == "cpu" else None
 
     def _unfit(self, device: str) -> str | None:
         """Why the chain cannot take this model as its input, or None."""
@@ -331,7 +340,10 @@ def parse_workload(node: ConfigNode) -> Workload:
     dynamic = node.get("dynamic") or []
     if dtype not in ("float64", "float32", "float16"):
         problems.append(
-            f"workload.dtype: expected one of 'float64', 'float32', 'float16', got {dtype!r}."
+            Problem(
+                f"workload.dtype: expected one of 'float64', 'float32', 'float16', got {dtype!r}.",
+                Correction(allowed=("float64", "float32", "float16")),
+            )
         )
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         problems.append(f"workload.seed: expected a whole number of at least 0, got {seed!r}.")
@@ -411,7 +423,9 @@ def _tolerance_ratio(
 
 def _limit_problems(limits: ConfigNode) -> list[str]:
     known = ("build_timeout_s", "measure_timeout_s", "memory_gib")
-    problems = [f"limits.{n}: unknown key.{suggest(n, known)}" for n in limits if n not in known]
+    problems: list[str] = [
+        misspelt(f"limits.{n}: unknown key.", n, known) for n in limits if n not in known
+    ]
     problems += [
         f"limits.{name}: expected a number above 0, got {value!r}."
         for name, value in limits.items()

@@ -7,8 +7,6 @@
     keys: ["ed25519:..."]                       # of machines whose compiled artifacts may be loaded
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

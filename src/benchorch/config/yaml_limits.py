@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.config.yaml_places import shortest, syntax_problem, twice
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from yaml.events import Event
@@ -46,7 +46,8 @@ def _check(path: Path, size: int, _: int) -> None:
     except yaml.MarkedYAMLError as error:
         problems = [syntax_problem(path, error)]
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        problems = [f"{shortest(path)}: is not YAML text: {str(error).splitlines()[0]}."]
+        problem = f"{shortest(path)}: is not YAML text: {str(error).splitlines()[0]}."
+        problems = [Problem(problem, in_file=True)]
     if problems:
         raise ConfigError(problems)
 

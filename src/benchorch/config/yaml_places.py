@@ -8,17 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchorch.errors import Problem, as_problem
+
 if TYPE_CHECKING:
     from yaml import MarkedYAMLError, Node
     from yaml.error import Mark
 
 _WIDEST = 76
-_MEANT = re.compile(r"Did you mean '([^']+)'")
-_GOT = re.compile(r"got '([^']+)'")
+
 _NAME = re.compile(r"[^\s,:\[\]{}'\"#]+")
 
 
-def located(path: Path, mark: Mark, problem: str, meant: str = "") -> str:
+def located(path: Path, mark: Mark, problem: str, meant: str = "") -> Problem:
     """``file:line:column: problem``, the line, a caret under the column, and the corrected line.
 
     Args:
@@ -34,7 +35,7 @@ def located(path: Path, mark: Mark, problem: str, meant: str = "") -> str:
     ]
     corrected = meant or _with_suggestion(line, mark.column, problem)
     shown += [f"{' ' * len(number)} + {one}" for one in corrected.splitlines()]
-    return "\n  ".join([place, *shown])
+    return Problem("\n  ".join([place, *shown]), in_file=True)
 
 
 def text_of_line(path: Path, number: int) -> str:
@@ -46,12 +47,12 @@ def text_of_line(path: Path, number: int) -> str:
 
 def _with_suggestion(line: str, column: int, problem: str) -> str:
     """The line with the suggested name in place of the one at a column; empty without one."""
-    suggested, got, typed = _MEANT.search(problem), _GOT.search(problem), _NAME.search(line, column)
-    if not (suggested and typed):
+    one, found = as_problem(problem).correction, _NAME.search(line, column)
+    if not (found and one and one.typed and one.meant) or one.meant.startswith("+"):
         return ""
-    is_whole = got and line.startswith(got[1], column)
-    end = column + len(got[1]) if got and is_whole else typed.end()
-    return line[: typed.start()] + suggested[1].rpartition("=")[2] + line[end:]
+    is_whole = line.startswith(one.typed, column)
+    end = column + len(one.typed) if is_whole else found.end()
+    return line[: found.start()] + one.meant.rpartition("=")[2] + line[end:]
 
 
 def shortest(path: Path) -> str:
@@ -68,7 +69,7 @@ def syntax_problem(path: Path, error: MarkedYAMLError) -> str:
         problem = f"{problem} ({error.context}{where})"
     mark = error.problem_mark or opened
     if mark is None:
-        return f"{shortest(path)}: {problem}"
+        return Problem(f"{shortest(path)}: {problem}", in_file=True)
     return located(path, mark, problem, _corrected(path, error, mark))
 
 

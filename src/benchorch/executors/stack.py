@@ -4,8 +4,6 @@ The sweep belongs to the head. Whoever sends it may leave; the same command foll
 brings its results home.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence

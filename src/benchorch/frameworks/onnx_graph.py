@@ -1,7 +1,5 @@
 """The operators of an ONNX file as a graph; its weights are not read."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Mapping
 from pathlib import Path

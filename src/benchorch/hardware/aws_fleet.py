@@ -1,7 +1,5 @@
 """EC2 instances of a cluster, and cleaning of its bucket."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

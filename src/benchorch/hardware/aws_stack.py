@@ -5,8 +5,6 @@ The record of an account's stacks is the bucket ``benchorch-stacks-ACCOUNT``, wh
 takes commands by Systems Manager, so neither SSH nor an open port is needed.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

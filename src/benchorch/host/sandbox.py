@@ -9,8 +9,6 @@ good, and so does all that it starts. What is not enclosed: it reads files outsi
 `/tmp`, and uses processors, memory and devices for computing.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

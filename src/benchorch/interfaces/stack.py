@@ -1,7 +1,5 @@
 """A stack in a cloud account: a head that runs sweeps, and a bucket by which they come and go."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -6,12 +6,13 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import write_text
 from benchorch.journal import run_directory
 from benchorch.journal.chain import UNREADABLE
@@ -19,6 +20,7 @@ from benchorch.journal.lock import is_running
 from benchorch.locks import flock
 
 _LOOKED_AT = 20
+_LAST = re.compile(r"last(?:~(\d{1,3}))?")
 
 
 def state_directory() -> Path:
@@ -106,7 +108,8 @@ def _heal(index: Path) -> None:
 def find_invocation(reference: str, word: str = "resume") -> Path:
     """The directory of an invocation named by its path, its plan id or its MLflow run id.
 
-    Of indexed directories the last part of the path is enough.
+    Of indexed directories the last part of the path is enough; ``last`` is the newest, ``last~1``
+    the one before.
 
     Args:
         word: the command, for the message where there is none.
@@ -115,6 +118,9 @@ def find_invocation(reference: str, word: str = "resume") -> Path:
     if os.path.lexists(path / run_directory.PLAN):
         _refuse_links(path)
         return path
+    if back := _LAST.fullmatch(reference):
+        count = int(back[1] or 0)
+        return _existing(newest_invocations(count + 1)[count:], reference, word)
     known = [directory for plan_id, directory in _known() if plan_id == reference]
     everywhere = (directory for _, directory in _known())
     for directory in (*known, *everywhere):
@@ -122,10 +128,20 @@ def find_invocation(reference: str, word: str = "resume") -> Path:
             return directory
         if _parent_run(directory) == reference or directory.name == reference:
             return directory
+    return _existing((), reference, word)
+
+
+def _existing(found: Sequence[Path], reference: str, word: str) -> Path:
+    """The first of the directories; ConfigError where there is none."""
+    if found:
+        return found[0]
     raise ConfigError(
         [
-            f"{word}: {reference!r} is neither a run's directory nor the id of a plan or of an "
-            "MLflow parent run that ran on this machine."
+            Problem(
+                f"{word}: {reference!r} is neither a run's directory nor the id of a plan or of an "
+                "MLflow parent run that ran on this machine.",
+                Correction(run=reference),
+            )
         ],
         next="benchorch status",
     )

@@ -21,7 +21,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json
-from benchorch.errors import BuildError
+from benchorch.errors import BuildError, Correction, Problem, as_problem
 from benchorch.models import trust
 from benchorch.models.source import (
     ParsedModule,
@@ -54,7 +54,8 @@ def reference_problems(where: str, reference: str) -> list[str]:
         meant = _with_callable(reference)
         guess = f" Did you mean {meant!r}?" if meant else ""
         form = f"{where}: {reference!r} is not of the form 'package.module:callable'."
-        return [f"{form}{guess} A file's is 'path.py:callable'."]
+        correction = Correction(allowed=[meant]) if meant else None
+        return [Problem(f"{form}{guess} A file's is 'path.py:callable'.", correction)]
     module_name, _, attribute = reference.rpartition(":")
     if _is_standard(reference):
         return [
@@ -62,12 +63,16 @@ def reference_problems(where: str, reference: str) -> list[str]:
         ]
     source, problem = _source(reference)
     if problem:
-        return [f"{where}: {problem}"]
+        here = sorted(file.name for file in Path.cwd().glob("*.py"))
+        in_file = as_problem(problem).in_file
+        correction = Correction(allowed=here) if here and not in_file else None
+        return [Problem(f"{where}: {problem}", correction, in_file=in_file)]
     refused = trust.refusal(reference)
     if refused:
-        return [f"{where}: {reference!r} may not be called: {refused}."]
+        return [refused.within(f"{where}: {reference!r} may not be called: ", ".")]
     found = attribute_problems(source, attribute) if source else []
-    return [f"{where}: {said}" for said in found]
+    known = [f"{module_name}:{name}" for name in source.definitions] if source else []
+    return [Problem(f"{where}: {one}", Correction(allowed=known)) for one in found]
 
 
 def _with_callable(reference: str) -> str:
@@ -93,10 +98,10 @@ def resolve_callable(reference: str) -> Callable[..., object]:
             found = getattr(found, name)
     if not callable(found):
         raise BuildError(f"{reference} is {found!r}, which cannot be called", kind="user_code")
-    refused = trust.may_call(found, reference)
-    if refused:
+    why = trust.may_call(found, reference)
+    if why:
         raise BuildError(
-            f"{reference!r} is {found!r}, which may not be called: {refused}", kind="user_code"
+            f"{reference!r} is {found!r}, which may not be called: {why}", kind="user_code"
         )
     return found
 

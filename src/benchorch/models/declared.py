@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from benchorch.config.components import suggest
+from benchorch.config.components import misspelt
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import DTYPES, TensorSpec, Workload
 from benchorch.errors import ConfigError
@@ -56,9 +56,10 @@ def is_size(size: object) -> bool:
 def symbol_problems(shape: Json, workload: Workload) -> list[str]:
     """Symbols of a shape without a value, or with one that is no size."""
     symbols = [size for size in _sizes(shape) if isinstance(size, str) and size.isidentifier()]
-    missing = [
-        f"symbol {symbol!r} has no value; set +workload.{symbol}=..."
-        f"{suggest(symbol, workload.symbols)}"
+    missing: list[str] = [
+        misspelt(
+            f"symbol {symbol!r} has no value; set +workload.{symbol}=...", symbol, workload.symbols
+        )
         for symbol in symbols
         if symbol not in workload.symbols
     ]
@@ -75,8 +76,12 @@ def dtype_problems(where: str, declared: Json, workload: Workload) -> list[str]:
     dtype = dtype_of(declared, workload)
     if dtype not in DTYPES:
         return [
-            f"{where}.dtype: unknown dtype {dtype!r}.{suggest(dtype, DTYPES)} "
-            f"Dtypes: {', '.join(DTYPES)}."
+            misspelt(
+                f"{where}.dtype: unknown dtype {dtype!r}.",
+                dtype,
+                DTYPES,
+                f" Dtypes: {', '.join(DTYPES)}.",
+            )
         ]
     return []
 
@@ -84,7 +89,7 @@ def dtype_problems(where: str, declared: Json, workload: Workload) -> list[str]:
 def key_problems(where: str, node: Mapping[str, Json], known: Sequence[str]) -> list[str]:
     """Unknown keys of a node."""
     return [
-        f"{where}.{key}: unknown option.{suggest(key, known)} Options: {', '.join(known)}."
+        misspelt(f"{where}.{key}: unknown option.", key, known, f" Options: {', '.join(known)}.")
         for key in node
         if key not in known
     ]

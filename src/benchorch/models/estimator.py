@@ -107,7 +107,7 @@ class EstimatorModel(DeclaredModel):
         if self.digest and _digest(path) != self.digest:
             return [f"{path} is not the estimator that was written there."]
         refused = trust.refusal(self.estimator)
-        return [f"{path} may not be loaded: {refused}."] if refused else []
+        return [refused.within(f"{path} may not be loaded: ", ".")] if refused else []
 
 
 def fitted_problem(value: Any) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, final
 
-from benchorch.config.components import describe, fits, suggest
+from benchorch.config.components import fits, missing, misspelt, mistyped
 from benchorch.domain.codec import Json
 from benchorch.frameworks.host_arrays import numpy_dtype
 
@@ -158,10 +158,9 @@ def generator_problems(where: str, node: Mapping[str, Json], dtype: str) -> list
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         if name is None:
-            return [f"{where}.generator: is missing; set +{where}.generator=normal"]
-        guess = suggest(str(name), _KINDS)
-        problem = f"unknown generator {name!r}."
-        return [f"{where}.generator: {problem}{guess} Generators: {', '.join(_KINDS)}."]
+            return [missing(f"{where}.generator", "normal", "+")]
+        problem = f"{where}.generator: unknown generator {name!r}."
+        return [misspelt(problem, str(name), _KINDS, f" Generators: {', '.join(_KINDS)}.")]
     options = {key: value for key, value in node.items() if key not in GENERATOR_OPTIONS}
     found = _option_problems(where, kind, options)
     return found or [f"{where}.{problem}." for problem in kind(**options).complaints(dtype)]
@@ -171,18 +170,18 @@ def _option_problems(where: str, kind: type[Generator], options: Mapping[str, Js
     hints = typing.get_type_hints(kind)
     known = {field.name: field.default for field in fields(typing.cast(typing.Any, kind))}
     every = (*GENERATOR_OPTIONS, *known)
-    found = [
-        f"{where}.{key}: unknown option.{suggest(key, every)} Options: {', '.join(every)}."
+    found: list[str] = [
+        misspelt(f"{where}.{key}: unknown option.", key, every, f" Options: {', '.join(every)}.")
         for key in options
         if key not in known
     ]
     found += [
-        f"{where}.{name}: is missing; set +{where}.{name}={_EXAMPLES.get(name, 1)}"
+        missing(f"{where}.{name}", str(_EXAMPLES.get(name, 1)), "+")
         for name, default in known.items()
         if default is MISSING and name not in options
     ]
     return found + [
-        f"{where}.{key}: expected {describe(hints[key])}, got {value!r}."
+        mistyped(f"{where}.{key}", hints[key], value)
         for key, value in options.items()
         if key in known and not fits(hints[key], value)
     ]

@@ -92,8 +92,8 @@ class HttpModel(DeclaredModel):
     def problems(self, workload: Workload) -> Sequence[str]:
         """Problems of the address, body, headers, recorded answers and inputs."""
         found = _url_problems(self.url)
-        refused = "" if found else trust.refusal(self.url)
-        found += [f"model.url: {refused}."] if refused else []
+        refused = trust.refusal(self.url)
+        found += [refused.within("model.url: ", ".")] if refused and not found else []
         found += [*self._body_problems(), *self._file_problems()]
         found += [
             f"model.headers.{name}: the environment has no {value.removeprefix(_FROM_ENVIRONMENT)}."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.errors import Correction, Problem
 from benchorch.models.declared import (
     dtype_of,
     dtype_problems,
@@ -123,7 +124,9 @@ def _tensor_problems(name: str, tensor: Mapping[str, Json], workload: Workload) 
         found += shape_problems(where, tensor["shape"])
         found += symbol_problems(tensor["shape"], workload)
     else:
-        found.append(f"{where}.shape: is missing; set '+{where}.shape=[batch_size,16]'")
+        setting = f"+{where}.shape=[batch_size,16]"
+        problem = f"{where}.shape: is missing; set '{setting}'"
+        found.append(Problem(problem, Correction(settings=[setting])))
     dtype_found = dtype_problems(where, tensor.get("dtype"), workload)
     dtype = "float32" if dtype_found else dtype_of(tensor.get("dtype"), workload)
     return [*found, *dtype_found, *generator_problems(where, tensor, dtype)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from benchorch.config.components import suggest
+from benchorch.config.components import misspelt
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.errors import BuildError
@@ -52,10 +52,8 @@ class LightningInputs:
         found = key_problems("model.inputs", self.node, _OPTIONS)
         found += callable_problems("model.inputs.datamodule", self._reference(), arguments)
         if loader not in LOADERS:
-            found.append(
-                f"model.inputs.loader: unknown loader {loader!r}.{suggest(loader, LOADERS)} "
-                f"Loaders: {', '.join(LOADERS)}."
-            )
+            problem = f"model.inputs.loader: unknown loader {loader!r}."
+            found.append(misspelt(problem, loader, LOADERS, f" Loaders: {', '.join(LOADERS)}."))
         found += self._declared().problems(workload)
         return unique(found)
 

@@ -150,8 +150,9 @@ class ScriptModel(DeclaredModel):
                 f"{self.script} has changed since its models were found; "
                 f"find them again: benchorch script {self.script}"
             ]
-        refused = "" if path.suffix in MODEL_SUFFIXES else trust.refusal(str(self.script))
-        return [f"{self.script} may not be run: {refused}."] if refused else []
+        refused = trust.refusal(str(self.script))
+        is_code = path.suffix not in MODEL_SUFFIXES
+        return [refused.within(f"{path} may not be run: ", ".")] if refused and is_code else []
 
 
 def script_digest(path: Path) -> str:

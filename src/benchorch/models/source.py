@@ -13,8 +13,9 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
-from benchorch.config.components import suggest
+from benchorch.config.components import misspelt, suggest
 from benchorch.domain.codec import Json
+from benchorch.errors import Problem
 from benchorch.models.headers import Stamp, stamp
 
 _MOST_FILES = 10
@@ -64,7 +65,8 @@ def file_source(path: Path, name: str) -> tuple[ParsedModule | None, str]:
     try:
         return _parsed(name, path, stamp(path)), ""
     except SyntaxError as error:
-        return None, f"{path} has a syntax error on line {error.lineno}: {error.msg}."
+        problem = f"{path} has a syntax error on line {error.lineno}: {error.msg}."
+        return None, Problem(problem, in_file=True)
     except (OSError, ValueError) as error:
         return None, f"{path} cannot be read: {error}."
 
@@ -186,8 +188,12 @@ def argument_problems(
     ]
     unknown = [] if signature.kwarg else [name for name in arguments if name not in taken]
     return [
-        f"{where}.{name}: {attribute} takes no {name!r}.{suggest(name, taken)} "
-        f"Arguments: {', '.join(taken) or 'none'}."
+        misspelt(
+            f"{where}.{name}: {attribute} takes no {name!r}.",
+            name,
+            taken,
+            f" Arguments: {', '.join(taken) or 'none'}.",
+        )
         for name in unknown
     ] + [
         f"{where}.{name}: is missing; {attribute} needs it. Add +{where}.{name}=..."

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
 
-from benchorch.config.components import suggest
+from benchorch.config.components import misspelt
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
-from benchorch.errors import BuildError
+from benchorch.errors import BuildError, Correction, Problem
 from benchorch.frameworks.identity.distributions import installed
 from benchorch.models import transformers_catalog as catalog
 from benchorch.models.declared_model import DeclaredModel
@@ -199,8 +199,11 @@ class TransformersModel(DeclaredModel):
 
     def _limit_problems(self, workload: Workload) -> list[str]:
         return [
-            f"symbol {symbol!r} is {workload.symbols[symbol]}, above the {largest} that "
-            f"{self.architecture} was built for; lower workload.{symbol}."
+            Problem(
+                f"symbol {symbol!r} is {workload.symbols[symbol]}, above the {largest} that "
+                f"{self.architecture} was built for; lower workload.{symbol}.",
+                Correction(settings=[f"workload.{symbol}={largest}"]),
+            )
             for symbol, largest in self.limits.items()
             if workload.symbols.get(symbol, 0) > largest
         ]
@@ -211,7 +214,7 @@ def _unknown(
 ) -> list[str]:
     """Names that the architecture does not have; none where they cannot be read."""
     return [
-        f"{where}.{name}: this architecture has no such {what}.{suggest(name, known or ())}"
+        misspelt(f"{where}.{name}: this architecture has no such {what}.", name, known)
         for name in names
         if known is not None and name not in known
     ]

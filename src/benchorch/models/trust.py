@@ -29,7 +29,7 @@ from benchorch.config.user_settings import settings_path, user_settings
 from benchorch.domain.codec import Json
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Plan, Trial
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.models.source import module_place
 
 FLAG = "--trust"
@@ -79,6 +79,7 @@ class _Policy:
 
 
 _policy = _Policy(everything_of_the_users=True)
+_NONE = Problem("")
 
 
 @contextmanager
@@ -166,38 +167,45 @@ def _in_own_tree(place: Path) -> bool:
     return place.exists() and _own_work_tree([place]) is not None
 
 
-def refusal(reference: str) -> str:
+def refusal(reference: str) -> Problem:
     """Why what a reference or a script's path names may not run; empty where it may.
 
     Of an address, why it may be sent no requests. An installed package's is let through to
     `may_call`, which looks at what it is.
     """
     if reference in _policy.references:
-        return ""
+        return _NONE
     if _is_address(reference):
         return _address_refusal(reference)
     place = _place(reference)
     if place is not None and is_installed(place):
-        return ""
+        return _NONE
     if _policy.everything_of_the_users or _policy.names(reference):
-        return ""
+        return _NONE
     if place is not None and _policy.holds(place):
-        return ""
+        return _NONE
     where = place or reference.rpartition(":")[0] or reference
-    return (
+    return _until_trusted(
         f"{where} is code that the command line does not name and that is not in your own git "
-        f"work tree with the recipe; if you trust it, add {FLAG} {where}"
+        "work tree with the recipe; if you trust it",
+        where,
     )
 
 
-def _address_refusal(url: str) -> str:
+def _address_refusal(url: str) -> Problem:
     own = bool(_policy.recipes) and not _policy.foreign
     if _policy.everything_of_the_users or own or _policy.names(url):
-        return ""
-    return (
+        return _NONE
+    return _until_trusted(
         f"{url} is an address that neither the command line nor a recipe of your own git work tree "
-        f"names; if requests may go there, add {FLAG} {url}"
+        "names; if requests may go there",
+        url,
     )
+
+
+def _until_trusted(text: str, place: object) -> Problem:
+    """A refusal that ends once a person trusts a place."""
+    return Problem(f"{text}, add {FLAG} {place}", Correction(added=(FLAG, str(place))))
 
 
 def has_foreign_recipe() -> bool:
@@ -205,23 +213,24 @@ def has_foreign_recipe() -> bool:
     return bool(_policy.foreign)
 
 
-def choice_refusal(value: str) -> str:
+def choice_refusal(value: str) -> Problem:
     """Why a recipe may not choose this place or program; empty where it or the user may."""
     typed = {word.partition("=")[2].strip("'\"") for word in _policy.words}
     if not _policy.foreign or value in typed or value in _policy.references:
-        return ""
-    return f"{value!r} is not for a recipe of others to choose: {_foreign()}"
+        return _NONE
+    return _of_others(f"{value!r} is not for a recipe of others to choose")
 
 
-def _foreign() -> str:
+def _of_others(what: str) -> Problem:
     path = _policy.foreign[0]
-    return f"{path} is not in your own git work tree; if you trust it, add {FLAG} {path}"
+    why = f"{what}: {path} is not in your own git work tree; if you trust it"
+    return _until_trusted(why, path)
 
 
-def _withholds(variable: str) -> str:
+def _withholds(variable: str) -> Problem:
     if not _policy.foreign or any(f"oc.env:{variable}" in word for word in _policy.words):
-        return ""
-    return f"a recipe of others may not read the variable {variable}: {_foreign()}"
+        return _NONE
+    return _of_others(f"a recipe of others may not read the variable {variable}")
 
 
 def may_call(found: object, reference: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from benchorch.domain.trial import ConfigNode
+from benchorch.errors import Correction, Problem
 from benchorch.locks import locked
 
 SQLITE = "sqlite:///"
@@ -23,14 +24,17 @@ VARIABLE = "BENCHORCH_TRACKING_URI"
 _URI = re.compile(r"[A-Za-z][\w+.\-]*://[^\s'\",\]}]+")
 
 
-def problem(uri: str) -> str | None:
+def problem(uri: str) -> Problem | None:
     """Why this cannot be a tracker's URI, or None."""
     if uri.startswith(ARN):
-        missing = find_spec(ARN_PLUGIN) is None
-        return f"uri: {uri} is a server of AWS's: pip install sagemaker-mlflow" if missing else None
+        if find_spec(ARN_PLUGIN) is not None:
+            return None
+        return Problem(f"uri: {uri} is a server of AWS's: pip install sagemaker-mlflow")
     if uri == "databricks" or (uri.partition("://")[0] and "://" in uri) or uri.startswith("file:"):
         return None
-    return f"uri: {uri!r} has no scheme; write sqlite:///mlflow.db or http://{uri or 'host:5000'}"
+    forms = "sqlite:///mlflow.db", f"http://{uri or 'host:5000'}"
+    text = f"uri: {uri!r} has no scheme; write {' or '.join(forms)}"
+    return Problem(text, Correction(allowed=forms))
 
 
 def anchored(uri: str, directory: Path) -> str:

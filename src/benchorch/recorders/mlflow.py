@@ -23,7 +23,7 @@ from benchorch.domain.codec import encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
-from benchorch.errors import RecordError
+from benchorch.errors import ConfigError, RecordError
 from benchorch.host.paced_http import paced
 from benchorch.host.packages import absence
 from benchorch.interfaces.recorder import Recorder
@@ -106,7 +106,7 @@ class Mlflow(Recorder):
     def __post_init__(self) -> None:
         problem = location.problem(self.uri)
         if problem is not None:
-            raise ValueError(problem)
+            raise ConfigError([problem])
         if not self.experiment:
             raise ValueError("experiment: is empty; it must name an MLflow experiment")
         if self.timeout_s < 1:

@@ -14,8 +14,8 @@ VIEW_TAG = f"mlflow.sharedViewState.{VIEW}"
 
 _FIGURES = ("latency_ms/p50", "speedup_ratio/p50", "cost_usd_per_million_items/on_demand")
 _COLUMNS = (
-    *("attributes.`Run Name`", "params.`model`", "params.`conversion`", "params.`hardware`"),
-    "params.`workload.batch_size`",
+    # A run's name has its model and hardware; more columns would push the figures off the screen.
+    *("attributes.`Run Name`", "params.`conversion`", "params.`workload.batch_size`"),
     *(f"metrics.`{name}`" for name in _FIGURES),
     *("tags.`verdict`", "tags.`speedup`", "tags.`outcome`"),
 )

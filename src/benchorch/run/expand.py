@@ -168,6 +168,8 @@ class _Drafts:
         """
         required = setup.requires
         missing = [name for name in required if not any(map(is_installed, alternatives(name)))]
+        if missing and (elsewhere := setup.elsewhere):
+            return Skip(labels={}, reason=elsewhere)
         if missing and not is_here:
             return Skip(
                 labels={},

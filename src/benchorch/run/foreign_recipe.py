@@ -34,7 +34,7 @@ def chosen_places(session: ConfigNode, choices: Mapping[str, str]) -> Iterator[s
             if harmless or value == default.get(place):
                 continue
             if why := trust.choice_refusal(value):
-                yield f"{place}: {why}"
+                yield why.within(f"{place}: ")
 
 
 def _defaults(choices: Mapping[str, str]) -> Mapping[str, str]:

@@ -325,7 +325,7 @@ class Invocation:
     def interrupt(self) -> None:
         """End before the plan does: show and keep the results so far, and how to resume."""
         self.close(complete=False)
-        self.report.interrupted(self.directory)
+        self.report.interrupted(self.directory, results=len(self.results))
 
     def cut_short(self) -> None:
         """Interrupt where an executor failed, unless it failed before the first result."""

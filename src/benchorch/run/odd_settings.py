@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from benchorch.config.components import suggest
+from benchorch.config.components import misspelt
 from benchorch.config.composer import Composer, MatrixCell
 from benchorch.domain.session import profile_words
 from benchorch.domain.tensors import NOT_SYMBOLS
@@ -30,8 +30,8 @@ def unread_symbols(
     for key in sorted({key for node in workloads.values() for key in node} - read):
         values = [node[key] for node in workloads.values() if key in node]
         if key not in NOT_SYMBOLS and any(value != defaults.get(key) for value in values):
-            meant = "" if key in defaults else suggest(key, read)
-            yield f"workload.{key}: no input of these trials has it.{meant}"
+            others = () if key in defaults else read
+            yield misspelt(f"workload.{key}: no input of these trials has it.", key, others)
 
 
 def without_effect(cells: Sequence[MatrixCell], plan: Plan, composer: Composer) -> Iterator[str]:
@@ -46,7 +46,8 @@ def without_effect(cells: Sequence[MatrixCell], plan: Plan, composer: Composer) 
     for word in profile_words(plan):
         if word not in known and composer.problems([f"conversion={word}"], sweep=False):
             allowed = ", ".join([*_PROFILED, *sorted(named)])
-            yield f"profile: there is no {word!r}.{suggest(word, known)} Options: {allowed}."
+            problem = f"profile: there is no {word!r}."
+            yield misspelt(problem, word, known, f" Options: {allowed}.")
 
 
 def crowded_threads(trials: Collection[Trial], executor: Executor) -> Iterator[str]:

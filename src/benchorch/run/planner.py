@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from benchorch.config.components import make, suggest
+from benchorch.config.components import make, misspelt, nearest
 from benchorch.config.composer import Composer, MatrixCell
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
-from benchorch.errors import ConfigError, NoMachine, Problems, StoreError
+from benchorch.errors import ConfigError, Correction, NoMachine, Problem, Problems, StoreError
 from benchorch.formatting import printable
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.profiler import Profiler
@@ -241,10 +241,11 @@ def _shape_problems(cells: Iterable[MatrixCell], known: Collection[str]) -> Iter
     }
     for (key, _), node in nodes.items():
         if key not in known:
-            yield f"{key}: unknown key.{suggest(key, known)}"
+            yield misspelt(f"{key}: unknown key.", key, known)
         if key in NODES and not isinstance(node, Mapping):
             off = f" To switch it off: {key}=none." if key in _CAN_BE_NONE else ""
-            yield f"{key}: expected a mapping, got {node!r}.{off}"
+            correction = Correction(settings=[f"{key}=none"]) if off else None
+            yield Problem(f"{key}: expected a mapping, got {node!r}.{off}", correction)
         yield from _value_problems(key, node)
 
 
@@ -282,15 +283,18 @@ def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Itera
     for key in ("name", "baseline"):
         if not isinstance(session[key], str) and not (key == "baseline" and session[key] is None):
             yield f"{key}: expected text, got {session[key]!r}."
+        elif session[key] is not None and not str(session[key]).strip():
+            yield f"{key}: is empty; leave it out for the default."
     if session["control"] not in (AUTO, True, False):
         yield f"control: expected auto, true or false, got {session['control']!r}."
     if session["rebuild"] not in REBUILD:
-        yield f"rebuild: expected one of {', '.join(REBUILD)}, got {session['rebuild']!r}."
+        problem = f"rebuild: expected one of {', '.join(REBUILD)}, got {session['rebuild']!r}."
+        yield Problem(problem, Correction(allowed=REBUILD))
     if session["objective"] not in METRICS:
         objective = str(session["objective"])
-        meant = suggest(objective, METRICS)
-        listed = "" if meant else f" Metrics: {', '.join(METRICS)}."
-        yield f"objective: {objective!r} is not a metric.{meant}{listed}"
+        listed = "" if nearest(objective, METRICS) else f" Metrics: {', '.join(METRICS)}."
+        problem = f"objective: {objective!r} is not a metric."
+        yield misspelt(problem, objective, METRICS, listed)
     for key in SESSION_KEYS:
         others = {id(node): node for node in (cell.config.get(key) for cell in cells)}
         if any(node != session[key] for node in others.values()):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from benchorch.config.components import suggest
+from benchorch.config.components import misspelt
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError
 from benchorch.results.report.tables import names_of
@@ -46,8 +46,8 @@ def chosen(trials: Sequence[Trial], patterns: Sequence[str]) -> list[Trial]:
     for pattern in patterns:
         if not any(_fits(pattern, called) for called in calls.values()):
             known = list(dict.fromkeys(names.values()))
-            meant = suggest(pattern, known)
-            problems.append(f"--only {pattern}: fits no trial.{meant} Trials: {', '.join(known)}.")
+            listed = f" Trials: {', '.join(known)}."
+            problems.append(misspelt(f"--only {pattern}: fits no trial.", pattern, known, listed))
     if problems:
         raise ConfigError(problems)
     return [

@@ -19,7 +19,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar, final
 
-from benchorch.errors import StoreError
+from benchorch.errors import Correction, Problem, StoreError
 from benchorch.host.paced_http import paced
 from benchorch.stores.artifact_directory import DirectoryStore
 from benchorch.stores.objects import (
@@ -89,12 +89,16 @@ class S3Store(TieredStore):
 
     def _url_problem(self) -> str:
         if not self.url:
-            return (
+            return Problem(
                 "store.url: no bucket is named. Give store.url=s3://bucket/prefix or set "
                 "BENCHORCH_STORE_URL, as root's shell (`sudo -i`) on a stack's machines does. With "
-                "store=local each machine builds for itself."
+                "store=local each machine builds for itself.",
+                Correction(settings=["store.url=s3://bucket/prefix"]),
             )
-        return "" if _URL.fullmatch(self.url) else f"store.url: {_invalid_url(self.url)}"
+        if _URL.fullmatch(self.url):
+            return ""
+        allowed = Correction(allowed=["s3://bucket/prefix"])
+        return Problem(f"store.url: {_invalid_url(self.url)}", allowed)
 
 
 def bucket_at(url: str) -> Objects:

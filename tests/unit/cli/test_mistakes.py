@@ -13,7 +13,7 @@ import pytest
 
 from benchorch.cli import corrections, main
 from benchorch.cli.commands import plan
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 from support.loggers import unchanged_loggers
 
 START = "defaults: [config, override model: mlp, _self_]\n"
@@ -77,7 +77,7 @@ def refused(words: list[str]) -> ConfigError:
         ("cache lst", "Did you mean 'list'?", "benchorch cache list"),
         ("report", "missing argument 'RUN [RUN ...]'", "benchorch report --help"),
         ("compare A", "missing argument 'B'", "benchorch compare --help"),
-        ("report A --ouput x.html", "--ouput", "benchorch report A --output x.html"),
+        ("report A --ouput x.html", "--ouput", "benchorch run recipes/tiny.yaml"),
         ("help protcol", "Did you mean 'protocol'?", ""),
         ("completion tcsh", "'tcsh' is not one of", "benchorch completion bash"),
     ],
@@ -271,7 +271,8 @@ def test_misspelt_names_are_answered_with_the_line_that_has_them_right(
 
 def test_a_password_is_not_repeated_in_the_line_that_was_meant() -> None:
     words = ["plan", "modle=mlp", "recorder.uri=https://me:hunter2@example.com"]
-    found = corrections.corrected(words, ["modle: unknown key. Did you mean 'model'? Keys: ..."])
+    problem = Problem("modle: unknown key.", Correction(typed="modle", meant="model"))
+    found = corrections.corrected(words, [problem])
     assert found.startswith("benchorch plan model=mlp ")
     assert "hunter2" not in found
 
@@ -349,7 +350,8 @@ def test_what_a_person_must_trust_is_added_to_the_line_and_not_planned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(corrections, "_problems_of", lambda line: pytest.fail("planned"))
-    error = ConfigError(["net.py is code of others; if you trust it, add --trust net.py"])
+    trust = Correction(added=["--trust", "net.py"])
+    error = ConfigError([Problem("net.py is code of others", trust)])
     assert corrections.next_line(["r.yaml"], error) == "benchorch r.yaml --trust net.py"
 
 
@@ -380,3 +382,43 @@ def test_recipes_that_random_trials_found_are_refused_in_a_sentence(
     monkeypatch.chdir(tmp_path)
     Path("r.yaml").write_text(text)
     assert refused(["plan", "r.yaml"]).problems
+
+
+def test_a_conversion_for_other_machines_is_skipped_with_the_machine_that_it_needs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.run(["plan", "model=mlp", "conversion=tensorrt", "--json"]) == 0
+    (skip,) = json.loads(capsys.readouterr().out)["skips"]
+    assert "NVIDIA GPU" in skip["reason"]
+    assert "hardware=local_gpu" in skip["reason"]
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("run -w 3 -r 20 model=mlp", "run stopping=fixed stopping.processes=20 model=mlp"),
+        ("run -L workload.batch_size 1,8 model=mlp", "run -m workload.batch_size=1,8 model=mlp"),
+        ("run model=mlp -k onnx", "run model=mlp --only '*onnx*'"),
+        ("run model=mlp --lf", "run recipes/tiny.yaml"),  # there is no run
+        ("run model=resnet50 --fp16", "run model=resnet50 'conversion=[eager,fp16]'"),
+        ("report last --export-markdown t.md", "run recipes/tiny.yaml"),
+        (
+            "compare last --fail=mean:5%",
+            "gate --baseline last~1 --candidate last --max-regression 5%",
+        ),
+        ("server --host 0.0.0.0 -p 5001", "ui --port 5001"),
+        ("runs list --experiment-id 0", "status"),
+        ("run model=mlp backend=onnxruntime", "run model=mlp conversion=onnxruntime"),
+        ("run +model=mlp", "run model=mlp"),
+        ("run --config-name nosuch model=mlp", "run model=mlp"),
+        ("run --config-dir nosuch model=mlp", "run model=mlp"),
+        ("run model=mlp name=", "run model=mlp name=benchorch"),
+    ],
+)
+def test_other_tools_lines_are_answered_with_ours(
+    line: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    words = line.split()
+    assert corrections.next_line(words, refused(words)) == f"benchorch {meant}"

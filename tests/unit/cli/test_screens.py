@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ import pytest
 from benchorch.cli import main
 from benchorch.cli.catalog import COMMANDS
 from benchorch.domain.trial import Skip
+from benchorch.journal.registry import remember
 from support.synthetic_runs import result, trial, write_run
 
 GOLDEN = Path(__file__).resolve().parents[2] / "data" / "golden"
@@ -37,11 +39,27 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def shown(run: Path, width: int | None) -> str:
-    """What ``report`` prints before its notes; None is a pipe."""
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A state directory that lists two runs, whose paths fit no screen."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("listed")
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        for name, nanoseconds in ("earlier", 5e5), ("later", 6e5):
+            fast = (FAST, result(FAST, nanoseconds, baseline_ns=1e6, processes=8))
+            directory = folder / ("long" * 30) / name
+            write_run(directory, (EAGER, result(EAGER)), fast, plan_id=f"plan-{name}")
+            remember(f"plan-{name}", directory)
+        yield folder / "state"
+
+
+def shown(words: Sequence[str], width: int | None, state: Path | None = None) -> str:
+    """What a command prints before notes; None is a pipe."""
     plain = {key: text for key, text in os.environ.items() if key not in ("COLUMNS", "LINES")}
-    command = [sys.executable, "-m", "benchorch", "report", str(run)]
+    command = [sys.executable, "-m", "benchorch", *words]
     environment = {**plain, "NO_COLOR": "1"}
+    if state is not None:
+        environment["XDG_STATE_HOME"] = str(state)
     if width is None:
         text = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=True
@@ -75,7 +93,14 @@ def _everything(terminal: int) -> str:
 @pytest.mark.parametrize("width", [60, 80, 140, None])
 def test_the_table_is_what_a_person_has_looked_at(run: Path, width: int | None) -> None:
     stored = GOLDEN / f"report-{width or 'piped'}.txt"
-    assert shown(run, width) == stored.read_text()
+    assert shown(["report", str(run)], width) == stored.read_text()
+
+
+@pytest.mark.parametrize("width", [60, 80, 140])
+@pytest.mark.parametrize("words", ["status", "compare plan-earlier plan-later"])
+def test_lists_and_comparisons_fit_the_terminal(words: str, width: int, state: Path) -> None:
+    stored = GOLDEN / f"{words.partition(' ')[0]}-{width}.txt"
+    assert shown(words.split(), width, state) == stored.read_text()
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -18,7 +18,7 @@ from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode, node_of
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import write_text
 from benchorch.formatting import plural
 from benchorch.interfaces.store import Entry, Store
@@ -91,11 +91,11 @@ def _list(store: Store, terminal: Terminal) -> Reply:
         return Reply(text=cache_report.NOTHING, data=data)
     shared = any(entry.remote for entry in entries)
     where = ("WHERE",) if shared else ()
-    header = ("KEY", "STATE", "SIZE", "BUILD", "CREATED (UTC)", *where, "NAME")
+    header = ("key", "state", "size", "build", "created (UTC)", *where, "name")
     table = [header, *(_cells(entry, shared=shared) for entry in entries)]
     total = cache_report.size(sum(entry.artifact.size_bytes for entry in entries))
     count = f"{plural(len(entries), 'build')}, {total}"
-    return Reply(text=f"{cache_report.aligned(table)}\n{count}", data=data)
+    return Reply(text=f"{cache_report.table(table)}\n{count}", data=data)
 
 
 def _cells(entry: Entry, *, shared: bool = False) -> tuple[str, ...]:
@@ -248,18 +248,20 @@ def _resolve(prefix: str, entries: Sequence[Entry]) -> list[Entry]:
     if len(matches) == 1:
         return by_key[matches[0]]
     if not matches:
-        problem = f"No build's key begins with {prefix!r}.{_hint(prefix, by_key)}"
-        raise ConfigError([problem], next="benchorch cache list")
+        start, hint = _hint(prefix, by_key)
+        correction = Correction(typed=prefix, meant=start) if start else None
+        problem = Problem(f"No build's key begins with {prefix!r}.{hint}", correction)
+        raise ConfigError([problem], next="" if start else "benchorch cache list")
     listed = cache_report.aligned([_cells(by_key[key][0]) for key in matches])
     raise ConfigError([f"{prefix!r} begins {len(matches)} keys; give more digits:\n{listed}"])
 
 
-def _hint(prefix: str, keys: Mapping[str, Sequence[Entry]]) -> str:
-    """The nearest key, by as many digits as were given."""
+def _hint(prefix: str, keys: Mapping[str, Sequence[Entry]]) -> tuple[str, str]:
+    """The nearest key, by as many digits as were given, and its suggestion."""
     starts = {key[: max(len(prefix), SHORT_KEY)]: entries[0].name for key, entries in keys.items()}
     beginnings = {start[: len(prefix)]: start for start in starts}
     close = difflib.get_close_matches(prefix.lower(), beginnings, n=1, cutoff=0.5)
     if not prefix or not close:
-        return " All keys: benchorch cache list"
+        return "", " All keys: benchorch cache list"
     start = beginnings[close[0]]
-    return f" Did you mean {start!r} ({starts[start]})?"
+    return start, f" Did you mean {start!r} ({starts[start]})?"

@@ -10,6 +10,8 @@ from benchorch.cli.commands.cache_explain import SHORT_KEY, flatten
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.interfaces.store import Entry
+from benchorch.results.report.console_table import WIDTH, terminal_width
+from benchorch.results.report.rich_table import fitting
 from benchorch.units import format_bytes, format_seconds
 
 NOTHING = "Nothing was built yet."
@@ -54,8 +56,8 @@ def as_text(rows: Sequence[Mapping[str, Json]]) -> str:
     """The columns that fit on a screen."""
     if not rows:
         return NOTHING
-    header = ("KEY", "STATE", "SIZE", "BUILD", "STEPS", "VERSIONS", "NAME", "ERROR")
-    return aligned([header, *map(_cells, rows)])
+    header = ("key", "state", "size", "build", "steps", "versions", "name", "error")
+    return table([header, *map(_cells, rows)])
 
 
 def _cells(row: Mapping[str, Json]) -> tuple[str, ...]:
@@ -82,6 +84,14 @@ def size(value: Json) -> str:
 def duration(value: Json) -> str:
     """A duration for people; an unfinished build has none."""
     return format_seconds(value) if isinstance(value, int | float) and value > 0 else "-"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """A header and its rows, of as many columns as the terminal is wide; without rich."""
+    width = terminal_width()
+    kept, dropped = fitting(rows, width) if width < WIDTH else (range(len(rows[0])), [])
+    text = aligned([[row[at] for at in kept] for row in rows])
+    return f"{text}\nleft out at this width: {', '.join(dropped)}" if dropped else text
 
 
 def aligned(table: Sequence[Sequence[str]]) -> str:

@@ -49,7 +49,7 @@ from benchorch.results.compare.verdicts import (
     primary_metric,
     supported,
 )
-from benchorch.results.report.console_table import table_text, tidy
+from benchorch.results.report.console_table import folded, table_text, tidy
 
 SCHEMA_VERSION = 1
 _HEADERS = ("trial", "metric", "A [95 %]", "B [95 %]", "B / A [95 %]", "B is", "measured")
@@ -166,14 +166,15 @@ def _text(
     yield f"B  {b.run.reference}  plan {b.run.plan_id}"
     yield ""
     yield from _tables([*verdicts, *floors])
-    yield from reasons(verdicts)
-    yield from _what_floors_say(verdicts, floors)
-    yield from sessions_remark(verdicts)
-    yield from (f"only in {one.side}: {one.name}: {one.reason}" for one in alone)
-    yield from (f"also differs: {note}" for note in notes)
-    yield from (_TWO_MACHINES for factor in across if factor == "hardware")
-    yield ""
-    yield _conclusion(verdicts)
+    sentences = (
+        *reasons(verdicts),
+        *_what_floors_say(verdicts, floors),
+        *sessions_remark(verdicts),
+        *(f"only in {one.side}: {one.name}: {one.reason}" for one in alone),
+        *(f"also differs: {note}" for note in notes),
+        *(_TWO_MACHINES for factor in across if factor == "hardware"),
+    )
+    yield from folded((*sentences, "", _conclusion(verdicts)))
 
 
 def _what_floors_say(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import click
 
-from benchorch.config.components import suggest
+from benchorch.config.components import misspelt, nearest, suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Estimate
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.formatting import interval_text
 from benchorch.progress import Say, silent
 from benchorch.results.compare import metric_kinds
@@ -24,7 +24,10 @@ from benchorch.units import format_bytes, significant
 SELECTOR = "::"
 _CASES_NAMED = 3
 _FACTORS = ", ".join(FACTORS)
-REFERENCE = "a run's directory, its plan id, its MLflow run id, or a file of `report --json`"
+REFERENCE = (
+    "a run's directory, its plan id, its MLflow run id, `last` (`last~1`: the one before), or a "
+    "file of `report --json`"
+)
 METRIC = click.option("--metric", multiple=True, help="in place of the primary metric; repeatable")
 ACROSS = click.option(
     "--across",
@@ -81,9 +84,11 @@ def open_side(reference: str, say: Say = silent) -> Side:
     ]
     if not selected:
         known = list(dict.fromkeys(one.trial.labels["conversion"] for one in run.trials))
-        hint = suggest(conversion, known)
-        problem = f"{name} has no conversion {conversion!r}.{hint} It has: {', '.join(known)}."
-        raise ConfigError([problem])
+        meant = nearest(conversion, known) or known[0]
+        problem = f"{name} has no conversion {conversion!r}."
+        listed = f"{suggest(conversion, known)} It has: {', '.join(known)}."
+        correction = Correction(typed=conversion, meant=meant)
+        raise ConfigError([Problem(problem + listed, correction)])
     return Side(run=run, conversion=conversion, trials=tuple(selected))
 
 
@@ -97,7 +102,9 @@ def named_factors(texts: Iterable[str]) -> frozenset[str]:
     """The factors that may differ, and those that differ with them; ConfigError for others."""
     named = [name for text in texts for name in text.split(",") if name]
     unknown = [
-        f"--across {name}: there is no such factor.{suggest(name, FACTORS)} Factors: {_FACTORS}."
+        misspelt(
+            f"--across {name}: there is no such factor.", name, FACTORS, f" Factors: {_FACTORS}."
+        )
         for name in named
         if name not in FACTORS
     ]
@@ -110,7 +117,9 @@ def metric_names(texts: Sequence[str]) -> tuple[str, ...]:
     """The requested metrics, each once; ConfigError with every unknown name."""
     names = [name for text in texts for name in text.split(",") if name]
     problems = [
-        f"--metric {problem}" for problem in map(metric_kinds.unknown_metric, names) if problem
+        problem.within("--metric ")
+        for problem in map(metric_kinds.unknown_metric, names)
+        if problem
     ]
     if problems:
         raise ConfigError(problems)

@@ -17,12 +17,12 @@ from benchorch.cli.commands.conversion_catalog import (
     targets,
 )
 from benchorch.cli.terminal import Terminal
-from benchorch.config.components import make, suggest
+from benchorch.config.components import make, misspelt
 from benchorch.config.directories import builtin_directory
 from benchorch.config.extensions import extension_directories
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Problem
 from benchorch.host.packages import install_command, needs
 from benchorch.interfaces.conversion import FileStep, ModuleStep, StateStep
 
@@ -86,7 +86,7 @@ def _count_of_others(catalog: Catalog) -> int:
     return sum(map(len, catalog.other.listed.values()))
 
 
-def _unknown_name(names: Sequence[str], catalog: Catalog) -> str:
+def _unknown_name(names: Sequence[str], catalog: Catalog) -> Problem | None:
     known = [*catalog.names, *catalog.other.chains, *catalog.other.retired]
     for name in names:
         conversion = catalog.open(name)
@@ -94,8 +94,8 @@ def _unknown_name(names: Sequence[str], catalog: Catalog) -> str:
             continue
         problem = conversion.problems[0]
         missing = next((part for part in conversion.parts if f"{part!r}" in problem), name)
-        return f"{name}: {problem}{suggest(missing, known)}"
-    return ""
+        return misspelt(f"{name}: {problem}", missing, known)
+    return None
 
 
 def availability(conversion: Conversion) -> Availability:

@@ -11,7 +11,7 @@ import click
 from benchorch.cli.catalog import COMMANDS, overview
 from benchorch.cli.command import command, completed
 from benchorch.cli.terminal import Terminal
-from benchorch.config.components import suggest
+from benchorch.config.components import misspelt
 from benchorch.config.descriptions import (
     Key,
     default_keys,
@@ -45,8 +45,8 @@ def run(terminal: Terminal, name: str | None) -> Reply:
         return _of_group(name, keys)
     if not keys:
         known = [*COMMANDS, *meanings(), *default_keys()]
-        problem = f"help: there is no command, group or key {name!r}.{suggest(name, known)}"
-        raise ConfigError([problem])
+        problem = f"help: there is no command, group or key {name!r}."
+        raise ConfigError([misspelt(problem, name, known)])
     return Reply(text=_lines(keys), data=[_row(key) for key in keys])
 
 

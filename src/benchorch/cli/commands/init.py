@@ -14,7 +14,7 @@ from benchorch.cli.command import command
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
-from benchorch.errors import BenchorchError, ConfigError
+from benchorch.errors import BenchorchError, ConfigError, Correction, Problem
 
 CONVERSIONS = "eager,inductor,onnxruntime"
 _INPUT = re.compile(r"(?P<name>\w+)=(?P<shape>\w+(?:,\w+)*)(?::(?P<high>[1-9]\d*))?")
@@ -147,7 +147,7 @@ def _check_path(path: Path) -> None:
     if path.suffix != ".yaml" or "=" in path.name:
         meant = str(path.with_suffix(".yaml"))
         problem = f"{str(path)!r}: a recipe's file ends in .yaml. Did you mean {meant!r}?"
-        raise ConfigError([problem])
+        raise ConfigError([Problem(problem, Correction(typed=str(path), meant=meant))])
     if path.stem == "config":
         raise ConfigError([f"{path}: a recipe needs another name; config is benchorch's own root."])
     if path.exists():

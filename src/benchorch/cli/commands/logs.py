@@ -12,7 +12,7 @@ from benchorch.cli.command import command, run_argument
 from benchorch.cli.commands.remote_head import HeadCommand
 from benchorch.cli.commands.status import A_RUN
 from benchorch.cli.terminal import Terminal
-from benchorch.config.components import suggest
+from benchorch.config.components import misspelt
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError
@@ -89,8 +89,9 @@ def _found(plan: Plan, word: str) -> Trial:
         several = ", ".join(f"{t.trial_id} ({names[t.trial_id]})" for t in found)
         raise ConfigError([f"{word} is the beginning of several trials: {several}."])
     known = [f"{trial_id} ({name})" for trial_id, name in names.items()]
-    meant = suggest(word, [*names, *names.values()])
-    raise ConfigError([f"There is no trial {word!r}.{meant} Trials: {', '.join(known)}."])
+    listed = f" Trials: {', '.join(known)}."
+    problem = f"There is no trial {word!r}."
+    raise ConfigError([misspelt(problem, word, [*names, *names.values()], listed)])
 
 
 def _follow(directory: Path, path: Path, say: Callable[[str], None]) -> None:

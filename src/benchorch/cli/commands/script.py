@@ -19,12 +19,12 @@ from benchorch.cli.command import Words, command
 from benchorch.cli.commands import script_report
 from benchorch.cli.run import benchmark
 from benchorch.cli.terminal import Terminal
-from benchorch.config.components import suggest
+from benchorch.config.components import misspelt
 from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError, RecordError
+from benchorch.errors import ConfigError, Problem, RecordError
 from benchorch.frontends.scripts.discover import Enough, Script, labels_of
 from benchorch.frontends.scripts.discover_all import Discovery
 from benchorch.frontends.scripts.model_configs import words_for, write_configs
@@ -364,9 +364,9 @@ def _labelled(scripts: list[Script], labels: Sequence[str]) -> list[Script]:
     return chosen
 
 
-def _no_such_script(name: str) -> str:
+def _no_such_script(name: str) -> Problem:
     beside = sorted(path.name for path in Path(name).absolute().parent.glob("*.py"))
-    return f"script: there is no {name}.{suggest(Path(name).name, beside)}"
+    return misspelt(f"script: there is no {name}.", Path(name).name, beside)
 
 
 def _paths(text: str) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -15,13 +16,18 @@ import click
 from benchorch.cli.command import command
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
+from benchorch.domain.trial import node_of
 from benchorch.errors import ConfigError
 from benchorch.host.packages import require
+from benchorch.journal import run_directory
+from benchorch.journal.registry import newest_invocations
+from benchorch.progress import Say
 from benchorch.recorders import location
 from benchorch.recorders.mlflow_links import FIRST_PORT, HOST
 
 STORE = "sqlite:///mlflow.db"
 _PORTS_TRIED = 100
+_LOOKED_AT = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +51,32 @@ class Launch:
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=FIRST_PORT, help="or the next free one"
 )
-@click.option("--uri", default=STORE, help="the tracker to show")
+@click.option("--uri", default="", help="the tracker to show; else this folder's or the last run's")
 def run(terminal: Terminal, port: int, uri: str) -> Reply:
     """Become the server; a reply only where there is none to start."""
-    launch = prepare(port, uri)
+    launch = prepare(port, uri or usual_store(terminal.say))
     if launch.argv:
         require("mlflow")
         terminal.show(f"MLflow's UI opens at {launch.url} in some ten seconds; Ctrl-C ends it.")
         _become(launch)
     return Reply(text=f"MLflow's UI is at {launch.url}", data={"url": launch.url})
+
+
+def usual_store(say: Say) -> str:
+    """The tracker of this folder; where there is none, that of the last run which has one."""
+    if Path("mlflow.db").exists():
+        return STORE
+    for directory in newest_invocations(_LOOKED_AT):
+        with contextlib.suppress(ConfigError):
+            session = run_directory.read_plan(directory).session
+            uri = str(node_of(session, "tracking").get("uri") or "")
+            uri = uri and location.anchored(uri, Path(str(session.get("cwd", "."))))
+            path = location.database_file(uri)
+            if uri and (path is None or path.exists()):
+                shown = location.without_secrets(uri)
+                say(f"This folder has no mlflow.db; showing the last run's tracker, {shown}")
+                return uri
+    return STORE
 
 
 def prepare(port: int = FIRST_PORT, uri: str = STORE) -> Launch:

@@ -1,7 +1,5 @@
 """Calls to one account: short limits, and errors as one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

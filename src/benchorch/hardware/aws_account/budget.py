@@ -1,7 +1,5 @@
 """May budgets be seen, and does the stack's tag count in them?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

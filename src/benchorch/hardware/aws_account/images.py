@@ -1,7 +1,5 @@
 """Do the public parameters name images, and are those the operating system that is expected?"""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 

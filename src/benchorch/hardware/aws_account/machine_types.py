@@ -1,7 +1,5 @@
 """The stack's instance types as the region describes them, and where it offers them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """May the stack's region hold one network more, and may its machines reach the outside?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from benchorch.hardware.aws_account.account import Account

@@ -15,8 +15,6 @@
 Schema history: 1, first.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

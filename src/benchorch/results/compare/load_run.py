@@ -15,7 +15,7 @@ from benchorch.domain.estimate import METRICS, Summary
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.journal import reader, run_directory
 from benchorch.journal.lock import is_running
 from benchorch.journal.registry import find_invocation
@@ -63,7 +63,8 @@ def locate(reference: str) -> Path:
             "parent run that ran on this machine, nor a file that `report --json` wrote. "
             "A run prints its directory and its plan when it ends."
         )
-        raise ConfigError([problem], next="benchorch status") from error
+        unknown = Problem(problem, Correction(run=reference))
+        raise ConfigError([unknown], next="benchorch status") from error
 
 
 _LABELS = {"model", "conversion", "hardware", "workload", "axes"}

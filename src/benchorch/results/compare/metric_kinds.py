@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchorch.domain.estimate import METRICS
+from benchorch.errors import Problem
 
 LATENCY = "latency_ms/p50"
 FLOOR = "latency_ms/p01"
@@ -29,15 +30,14 @@ _COLD = frozenset({"load_s/p50", "first_call_s/p50", "time_to_steady_s/p50"})
 FASTER, SLOWER, LOWER, HIGHER = "faster", "slower", "lower", "higher"
 
 
-def unknown_metric(name: str) -> str:
-    """Why a name is not a metric, or an empty string where it is one."""
-    from benchorch.config.components import suggest
+def unknown_metric(name: str) -> Problem | None:
+    """Why a name is not a metric; None where it is one."""
+    from benchorch.config.components import misspelt, nearest
 
     if name in NAMES:
-        return ""
-    meant = suggest(name, NAMES)
-    listed = "" if meant else f" Metrics: {', '.join(NAMES)}."
-    return f"{name!r} is not a metric.{meant}{listed}"
+        return None
+    listed = "" if nearest(name, NAMES) else f" Metrics: {', '.join(NAMES)}."
+    return misspelt(f"{name!r} is not a metric.", name, NAMES, listed)
 
 
 def is_rate(metric: str) -> bool:

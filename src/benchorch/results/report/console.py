@@ -314,12 +314,11 @@ class ConsoleReport:
         """Print plain text."""
         self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
-    def interrupted(self, directory: Path) -> None:
-        """Print that the answer is partial, and how to go on."""
-        self.text(
-            f"\nInterrupted: the table is partial. All results so far are stored. To continue:\n"
-            f"  python -m benchorch resume={directory}"
-        )
+    def interrupted(self, directory: Path, *, results: int) -> None:
+        """Print how far the run has come, and how to go on."""
+        so_far = "the table is partial. All results so far are stored"
+        state = so_far if results else "no trial has a result yet"
+        self.text(f"\nInterrupted: {state}. To continue:\n  python -m benchorch resume={directory}")
 
 
 def _end_of(result: TrialResult) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 import shutil
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from benchorch.results.report.rich_table import rich_table
@@ -45,6 +46,21 @@ def table_text(rows: Sequence[Sequence[str]]) -> str:
     console, written = paper()
     console.print(rich_table(rows, console.width))
     return tidy(written.getvalue())
+
+
+def folded(sentences: Iterable[str]) -> Iterator[str]:
+    """Sentences as wide as the terminal; whole where there is none."""
+    width = terminal_width()
+    for text in sentences:
+        if width < WIDTH:
+            text = textwrap.fill(
+                text,
+                width,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        yield text
 
 
 def tidy(text: str) -> str:

@@ -58,12 +58,11 @@ class NotebookReport(ConsoleReport):
         found = escape(conclusion(plan, results, summaries))
         self._show(f"<p>{found}</p><p><code>{escape(str(directory))}</code></p>")
 
-    def interrupted(self, directory: Path) -> None:
+    def interrupted(self, directory: Path, *, results: int) -> None:
         """Show how to go on."""
         words = escape(f"python -m benchorch resume={directory}")
-        self._show(
-            f"<p>Interrupted; all results so far are stored. To continue: <code>{words}</code></p>"
-        )
+        state = "all results so far are stored" if results else "no trial has a result yet"
+        self._show(f"<p>Interrupted: {state}. To continue: <code>{words}</code></p>")
 
     def _draw(self) -> None:
         if time.monotonic() - self._drawn_s < _LEAST_S:

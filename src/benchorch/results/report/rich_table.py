@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,9 @@ if TYPE_CHECKING:
 DROPPED_FIRST = (
     *("peak memory", "build", "items/s [95 %]", "p99 ms [95 %]", "limited by", "ran in"),
     *("USD per 1M [95 %]", "same model?"),  # what is not is disqualified in the last column
-    *("directory", "left", "failed", "measured", "shapes", "sizes", "workload", "hardware"),
+    *("error", "versions", "created (UTC)", "where"),
+    *("directory", "left", "failed", "measured", "A [95 %]", "B [95 %]"),
+    *("shapes", "sizes", "workload", "hardware"),
     *("processes", "now"),
 )
 """Columns in the order in which a narrow terminal goes without them."""
@@ -34,7 +37,7 @@ def rich_table(rows: Sequence[Sequence[str]], width: int) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    kept, dropped = _fitting(rows, width)
+    kept, dropped = fitting(rows, width)
     head, *body = [[row[at] for at in kept] for row in rows]
     table = Table(box=box.SIMPLE_HEAD, header_style="bold")
     if dropped:
@@ -50,12 +53,10 @@ def rich_table(rows: Sequence[Sequence[str]], width: int) -> Table:
     return table
 
 
-def _fitting(rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[str]]:
+def fitting(rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[str]]:
     """The columns that fit into a width, and the titles of the others."""
-    from rich.cells import cell_len
-
     head = rows[0]
-    widths = [max(cell_len(row[at]) for row in rows) for at in range(len(head))]
+    widths = [max(_cells(row[at]) for row in rows) for at in range(len(head))]
     kept = list(range(len(head)))
     dropped = []
     for title in DROPPED_FIRST:
@@ -67,3 +68,8 @@ def _fitting(rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], list
         kept = [at for at in kept if at not in found]
         dropped += [title] if found else []
     return kept, dropped
+
+
+def _cells(text: str) -> int:
+    """Columns of a terminal; characters of East Asian scripts take two."""
+    return sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text)

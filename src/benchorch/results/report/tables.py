@@ -1,7 +1,5 @@
 """Plans and results as rows of text, for the terminal, Markdown and pages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

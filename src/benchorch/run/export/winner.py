@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from benchorch.config.components import suggest
+from benchorch.config.components import misspelt
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
@@ -50,9 +50,11 @@ def _named(run: Derived, label: str) -> Trial:
     if len(found) == 1:
         return found[0]
     several = ", ".join(f"{t.trial_id} ({names[t.trial_id]})" for t in found)
-    hint = suggest(label, list(names.values()))
-    problem = f"more than one: {several}" if found else f"none.{hint} Trials: {_listed(run)}"
-    raise ConfigError([f"Trials of this run called {label!r}: {problem}"])
+    called = f"Trials of this run called {label!r}:"
+    if found:
+        raise ConfigError([f"{called} more than one: {several}"])
+    listed = f" Trials: {_listed(run)}"
+    raise ConfigError([misspelt(f"{called} none.", label, names.values(), listed)])
 
 
 def _fastest(run: Derived, name: str) -> Trial:

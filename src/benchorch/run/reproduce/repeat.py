@@ -12,7 +12,7 @@ from benchorch.config.components import make
 from benchorch.config.parity_setup import parity_setup
 from benchorch.config.trial_setup import open_trial
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
-from benchorch.errors import ConfigError, Problems
+from benchorch.errors import ConfigError, Correction, Problem, Problems
 from benchorch.host.environment import describe_host, package_versions
 from benchorch.interfaces.executor import Executor, Way
 from benchorch.journal.chain import UNREADABLE
@@ -35,9 +35,13 @@ def refuse_untrusted(plan: Plan, path: Path, carried: Mapping[str, str]) -> None
     if trust.trusts(path):
         trust.grant(*trust.references_of(plan))
     refused = {reference: trust.refusal(reference) for reference in trust.references_of(plan)}
-    of_bundle = f"the bundle holds this code; if you trust who made it, add {trust.FLAG} {path}"
+    added = Correction(added=(trust.FLAG, str(path)))
+    text = f"the bundle holds this code; if you trust who made it, add {trust.FLAG} {path}"
+    of_bundle = Problem(text, added)
     problems = [
-        f"{carried.get(reference, reference)}: {of_bundle if reference in carried else why}."
+        (of_bundle if reference in carried else why).within(
+            f"{carried.get(reference, reference)}: ", "."
+        )
         for reference, why in refused.items()
         if why
     ]

@@ -1,7 +1,5 @@
 """Libraries of groups: which operators one kernel often does, ours or in a user's file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

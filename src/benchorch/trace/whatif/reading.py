@@ -1,7 +1,5 @@
 """What-if files: changes in order, each with its selection and its effect."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -83,7 +83,7 @@ def mapping(reply: Reply) -> Mapping[str, Any]:
 def test_list_shows_everything_newest_first(store: LocalStore, built: list[str]) -> None:
     reply = run(["list"], store)
     header, *lines, total = reply.text.splitlines()
-    assert header.split() == ["KEY", "STATE", "SIZE", "BUILD", "CREATED", "(UTC)", "NAME"]
+    assert header.split() == ["key", "state", "size", "build", "created", "(UTC)", "name"]
     assert [line.split()[0] for line in lines] == [key[:12] for key in reversed(built)]
     assert [line.split()[1] for line in lines] == ["failed", "complete", "complete"]
     assert len({line.index("onnx") for line in lines}) == 1
@@ -277,7 +277,7 @@ def test_report_for_a_terminal_keeps_each_build_on_a_line(
 ) -> None:
     reply = run(["report"], store)
     header, *lines = reply.text.splitlines()
-    assert header.startswith("KEY")
+    assert header.startswith("key")
     assert len(lines) == 3
     assert "torch 2.13.0, onnx 1.19.0" in lines[1]
     assert "aten::foo" in lines[0]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchorch.cli.commands import ui
 from benchorch.errors import ConfigError
+from benchorch.journal.registry import remember
+from benchorch.journal.run_directory import read_plan, write_plan
+from support.synthetic_runs import write_run
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +46,24 @@ def test_a_server_elsewhere_is_only_named() -> None:
     reply = ui.run.reply(["--uri", "http://ann:hunter22@host:5000"], part=said.append)
     assert reply.text == "MLflow's UI is at http://host:5000"
     assert reply.exit_code == 0
+
+
+def test_in_another_folder_it_shows_the_tracker_of_the_last_run(
+    started_in: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = started_in / "elsewhere"
+    monkeypatch.setenv("XDG_STATE_HOME", str(started_in / "state"))
+    run = write_run(elsewhere / "runs" / "one", plan_id="plan-one")
+    session = {"tracking": {"uri": "sqlite:///mlflow.db"}, "cwd": str(elsewhere)}
+    write_plan(run, replace(read_plan(run), session=session))
+    remember("plan-one", run)
+    said: list[str] = []
+    assert ui.usual_store(said.append) == ui.STORE  # that run has recorded nothing
+    (elsewhere / "mlflow.db").touch()
+    assert ui.usual_store(said.append) == f"sqlite:///{elsewhere}/mlflow.db"
+    assert [text for text in said if f"{elsewhere}/mlflow.db" in text] == said != []
+    (started_in / "mlflow.db").touch()
+    assert ui.usual_store(said.append) == ui.STORE
 
 
 def test_no_page_is_promised_without_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
