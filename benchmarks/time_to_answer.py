@@ -9,8 +9,8 @@ use. `hello` benchmarks a script of ten lines through four conversions. `process
 `trial_overhead.py`: a trial's process over the bare one. `plan` plans 10,000 trials. Wall times
 need a machine with nothing else to do; CPU seconds bear company better.
 
-Goals against a peer have scripts of their own: `cli_start.py` (a minimal Hydra application) and
-`ray_dispatch.py` (raw actor calls).
+Goals against a peer have scripts of their own: `cli_start.py` (a minimal Hydra application),
+`ray_dispatch.py` (raw actor calls) and `peers.py` (other tools).
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def answered(name: str, words: Sequence[str], goals: Sequence[float | None]) -> 
         share, goal = useful_s(warm.directory)[0] / warm.end_s, f"{USEFUL_RATIO:.0%}"
         yield f"| {name}: inside calls that count, cached | {share:.0%} | {goal} |"
         for state, one in (("nothing cached", cold), ("cached", warm)):
-            yield from _stages(f"{name}, {state}", one)
+            yield from _pieces(f"{name}, {state}", one)
 
 
 def _row(what: str, seconds: float | None, goal_s: float | None, undecided: int = 0) -> str:
@@ -139,8 +139,7 @@ def _beyond_calls(name: str, directory: Path) -> Iterator[str]:
     """What a measuring process takes besides the calls that it times, by conversion."""
     beyond_s = defaultdict(list)
     for trial in _trials(directory):
-        series = directory / "trials" / trial["trial_id"] / "observations.jsonl"
-        for process, text in zip(trial["processes"], series.read_text().splitlines(), strict=False):
+        for process, text in _processes(directory, trial):
             timed_s = sum(json.loads(text)["observations"]["durations_ns"]) / 1e9
             beyond_s[trial["labels"]["conversion"]].append(process["elapsed_s"] - timed_s)
     for conversion, seconds in beyond_s.items():
@@ -148,16 +147,44 @@ def _beyond_calls(name: str, directory: Path) -> Iterator[str]:
         yield f"| {name}: {conversion}'s process beyond its timed calls | {middle} | 0.6 s |"
 
 
-def _stages(name: str, waited: Waited) -> Iterator[str]:
-    """Wall time by stage, over all trials; the rest is the command's own."""
+def _pieces(name: str, waited: Waited) -> Iterator[str]:
+    """Wall time by what it went into, over all trials; the rest is the command's own.
+
+    A back-to-back pair's process of the baseline is in the baseline's own trial.
+    """
     spent_s: dict[str, float] = defaultdict(float)
     for trial in _trials(waited.directory):
         for stage, seconds in trial["stages_s"].items():
             spent_s[stage] += seconds
-    for stage, seconds in spent_s.items():
-        yield f"| {name}: {stage} | {seconds:.1f} s, {seconds / waited.end_s:.0%} | |"
-    rest_s = waited.end_s - sum(spent_s.values())
-    yield f"| {name}: planning, tables, waiting | {rest_s:.1f} s, {rest_s / waited.end_s:.0%} | |"
+        for process, text in _processes(waited.directory, trial):
+            for piece, seconds in _of_process(process, json.loads(text)):
+                spent_s[piece] += seconds
+                spent_s["measure"] -= seconds
+    spent_s["in measuring processes: start, imports, checks"] = spent_s.pop("measure", 0.0)
+    spent_s["planning, tables, waiting"] = waited.end_s - sum(spent_s.values())
+    for piece, seconds in spent_s.items():
+        yield f"| {name}: {piece} | {seconds:.1f} s, {seconds / waited.end_s:.0%} | |"
+
+
+def _of_process(process: dict[str, Any], series: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """Seconds of one measuring process by what is known of it."""
+    conditions = process["conditions"]
+    canaries = (conditions["canary_before_ns"] or 0) + (conditions["canary_after_ns"] or 0)
+    yield "loading", process["load_s"]
+    yield "first call", process["first_call_s"]
+    yield "calls alone", sum(series["observations"]["durations_ns"]) / 1e9
+    yield "reference workload, one pass each", canaries / 1e9
+    paired = series["paired"] or {}
+    for side in ("ours", "theirs", "ours_alone", "theirs_alone"):
+        if paired.get("design") == "alternated" and paired.get(side):
+            yield "calls interleaved with the baseline", sum(paired[side]["durations_ns"]) / 1e9
+
+
+def _processes(directory: Path, trial: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Each process of a trial with the line of its raw series; none where it has no result."""
+    series = directory / "trials" / trial["trial_id"] / "observations.jsonl"
+    lines = series.read_text().splitlines() if series.exists() else []
+    return zip(trial["processes"], lines, strict=False)
 
 
 def _trials(directory: Path) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from parity_corpus import architectures, hostile, models, pairs, second_review
+from parity_corpus import architectures, hostile, models, pairs, second_review, third_review
 from parity_corpus.unseen import architectures as unseen_architectures
 from parity_corpus.unseen import models as unseen_models
 from parity_corpus.unseen import pairs as unseen_pairs
@@ -23,6 +23,7 @@ MODELS = {
     "unseen": {**unseen_models.MODELS, **unseen_architectures.ARCHITECTURES},
     "hostile": hostile.MODELS,
     "second review": second_review.MODELS,
+    "third review": third_review.MODELS,
 }
 # The lab builds, judges and verifies in one process, so what only differs between processes
 # cannot show in it.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.formatting import printable
+from benchorch.frontends.scripts.discover import Script
 from benchorch.results.report.console import ConsoleReport
 from benchorch.run.planner import plan_jobs
 
@@ -63,3 +67,21 @@ def test_a_recipe_with_such_a_name_is_refused(tmp_path: Path, line: str) -> None
     with pytest.raises(ConfigError) as refused:
         plan_jobs(Composer(config_loader([tmp_path]), "evil"), [[]], "p")
     assert refused.value.problems
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_a_name_that_an_output_cannot_encode_is_written_out(encoding: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchorch", b"report", b"./\xff\xc3\xa9"],
+        env={**os.environ, "PYTHONUTF8": "0", "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+    assert b"\\udcff" in done.stderr
+
+
+def test_a_script_whose_name_is_no_text_has_a_folder() -> None:
+    folder = Script(path=Path(os.fsdecode(b"\xff.py"))).folder
+    assert folder.name.startswith("\udcff-")

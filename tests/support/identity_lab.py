@@ -46,6 +46,7 @@ def identity_of(
     env: dict[str, str] | None = None,
     site: Path | None = None,
     conversion: str = "eager",
+    stamps: Path | None = None,
 ) -> Identity:
     """The key of a conversion's artifact; of eager that of its reference outputs.
 
@@ -56,6 +57,7 @@ def identity_of(
         env: environment variables to set.
         site: a site-packages directory, before the other ones.
         conversion: as after ``conversion=``.
+        stamps: where identities are kept that two loads agreed on; each is loaded without it.
     """
     request = {
         "folder": str(Path(folder).resolve()),
@@ -64,6 +66,7 @@ def identity_of(
         "env": env or {},
         "site": None if site is None else str(Path(site).resolve()),
         "conversion": conversion,
+        "stamps": None if stamps is None else str(stamps),
     }
     server = _server()
     assert server.stdin is not None
@@ -162,7 +165,7 @@ def _answer(request: Mapping[str, Any], setup: Any) -> dict[str, Any]:
         arguments=request["arguments"],
         inputs={name: {"shape": ["batch_size", 4], "generator": "normal"} for name in names},
     )
-    return asdict(_identity(replace(setup, model=model)))
+    return asdict(_identity(replace(setup, model=model), request["stamps"]))
 
 
 def _input_names(request: Mapping[str, Any]) -> list[str]:
@@ -181,14 +184,16 @@ def _input_names(request: Mapping[str, Any]) -> list[str]:
     return [one.name for one in required if one.kind in plain] or ["x"]
 
 
-def _identity(setup: Any) -> Identity:
+def _identity(setup: Any, stamps: str | None) -> Identity:
     from benchorch.cli.commands.cache_explain import flatten
     from benchorch.trial.build_keys import Keys
+    from benchorch.trial.identity_stamps import Stamps
     from benchorch.trial.live_module import loader
 
     with tempfile.TemporaryDirectory() as place:
         load = loader(setup, lambda _: None)
-        keys = Keys(setup, threads=THREADS, directory=Path(place), load=load)
+        kept = Stamps(folder=Path(stamps)) if stamps else None
+        keys = Keys(setup, threads=THREADS, directory=Path(place), load=load, stamps=kept)
         count = len(setup.steps)
         key = keys.after(count) if count else keys.reference(INPUTS)
     fields = flatten(dict(key.fields))

@@ -7,6 +7,7 @@ the words of each command; `arguments` those of a run.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import shlex
 import sys
@@ -28,6 +29,9 @@ COMPLETE = "_BENCHORCH_COMPLETE"
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
     words = sys.argv[1:]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what its encoding lacks, such as a name's bytes
+            stream.reconfigure(errors="backslashreplace")
     try:
         if COMPLETE in os.environ:
             from benchorch.cli.completion import answer

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 
 from benchorch.domain.price import Market
 
+BUDGET_REACHED = "budget_reached"
+"""Kind of failure of a trial that the run's budget of minutes or dollars ended or left out."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendingRules:

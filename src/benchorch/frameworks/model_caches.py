@@ -32,7 +32,16 @@ def holds_tokens(value: object) -> bool:
 
 
 def know_cache(kind: type[Any]) -> None:
-    """Teach torch to flatten a class of caches: to keys and values of each layer in turn."""
+    """Teach torch to flatten a class of caches, and the class of what `_rebuilt` returns for it."""
+    from torch.utils import _pytree
+    from transformers.cache_utils import DynamicCache
+
+    for each in {kind, DynamicCache} - set(_pytree.SUPPORTED_NODES):
+        _know(each)
+
+
+def _know(kind: type[Any]) -> None:
+    """Teach torch to flatten it: to keys and values of each layer in turn."""
     from torch.utils import _pytree
 
     _pytree.register_pytree_node(

@@ -35,12 +35,14 @@ class Content:
         clocks: Python modules, such as time, that its code takes values from.
         files: of the user's modules that were reached.
         texts: in the user's code that may name files.
+        folders: that the user's code lists.
     """
 
     fields: dict[str, Json]
     clocks: tuple[str, ...]
     files: tuple[Path, ...]
     texts: tuple[str, ...]
+    folders: tuple[Path, ...]
 
 
 def state_digest(module: torch.nn.Module) -> str:
@@ -87,6 +89,7 @@ def content_of(module: torch.nn.Module, makers: Sequence[Callable[..., object]] 
         clocks=tuple(sorted(reach.clocks)),
         files=tuple(sorted(reach.files)),
         texts=tuple(sorted(reach.texts)),
+        folders=tuple(sorted(reach.folders)),
     )
 
 

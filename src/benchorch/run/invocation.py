@@ -16,6 +16,7 @@ from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event, Session
+from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial
 from benchorch.errors import ConfigError, RecordError
 from benchorch.files import write_json, write_text
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 _NOT_THE_TRIALS_FAULT = frozenset(
     {
         *("node_lost", "agent_failed", "no_node", "no_capacity", "wrong_node", "disk_full"),
-        "budget_reached",
+        BUDGET_REACHED,
     }
 )
 _BEFORE_A_PLAN = (".hydra", "multirun.yaml", LOCK)
@@ -254,7 +255,8 @@ class Invocation:
         self._end_unfinished()
         summaries = self.summaries()
         try:
-            self.report.table(self.plan, self.results, summaries, self.directory)
+            if self.results or complete:
+                self.report.table(self.plan, self.results, summaries, self.directory)
             self._page.write(self.plan, self.results, summaries, running=False)
             with self._on_disk("The table"):
                 text = full_markdown(self.plan, self.results, summaries)
@@ -267,14 +269,15 @@ class Invocation:
             recorded = _finished(self._recorder, complete, self.report.recording)
             self._status.end(complete=complete)
             archived = _finished(self._archiver, complete, self.report.keeping)
-        self.report.closing(
-            self.plan,
-            self.directory,
-            recorded=recorded,
-            reason=self._recorder.reason if self._recorder else "",
-            kept=archived,
-            whole=self._is_whole(),
-        )
+        if self.results or complete:
+            self.report.closing(
+                self.plan,
+                self.directory,
+                recorded=recorded,
+                reason=self._recorder.reason if self._recorder else "",
+                kept=archived,
+                whole=self._is_whole(),
+            )
         if self._lock is not None:  # the process may live on after this run
             self._lock.close()
         missing = not recorded and self.plan.recorder.get("required") is True
@@ -325,7 +328,10 @@ class Invocation:
     def interrupt(self) -> None:
         """End before the plan does: show and keep the results so far, and how to resume."""
         self.close(complete=False)
-        self.report.interrupted(self.directory, results=len(self.results))
+        if self.plan is None:
+            self.discard()
+        else:
+            self.report.interrupted(self.directory, results=len(self.results))
 
     def cut_short(self) -> None:
         """Interrupt where an executor failed, unless it failed before the first result."""

@@ -164,6 +164,12 @@ class Keys:
             identity["invocation"] = uuid4().hex  # so that no other invocation finds what is built
             untracked.add("it holds what cannot be hashed")
         if self._stamps:
+            # Forward reads these too, which no load shows.
+            variables = cast(ConfigNode, content.fields.get("environment", {}))
+            record.variables.update(variables)
+            if any(name.endswith("*") for name in variables):
+                untracked.add("its code puts names of environment variables together")
+            record.folders.update(map(str, content.folders))
             self._stamps.take(
                 self._stamped_request(),
                 identity,

@@ -51,6 +51,11 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, NDArray[generic]]
 
+_NOTHING = (
+    "no output has a value for any input, so nothing could be compared: provide inputs for which "
+    "there are some, e.g. parity.data=FILE.npz."
+)
+
 
 def check(trial: BuiltTrial, loaded: LoadedTrial) -> Verdict:
     """The outputs of every compared input against the reference's.
@@ -63,7 +68,8 @@ def check(trial: BuiltTrial, loaded: LoadedTrial) -> Verdict:
     everything = dict(enumerate(compared_sets(setup, settings.inputs, settings.data)))
     sets = {n: one for n, one in everything.items() if str(n) not in reference.refused}
     verdict = _judged(trial, setup, settings, reference, sets, loaded.executable)
-    verdict = replace(verdict, notes=(*verdict.notes, *_refusals(reference)))
+    more = (*_refusals(reference), *filter(None, [reference.note]))
+    verdict = replace(verdict, notes=(*verdict.notes, *more))
     if verdict.kind is Kind.DIFFERS:
         verdict = _explained(trial, setup, verdict, sets, reference)
     reset_own_peak()  # outputs and references, perhaps further models, were here for a moment
@@ -144,6 +150,8 @@ def _judged(
         f"output {path} is no tensor and was not compared: {why}" for path, why in left_out.items()
     )
     verdict = replace(verdict, notes=(*verdict.notes, *notes))
+    if verdict.passed and not any(array.size for one in references for array in one.values()):
+        verdict = replace(verdict, passed=False, kind=Kind.DIFFERS, reasons=(_NOTHING,))
     if not setup.generates:
         return verdict
     pairs = [(a[SCORES], b[SCORES]) for a, b in zip(ours, references, strict=True)]

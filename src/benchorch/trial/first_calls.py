@@ -1,4 +1,4 @@
-"""What a model answers in a process whose first call it is."""
+"""Outputs of a model in processes whose first call it is."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _CAUSE = "the first call fixes what later ones answer, in something that no modu
 
 @contextmanager
 def first_calls(answer: Callable[[int], Arrays] | None) -> Iterator[FirstCalls]:
-    """Remember the model as it is now, before any call.
+    """Keep the model as it is now, before any call.
 
     Args:
-        answer: to the input of a number, with one thread: forked processes lack the others.
+        answer: outputs of the input of a number, with one thread: forked processes lack the others.
             None where the model cannot be forked.
 
     Yields:
-        The answers to inputs of these numbers, each the first call of a process that continues
-        from here; without those that took longer than so many seconds.
+        A function that returns the outputs of inputs by number, each the first call of a process
+        that continues from here; without those that took longer than so many seconds.
     """
     if answer is None or not template.is_possible():
         yield lambda numbers, seconds: {}
@@ -45,6 +45,18 @@ def first_calls(answer: Callable[[int], Arrays] | None) -> Iterator[FirstCalls]:
             yield lambda numbers, seconds: {
                 n: saved(folder / f"{n}.npz") for n in numbers if run(n, seconds)
             }
+
+
+def not_compared(numbers: Sequence[int], alone: Mapping[int, Arrays], seconds: float) -> str:
+    """Note about inputs that no process answered as its first call; empty where all did."""
+    missing = ", ".join(str(number) for number in numbers if number not in alone)
+    why = f"no process that was forked before answered within {seconds:.3g} s"
+    if not template.is_possible():
+        why = "processes cannot be forked on this system"
+    return missing and (
+        f"outputs of a process's first call were not compared with later ones for input {missing}: "
+        f"{why}, so an effect of the first call on all later ones would not be found"
+    )
 
 
 def noise_of_first_calls(

@@ -17,7 +17,7 @@ from benchorch.domain.trial import ConfigNode
 from benchorch.files import write_json
 from benchorch.frameworks.identity.consulted import holds
 
-_VERSION = 1
+_VERSION = 2  # with the time of a file's last change of status
 _ENOUGH_LOADS = 2
 _SHOWN = 3
 

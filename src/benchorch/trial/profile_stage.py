@@ -46,6 +46,8 @@ class RunStage(Protocol):
         request: Request,
         under: tuple[str, ...] = (),
         exit_s: float = 5.0,
+        *,
+        template: str = "",
     ) -> Reply:
         """Its reply; raises StageFailed."""
         ...
@@ -60,6 +62,7 @@ def profiled(
     isolated: bool,
     folder: Path,
     run: RunStage,
+    template: str = "",
 ) -> ProfileRecord | None:
     """A profile from one process, explained by another; None where none is requested.
 
@@ -67,6 +70,8 @@ def profiled(
         profiler_node: the profiler's own, for the process that makes it anew.
         isolated: whether stages have processes, which is where a profiler may be put around one.
         folder: the trial's own.
+        template: the package whose template the process is forked from where nothing is put around
+            it; empty for none.
     """
     if not type(profiler).wanted:
         return None
@@ -78,11 +83,12 @@ def profiled(
     if reason is not None:
         return ProfileRecord(unavailable=reason)
     request = ProfileRequest(trial=trial, profiler=profiler_node, directory=directory)
+    template, exit_s = "" if under else template, type(profiler).exit_s
     try:
-        record = run(stages.PROFILE, request, under=under, exit_s=type(profiler).exit_s)
+        record = run(stages.PROFILE, request, under, exit_s, template=template)
         if (record.dilation_ratio or 0.0) > VOID_DILATION_RATIO:
             # Something else ran meanwhile: the machine may be quiet now.
-            again = run(stages.PROFILE, request, under=under, exit_s=type(profiler).exit_s)
+            again = run(stages.PROFILE, request, under, exit_s, template=template)
             record = again if not again.unavailable else record
     except StageFailed as failed:
         return ProfileRecord(unavailable=f"not profiled: {_sentence(failed.failure)}")

@@ -31,7 +31,7 @@ from benchorch.interfaces.generation import CONTINUATION, DecoderModel
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.models.parity_data import data_sets
 from benchorch.models.token_data import token_sets
-from benchorch.trial.first_calls import first_calls, noise_of_first_calls
+from benchorch.trial.first_calls import first_calls, noise_of_first_calls, not_compared
 from benchorch.trial.generation import (
     SCORES,
     cache_of,
@@ -76,6 +76,7 @@ class Reference:
         refused: why, by the number of each input set that eager does not take.
         half: the half precision that the baseline computes in, e.g. ``bfloat16``; empty for none.
         cache: the tensors of a decoder's cache; empty for other models.
+        note: why outputs of first calls were not compared; empty where they were.
     """
 
     state: str
@@ -87,6 +88,7 @@ class Reference:
     refused: Mapping[str, str] = field(default_factory=dict)
     half: str = ""
     cache: tuple[TensorSpec, ...] = ()
+    note: str = ""
 
 
 def read_reference(directory: Path) -> Reference:
@@ -160,7 +162,8 @@ def write_reference(
         changed = changes(load(), before, snapshot(load()))
         most = _FIRST_CALLS if changed or took_s <= _QUICK_S else 1
         numbers = [*first][:_FIRST_CALLS][-most:]
-        alone = as_first(numbers, _SLOWEST_S + _SLOWEST_RATIO * took_s)
+        limit_s = _SLOWEST_S + _SLOWEST_RATIO * took_s
+        alone = as_first(numbers, limit_s)
     for index, each in first.items():
         save_arrays(outputs_file(out, index), each)
     unstable = _unstable(outputs, list(first.values()), again[::-1])
@@ -185,6 +188,7 @@ def write_reference(
         refused=refused,
         half=half_precision(load()),
         cache=cache_of(setup, load()),
+        note=not_compared(numbers, alone, limit_s),
     )
     write_json(out / _MODEL_FILE, encode(reference))
 

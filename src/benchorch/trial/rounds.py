@@ -124,8 +124,8 @@ class _Rounds:
                 if not _is_baseline(run) or run.needs_more():
                     yield from self._process(run)
             yield from self._ended(list(self.runs))
+        yield from self._ends()  # profiles are forked from the last round's templates
         self.renew(0, 0)
-        yield from self._ends()
 
     def _first_round(self) -> Iterator[TrialResult]:
         """Build and measure one after the other, so that no build disturbs a process.

@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 
 from benchorch.domain.result import Failure
 from benchorch.domain.session import Session
+from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ExecutorError
 from benchorch.host.processes.run_child import ChildReply, Limits, run_child
@@ -41,8 +42,8 @@ class StageRunner:
         elapsed_s: wall seconds of the last child; 0 where there is none.
         forked: whether that one was forked.
         stages_s: wall seconds spent in each stage so far.
-        deadline_s: on the monotonic clock: a measuring process that runs longer is ended; None
-            for no limit but the stage's own.
+        deadline_s: on the monotonic clock: what runs longer is ended; None for no limit but the
+            stage's own.
     """
 
     def __init__(
@@ -88,7 +89,9 @@ class StageRunner:
         child = child or self._child(stage, request, under=under, exit_s=exit_s)
         self.elapsed_s = child.elapsed_s
         if child.failure is not None:
-            raise StageFailed(child.failure, child.partial)
+            late = child.failure.kind == "timeout" and self._is_out_of_time
+            failure = out_of_budget(stage.name, "during this stage") if late else child.failure
+            raise StageFailed(failure, child.partial)
         return cast(Reply, child.reply)  # without a failure there is one
 
     def _forked(
@@ -139,14 +142,13 @@ class StageRunner:
         return trial_directory(self._session.directory, self._trial.trial_id) / LOG
 
     @property
-    def is_out_of_time(self) -> bool:
-        """Whether the deadline has passed."""
+    def _is_out_of_time(self) -> bool:
         return self.deadline_s is not None and time.monotonic() >= self.deadline_s
 
     def _limits(self, stage: str, exit_s: float) -> Limits:
-        """Limits of a stage's child; a measuring one ends with the budget."""
+        """Limits of a stage's child, which ends with the budget."""
         limits = _limits(self._trial.spec, stage, exit_s)
-        if stage != "measure" or self.deadline_s is None:
+        if self.deadline_s is None:
             return limits
         left_s = self.deadline_s - time.monotonic()
         return replace(limits, timeout_s=min(limits.timeout_s, max(LEAST_S, left_s)))
@@ -166,6 +168,16 @@ class StageRunner:
         if isinstance(found, Failure):
             raise StageFailed(found, report.partial)
         return cast(Reply, found)  # as the worker's table has it
+
+
+def out_of_budget(stage: str, when: str) -> Failure:
+    """The failure of a trial that the time of the run ends."""
+    return Failure(
+        stage=stage,
+        kind=BUDGET_REACHED,
+        message=f"budget.minutes ended {when}",
+        remedy="a larger budget.minutes with resume= (finished results are kept)",
+    )
 
 
 @dataclass(slots=True, kw_only=True)

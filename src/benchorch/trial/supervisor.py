@@ -23,6 +23,7 @@ from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.protocol import Protocol
 from benchorch.domain.result import EnergyRecord, Failure, Outcome, TrialResult
 from benchorch.domain.session import Event, Session
+from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ConfigError, StoreError
 from benchorch.host.environment import describe_host, git_revision, package_versions, physical_cores
@@ -38,7 +39,7 @@ from benchorch.trial.build import find
 from benchorch.trial.execution import execution_of
 from benchorch.trial.profile_stage import profiled
 from benchorch.trial.repetitions import Repetitions
-from benchorch.trial.stage_runner import LOG, StageRunner
+from benchorch.trial.stage_runner import LOG, StageRunner, out_of_budget
 from benchorch.trial.stages import (
     Baseline,
     BuildStageRequest,
@@ -54,10 +55,10 @@ __all__ = ["LOG", "OutOfTime", "TimeBudget", "TrialRun", "run_trial"]
 
 
 FIRST_PROCESS_S = 60.0
-"""The first process of a trial may take so long although the budget has ended."""
+"""The first process of a baseline may take so long although the budget has ended."""
 
 SPARE_S = 5.0
-"""A further process, begun because it would end in time, may exceed the budget by so much."""
+"""A build or a process that began in time may exceed the budget by so much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +68,17 @@ class TimeBudget:
     Attributes:
         ends_s: on the monotonic clock.
         sure: processes that each trial has although the budget has ended.
-        is_strict: whether processes that last longer are ended.
+        is_strict: whether nothing begins later, and what lasts longer is ended.
     """
 
     ends_s: float
     sure: int
     is_strict: bool
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what adds to an answer does not begin any more."""
+        return self.is_strict and time.monotonic() >= self.ends_s
 
 
 class OutOfTime(Exception):
@@ -186,6 +192,7 @@ class TrialRun:
         """Build what is not built."""
         if self.failure is None:
             with self._failing():
+                self._stages.deadline_s = self._deadline_s()
                 self._start()
 
     def needs_more(self) -> bool:
@@ -200,8 +207,9 @@ class TrialRun:
         Args:
             cpus: its processors; empty to choose.
         """
-        self._stages.deadline_s = self._process_deadline_s()
         with self._failing():
+            first = not self.repetitions.valid
+            self._stages.deadline_s = self._deadline_s(first=first)
             self.repetitions.add(cpus)
 
     def end(self, *, profile: bool) -> None:
@@ -259,13 +267,20 @@ class TrialRun:
             return math.inf
         return max(0.0, self._budget.ends_s - time.monotonic()) / (self.measured_s / count)
 
-    def _process_deadline_s(self) -> float | None:
-        """Latest end of the next process; None for the limits of its stage."""
+    def _deadline_s(self, *, first: bool = False) -> float | None:
+        """Latest end of what begins now; None for the limits of its stage.
+
+        Without the first process of a baseline there would be no answer at all. Raises StageFailed
+        where nothing of this trial may begin any more.
+        """
         if self._budget is None or not self._budget.is_strict:
             return None
-        if len(self.repetitions.valid) >= self._budget.sure:
-            return self._budget.ends_s + SPARE_S
-        return max(self._budget.ends_s, time.monotonic() + FIRST_PROCESS_S)
+        latest_s, now_s = self._budget.ends_s + SPARE_S, time.monotonic()
+        if first and self.trial.baseline_id is None:
+            return max(latest_s, now_s + FIRST_PROCESS_S)
+        if now_s >= self._budget.ends_s and not (self._repetitions and self._repetitions.valid):
+            raise StageFailed(out_of_budget("schedule", "before this trial was measured"))
+        return latest_s
 
     def _environment_now(self, unfinished: bool) -> Mapping[str, Json]:
         """Environment of the trial; read again for the finished result only: it takes a moment."""
@@ -319,6 +334,13 @@ class TrialRun:
     def _end(self, profile: bool) -> None:
         setup, built = self.setup, self._built_trial(self._stages.threads)
         self._execution = execution_of(setup, self.repetitions.valid[0].facts)
+        if self._budget is not None and self._budget.is_over:
+            left_out = "budget.minutes had ended"
+            if setup.protocol.energy_windows:
+                self._energy = EnergyRecord(unavailable=left_out)
+            if profile and self._session.profiler:
+                self._profile = ProfileRecord(unavailable=f"not profiled: {left_out}")
+            return
         if setup.protocol.energy_windows:
             self._energy = self._measure_energy(built)
         if profile and self._session.profiler:
@@ -330,6 +352,7 @@ class TrialRun:
                 isolated=self._isolated,
                 folder=trial_directory(self._session.directory, self.trial.trial_id),
                 run=self._stages.run,
+                template=template_for(setup, setup.runtime.requires),
             )
 
     def _build(self, setup: TrialSetup, spec: ConfigNode, name: str) -> Built:
@@ -398,10 +421,9 @@ class TrialRun:
         try:
             return self._noted(self._stages.run(stages.MEASURE, request, template=request.template))
         except StageFailed as failed:
-            if failed.failure.kind == "timeout" and self._stages.is_out_of_time:
-                if self._repetitions is not None and self._repetitions.valid:
-                    raise OutOfTime from failed
-                failed.failure = replace(failed.failure, remedy="a larger budget.minutes")
+            ended = failed.failure.kind == BUDGET_REACHED
+            if ended and self._repetitions is not None and self._repetitions.valid:
+                raise OutOfTime from failed
             if isinstance(failed.partial, MeasureReply):
                 failed.partial = self._noted(failed.partial)
             raise

@@ -11,7 +11,7 @@ from benchorch.domain.measurement import Calibration, Observations, ProcessRecor
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError
-from benchorch.journal import reader, registry, run_directory
+from benchorch.journal import chain, reader, registry, run_directory
 
 IDS = ("t1", "t2", "t3")
 
@@ -168,14 +168,27 @@ def test_a_sealed_line_that_is_no_round_is_set_aside_from_the_rounds(run):
     once = dataclasses.replace(a_result("t1"), unfinished=True)
     run_directory.append_round(run, once)
     path = run_directory.rounds_path(run, "t1")
-    run_directory.append_line(path, {"else": 1})
-    with path.open("rb") as file:
-        other = file.readlines()[-1]
+    other = chain.seal({"else": 1}, path.read_bytes().splitlines()[-1]) + b"\n"
+    with path.open("ab") as file:
+        file.write(other)
     _, said = salvaged(run)
     assert "1 damaged line set aside" in said
     assert other in path.with_suffix(".damaged.jsonl").read_bytes()
     assert other not in path.read_bytes()
     assert run_directory.read_rounds(run, "t1") == once
+
+
+def test_reading_reports_what_is_unusual(run):
+    edited(run, lambda _: b"")
+    said = []
+    reader.read_results(run, said.append)
+    assert said == ["A line is missing before line 2 of results.jsonl."]
+
+
+def test_results_of_another_version_are_named_with_their_file(run):
+    run_directory.append_result(run, dataclasses.replace(a_result("t1"), schema_version=0), {})
+    with pytest.raises(ConfigError, match=r"results\.jsonl: written by another version .*schema 0"):
+        reader.read_results(run)
 
 
 def test_salvage_reports_marks_as_well_as_damage(run):
@@ -193,6 +206,27 @@ def test_a_clock_set_back_is_marked(tmp_path):
     (mark,) = reader.read_journal(tmp_path).marks
     assert "Trial t1 ended at 2026-01-01" in mark
     assert "the clock was set back" in mark
+
+
+def test_a_sound_journal_has_no_marks(run):
+    assert reader.read_journal(run).marks == []
+
+
+def test_a_clock_that_goes_on_is_not_marked(tmp_path):
+    moment = "2026-01-04T00:00:00+00:00"
+    result = dataclasses.replace(a_result("t1"), started_at=moment, ended_at=moment)
+    run_directory.append_result(tmp_path, result, {})
+    assert not reader.read_journal(tmp_path).marks
+
+
+def test_a_series_that_its_trial_goes_on_with_is_left_to_it(run):
+    run_directory.append_result(run, dataclasses.replace(a_result("t2"), unfinished=True), {})
+    path = run_directory.series_path(run, "t2")
+    path.write_bytes(path.read_bytes()[:-10])
+    found, said = salvaged(run)
+    assert found == ["t1", "t3"]
+    assert path.exists()
+    assert "runs again" not in said
 
 
 @settings(max_examples=150, deadline=None)

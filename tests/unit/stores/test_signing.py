@@ -55,6 +55,10 @@ def trust(*keys: str) -> None:
     path.write_text(json.dumps({"keys": keys}))
 
 
+def test_a_machine_that_can_make_a_key_has_no_problem() -> None:
+    assert signing.problem() == ""
+
+
 def test_the_machines_key_is_made_once_and_readable_by_its_owner_alone() -> None:
     first = signing.public_key()
     path = config_directory() / "signing.key"

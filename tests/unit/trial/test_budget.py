@@ -1,43 +1,109 @@
-"""What becomes of a process that the run's budget ends."""
+"""What becomes of a build or a process that the run's budget ends."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from benchorch.domain.result import Failure
+from benchorch.domain.spending import BUDGET_REACHED
+from benchorch.trial import stage_runner, stages
+from benchorch.trial.stage_runner import StageRunner, out_of_budget
 from benchorch.trial.stages import StageFailed
-from benchorch.trial.supervisor import OutOfTime, TrialRun
+from benchorch.trial.supervisor import FIRST_PROCESS_S, SPARE_S, OutOfTime, TimeBudget, TrialRun
 
+REQUEST: Any = SimpleNamespace(template="")
 LATE = Failure(stage="measure", kind="timeout", message="late", remedy="raise its limit")
 
 
-def run_of(valid: Sequence[str], *, out_of_time: bool) -> Any:
+def run_of(valid: Sequence[str], failure: Failure) -> Any:
     def run(*_: object, **__: object) -> None:
-        raise StageFailed(LATE)
+        raise StageFailed(failure)
 
-    stages = SimpleNamespace(run=run, is_out_of_time=out_of_time)
     return SimpleNamespace(
-        _stages=stages, _repetitions=SimpleNamespace(valid=valid), _noted=lambda reply: reply
+        _stages=SimpleNamespace(run=run),
+        _repetitions=SimpleNamespace(valid=valid),
+        _noted=lambda reply: reply,
     )
 
 
-@pytest.mark.parametrize(
-    ("out_of_time", "remedy"), [(True, "a larger budget.minutes"), (False, "raise its limit")]
-)
-def test_a_first_process_that_the_budget_ended_names_the_budget(
-    out_of_time: bool, remedy: str
-) -> None:
-    request: Any = SimpleNamespace(template="")
+@pytest.mark.parametrize("failure", [out_of_budget("measure", "meanwhile"), LATE])
+def test_a_first_process_that_is_ended_fails_its_trial(failure: Failure) -> None:
     with pytest.raises(StageFailed) as failed:
-        TrialRun._measure(run_of([], out_of_time=out_of_time), request)
-    assert failed.value.failure.remedy == remedy
+        TrialRun._measure(run_of([], failure), REQUEST)
+    assert failed.value.failure == failure
 
 
 def test_a_further_process_that_the_budget_ended_costs_nothing_but_itself() -> None:
-    request: Any = SimpleNamespace(template="")
     with pytest.raises(OutOfTime):
-        TrialRun._measure(run_of(["one"], out_of_time=True), request)
+        TrialRun._measure(run_of(["one"], out_of_budget("measure", "meanwhile")), REQUEST)
+
+
+@pytest.mark.parametrize("stage", [stages.BUILD, stages.MEASURE, stages.PROFILE])
+@pytest.mark.parametrize(
+    ("left_s", "kind"), [(-1.0, BUDGET_REACHED), (1000.0, "timeout"), (None, "timeout")]
+)
+def test_every_stage_that_the_deadline_ends_names_the_budget(
+    stage: Any, left_s: float | None, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = StageRunner(
+        *(SimpleNamespace(trial_id="t", spec={}), SimpleNamespace(directory=Path())),  # type: ignore[arg-type]
+        isolated=True,
+        on_message=lambda stage, message: None,
+    )
+    child = SimpleNamespace(failure=LATE, partial=None, elapsed_s=1.0)
+    monkeypatch.setattr(runner, "_child", lambda *_, **__: child)
+    runner.deadline_s = None if left_s is None else time.monotonic() + left_s
+    with pytest.raises(StageFailed) as failed:
+        runner.run(stage, REQUEST)
+    assert failed.value.failure.kind == kind
+
+
+@pytest.mark.parametrize("stage", ["build", "measure", "profile", "explain", "energy"])
+def test_the_limit_of_every_stage_ends_with_the_budget(stage: str) -> None:
+    limits = {"build_timeout_s": 900.0, "measure_timeout_s": 900.0}
+    runner: Any = SimpleNamespace(
+        _trial=SimpleNamespace(spec={"limits": limits}), deadline_s=time.monotonic() + 30.0
+    )
+    assert StageRunner._limits(runner, stage, 5.0).timeout_s <= 30.0
+    runner.deadline_s = None
+    assert StageRunner._limits(runner, stage, 5.0).timeout_s == 900.0
+    runner.deadline_s = 0.0
+    assert StageRunner._limits(runner, stage, 5.0).timeout_s == stage_runner.LEAST_S
+
+
+def deadline(left_s: float, *, baseline: str | None, valid: Sequence[str], first: bool) -> float:
+    """Seconds until the latest end of what begins now."""
+    now_s = time.monotonic()
+    run: Any = SimpleNamespace(
+        _budget=TimeBudget(ends_s=now_s + left_s, sure=1, is_strict=True),
+        trial=SimpleNamespace(baseline_id=baseline),
+        _repetitions=SimpleNamespace(valid=valid),
+    )
+    found = TrialRun._deadline_s(run, first=first)
+    assert found is not None
+    return round(found - now_s)
+
+
+def test_the_first_process_of_a_baseline_alone_may_exceed_the_budget() -> None:
+    assert deadline(-1, baseline=None, valid=[], first=True) == FIRST_PROCESS_S
+    assert deadline(100, baseline=None, valid=[], first=True) == 100 + SPARE_S
+    assert deadline(10, baseline="eager", valid=[], first=True) == 10 + SPARE_S
+    assert deadline(10, baseline=None, valid=["one"], first=False) == 10 + SPARE_S
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_candidate_without_figures_does_not_begin_after_the_budget(first: bool) -> None:
+    with pytest.raises(StageFailed) as failed:
+        deadline(-1, baseline="eager", valid=[], first=first)
+    assert (failed.value.failure.stage, failed.value.failure.kind) == ("schedule", BUDGET_REACHED)
+
+
+def test_a_baseline_is_not_built_after_the_budget() -> None:
+    with pytest.raises(StageFailed):
+        deadline(-1, baseline=None, valid=[], first=False)

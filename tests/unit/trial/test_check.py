@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from benchorch.domain.outputs import nested
 from benchorch.domain.verdict import Kind
+from benchorch.trial import reference
 from support.parity_lab import judge_model
 
 torch = pytest.importorskip("torch")
@@ -243,6 +245,30 @@ def test_inputs_that_eager_refuses_are_left_out_and_told() -> None:
     verdict = judge_model(Particular, X, "eager")
     assert verdict.kind is Kind.AGREES
     assert any("ValueError: negative" in note for note in verdict.notes)
+
+
+class SlowInForks(Base):
+    """Never answers in a process that was forked from the one that made it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.process = os.getpid()
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        while os.getpid() != self.process:
+            time.sleep(1)
+        return self.linear(x)
+
+
+def test_a_check_of_first_calls_that_takes_too_long_is_noted_beside_the_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reference, "_SLOWEST_S", 0.5)
+    verdict = judge_model(SlowInForks, X, "eager")
+    assert verdict.kind is Kind.AGREES
+    (note,) = (note for note in verdict.notes if "first call" in note)
+    assert "for input 0, 1, 2, 3, 4, 5, 6, 7: no process" in note
+    assert not judge_model(Plain, X, "eager").notes
 
 
 def test_a_branch_that_tracing_froze_is_found_by_variations_of_the_one_example() -> None:

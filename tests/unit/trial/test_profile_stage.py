@@ -43,6 +43,7 @@ class Stages:
         self.replies: dict[str, object] = dict(replies)
         self.ran: list[str] = []
         self.requests: dict[str, Any] = {}
+        self.templates: dict[str, str] = {}
         self.partial: object = None
 
     def __call__(
@@ -51,8 +52,11 @@ class Stages:
         request: Any,
         under: tuple[str, ...] = (),
         exit_s: float = 5.0,
+        *,
+        template: str = "",
     ) -> Any:
         assert isinstance(request, stage.request)
+        self.templates[stage.name] = template
         self.ran.append(stage.name)
         self.requests[stage.name] = request
         reply = self.replies[stage.name]
@@ -85,6 +89,19 @@ def test_a_profile_is_taken_then_it_is_explained() -> None:
     assert found is not None
     assert (found.bottleneck, found.unavailable) == (FOUND, "")
     assert run.requests["profile"].directory == Path("trial/profile")
+
+
+def test_a_profile_is_forked_from_the_template_of_its_runtime() -> None:
+    run = Stages(profile=RECORD, explain=FOUND)
+    profiled(run, template="torch")
+    assert run.templates == {"profile": "torch", "explain": ""}
+
+
+def test_a_process_that_a_profiler_starts_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Nsys, "unavailable", lambda self, device: None)
+    run = Stages(profile=RECORD, explain=FOUND)
+    profiled(run, Nsys(), template="torch")
+    assert run.templates["profile"] == ""
 
 
 def test_a_profile_many_times_slower_than_the_program_is_taken_once_more() -> None:

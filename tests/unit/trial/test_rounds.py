@@ -207,6 +207,21 @@ def test_templates_are_told_how_many_rounds_are_certain_to_come() -> None:
     assert told == [(3, 4), (3, 3), (2, 2), (2, 1), (0, 0)]
 
 
+def test_the_templates_of_the_last_round_live_until_the_profiles_are_taken() -> None:
+    runs = (Drawn(EAGER), candidate("fast", 0.3))
+    at_end: list[bool | None] = []
+    _ = [
+        *_Rounds(
+            runs=list(runs),  # type: ignore[arg-type]
+            race=Race(runs=runs),  # type: ignore[arg-type]
+            to_profile=("winner", "baseline"),
+            emit=EVENTS.append,
+            renew=lambda processes, _: at_end.extend(r.profiled for r in runs if not processes),
+        ).results()
+    ]
+    assert at_end == [True, True]
+
+
 def test_clear_differences_end_at_the_first_interim_analysis() -> None:
     runs = (Drawn(EAGER), candidate("fast", 0.3), candidate("slow", -0.3))
     found = measured(*runs)

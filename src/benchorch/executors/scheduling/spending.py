@@ -16,7 +16,7 @@ from typing import final
 
 from benchorch.domain.price import Market, PriceSnapshot
 from benchorch.domain.result import Failure
-from benchorch.domain.spending import Spending, SpendingRules
+from benchorch.domain.spending import BUDGET_REACHED, Spending, SpendingRules
 from benchorch.executors.scheduling.cluster_file import Placement
 
 LAUNCH_S = 300.0
@@ -34,7 +34,6 @@ END_S = 60.0
 REPORT_S = 10.0
 """How often the spending is reported while it grows."""
 
-BUDGET_REACHED = "budget_reached"
 _SECONDS_PER_HOUR = 3600.0
 _REMEDY = "Finished results are kept. Raise budget.max_usd and run it again with resume=."
 

@@ -267,20 +267,20 @@ def _status(name: str, *, digest: bool) -> list[Any] | None:
         return None
     small = digest and found.st_size <= _LARGEST_DIGESTED_BYTES and os.path.isfile(name)
     content = file_digest(Path(name)) if small else ""
-    return [found.st_size, found.st_mtime_ns, found.st_ino, content]
+    return [found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns, content]
 
 
 def _is_as_it_was(name: str, was: list[Any] | None) -> bool:
     now = _status(name, digest=False)
     if was is None or now is None:
         return was is now
-    if now[:3] == was[:3]:
+    if now[:-1] == was[:-1]:
         return True
-    return bool(was[3]) and now[0] == was[0] and file_digest(Path(name)) == was[3]
+    return bool(was[-1]) and now[0] == was[0] and file_digest(Path(name)) == was[-1]
 
 
 def _loaded_digest(names: list[str]) -> str:
-    """Over size, time and inode of every file that a loaded module is from."""
+    """Over size, times and inode of every file that a loaded module is from."""
     return digest_of([_status(name, digest=False) for name in names])
 
 

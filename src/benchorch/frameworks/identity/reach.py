@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from importlib.metadata import Distribution
+from importlib.metadata import Distribution, entry_points
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -29,6 +29,7 @@ from benchorch.frameworks.identity.code import (
     syntax_digest,
 )
 from benchorch.frameworks.identity.distributions import describe, file_digest, is_closed
+from benchorch.frameworks.identity.folders import listed, listing_digest
 from benchorch.frameworks.identity.leaves import Leaves
 from benchorch.frameworks.identity.owners import (
     BENCHORCH,
@@ -46,11 +47,14 @@ _CLASS_NOISE = frozenset(
     | {"__match_args__", "__slots__", "__annotate__", "__annotate_func__", "__members__"}
     | {"__annotations_cache__", "_member_map_", "_value2member_map_", "_member_names_"}
 )
-_ENVIRONMENT_WORDS = frozenset({"environ", "getenv", "environb", "getenvb"})
+_ENVIRONMENT_WORDS = frozenset({"environ", "getenv", "environb", "getenvb", "expandvars"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
+_EXPANDED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]{0,80})")
 _FILE = re.compile(r"[\w./~-]*[./][\w./~-]+")
 _WORD = re.compile(r"[\w~-]+")
 _NAME = re.compile(r"[\x20-\x7e]{1,200}")
+_SUFFIX = re.compile(r"\.\w{1,20}")
+_PLUGINS = frozenset({"entry_points", "iter_entry_points"})
 _CLOCKS = frozenset({"time", "datetime", "secrets", "uuid"})
 _OWN_SCOPE = frozenset({"globals", "eval", "exec", "vars"})
 _ANY_ATTRIBUTE = frozenset({"getattr", "attrgetter", "vars", "__dict__", "methodcaller"})
@@ -71,6 +75,7 @@ class Reach:
         clocks: Python modules that a user's reached code may take another value from each time.
         files: of the user's modules that were reached.
         texts: in the user's code that may name files.
+        folders: that the user's code lists.
     """
 
     def __init__(self, leaves: Leaves) -> None:
@@ -78,6 +83,7 @@ class Reach:
         self.clocks: set[str] = set()
         self.files: set[Path] = set()
         self.texts: set[str] = set()
+        self.folders: set[Path] = set()
         self._leaves = leaves
         self._owners = Owners()
         self._queue: deque[tuple[object, str]] = deque()
@@ -214,8 +220,11 @@ class Reach:
         for part in nested(code):
             self._variables(part, scope)
             self._local_imports(part, scope)
-            self._files_named(code, [*{*_texts(part.co_consts)} - only_written(part)])
             texts = {*_texts(part.co_consts)}
+            self._files_named(part, [*texts - only_written(part)])
+            self._folders_listed(part, [*texts, *_texts(map(scope.get, part.co_names))])
+            if _PLUGINS.intersection(part.co_names):
+                self._plugins([*texts, *_texts(map(scope.get, part.co_names))])
             for text in texts if _BY_PACKAGE.intersection(part.co_names) else ():
                 self._module_named(text)
             words = {*part.co_names, *texts}
@@ -229,6 +238,11 @@ class Reach:
     def _files_named(self, code: CodeType, texts: list[str]) -> None:
         """Files that texts of the user's code name, below the current folder or beside the code."""
         texts = [text for text in texts if _NAME.fullmatch(text)]
+        suffixes = [text for text in texts if _SUFFIX.fullmatch(text)]
+        stems = [text for text in texts if "with_suffix" in code.co_names and text not in suffixes]
+        if "__file__" in code.co_names:
+            stems.append(Path(code.co_filename).name)
+        texts += [str(Path(stem).with_suffix(end)) for stem in stems for end in suffixes]
         here = [Path.cwd(), Path(code.co_filename).parent]
         folders = [*here, *(here[0] / text for text in texts if (here[0] / text).is_dir())]
         for text in texts:
@@ -240,6 +254,20 @@ class Reach:
                 self.texts.add(text)
             if found is not None:
                 self._leaves.put(f"files.{text}", file_digest(found)[:32])
+
+    def _folders_listed(self, code: CodeType, texts: list[str]) -> None:
+        """Files in folders that texts of the user's code name, where it lists such."""
+        for folder, files in listed(code, texts):
+            self.folders.update({folder, *(path.parent for path in files)})
+            self.texts.update(map(str, files))
+            self._leaves.put(f"files.{folder.name}/", listing_digest(folder, files))
+
+    def _plugins(self, texts: list[str]) -> None:
+        """What installed distributions register in groups that texts name."""
+        for text in texts:
+            for one in entry_points(group=text):
+                self._leaves.put(f"files.entry points.{text}.{one.name}", one.value)
+                self._import(one.module, 0, {})
 
     def _by_text(self, names: list[str], scope: dict[str, Any]) -> None:
         """Add everything that code may reach by a name computed at run time."""
@@ -328,12 +356,15 @@ class Reach:
             return
         texts = [*_texts(code.co_consts), *_texts([scope.get(name) for name in code.co_names])]
         for text in texts:
-            if _VARIABLE.fullmatch(text):
-                value = os.environ.get(text)
+            for name in [text] if _VARIABLE.fullmatch(text) else _EXPANDED.findall(text):
+                value = os.environ.get(name)
                 self._leaves.put(
-                    f"environment.{text}",
+                    f"environment.{name}",
                     "(not set)" if value is None else digest_of(value)[:16],
                 )
+                if name.endswith("_") and name[0] != "_":  # names are put together
+                    same = {one: os.environ[one] for one in os.environ if one.startswith(name)}
+                    self._leaves.put(f"environment.{name}*", digest_of({**same})[:16])
 
     def _local_imports(self, code: CodeType, scope: dict[str, Any]) -> None:
         """Imports inside a function."""

@@ -16,7 +16,7 @@ from benchorch.frontends.api.live_model import (
     named_arrays,
 )
 from benchorch.models.architectures.called import called
-from benchorch.models.script_inputs import CapturedArguments, capture_arguments, raw_key
+from benchorch.models.script_inputs import CapturedArguments, capture_arguments
 from benchorch.models.script_watch import FirstCall, Watch
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ def _as_tensors(inputs: Mapping[str, object]) -> dict[str, object]:
 
 
 def _rest(arguments: CapturedArguments) -> object:
-    return raw_key(arguments.positional, arguments.named)
+    """All but the tensors' values."""
+    return arguments.positional, arguments.named
 
 
 def _model_inside(function: torch.nn.Module, inputs: Mapping[str, object]) -> FirstCall:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import sys
 import threading
 import time
@@ -82,7 +83,7 @@ class Script:
     def folder(self) -> Path:
         """Where what is found in it is kept, the same each time."""
         identity = "\n".join([str(self.path), *self.arguments, str(self.depth)])
-        name = f"{self.path.stem}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+        name = f"{self.path.stem}-{hashlib.sha256(os.fsencode(identity)).hexdigest()[:8]}"
         return state_directory() / "scripts" / name
 
     @property
@@ -311,12 +312,13 @@ def unreadable(path: Path) -> str:
         return (
             "" if is_zipfile(path) else "it is no file that torch.export.save wrote, or cut short"
         )
+    most = 2**31 if path.suffix == GRAPH_SUFFIX else _MOST_BYTES
+    if path.stat().st_size > most and path.suffix in (GRAPH_SUFFIX, "", *SCRIPT_SUFFIXES):
+        return f"it has more than {most >> 20} MiB"
     if path.suffix == GRAPH_SUFFIX:
         return ""  # only ONNX's own package can tell
     if path.suffix not in ("", *SCRIPT_SUFFIXES):
         return _other_kind(path.suffix)
-    if path.stat().st_size > _MOST_BYTES:
-        return f"it has more than {_MOST_BYTES >> 20} MiB"
     try:
         if path.suffix == NOTEBOOK_SUFFIX:
             code_cells(path)

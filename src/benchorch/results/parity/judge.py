@@ -84,7 +84,12 @@ def parity(
     reasons = list(dict.fromkeys(reason for side in sides for reason in unmatched(*side)))
     everywhere = set.intersection(*(set(side) for side in (*outputs, *references)))
     names = [name for name in references[0] if name in everywhere]
-    return judge.verdict(reasons, [judge.output(name, sides) for name in names])
+    empty = [name for name in names if not any(ref[name].size for ref in references)]
+    found = judge.verdict(reasons, [judge.output(name, sides) for name in names])
+    notes = (
+        f"output {name} has no value for any input: nothing of it was compared" for name in empty
+    )
+    return replace(found, notes=tuple(notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

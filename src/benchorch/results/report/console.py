@@ -261,6 +261,8 @@ class ConsoleReport:
             kept: whether the bucket has all of it, where one is named.
         """
         self.text(f"\nresults   {directory}")
+        if not whole:
+            self.text(f"resume    python -m benchorch resume={plan.plan_id}")
         if self._quiet:
             return
         if (directory / PAGE).exists():
@@ -280,10 +282,8 @@ class ConsoleReport:
                 f"keep      python -m benchorch keep {directory} --at {place}   (not all of it "
                 "could be copied; nothing is lost)"
             )
-        if not whole:
-            self.text(f"resume    python -m benchorch resume={plan.plan_id}")
         self.text(f"next      python -m benchorch open {plan.plan_id}")
-        if self._one_winner:
+        if self._one_winner and whole:
             self.text(f"          python -m benchorch export {plan.plan_id} --output FOLDER")
 
     def _mlflow(self, links: MlflowLinks) -> None:

@@ -45,6 +45,13 @@ def test_other_files_are_refused_by_their_kind(tmp_path: Path, name: str, reason
     assert unreadable(tmp_path / name).startswith(reason)
 
 
+@pytest.mark.parametrize("name", ["endless.py", "endless.ipynb", "endless.onnx", "endless"])
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, name: str) -> None:
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(5 * 2**30)
+    assert unreadable(tmp_path / name).startswith("it has more than ")
+
+
 def test_a_file_without_a_suffix_is_a_script(tmp_path: Path) -> None:
     (tmp_path / "train").write_text("#!/usr/bin/env python\nprint(1)\n")
     assert unreadable(tmp_path / "train") == ""

@@ -162,11 +162,12 @@ def test_against_zeros_rounding_passes_and_values_fail() -> None:
     assert not judge(zeros + np.float32(1e-6), zeros).passed
 
 
-def test_empty_outputs_are_equal() -> None:
+def test_empty_outputs_are_equal_with_a_note() -> None:
     empty = np.zeros((0, 4), dtype=np.float32)
     verdict = judge(empty, empty)
     assert verdict.passed
     assert verdict.outputs[0].argmax_agreement_ratio is None
+    assert verdict.notes == ("output 0 has no value for any input: nothing of it was compared",)
 
 
 def test_a_scalar_output_has_no_argmax() -> None:

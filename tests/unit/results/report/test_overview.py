@@ -189,6 +189,8 @@ def test_the_next_commands_show_the_run_and_export_its_one_winner(tmp_path: Path
     report.closing(plan, tmp_path, recorded=True)
     export = f"          python -m benchorch export {plan.plan_id} --output FOLDER"
     assert said.getvalue().splitlines()[-2:] == [shown, export]
+    report.closing(plan, tmp_path, recorded=True, whole=False)
+    assert said.getvalue().splitlines()[-1] == shown  # what has not ended has no winner yet
 
 
 @pytest.mark.parametrize(("host", "lines"), [("h", 1), ("elsewhere", 0)])
