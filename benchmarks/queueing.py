@@ -24,12 +24,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.results.metrics.ideal_queue import mean_response, response_quantile
 from benchorch.scenarios.peak_rate import PeakRate
 from benchorch.scenarios.virtual_queue import QueryQueue, serve
 from benchorch.stats.binomial_bound import Target
 from benchorch.stats.peak_rate import belief, probe
 from benchorch.stats.queueing import completions_ns, overloaded, stretches
+from support.ideal_queue import mean_response, response_quantile
 from support.load_runs import QuickClock, constant, queue, run, schedule
 
 MILLION = 1_000_000
