@@ -113,6 +113,12 @@ def listing(distribution: Distribution) -> str:
     return next(filter(None, (_read(distribution, name) for name in _LISTED_IN)), "")
 
 
+def listing_files(distribution: Distribution) -> list[str]:
+    """Paths of that metadata, whether or not they exist: each installation writes it anew."""
+    folder = getattr(distribution, "_path", None)
+    return [f"{folder}/{name}" for name in _LISTED_IN] if folder else []
+
+
 def _read(distribution: Distribution, name: str) -> str:
     return distribution.read_text(name) or ""
 

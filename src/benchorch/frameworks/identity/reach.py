@@ -37,6 +37,7 @@ from benchorch.frameworks.identity.owners import (
     USER,
     Owner,
     Owners,
+    listing_files,
     module_label,
 )
 
@@ -74,7 +75,7 @@ class Reach:
         value: looks at a value of the user's; set by whoever joins both walks.
         clocks: Python modules that a user's reached code may take another value from each time.
         files: of the user's modules that were reached.
-        texts: in the user's code that may name files.
+        texts: that may name files: in the user's code, and the lists of packages' files.
         folders: that the user's code lists.
     """
 
@@ -128,6 +129,7 @@ class Reach:
             self._leaves.put(f"code.{label}", digest_of(sorted(digests))[:32])
         for name, (distribution, files) in self._packages.items():
             self._leaves.put(f"packages.{name}", describe(distribution, files))
+            self.texts.update(listing_files(distribution))
 
     def _owned(self, module: str) -> Owner:
         """The owner of a module, noted where it is a package."""
