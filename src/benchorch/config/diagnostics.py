@@ -184,7 +184,8 @@ class OverrideErrors:
             return []
         unknown = _unknown_key(self._base(choice), override.key_or_group)
         if unknown and self._group_of(override.key_or_group) not in self._groups:
-            return [self._by_value(override.key_or_group, text) or unknown]
+            guess = None if unknown.correction else self._by_value(override.key_or_group, text)
+            return [guess or unknown]
         expected = composition_errors()
         try:
             self._load((*choice, text))

@@ -142,7 +142,7 @@ class TrialSetup:
         device = type(self.hardware).device
         links: list[Step | Runtime] = [*(step for _, step in self.steps), self.runtime]
         of_gpus = ((link.unavailable("cpu"), link.unavailable("cuda")) for link in links)
-        found = (here for here, there in of_gpus if here and here != there)
+        found = (here for here, there in of_gpus if here and not there)
         return next(found, None) if device == "cpu" else None
 
     def _unfit(self, device: str) -> str | None:
