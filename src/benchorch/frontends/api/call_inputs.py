@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 
 from benchorch.errors import ConfigError
 from benchorch.frameworks.host_arrays import array_of
-from benchorch.frontends.api.function_model import FunctionModule
 from benchorch.frontends.api.live_model import (
     error_summary,
     model_name,
     name_problems,
     named_arrays,
 )
-from benchorch.models.architectures.called import called
 from benchorch.models.script_inputs import CapturedArguments, capture_arguments
 from benchorch.models.script_watch import FirstCall, Watch
 
@@ -50,6 +48,8 @@ def with_tensors_alone(
     problems = [problem for one in sets for problem in name_problems(one, names)]
     if problems:
         raise ConfigError(problems)
+    from benchorch.frontends.api.function_model import FunctionModule
+
     calls = [capture_arguments(module.forward, (), _as_tensors(one)) for one in sets]
     if calls[0].tensors:
         return _separated(module, calls)
@@ -67,6 +67,8 @@ def with_tensors_alone(
 def _separated(
     module: torch.nn.Module, calls: Sequence[CapturedArguments], name: str = ""
 ) -> TensorCall:
+    from benchorch.models.architectures.called import called
+
     first = calls[0]
     problems = [f"inputs: {first.obstacle}."] if first.obstacle else []
     problems += [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Self, final
 
 from benchorch.domain.codec import encode, from_json, to_json
 from benchorch.host.processes.child_channel import REPLY_FD, ChildMessage
+from benchorch.locks import flock
 
 _VARIABLE = "BENCHORCH_SCRIPT_WATCH"
 _HOOK = Path(__file__).parent / "in_children"
@@ -21,7 +21,7 @@ _HOOK = Path(__file__).parent / "in_children"
 def in_turn(script: Path) -> Iterator[None]:
     """One report at a time: processes that share a pipe would mix theirs."""
     with script.open("rb") as file:  # a lock needs no write access
-        fcntl.flock(file, fcntl.LOCK_EX)
+        flock(file.fileno())
         yield
 
 

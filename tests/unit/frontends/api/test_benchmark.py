@@ -81,7 +81,7 @@ def test_what_is_not_there_is_told_as_by_any_module() -> None:
         (Scaled(), {}, "inputs: is empty"),
         (Scaled(), (X, SCALE, X), "inputs: 3 given; the model takes x, scale"),
         (Scaled(), {"x": X, "scael": SCALE}, "Did you mean 'scale'?"),
-        (Scaled(), {"x": X, "scale": 3.0}, "inputs['scale']: expected a torch tensor"),
+        (Scaled(), {"x": X, "scale": {3.0}}, "inputs: scale is a set, not a tensor"),
         (Scaled(), {"x": [[1.0]], "scale": None}, "got a list"),
         (Scaled(), {"x": X.to("meta"), "scale": SCALE}, "inputs['x']: is on the meta device"),
         (Scaled(), {"x": X.to(torch.complex64), "scale": SCALE}, "its dtype is complex64"),

@@ -43,5 +43,6 @@ def _run(execute: Callable[[ModuleType], None], torch: ModuleType) -> None:
         watch_child()
 
 
-_run_the_other()
-sys.meta_path.insert(0, _Torch)
+if __name__ == "sitecustomize":  # Python found it at the start of a process
+    _run_the_other()
+    sys.meta_path.insert(0, _Torch)
