@@ -1,9 +1,11 @@
-"""``benchorch init RECIPE``: write a recipe for a module of your own, and plan it."""
+"""``benchorch init RECIPE``: write a recipe for a module of your own, plan it and run it."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -29,7 +31,8 @@ _EXISTS = " Name a file that does not exist, in a folder that does."
     "init",
     help="""Write a recipe for a module of your own, and plan it.
 
-    A terminal prompts for what the options leave out, unless there is --yes or --json.
+    A terminal prompts for what the options leave out, and whether to run it, unless there is --yes
+    or --json.
 
     Example: benchorch init mine.yaml --module ranker.py:build --input x=batch_size,16
     --input ids=batch_size,seq_len:1000 --conversion eager,inductor
@@ -55,15 +58,16 @@ def run(
     """
     _check_words([str(recipe), *words])
     _check_path(recipe)
-    if not (terminal.yes or terminal.wants_json):
+    prompts = not (terminal.yes or terminal.wants_json)
+    if prompts:
         ask = terminal.question
         module = module or ask("Module (package.module:callable or file.py:callable): ")
         inputs = inputs or _asked_inputs(ask)
         conversion = conversion or ask(f"Conversions [{CONVERSIONS}]: ")
-    text = recipe_text(recipe.stem, module, inputs, _words(conversion or CONVERSIONS))
+    yaml_text = recipe_text(recipe.stem, module, inputs, _words(conversion or CONVERSIONS))
     try:
         with recipe.open("x", encoding="utf-8") as file:
-            file.write(text)
+            file.write(yaml_text)
     except OSError as error:
         raise ConfigError([f"{recipe}: cannot be written ({error.strerror}).{_EXISTS}"]) from error
     try:
@@ -71,9 +75,15 @@ def run(
     except BenchorchError:
         recipe.unlink()
         raise
-    again = shlex.join(["benchorch", str(recipe), "--trust", module])
-    data: Json = {"recipe": str(recipe), "command": again}
-    return Reply(text=f"{plan}\n\nwritten  {recipe}\nrun it   {again}", data=data)
+    line = ["benchorch", str(recipe), "--trust", module]
+    text = f"{plan}\n\nwritten  {recipe}"
+    if prompts:
+        terminal.show(text)
+        if terminal.confirm("Run it now? [y/N]: "):
+            os.execv(sys.executable, [sys.executable, "-m", *line])
+        text = ""
+    data: Json = {"recipe": str(recipe), "command": shlex.join(line)}
+    return Reply(text=f"{text}\nrun it   {shlex.join(line)}", data=data)
 
 
 def recipe_text(name: str, module: str, inputs: Sequence[str], conversions: Sequence[str]) -> str:

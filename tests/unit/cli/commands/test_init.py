@@ -63,10 +63,25 @@ def test_a_recipe_fits_the_schema():
     jsonschema.validate(recipe, json.loads(SCHEMA.read_text()))
 
 
-def test_what_the_words_leave_out_is_asked():
-    answers = ["ranker.py:build", "x=batch_size, 16", "", "eager, bf16"]
+def test_what_the_words_leave_out_is_asked(capsys):
+    answers = ["ranker.py:build", "x=batch_size, 16", "", "eager, bf16", "n"]
     reply = init.run.reply(["mine.yaml"], question=lambda _: answers.pop(0))
-    assert "2 trials" in reply.text
+    assert "2 trials" in capsys.readouterr().out
+    assert "run it   benchorch mine.yaml --trust ranker.py:build" in reply.text
+
+
+def test_the_recipe_is_run_if_a_person_agrees(monkeypatch):
+    class Replaced(Exception):
+        """Of this process, by the run's."""
+
+    def replace(_, words):
+        raise Replaced(*words[1:])
+
+    monkeypatch.setattr(init.os, "execv", replace)
+    with pytest.raises(Replaced) as run_instead:
+        init.run.reply(["mine.yaml", *WORDS], question=lambda asked: "y" if "Run" in asked else "")
+    words = ("-m", "benchorch", "mine.yaml", "--trust", "ranker.py:build")
+    assert run_instead.value.args == words
 
 
 @pytest.mark.parametrize(
