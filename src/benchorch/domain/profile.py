@@ -14,6 +14,9 @@ DILATION_LIMIT_RATIO = 1.15
 VOID_DILATION_RATIO = 3.0
 """Beyond it a profile is not of the program: it is made again, and has no verdict."""
 
+VOID = "void"
+"""The limit that such a profile names."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BottleneckVerdict:

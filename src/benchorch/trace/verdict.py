@@ -83,11 +83,10 @@ def verdict(given: VerdictInputs) -> Verdict:
     """The verdict; none where the cause of most of the path is unknown."""
     limit = _limit(given)
     period_ns = given.steps.period_ns
-    best = max(
-        (row for row in given.rows if row.gain_ns), key=lambda row: row.gain_ns or 0, default=None
-    )
+    rows = [row for row in given.rows if row.gain_ns and limit != VOID]
+    best = max(rows, key=lambda row: row.gain_ns or 0, default=None)
     gain = (best.gain_ns or 0) / period_ns if best and period_ns else 0.0
-    remedy = "" if limit == VOID else _largest(best, gain)
+    remedy = _largest(best, gain)
     record = tuple(_to_record(given))
     return Verdict(
         limit=limit,

@@ -81,6 +81,7 @@ def test_a_profile_many_times_slower_than_the_program_is_void() -> None:
     found = judged(op("aten::mm", 0, MS), dilation_ratio=43.0)
     assert found.limit == "void"
     assert "43.0 times" in found.sentence
+    assert (found.largest, found.largest_gain_ratio) == ("", 0.0)
 
 
 def test_polling_is_waiting_for_the_device() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.execution import Execution
 from benchorch.domain.measurement import Observations, ProcessRecord
-from benchorch.domain.profile import DILATION_LIMIT_RATIO, ProfileRecord
+from benchorch.domain.profile import DILATION_LIMIT_RATIO, VOID_DILATION_RATIO, ProfileRecord
 from benchorch.domain.result import TrialResult
 from benchorch.formatting import interval_text, plural
 from benchorch.results.metrics.latency import median_ms, preempted_ratio, queries_ms
@@ -79,8 +79,13 @@ def profile_warnings(record: ProfileRecord | None) -> Iterator[str]:
         return
     if record.unavailable:
         yield f"What limits it is not known: {record.unavailable}"
-    ratio = record.dilation_ratio
-    if ratio is not None and ratio > DILATION_LIMIT_RATIO:
+    ratio = record.dilation_ratio or 0.0
+    if ratio > VOID_DILATION_RATIO:
+        yield (
+            "What limits it is not known: the profiler made its calls more than "
+            f"{VOID_DILATION_RATIO:.0f} times as long."
+        )
+    elif ratio > DILATION_LIMIT_RATIO:
         yield (
             "The profiler made its calls longer by more than "
             f"{100 * (DILATION_LIMIT_RATIO - 1):.0f} %: what limits them is derived from slowed "

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from benchorch.domain.estimate import Comparison, Estimate, Summary
 from benchorch.domain.price import Market
+from benchorch.domain.profile import VOID
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import Kind
@@ -286,7 +287,7 @@ def limit_text(result: TrialResult | None) -> str:
     if profile is None:
         return "–"
     found = profile.bottleneck
-    if found is None:
+    if found is None or found.limit == VOID:
         return "unknown"  # the reason is in a note
     if not found.largest or found.largest_gain_ratio <= 0:
         return found.limit

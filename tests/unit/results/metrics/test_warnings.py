@@ -25,3 +25,8 @@ def test_a_missing_profile_has_its_reason() -> None:
     assert list(profile_warnings(ProfileRecord(unavailable="not profiled: oom"))) == [
         "What limits it is not known: not profiled: oom"
     ]
+
+
+def test_a_profile_that_is_not_of_the_program_shows_no_limit() -> None:
+    (warning,) = profile_warnings(ProfileRecord(unprofiled_ns=(100,), profiled_ns=(301,)))
+    assert warning.startswith("What limits it is not known")

@@ -234,9 +234,9 @@ def test_each_scenario_has_its_own_conclusion():
     assert "offline" in said[1]
 
 
-def bound(largest="linear", gain=0.38):
+def bound(largest="linear", gain=0.38, limit="compute-bound"):
     found = BottleneckVerdict(
-        limit="compute-bound",
+        limit=limit,
         sentence="It computes.",
         critical_path_ns=10,
         classes_ns={"cpu_compute": 10},
@@ -267,6 +267,7 @@ def test_a_trial_that_did_not_run_has_as_many_cells_as_the_others():
         (bound(largest="", gain=0.0), "compute-bound"),
         (bound(largest="k" * 80), f"compute-bound; {'k' * 31}… -38 %"),
         (ProfileRecord(unavailable="not profiled"), "unknown"),
+        (bound(limit="void"), "unknown"),
         (None, "–"),
     ],
 )
