@@ -110,7 +110,9 @@ def benchmark_model(request: pytest.FixtureRequest) -> ModelBenchmark:
     config = request.config
     if hasattr(config, "workerinput"):
         raise pytest.UsageError("benchmark_model: tests side by side disturb each other: use -n 0")
-    if config.getoption("--benchorch-gate") is not None:
+    baseline = config.getoption("--benchorch-gate")
+    if baseline is not None:
+        _check_baseline(baseline)
         _check_share(config.getoption("--benchorch-max-regression"))
     name = request.node.nodeid
     plain = re.sub(r"[^\w.-]+", "-", name).strip("-")
@@ -119,6 +121,15 @@ def benchmark_model(request: pytest.FixtureRequest) -> ModelBenchmark:
     folder = Path(config.getoption("--benchorch-runs")) / plain
     told = config.stash.setdefault(_TOLD, [])
     return ModelBenchmark(config=config, name=name, folder=folder, told=told)
+
+
+def _check_baseline(text: str) -> None:
+    """UsageError for a test's file behind the option, which takes it for its run."""
+    if "::" in text or text.endswith(".py"):
+        raise pytest.UsageError(
+            f"--benchorch-gate takes {text!r}, the word after it, for a run. The tests come first: "
+            f"pytest {text} --benchorch-gate"
+        )
 
 
 def _check_share(text: str) -> None:

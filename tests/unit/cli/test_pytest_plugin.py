@@ -92,6 +92,12 @@ def test_a_limit_that_is_no_share_ends_it_before_anything_is_measured() -> None:
         pytest_plugin.benchmark_model.__wrapped__(request)
 
 
+def test_a_tests_file_that_the_gate_took_for_its_run_ends_it_with_the_right_line() -> None:
+    request = requested(gate="test_it.py", max_regression="5%", runs="runs")
+    with pytest.raises(pytest.UsageError, match=r"pytest test_it\.py --benchorch-gate$"):
+        pytest_plugin.benchmark_model.__wrapped__(request)
+
+
 def test_a_long_name_of_a_test_has_a_folder_that_can_be_made(tmp_path: Path) -> None:
     found = pytest_plugin.benchmark_model.__wrapped__(requested(gate=None, runs=str(tmp_path)))
     found.folder.mkdir()
