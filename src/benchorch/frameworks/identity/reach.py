@@ -47,6 +47,8 @@ _CLASS_NOISE = frozenset(
     | {"__abstractmethods__", "_abc_impl", "__dataclass_fields__", "__dataclass_params__"}
     | {"__match_args__", "__slots__", "__annotate__", "__annotate_func__", "__members__"}
     | {"__annotations_cache__", "_member_map_", "_value2member_map_", "_member_names_"}
+    # Made of fields and decorators, with the class's address in them:
+    | {"__pydantic_core_schema__", "__pydantic_serializer__", "__pydantic_validator__"}
 )
 _ENVIRONMENT_WORDS = frozenset({"environ", "getenv", "environb", "getenvb", "expandvars"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
@@ -427,6 +429,7 @@ class Reach:
         within = found.submodule_search_locations
         folder = Path(found.origin).parent
         for path in sorted(folder.rglob("*.py")) if within else [Path(found.origin)]:
+            self.files.add(path)
             digest = file_syntax_digest(path)
             self._code.setdefault(f"{name}.<file>", set()).add(f"{path.name} {digest}")
             source = parse(path)
