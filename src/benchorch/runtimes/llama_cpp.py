@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, cast, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.frameworks.token_engine import HostProgram, TokenEngine, cache_size
 from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, SAME_ARITHMETIC_RATIO
-from benchorch.interfaces.generation import IDS, POSITIONS, Program
+from benchorch.interfaces.generation import IDS, POSITIONS
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 
 if TYPE_CHECKING:
@@ -57,8 +58,7 @@ class LlamaCpp(Runtime):
     def load(self, request: LoadRequest) -> Executable:
         """A model and a context that holds the whole batch."""
         batch, prompt = request.example.arrays[IDS].shape
-        held = [spec for spec in request.example.specs if len(spec.shape) == 4]
-        tokens = max(int(spec.shape[2]) for spec in held)
+        tokens, numbers = cache_size(request.example)
         kind, size = _CACHE_TYPES[self.cache]
         lib, _ = _loaded()
         path = request.sources[Format.GGUF] / _MODEL_FILE
@@ -77,20 +77,19 @@ class LlamaCpp(Runtime):
         if not context:
             lib.llama_model_free(model)
             raise MeasureError("llama.cpp cannot make a context for the batch.", kind="load")
-        numbers = [int(spec.shape[1]) * int(spec.shape[3]) * tokens for spec in held]
         return LlamaExecutable(
             lib=lib,
             model=model,
             context=context,
             threads=request.threads,
             cache=self.cache,
-            cache_bytes=batch * size * sum(numbers),
+            cache_bytes=batch * size * numbers,
         )
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlamaExecutable(Executable):
+class LlamaExecutable(TokenEngine):
     """A model and its context.
 
     Attributes:
@@ -106,24 +105,9 @@ class LlamaExecutable(Executable):
     cache: str
     cache_bytes: int
 
-    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
-        """A prefill of these prompts."""
-        program = self.program()
-        placed = program.place(arrays)
-
-        def call() -> object:
-            program.begin()
-            return program.call(placed)
-
-        return call
-
     def program(self) -> LlamaProgram:
         """Calls on the context."""
         return LlamaProgram(executable=self)
-
-    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
-        """Scores of the next token, shape (batch_size, vocabulary)."""
-        return {"0": cast("Sequence[NDArray[generic]]", raw)[0]}
 
     def facts(self) -> Mapping[str, Json]:
         """Settings, and what of the processor llama.cpp was built for."""
@@ -144,7 +128,7 @@ class LlamaExecutable(Executable):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LlamaProgram(Program):
+class LlamaProgram(HostProgram):
     """Tokens go in and scores come out; keys and values stay in the context."""
 
     executable: LlamaExecutable
@@ -196,14 +180,6 @@ class LlamaProgram(Program):
         views = [np.ctypeslib.as_array(each, (size,)) for each in (batch.token, batch.pos)]
         self._batches[shape] = (batch, *views)
         return self._batches[shape]
-
-    def fetch(self, value: object) -> NDArray[generic]:
-        """They are on the host already."""
-        return value  # type: ignore[return-value]
-
-    def size_bytes(self, value: object) -> int:
-        """Size of the array's elements."""
-        return self.fetch(value).nbytes
 
 
 @cache

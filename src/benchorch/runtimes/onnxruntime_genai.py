@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.frameworks.token_engine import HostProgram, TokenEngine
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.generation import IDS, PAST, Program
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
@@ -62,7 +63,7 @@ class OnnxRuntimeGenai(Runtime):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GenaiExecutable(Executable):
+class GenaiExecutable(TokenEngine):
     """A loaded model.
 
     Attributes:
@@ -74,24 +75,9 @@ class GenaiExecutable(Executable):
     cache: tuple[str, ...]
     threads: int
 
-    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
-        """A prefill of these prompts."""
-        program = self.program()
-        placed = program.place(arrays)
-
-        def call() -> object:
-            program.begin()
-            return program.call(placed)
-
-        return call
-
     def program(self) -> Program:
         """Calls of one generator."""
         return GenaiProgram(self.model, self.cache)
-
-    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
-        """Scores of the next token, shape (batch_size, vocabulary)."""
-        return {"0": cast("Sequence[NDArray[generic]]", raw)[0]}
 
     def facts(self) -> Mapping[str, Json]:
         """Execution provider; scores are float32 whatever the graph computes in."""
@@ -107,7 +93,7 @@ class GenaiExecutable(Executable):
 
 
 @final
-class GenaiProgram(Program):
+class GenaiProgram(HostProgram):
     """Tokens go in and scores come out; keys and values stay in the generator."""
 
     def __init__(self, model: Any, cache: tuple[str, ...]) -> None:
@@ -159,11 +145,3 @@ class GenaiProgram(Program):
         self._generator.set_logits(self._chosen)
         self._generator.generate_next_token()
         self._chosen[rows, 0, tokens] = -1
-
-    def fetch(self, value: object) -> NDArray[generic]:
-        """They are on the host already."""
-        return value  # type: ignore[return-value]
-
-    def size_bytes(self, value: object) -> int:
-        """Size of the array's elements."""
-        return self.fetch(value).nbytes

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.frameworks.token_engine import HostProgram, TokenEngine, cache_size
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, SAME_ARITHMETIC_RATIO
 from benchorch.interfaces.generation import IDS, Program
@@ -65,8 +66,7 @@ class Vllm(Runtime):
         from vllm import EngineArgs, LLMEngine
 
         batch, prompt = request.example.arrays[IDS].shape
-        held = [spec for spec in request.example.specs if len(spec.shape) == 4]
-        tokens = max(int(spec.shape[2]) for spec in held)
+        tokens, numbers = cache_size(request.example)
         with wrap_errors(MeasureError, "vLLM cannot load the model"):
             engine = LLMEngine.from_engine_args(
                 EngineArgs(
@@ -81,20 +81,19 @@ class Vllm(Runtime):
                     disable_log_stats=True,
                 )
             )
-        numbers = [int(spec.shape[1]) * int(spec.shape[3]) * tokens for spec in held]
         return VllmExecutable(
             engine=engine,
             dtype=self.dtype,
             device=request.device,
             threads=request.threads,
             tokens=tokens,
-            cache_bytes=batch * _BYTES[self.dtype] * sum(numbers),
+            cache_bytes=batch * _BYTES[self.dtype] * numbers,
         )
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VllmExecutable(Executable):
+class VllmExecutable(TokenEngine):
     """A running engine.
 
     Attributes:
@@ -110,24 +109,9 @@ class VllmExecutable(Executable):
     tokens: int
     cache_bytes: int
 
-    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
-        """A prefill of these prompts."""
-        program = self.program()
-        placed = program.place(arrays)
-
-        def call() -> object:
-            program.begin()
-            return program.call(placed)
-
-        return call
-
     def program(self) -> Program:
         """Requests to the engine."""
         return VllmProgram(self)
-
-    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
-        """Scores of the next token, shape (batch_size, vocabulary)."""
-        return {"0": cast("Sequence[NDArray[generic]]", raw)[0]}
 
     def facts(self) -> Mapping[str, Json]:
         """The engine's settings."""
@@ -143,7 +127,7 @@ class VllmExecutable(Executable):
 
 
 @final
-class VllmProgram(Program):
+class VllmProgram(HostProgram):
     """Requests of one batch; keys and values stay in the engine."""
 
     def __init__(self, executable: VllmExecutable) -> None:
@@ -225,11 +209,3 @@ class VllmProgram(Program):
                     pairs = found.logprobs[-1].items()
                     scores[row, [key for key, _ in pairs]] = [each.logprob for _, each in pairs]
         return scores
-
-    def fetch(self, value: object) -> NDArray[generic]:
-        """They are on the host already."""
-        return value  # type: ignore[return-value]
-
-    def size_bytes(self, value: object) -> int:
-        """Size of the array's elements."""
-        return self.fetch(value).nbytes
