@@ -45,11 +45,11 @@ def with_tensors_alone(
     Raises:
         ConfigError: an input is of no kind that another process can get, or sets differ in it.
     """
+    from benchorch.frontends.api.function_model import FunctionModule
+
     problems = [problem for one in sets for problem in name_problems(one, names)]
     if problems:
         raise ConfigError(problems)
-    from benchorch.frontends.api.function_model import FunctionModule
-
     calls = [capture_arguments(module.forward, (), _as_tensors(one)) for one in sets]
     if calls[0].tensors:
         return _separated(module, calls)
