@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import (
     COLLECTIVE,
     DEVICE_WORK,
@@ -108,11 +109,11 @@ class Meetings:
         transfer_ns: from then to its end.
     """
 
-    event: NDArray[np.int64]
-    meeting: NDArray[np.int64]
-    last_ns: NDArray[np.int64]
-    usual_ns: NDArray[np.int64]
-    transfer_ns: NDArray[np.int64]
+    event: Int64s
+    meeting: Int64s
+    last_ns: Int64s
+    usual_ns: Int64s
+    transfer_ns: Int64s
 
 
 @once
@@ -120,7 +121,7 @@ def meetings(events: Events) -> Meetings:
     """The collectives of a trace of several ranks; of one rank's there are none."""
     ranks = int(events.ranks.max()) + 1
     by_rank = [_by_name(events, rank) for rank in range(ranks)]
-    parts: list[NDArray[np.int64]] = []
+    parts: list[Int64s] = []
     for name in by_rank[0] if ranks > 1 else ():
         if all(name in one for one in by_rank):
             count = min(len(one[name]) for one in by_rank)
@@ -158,14 +159,14 @@ def last_ranks(events: Events) -> str:
     )
 
 
-def collectives(events: Events, rank: int = 0) -> NDArray[np.int64]:
+def collectives(events: Events, rank: int = 0) -> Int64s:
     """The collectives of one rank: device work or, where there is none, outermost host calls."""
     own = events.called(COLLECTIVE.search) & (events.ranks == rank)[events.lane]
     works = np.flatnonzero(among(events.category, DEVICE_WORK) & own)
     if not len(works):
         calls = among(events.category, (Category.OPERATOR, Category.ANNOTATION)) & own
         works = np.flatnonzero(calls)
-    order: NDArray[np.int64] = works[np.argsort(events.start_ns[works], kind="stable")]
+    order: Int64s = works[np.argsort(events.start_ns[works], kind="stable")]
     return order
 
 
@@ -189,7 +190,7 @@ def _shift_ns(first: Events, other: Events) -> int:
     return round(float(np.median(first.end_ns[one[:count]] - other.end_ns[two[:count]])))
 
 
-def _by_name(events: Events, rank: int = 0) -> dict[str, NDArray[np.int64]]:
+def _by_name(events: Events, rank: int = 0) -> dict[str, Int64s]:
     """The collectives of one rank by name, each in order of start."""
     found = collectives(events, rank)
     codes = np.unique(events.name[found]).tolist()

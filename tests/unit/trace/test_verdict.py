@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchorch.trace.analysis import analyze_events
+from benchorch.trace.analysis import analyze
 from benchorch.trace.events import Category, Events
 from benchorch.trace.findings import Verdict
 from benchorch.trace.ranks import merged
@@ -18,7 +18,7 @@ def frame(name: str, start_ns: int, end_ns: int, lane: str = "main") -> Made:
 
 
 def judged(*made: Made, **options: object) -> Verdict:
-    return analyze_events(trace(*made), **options).findings.verdict  # type: ignore[arg-type]
+    return analyze(trace(*made), **options).findings.verdict  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_backward_in_bursts_has_one_join_and_keeps_its_pauses() -> None:
             op(name, at, at + 2 * MS, lane="backward", sequence=sequence, forward_lane="main")
         )
     made.append(op("aten::add_", 9_100 * US, 10 * MS))
-    analysis = analyze_events(trace(*made))
+    analysis = analyze(trace(*made))
     rows = {row.name: row for row in analysis.findings.tables["operators"]}
     assert rows[name].on_path_ns == 6 * MS
     assert rows[name].gain_ns == 6 * MS
@@ -159,7 +159,7 @@ def test_the_collective_of_a_process_group_waits_for_the_rank_that_calls_it_last
             ]
         return trace(made)
 
-    found = analyze_events(
+    found = analyze(
         merged([rank(2 * MS), rank(15 * MS)]), range_name="*: step"
     ).findings.verdict
     assert found.limit == "waiting for a straggler"

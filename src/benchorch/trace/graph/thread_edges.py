@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Int8s, Int64s
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found
@@ -16,18 +16,11 @@ from benchorch.trace.lookup import by_lane, event_index
 
 
 def thread_edges(
-    scope: Scope, timelines: ThreadTimelines, label: NDArray[np.int8], others: Sequence[Found]
+    scope: Scope, timelines: ThreadTimelines, label: Int8s, others: Sequence[Found]
 ) -> Found:
     """Each thread's own order: all that passed is weight, unless something else was waited for.
 
     From the source to the main thread's first point Python ran.
-
-    Parameters
-    ----------
-    label : int8 array, shape (n,)
-        The class of every event's own time.
-    others : sequence of Found
-        Where threads waited.
     """
     owner, weight_ns = timelines.owner, timelines.elapsed_ns
     segment = np.full(2 * len(scope), NOBODY, dtype=np.int32)
@@ -118,12 +111,7 @@ def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals
     last, segment_of_last = at[last_in_segment], segment[last_in_segment]
     python, framework = CLASSES.index(Class.CPU_PYTHON), CLASSES.index(Class.CPU_FRAMEWORK)
 
-    def crossing(
-        tail: NDArray[np.int64],
-        head: NDArray[np.int64],
-        kind: EdgeKind,
-        segments: NDArray[np.int64],
-    ) -> Edges:
+    def crossing(tail: Int64s, head: Int64s, kind: EdgeKind, segments: Int64s) -> Edges:
         owner = timelines.owner[segments]
         return edges(
             tail,
@@ -204,7 +192,7 @@ def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals)
 
 
 def thread_starts(
-    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: NDArray[np.int64]
+    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: Int64s
 ) -> Found:
     """The main thread started each thread when the trace shows that thread for the first time.
 
@@ -225,11 +213,7 @@ def thread_starts(
 
 
 def inferred_wakeups(
-    scope: Scope,
-    timelines: ThreadTimelines,
-    busy: BusyIntervals,
-    explained: NDArray[np.int64],
-    rigid: NDArray[np.int64],
+    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: Int64s, rigid: Int64s
 ) -> Found:
     """From the end of another thread's busy interval to the end of a gap, if every sign agrees.
 
@@ -263,7 +247,7 @@ def inferred_wakeups(
 
 
 def recurring_wakeups(
-    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: NDArray[np.int64]
+    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: Int64s
 ) -> Found:
     """From a call of another thread to the end of a pause of the main thread, if always so.
 
@@ -280,8 +264,8 @@ def recurring_wakeups(
         scope.events.ranks, 2 * done + 1, scope.lane[done], scope.end_ns[done]
     ).last_elsewhere(scope.lane[head >> 1], end_ns, soon_ns)
     late_ns = end_ns - timelines.time_ns[tail]
-    tails: list[NDArray[np.int64]] = []
-    heads: list[NDArray[np.int64]] = []
+    tails: list[Int64s] = []
+    heads: list[Int64s] = []
     for name in np.unique(scope.name[head >> 1]):
         alike = np.flatnonzero(scope.name[head >> 1] == name)
         known = alike[tail[alike] != NOTHING]
@@ -300,5 +284,5 @@ def recurring_wakeups(
 _RECURS = 4
 
 
-def _inferred(tail: NDArray[np.int64], head: NDArray[np.int64], kind: EdgeKind) -> Edges:
+def _inferred(tail: Int64s, head: Int64s, kind: EdgeKind) -> Edges:
     return edges(tail, head, kind, Class.SYNC_EXIT, tier=Tier.INFERRED)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
+from benchorch.trace.arrays import Floats
 from benchorch.trace.events import Category
 from benchorch.trace.operators.grouping import Grouping, by_pattern
 from benchorch.trace.operators.library import plain_op
@@ -61,7 +61,7 @@ class NodeSpeedups(Transform):
             if number not in numbered
         ]
 
-    def _left(self, basis: Basis) -> NDArray[np.float64]:
+    def _left(self, basis: Basis) -> Floats:
         """The part of its time that each event keeps, (n,): by its node, else by its operator."""
         by_type = {plain_op(name): speedup for name, speedup in self.by_type.items()}
         events = basis.events

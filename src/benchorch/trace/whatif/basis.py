@@ -5,16 +5,23 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchorch.trace.analysis import Analysis
+from benchorch.trace.arrays import Bools, Floats, Int64s
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import Owners, inherited, module_names, owners
-from benchorch.trace.dag import CLASSES, Class, Dag
-from benchorch.trace.events import NOTHING, Events
+from benchorch.trace.dag import CLASSES, Class, Dag, EdgeKind
+from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.whatif.selector_values import WORK, Selection, Selector
+
+POINT_QUANTILE, MOST_POINT_NS = 0.25, 500
+"""Of the times between two points of a thread: that is what recording a point costs."""
+
+TRACED_RATIO = 0.5
+"""Share of its time that Python's code takes without stacks: before Python 3.12 it runs at half
+its speed while calls are traced."""
 
 
 @final
@@ -31,7 +38,7 @@ class Basis:
 
     analysis: Analysis
     owned: Owners
-    module: NDArray[np.int64]
+    module: Int64s
     modules: tuple[str, ...]
     selected: dict[Selector, Selection] = field(
         init=False, repr=False, compare=False, default_factory=dict
@@ -65,11 +72,30 @@ class Basis:
         return graph_nodes(self.events, self.owned, self.graph, self.analysis.provenance)
 
     @cached_property
-    def work(self) -> NDArray[np.bool_]:
+    def work(self) -> Bools:
         """The edges whose weight is spent on work, (E,); not to be written to."""
         return self.labelled(*WORK)
 
-    def within(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    @cached_property
+    def left_unprofiled(self) -> Floats | None:
+        """The part of each weight that is left without the profiler, (E,); None if it has none.
+
+        Recording a point costs a thread about as much as passes between most of them at the
+        least, and Python's code is slower while its calls are traced.
+        """
+        dag, stacks = self.dag, (self.events.category == Category.PYTHON).any()
+        host = (dag.kind == EdgeKind.CHAIN) & (dag.weight_ns > 0)
+        host &= dag.lane[dag.head] == self.analysis.steps.lane
+        if not host.any() or not (stacks or (self.events.category == Category.OPERATOR).any()):
+            return None
+        took_ns = dag.weight_ns[host]
+        point_ns = min(float(np.quantile(took_ns, POINT_QUANTILE)), MOST_POINT_NS)
+        left = np.ones(dag.edges)
+        left[host] = np.maximum(took_ns - point_ns, 0) / took_ns
+        left[host & self.labelled(Class.CPU_PYTHON)] *= TRACED_RATIO if stacks else 1.0
+        return left
+
+    def within(self, chosen: Bools) -> Int64s:
         """The outermost chosen event that each is, or is part of, (n,); NOTHING for none."""
         parent, own = self.owned.parent, np.arange(len(self.events), dtype=np.int64)
         nearest = inherited(parent, np.where(chosen, own, NOTHING))
@@ -77,12 +103,12 @@ class Basis:
         outermost = inherited(around, np.where(chosen & (around == NOTHING), own, NOTHING))
         return np.where(nearest != NOTHING, outermost[nearest], NOTHING)
 
-    def labelled(self, *classes: Class) -> NDArray[np.bool_]:
+    def labelled(self, *classes: Class) -> Bools:
         """The edges whose weight is spent on one of some classes, (E,)."""
-        chosen: NDArray[np.bool_] = np.array([one in classes for one in CLASSES])[self.dag.label]
+        chosen: Bools = np.array([one in classes for one in CLASSES])[self.dag.label]
         return chosen
 
-    def owned_by(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def owned_by(self, chosen: Bools) -> Bools:
         """The edges whose weight belongs to chosen events, (E,)."""
         return np.append(chosen, False)[self.dag.owner]
 
@@ -93,9 +119,4 @@ def prepare(analysis: Analysis | Basis) -> Basis:
         return analysis
     owned = owners(analysis.events)
     module, modules = module_names(analysis.events, owned)
-    return Basis(
-        analysis=analysis,
-        owned=owned,
-        module=module,
-        modules=modules,
-    )
+    return Basis(analysis=analysis, owned=owned, module=module, modules=modules)
