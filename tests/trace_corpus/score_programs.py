@@ -46,7 +46,7 @@ def main():
             verdict, period, rows = judge(true)
         except TraceError as error:
             verdict, period, rows = str(error), None, []
-        ok = verdict in true["classes"]
+        ok = {"inconclusive": "none"}.get(verdict, verdict) in true["classes"]
         near = period and abs(period / true["profiled_period_ns"] - 1) <= 0.10
         count["verdicts"] += 1
         count["right"] += ok

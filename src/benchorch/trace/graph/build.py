@@ -18,6 +18,7 @@ from benchorch.trace.graph.device_order import (
 from benchorch.trace.graph.edge_list import Found
 from benchorch.trace.graph.launch_blocking import full_streams, locks
 from benchorch.trace.graph.recorded_waits import (
+    handed_outside,
     held_locks,
     loaded_elsewhere,
     recorded_waits,
@@ -115,6 +116,7 @@ def _of_threads(
         loaded_elsewhere(scope, timelines),
         held_locks(scope, timelines),
         timers(scope, timelines),
+        handed_outside(scope, timelines, busy, label),
         data_edges(scope, timelines, graph),
     ]
     rigid = np.concatenate([one.rigid for one in known])

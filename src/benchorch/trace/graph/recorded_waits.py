@@ -329,3 +329,37 @@ def timers(scope: Scope, timelines: ThreadTimelines) -> Found:
         ),
         waits=head,
     )
+
+
+def handed_outside(
+    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, label: Int8s
+) -> Found:
+    """From what threads last did to the end of a wait for a process outside, if all wait meanwhile.
+
+    A thread that reads other processes' results began to wait long before the work was handed to
+    them: what they do lasts from then on.
+    """
+    codes = [CLASSES.index(one) for one in (Class.OUTSIDE, Class.INPUT_OUTPUT)]
+    waits = np.append(np.isin(label, codes), False)[timelines.owner]
+    waits &= timelines.elapsed_ns > scope.thresholds.wake_ns
+    segment = np.flatnonzero(waits & (timelines.lane != scope.main_lane))
+    woken_ns = timelines.end_ns[segment] - scope.thresholds.woken_ns
+    main = timelines.segment_at(np.full(len(segment), scope.main_lane), woken_ns)
+    segment = segment[(main != NOTHING) & busy.idle[main]]
+    soon_ns = timelines.end_ns[segment] - scope.thresholds.wake_ns
+    ends = event_index(scope.events.ranks, busy.end, busy.lane, busy.end_ns)
+    tail = ends.last_elsewhere(timelines.lane[segment], soon_ns, timelines.start_ns[segment])
+    segment, tail = segment[tail != NOTHING], tail[tail != NOTHING]
+    head = timelines.head[segment]
+    return found(
+        edges(
+            tail,
+            head,
+            EdgeKind.WAIT,
+            Class.OUTSIDE,
+            tier=Tier.INFERRED,
+            weight_ns=timelines.time_ns[head] - timelines.time_ns[tail],
+            owner=timelines.owner[segment],
+        ),
+        waits=head,
+    )

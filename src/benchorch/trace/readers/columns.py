@@ -229,10 +229,12 @@ def _read(
     args: list[EventArguments], where: Bools, field_of: Callable[[EventArguments], object]
 ) -> Int64s:
     """One field as a column; NOTHING elsewhere."""
-    column = np.full(len(args), NOTHING, dtype=np.int64)
+    if where.all() and len(args):
+        return integers(list(map(field_of, args)))
+    column = np.broadcast_to(np.int64(NOTHING), len(args))  # takes no memory
     if where.any():
-        chosen = args if where.all() else list(compress(args, where.tolist()))
-        column[where] = integers(list(map(field_of, chosen)))
+        column = column.copy()
+        column[where] = integers(list(map(field_of, compress(args, where.tolist()))))
     return column
 
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from benchorch.trace.arrays import Int8s, Int32s, Int64s
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, Lane, among
-from benchorch.trace.lookup import joined_by
+from benchorch.trace.lookup import by_lane, joined_by
+from benchorch.trace.nesting import Spans, by_start, nest
 from benchorch.trace.readers.columns import ON_STREAMS, Gathered
 from benchorch.trace.readers.records import Record
 from benchorch.trace.readers.values import integer, integers, nanoseconds, word
@@ -66,6 +67,10 @@ def lane_order(lane: Lane) -> tuple[object, ...]:
 Columns = dict[str, NDArray[Any]]
 
 _NODE_SUFFIX = "_kernel_time"
+_OPENS = re.compile(
+    r"_record_function_enter|torch[/\\](_ops|autograd[/\\]profiler|profiler[/\\]profiler)\.py"
+    r"|contextlib\.py|: __enter__$"
+)
 _STRAY_RATIO, _STRAY_NS, _LONGEST_NS = 100, 3_600_000_000_000, 30 * 86_400_000_000_000
 _FENCES = ("_fence_before", "_fence_after")
 
@@ -98,9 +103,37 @@ def finished(gathered: Gathered) -> tuple[Events, Int64s] | None:
     )
     columns["correlation"] = _unambiguous(columns, repairs)
     _set_streams_of_event_records(columns, columns.pop("recorded_on"))
+    _open_ranges(columns, names)
     place = columns.pop("place")
     given: dict[str, Any] = {**columns, "names": names, "lanes": lanes}
     return Events(**given), place
+
+
+def _open_ranges(columns: Columns, names: Sequence[str]) -> None:
+    """Begin ranges that Python opened where the calls that opened them end.
+
+    A range begins inside of those calls and outlives them: what comes next is in the range.
+    """
+    frame, opened = (
+        np.flatnonzero(columns["category"] == one) for one in (Category.PYTHON, Category.ANNOTATION)
+    )
+    if not len(frame) or not len(opened):
+        return
+    frame = frame[by_start(columns["lane"][frame], columns["start_ns"][frame])]
+    lane, start_ns = columns["lane"][frame], columns["start_ns"][frame]
+    end_ns = start_ns + columns["duration_ns"][frame]
+    parent = nest(Spans(lane=lane, start_ns=start_ns, end_ns=end_ns)).parent
+    opens = np.array([_OPENS.search(name) is not None for name in names])[columns["name"][frame]]
+    begin_ns = columns["start_ns"][opened]
+    last_ns = begin_ns + columns["duration_ns"][opened]
+    at = by_lane(lane, start_ns, columns["lane"][opened], begin_ns, "right") - 1
+    at = np.where((at >= 0) & (lane[at] == columns["lane"][opened]), at, NOTHING)
+    while (over := (at != NOTHING) & (end_ns[at] <= begin_ns)).any():
+        at = np.where(over, parent[at], at)
+    while (inside := (at != NOTHING) & opens[at] & (end_ns[at] < last_ns)).any():
+        begin_ns = np.where(inside, end_ns[at], begin_ns)
+        at = np.where(inside, parent[at], at)
+    columns["start_ns"][opened], columns["duration_ns"][opened] = begin_ns, last_ns - begin_ns
 
 
 def allocated(gathered: Gathered) -> dict[str, Int64s]:

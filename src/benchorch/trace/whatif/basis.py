@@ -16,8 +16,8 @@ from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.whatif.selector_values import WORK, Selection, Selector
 
-POINT_QUANTILE, MOST_POINT_NS = 0.25, 500
-"""Of the times between two points of a thread: that is what recording a point costs."""
+MOST_POINT_NS, DENSE_NS = 200, 500
+"""Limits of what recording a point costs; what is rarer does not show it."""
 
 TRACED_RATIO = 0.5
 """Share of its time that Python's code takes without stacks: before Python 3.12 it runs at half
@@ -77,22 +77,36 @@ class Basis:
         return self.labelled(*WORK)
 
     @cached_property
-    def left_unprofiled(self) -> Floats | None:
-        """The part of each weight that is left without the profiler, (E,); None if it has none.
+    def point_ns(self) -> float:
+        """Time that recording a point costs a thread: little more than passes between many."""
+        host = self.dag.lane[self.dag.head] == self.analysis.steps.lane
+        took_ns = self.dag.weight_ns[host & (self.dag.kind == EdgeKind.CHAIN)]
+        took_ns = took_ns[took_ns > 0]
+        return 1.5 * float(np.quantile(took_ns, 0.25)) if len(took_ns) else 0.0
 
-        Recording a point costs a thread about as much as passes between most of them at the
-        least, and Python's code is slower while its calls are traced.
+    @cached_property
+    def traced(self) -> bool:
+        """Whether Python's calls were traced, in such numbers that it took noticeable time."""
+        return self.point_ns < DENSE_NS and self.stacks
+
+    @property
+    def stacks(self) -> bool:
+        """Whether the trace has frames of Python."""
+        return bool((self.events.category == Category.PYTHON).any())
+
+    @cached_property
+    def left_unprofiled(self) -> Floats:
+        """The part of each weight that is left without the profiler, (E,).
+
+        Python's code is slower while its calls are traced.
         """
-        dag, stacks = self.dag, (self.events.category == Category.PYTHON).any()
-        host = (dag.kind == EdgeKind.CHAIN) & (dag.weight_ns > 0)
-        host &= dag.lane[dag.head] == self.analysis.steps.lane
-        if not host.any() or not (stacks or (self.events.category == Category.OPERATOR).any()):
-            return None
-        took_ns = dag.weight_ns[host]
-        point_ns = min(float(np.quantile(took_ns, POINT_QUANTILE)), MOST_POINT_NS)
-        left = np.ones(dag.edges)
-        left[host] = np.maximum(took_ns - point_ns, 0) / took_ns
-        left[host & self.labelled(Class.CPU_PYTHON)] *= TRACED_RATIO if stacks else 1.0
+        host = (self.dag.kind == EdgeKind.CHAIN) & (self.dag.weight_ns > 0)
+        host &= self.dag.lane[self.dag.head] == self.analysis.steps.lane
+        point_ns = min(self.point_ns, MOST_POINT_NS)
+        left = np.ones(self.dag.edges)
+        left[host] = np.maximum(1.0 - point_ns / self.dag.weight_ns[host], 0.0)
+        if self.stacks:
+            left[host & self.labelled(Class.CPU_PYTHON)] *= TRACED_RATIO
         return left
 
     def within(self, chosen: Bools) -> Int64s:
