@@ -1,5 +1,6 @@
 """Traces of several ranks of one program, as one: clocks aligned by the collectives they share."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, final
@@ -21,6 +22,7 @@ from benchorch.trace.events import (
 )
 from benchorch.units import format_seconds, ns_to_s
 
+_RECEIVED = re.compile(r"recv_?")
 _OFFSET = 1 << 40
 """Between the ranks' correlations and other ids, which each rank counts for itself."""
 
@@ -193,8 +195,10 @@ def _shift_ns(first: Events, other: Events) -> int:
 def _by_name(events: Events, rank: int = 0) -> dict[str, Int64s]:
     """The collectives of one rank by name, each in order of start."""
     found = collectives(events, rank)
-    codes = np.unique(events.name[found]).tolist()
-    return {events.names[code]: found[events.name[found] == code] for code in codes}
+    keys = [_RECEIVED.sub("send", name) for name in events.names]  # the other side of the same
+    places = {key: np.array([other == key for other in keys]) for key in dict.fromkeys(keys)}
+    of = events.name[found]
+    return {key: found[same[of]] for key, same in places.items() if len(of) and same[of].any()}
 
 
 def _further(column: NDArray[Any], offset: int) -> NDArray[Any]:

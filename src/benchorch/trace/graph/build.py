@@ -21,6 +21,7 @@ from benchorch.trace.graph.recorded_waits import (
     handed_outside,
     held_locks,
     loaded_elsewhere,
+    polled,
     recorded_waits,
     timers,
 )
@@ -117,6 +118,7 @@ def _of_threads(
         held_locks(scope, timelines),
         timers(scope, timelines),
         handed_outside(scope, timelines, busy, label),
+        polled(scope, timelines, busy),
         data_edges(scope, timelines, graph),
     ]
     rigid = np.concatenate([one.rigid for one in known])

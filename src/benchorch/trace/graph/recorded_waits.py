@@ -18,7 +18,7 @@ from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Found, edges, found
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.thread_timelines import BusyIntervals, ThreadTimelines
-from benchorch.trace.graph.time_classes import TIMER, waiting
+from benchorch.trace.graph.time_classes import SLEEPING, TIMER, waiting
 from benchorch.trace.lookup import EventIndex, event_index
 
 # The k-th item taken from a queue is the k-th that was put there. Where those waits of a thread
@@ -362,4 +362,32 @@ def handed_outside(
             owner=timelines.owner[segment],
         ),
         waits=head,
+    )
+
+
+_MANY_POLLS = 3
+
+
+def polled(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
+    """From what another thread finished to the end of the sleeps in which it was polled for.
+
+    A function that sleeps again and again polls for something. Where another thread stops working
+    during the last of the sleeps, that was it.
+    """
+    sleep = scope.named(SLEEPING, Category.PYTHON)
+    sleep = sleep[scope.after[sleep] == sleep + 1]
+    runs = np.split(sleep, np.flatnonzero(np.diff(scope.parent[sleep])) + 1)
+    runs = [one for one in runs if len(one) >= _MANY_POLLS]
+    last = np.array([one[-1] for one in runs], dtype=np.int64)
+    ends = event_index(scope.events.ranks, busy.end, busy.lane, busy.end_ns)
+    since_ns = scope.start_ns[last] - scope.thresholds.idle_ns
+    tail = ends.last_elsewhere(scope.lane[last], scope.end_ns[last], since_ns)
+    known = tail != NOTHING
+    first = np.array([one[0] for one in runs], dtype=np.int64)[known]
+    tail, head = tail[known], 2 * last[known] + 1
+    woke_ns = timelines.time_ns[head] - timelines.time_ns[tail]
+    return found(
+        edges(tail, head, EdgeKind.JOIN, Class.SLEEP, tier=Tier.INFERRED, weight_ns=woke_ns),
+        edges(2 * first, head, EdgeKind.JOIN, Class.SLEEP, tier=Tier.INFERRED),
+        cuts=head,  # how often it sleeps until then is of no matter
     )

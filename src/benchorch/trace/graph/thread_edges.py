@@ -134,11 +134,15 @@ def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals
 
 
 _CALLED = re.compile(r"^c10d::")
+_AWAITED = re.compile(r"built-in method wait of ")
 _CARRIED_OUT = re.compile(r"^(gloo|mpi):")
 
 
 def collective_calls(scope: Scope) -> Found:
-    """From the call of a collective to its range on a thread of the process group, in order."""
+    """From the call of a collective to its range on a thread of the process group, in order.
+
+    And from the range to the end of the wait for it, whether that was long or none.
+    """
     calls = scope.named(_CALLED, Category.OPERATOR)
     ranges = scope.named(_CARRIED_OUT, Category.ANNOTATION)
     rank = scope.events.ranks[scope.lane]
@@ -158,8 +162,17 @@ def collective_calls(scope: Scope) -> Found:
     call, done = np.concatenate(pairs, axis=1)
     late_ns = np.minimum(scope.start_ns[done] - scope.start_ns[call], scope.thresholds.wake_ns)
     kind, label = EdgeKind.FORK, Class.CPU_FRAMEWORK
+    waits = scope.named(_AWAITED, Category.PYTHON)
+    order = np.argsort(call)
+    at = np.searchsorted(waits, call[order])
+    following = np.append(waits, len(scope))[at]  # the first after each call, before the next one
+    own = following < np.append(call[order][1:], len(scope))
+    own &= scope.lane[np.minimum(following, len(scope) - 1)] == scope.lane[call[order]]
+    wait, work = following[own], done[order][own]
+    late = scope.end_ns[work] <= scope.end_ns[wait]
     return found(
         edges(2 * call, 2 * done, kind, label, tier=Tier.SEMANTIC, weight_ns=late_ns),
+        edges(2 * work[late] + 1, 2 * wait[late] + 1, EdgeKind.JOIN, label, tier=Tier.SEMANTIC),
         waits=2 * done,
     )
 

@@ -21,7 +21,7 @@ _LOCKING = re.compile(
     r"|threading\.py\(\d+\): _?wait",
     re.I,
 )
-_SLEEPING = re.compile(
+SLEEPING = re.compile(
     r"built-in (method|function) (sleep|nanosleep|usleep|pause)\b|^time\.sleep|^sleep$"
 )
 _IO = re.compile(
@@ -64,7 +64,7 @@ _TRANSPORT = re.compile(
 )
 _COMPILED = re.compile(r"^## Call CompiledFxGraph")
 _OF_FRAMES = (
-    (_SLEEPING, Class.SLEEP),
+    (SLEEPING, Class.SLEEP),
     (_LOCKING, Class.LOCK),
     (_IO, Class.INPUT_OUTPUT),
     (_DATABASE, Class.INPUT_OUTPUT),

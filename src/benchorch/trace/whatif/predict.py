@@ -8,14 +8,15 @@ import numpy as np
 
 from benchorch.errors import TraceError
 from benchorch.trace.analysis import Analysis
-from benchorch.trace.arrays import Floats
+from benchorch.trace.arrays import Floats, Int64s
 from benchorch.trace.attribution.entities import measured
 from benchorch.trace.attribution.tables import Ledger
 from benchorch.trace.causes import reasons
 from benchorch.trace.critical_path.path import path_along
 from benchorch.trace.critical_path.periods import Periods
 from benchorch.trace.critical_path.replay import contract, steps
-from benchorch.trace.dag import Class, CriticalPath, Dag, EdgeKind, Tier
+from benchorch.trace.dag import NOBODY, Class, CriticalPath, Dag, EdgeKind, Tier
+from benchorch.trace.events import Category
 from benchorch.trace.findings import EntityRow
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.hypothesis import Hypothesis, unchanged
@@ -262,6 +263,9 @@ def _alternatives(basis: Basis, hypothesis: Hypothesis) -> dict[str, float]:
         found["inferred dependencies"] = ratio(
             periods.known["inferred"], periods.replayed(weight_ns, residual_ns, without)
         )
+    called_ns = _calls(basis, weight_ns)
+    if (called_ns != weight_ns).any():
+        found["calling operators"] = periods.replayed(called_ns, residual_ns, dropped)
     unrecorded = [Class.OUTSIDE, Class.INPUT_OUTPUT]
     if not basis.events.ranks.any():  # who comes last to a collective may be another rank
         unrecorded += [Class.CPU_COMM, Class.GPU_COMM]
@@ -277,6 +281,21 @@ def _alternatives(basis: Basis, hypothesis: Hypothesis) -> dict[str, float]:
         best_ns = np.rint(hypothesis.weight_ns * hypothesis.best_ratio).astype(np.int64)
         found["at best"] = periods.replayed(best_ns, residual_ns, dropped)
     return found
+
+
+def _calls(basis: Basis, weight_ns: Int64s) -> Int64s:
+    """The weights if Python's time before an operator changes with it: it arranged the call."""
+    dag, none = basis.dag, len(basis.events)
+    owner = np.where(dag.owner == NOBODY, none, dag.owner)
+    before, after = (np.bincount(owner, one, none + 1) for one in (dag.weight_ns, weight_ns))
+    left = np.divide(after, before, out=np.ones(none + 1), where=before > 0)
+    left[none] = 1.0
+    left[:none][basis.events.category != Category.OPERATOR] = 1.0
+    calls = (dag.kind == EdgeKind.CHAIN) & ~dag.is_end[dag.head] & (weight_ns == dag.weight_ns)
+    calls &= basis.labelled(Class.CPU_PYTHON)
+    return np.where(calls, np.rint(weight_ns * left[dag.event[dag.head]]), weight_ns).astype(
+        np.int64
+    )
 
 
 def _noise_ns(periods: Periods) -> float:
