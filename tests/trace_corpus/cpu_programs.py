@@ -1,6 +1,6 @@
 """CPU programs with planted bottlenecks, by the rules of `running.py`.
 
-    python tests/trace_corpus/cpu_programs.py NAME|all FOLDER
+python tests/trace_corpus/cpu_programs.py NAME|all FOLDER
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """More CPU programs with planted bottlenecks, by the rules of `running.py`.
 
-    python tests/trace_corpus/more_programs.py NAME|all FOLDER
+python tests/trace_corpus/more_programs.py NAME|all FOLDER
 """
 
 import collections
@@ -358,7 +358,9 @@ def edit_distance(P):
     unseen=True,
 )
 def json_and_regex(P):
-    line = json.dumps({"text": "The  quick brown fox <b>jumps</b> over 12 lazy dogs. " * 30, "id": 7})
+    line = json.dumps(
+        {"text": "The  quick brown fox <b>jumps</b> over 12 lazy dogs. " * 30, "id": 7}
+    )
     tags, space, number = re.compile(r"<[^>]+>"), re.compile(r"\s+"), re.compile(r"\d+")
 
     def clean(lines):

@@ -17,18 +17,25 @@ import time
 from types import SimpleNamespace as NS
 
 PROGRAMS = {}
-ROUNDS = 5
+ROUNDS = 1 if "--quick" in sys.argv else 5
 STABLE = 0.12  # a change whose ratios' middle half spreads more than this is not scored
 
 
 def program(classes, base, changes, **options):
     """A program: the right classes, parameters, and changes as (what-if, parameters of the changed program)."""
-    default = dict(stack=True, unseen=False, n=8, skip=2, threads=1, mark="step", ranks=1, kept=None)
+    default = dict(
+        stack=True, unseen=False, n=8, skip=2, threads=1, mark="step", ranks=1, kept=None
+    )
     assert set(options) <= set(default), options
 
     def deco(f):
         PROGRAMS[f.__name__] = NS(
-            name=f.__name__, f=f, classes=classes, base=base, changes=changes, **{**default, **options}
+            name=f.__name__,
+            f=f,
+            classes=classes,
+            base=base,
+            changes=changes,
+            **{**default, **options},
         )
         return f
 
@@ -69,7 +76,11 @@ def record(pr, step, path):
                 prof.step()
         begun = time.perf_counter()
         for i in range(pr.n + 2):
-            with record_function(pr.mark) if pr.mark not in ("step", None) else contextlib.nullcontext():
+            with (
+                record_function(pr.mark)
+                if pr.mark not in ("step", None)
+                else contextlib.nullcontext()
+            ):
                 step(i)
             taken = (time.perf_counter() - begun) / (i + 1)
             if pr.mark == "step":
@@ -146,7 +157,9 @@ def truth(pr, folder, rounds, profiled_s):
         json.dump(said, file, indent=1)
     print(
         f"{pr.name}: {plain * 1e3:.2f} ms, dilation {said['dilation']:.2f}, "
-        + ", ".join(f"{k} {c['ratio']:.3f}{'' if c['stable'] else ' unstable'}" for k, c in changes.items()),
+        + ", ".join(
+            f"{k} {c['ratio']:.3f}{'' if c['stable'] else ' unstable'}" for k, c in changes.items()
+        ),
         flush=True,
     )
 
@@ -184,7 +197,10 @@ def several(module, name, folder):
         port = s.getsockname()[1]
     ctx = mp.get_context("spawn")
     results = ctx.Queue()
-    ps = [ctx.Process(target=rank_of, args=(module, name, folder, r, port, results)) for r in range(pr.ranks)]
+    ps = [
+        ctx.Process(target=rank_of, args=(module, name, folder, r, port, results))
+        for r in range(pr.ranks)
+    ]
     for p in ps:
         p.start()
     got = dict((r, (rounds, t)) for r, rounds, t in (results.get() for _ in ps))
@@ -194,7 +210,7 @@ def several(module, name, folder):
 
 
 def main(module, file):
-    """NAME|all FOLDER: one program, or each in a process of its own."""
+    """NAME|all FOLDER [--quick]: one program, or each in a process of its own; quickly with one round."""
     if "MALLOC_TRIM_THRESHOLD_" not in os.environ:
         # The profiler's own memory keeps the program's from going back to the system after each step, which makes
         # profiled steps the faster ones: here it never goes back.

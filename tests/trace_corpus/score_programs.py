@@ -1,6 +1,7 @@
 """Score the analysis on recorded programs: python score_programs.py FOLDER [--unseen] [NAME ...]
 
-FOLDER holds what `running.py` writes.  A prediction is right if its ratio to the period is within a tenth of the true
+FOLDER holds what `running.py` writes; --unseen chooses the programs that were kept apart while the analysis was mended.
+A prediction is right if its ratio to the period is within a tenth of the true
 ratio; a refused one is counted apart, neither right nor covered.
 """
 
@@ -13,7 +14,6 @@ from benchorch.trace.analysis import analyze
 from benchorch.trace.whatif.basis import prepare
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.reading import parse
-
 
 
 def judge(true):
@@ -29,18 +29,22 @@ def judge(true):
             rows.append((name, change, None, str(error)))
             continue
         base = said.makespan_ns
-        rows.append((name, change, [x / base for x in (said.low_ns, said.predicted_ns, said.high_ns)], ""))
+        rows.append(
+            (name, change, [x / base for x in (said.low_ns, said.predicted_ns, said.high_ns)], "")
+        )
     return verdict, period, rows
 
 
 def main():
     folder, *rest = sys.argv[1:]
     only = [one for one in rest if not one.startswith("-")]
-    count = dict.fromkeys(("verdicts", "right", "verdict period", "predictions", "correct", "covered", "refused"), 0)
+    count = dict.fromkeys(
+        ("verdicts", "right", "verdict period", "predictions", "correct", "covered", "refused"), 0
+    )
     widths = []
     for path in sorted(Path(folder).glob("*.truth.json")):
         true = json.loads(path.read_text())
-        if only and true["name"] not in only or not only and true["unseen"] != ("--unseen" in rest):
+        if only and true["name"] not in only or "--unseen" in rest and not true["unseen"]:
             continue
         try:
             verdict, period, rows = judge(true)
@@ -64,7 +68,10 @@ def main():
                 count["predictions"] += change["stable"]
                 continue
             low, value, high = found
-            right, inside = abs(value / want - 1) <= 0.10, low <= want * 1.001 and want * 0.999 <= high
+            right, inside = (
+                abs(value / want - 1) <= 0.10,
+                low <= want * 1.001 and want * 0.999 <= high,
+            )
             print(
                 f"      {'ok ' if right else 'BAD'} {name}: {value:.3f} [{low:.3f}, {high:.3f}], true {want:.3f}"
                 f"{'' if inside else ', not in the interval'}{note}"

@@ -48,6 +48,24 @@ def test_a_frame_of_python_names_the_cause(name: str, limit: str) -> None:
     assert "operators" not in found.advice or limit == "host framework"
 
 
+def test_kernels_that_compiled_code_calls_compute() -> None:
+    found = judged(
+        frame("train.py(3): step", 0, 10 * MS),
+        op("## Call CompiledFxGraph fab12 ##", MS, 10 * MS),
+        frame("<built-in function kernel>", 2 * MS, 10 * MS),
+    )
+    assert found.limit == "device compute"
+
+
+def test_a_checkpoint_is_written_by_input_and_output() -> None:
+    found = judged(
+        frame("train.py(3): save", 0, 10 * MS),
+        frame("torch/serialization.py(811): __init__", 0, 4 * MS),
+        frame("<built-in method write_record of PyTorchFileWriter object>", 5 * MS, 10 * MS),
+    )
+    assert found.limit == "input/output"
+
+
 def test_a_long_gap_without_stacks_has_no_verdict_and_says_what_to_record() -> None:
     found = judged(op("aten::mm", 0, MS), op("aten::mm", 9 * MS, 10 * MS))
     assert found.limit == "inconclusive"
@@ -159,9 +177,7 @@ def test_the_collective_of_a_process_group_waits_for_the_rank_that_calls_it_last
             ]
         return trace(made)
 
-    found = analyze(
-        merged([rank(2 * MS), rank(15 * MS)]), range_name="*: step"
-    ).findings.verdict
+    found = analyze(merged([rank(2 * MS), rank(15 * MS)]), range_name="*: step").findings.verdict
     assert found.limit == "waiting for a straggler"
     assert found.shares["sleep and lock"] > 0.1
 
