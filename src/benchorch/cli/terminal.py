@@ -95,7 +95,8 @@ class Terminal:
             sys.stdout.writelines(indented(reply.data))
             print()
         elif reply.text:
-            print(printable_with_colours(reply.text))
+            shown = printable_with_colours if reply.is_coloured else printable
+            print(shown(reply.text))
         return reply.exit_code
 
     def _write(self, reply: Reply, path: Path) -> None:

@@ -6,7 +6,6 @@ import ast
 import builtins
 import pkgutil
 import sys
-import tokenize
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any, TypeAlias, final
 from benchorch.config.components import misspelt, suggest
 from benchorch.domain.codec import Json
 from benchorch.errors import Problem
+from benchorch.files import read_small
 from benchorch.models.headers import Stamp, stamp
 
 _MOST_FILES = 10
@@ -78,7 +78,7 @@ def file_source(path: Path, name: str) -> tuple[ParsedModule | None, str]:
     except SyntaxError as error:
         problem = f"{path} has a syntax error on line {error.lineno}: {error.msg}."
         return None, Problem(problem, in_file=True)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
         return None, f"{path} cannot be read: {error}."
 
 
@@ -125,8 +125,7 @@ def _ask_finders(dotted: str, path: list[str] | None) -> ModuleSpec | None:
 
 @lru_cache(maxsize=64)
 def _parsed(name: str, path: Path, _: Stamp) -> ParsedModule:
-    with tokenize.open(path) as file:
-        tree = ast.parse(file.read(), filename=str(path))
+    tree = ast.parse(read_small(path, links=True), filename=str(path))
     statements = list(_module_level(tree.body))
     names = frozenset(name for statement in statements for name in _bound(statement))
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
