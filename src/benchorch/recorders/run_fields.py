@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
@@ -95,16 +96,14 @@ def of_plan(plan: Plan) -> Mapping[str, str]:
 
 def of_winner(directory: Path) -> tuple[Mapping[str, str], Mapping[str, float]]:
     """Tags and metrics of the parent run; none before the run has ended, or without one winner."""
-    try:
+    with suppress(OSError, *UNREADABLE):
         found = mapping_of(read_bytes(directory / WINNER))
+        tags = {key: str(found[key]) for key in ("conversion", "hardware") if found.get(key)}
+        if found.get("verdict"):
+            tags["speedup"] = str(found["verdict"])
         metrics = cast("dict[str, float]", dict(node_of(found, "metrics")))
-        finite = {key: float(value) for key, value in metrics.items() if math.isfinite(value)}
-    except (OSError, *UNREADABLE):
-        return {}, {}
-    tags = {key: str(found[key]) for key in ("conversion", "hardware") if found.get(key)}
-    if found.get("verdict"):
-        tags["speedup"] = str(found["verdict"])
-    return tags, finite
+        return tags, {key: value for key, value in metrics.items() if math.isfinite(value)}
+    return {}, {}
 
 
 def run_name(trial: Trial) -> str:
