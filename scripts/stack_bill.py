@@ -29,7 +29,7 @@ class Bill:
     def __str__(self) -> str:
         least, types = "at least" if self.unknown else "at most", ",".join(self.unknown)
         lacking = (
-            f", without {', '.join(self.unknown)}, whose price there is unknown. It is known after: "
+            f", without {', '.join(self.unknown)}, whose price there is unknown. It is read by: "
             f"python -m benchorch plan -m model=mlp hardware={types} pricing.region={self.region}"
         )
         return (
