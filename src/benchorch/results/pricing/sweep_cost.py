@@ -453,14 +453,15 @@ def total_usd(
 
 def _sum_line(plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str]) -> str:
     duration = format_seconds(sum(one.seconds for one in forecast.values()))
-    usd = total_usd(plan, forecast, launched)
     whole = machines(plan, forecast, launched)
-    unknown = [one.kind for one in whole if one.usd is None]
-    if len(unknown) == len(whole) - 1 and unknown:  # the head alone has a price
-        usd = None
-    cost = f", about {usd:.2f} USD" if usd is not None else ""
-    lacking = f" without {', '.join(unknown)}, whose price is unknown" if unknown else ""
-    return f"{plural(len(forecast), 'trial')}, about {duration}{cost}{lacking}"
+    unknown = ", ".join(one.kind for one in whole if one.usd is None)
+    usd = total_usd(plan, forecast, launched)
+    if unknown and all(one.usd is None or one.kind == "head" for one in whole):
+        cost = f", at unknown prices of {unknown}"
+    else:
+        cost = f", about {usd:.2f} USD" if usd is not None else ""
+        cost += f" without {unknown}, whose price is unknown" if unknown else ""
+    return f"{plural(len(forecast), 'trial')}, about {duration}{cost}"
 
 
 def _line(those: Sequence[Expected], machine: Machine | None = None) -> str:
