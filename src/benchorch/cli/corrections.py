@@ -241,8 +241,8 @@ def _with_known_run(line: Line, unknown: str) -> Line | None:
     if line[0] in _OF_A_TRIAL and runs and unknown in options("conversion"):
         form = _OF_A_TRIAL[line[0]]
         so_called = {name: form.format(run=runs[0], trial=name) for name in options("conversion")}
-        named = [so_called[word].split() if word in so_called else [word] for word in line[at:]]
-        return [*line[:at], *(word for words in named for word in words)]
+        parts = [so_called[word].split() if word in so_called else [word] for word in line[at:]]
+        return [*line[:at], *(word for part in parts for word in part)]
     meant = nearest(unknown, runs) or (runs[0] if runs and "cancel" not in line else "")
     if not meant:
         return None
