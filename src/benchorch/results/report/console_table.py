@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
+import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -25,12 +27,14 @@ _TYPED = re.compile(r" *(?:\w+:? +)?(?:python -m |\.venv/bin/)?(?:benchorch|cd|m
 
 
 def columns_of(stream: IO[str]) -> int:
-    """Columns of a stream's terminal, or those that the environment names; 0 for neither."""
-    named = os.environ.get("COLUMNS", "")
-    try:
-        return int(named) if named.isdecimal() else os.get_terminal_size(stream.fileno()).columns
-    except (OSError, ValueError):  # a file, or a text in memory
-        return 0
+    """Columns that the environment names, or of a terminal: standard output, else the stream.
+
+    0 where there is none.
+    """
+    with contextlib.suppress(OSError, ValueError):  # a file, or a text in memory
+        named = shutil.get_terminal_size((0, 0)).columns
+        return named or os.get_terminal_size(stream.fileno()).columns
+    return 0
 
 
 def terminal_width() -> int:
