@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
 def _plan(options: argparse.Namespace, home: Home, settings: Settings | None) -> int:
     """What apply would change; the state of a stack that is not there is empty."""
     wanted = _wanted(options, settings)
-    print(f"{options.name}: {stack_bill.bill(wanted.variables)}")
+    print(f"{options.name}: {stack_bill.bill(wanted.variables, wanted.region)}")
     code = _initialised(options, home if settings else None, wanted)
     return code or _terraform(options, wanted, "plan", "-lock=false")
 
@@ -115,7 +115,7 @@ def _apply(options: argparse.Namespace, home: Home, settings: Settings | None) -
     home = stack_home.make_home(home, wanted.region)
     home.remember(options.name, replace(wanted, destroying_since=""))
     print(f"{options.name}: in {wanted.region}; its state is in s3://{home.bucket}/{options.name}/")
-    print(f"{options.name}: {stack_bill.bill(wanted.variables)}")
+    print(f"{options.name}: {stack_bill.bill(wanted.variables, wanted.region)}")
     code = _initialised(options, home, wanted)
     code = code or _terraform(options, wanted, "apply", *_approval(options))
     return code or _await_head(options, wanted, before)
