@@ -15,8 +15,10 @@ class Reply:
         text: for a terminal.
         data: for ``--json``.
         exit_code: 0 all well, 1 something failed, 2 the request is wrong.
+        verbatim: whether no line of the text may be folded for a terminal.
     """
 
     text: str
     data: Json
     exit_code: int = 0
+    verbatim: bool = False
