@@ -39,7 +39,7 @@ def is_known(estimate: Estimate) -> bool:
     return low is not None and high is not None and (low <= 0 or high <= WIDEST * low)
 
 
-def _two_apart(estimate: Estimate) -> bool:
+def two_apart(estimate: Estimate) -> bool:
     """Whether it is the middle of two values that are no knowledge of a number either."""
     seen = estimate.seen
     return estimate.n == 2 and seen is not None and 0 < WIDEST * seen[0] < seen[1]
@@ -51,7 +51,7 @@ def interval_text(estimate: Estimate, form: Callable[[float], str] = format_ms) 
     if estimate.at_least:
         return f"≥ {value if estimate.low is None else form(estimate.low)}"
     if estimate.low is None or estimate.high is None:
-        if _two_apart(estimate):
+        if two_apart(estimate):
             return f"not known yet ({seen_text(estimate, form)})"
         return f"{value} ({seen_text(estimate, form)})" if estimate.n == 2 else value
     if not is_known(estimate):

@@ -78,6 +78,7 @@ def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     close = difflib.get_close_matches(typed, list(by_text), n=len(by_text) or 1, cutoff=cutoff)
     best = [name for name in by_text if close and _ratio(typed, name) >= _ratio(typed, close[0])]
     best += [name for name in by_text if len(typed) > 2 and name.startswith(typed)]
+    best += [name for name in by_text if name.endswith(f"/{typed}")]
     return by_text[best[0]] if best else ""
 
 

@@ -31,7 +31,7 @@ from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.recorders import attachments, location, run_fields
 from benchorch.recorders.mlflow_view import SAVED_VIEW, VIEW_TAG
-from benchorch.recorders.run_fields import RunFields
+from benchorch.recorders.run_fields import NOTE, RunFields
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -41,7 +41,6 @@ SKIPS = "skips.json"
 
 _SOURCE = {"mlflow.source.name": "benchorch"}
 _PARENT = "mlflow.parentRunId"
-_NOTE = "mlflow.note.content"
 _MAX_NOTE_LENGTH = 5000
 _MAX_REASON_LENGTH = 400
 _RUNS_PER_PAGE = 500
@@ -414,7 +413,7 @@ def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
     tags = dict(run_fields.of_plan(session.plan))
     table = directory / run_directory.TABLE
     if table.exists():
-        tags[_NOTE] = read_text(table)[:_MAX_NOTE_LENGTH]
+        tags[NOTE] = read_text(table)[:_MAX_NOTE_LENGTH]
     winner_tags, metrics = run_fields.of_winner(directory)
     tags.update(winner_tags)
     now_ms = int(datetime.now(tz=UTC).timestamp() * 1000)

@@ -44,12 +44,11 @@ def run(terminal: Terminal, run: str, trial: str | None, follow: bool) -> Reply:
     directory = find_invocation(run, "logs")
     path = _path(directory, trial, following=follow)
     if follow:
-        _follow(directory, path, terminal.show)
+        _follow(directory, path, terminal.part)
         return Reply(text="", data={"log": str(path)})
     text = read_bytes(path).decode(errors="replace")
-    return Reply(
-        text=text.rstrip("\n") or f"{path} is empty so far.", data={"log": str(path), "text": text}
-    )
+    shown = text.rstrip("\n") or f"{path} is empty so far."
+    return Reply(text=shown, data={"log": str(path), "text": text}, verbatim=True)
 
 
 def _path(directory: Path, trial: str | None, *, following: bool) -> Path:

@@ -98,7 +98,7 @@ def export(chosen: Chosen, out: Path, say: Say = silent) -> str:
         BuildError: the artifact is gone, or the check found other outputs.
     """
     if out.exists() and any(out.iterdir()):
-        raise ConfigError([f"--out: {out} is not empty; name a new folder."])
+        raise ConfigError([f"--output: {out} is not empty; name a new folder."])
     session = session_of(chosen.run.plan, chosen.run.directory)
     look_in(session.search_path if session.trusted else ())
     setup = open_trial(chosen.trial.spec)
@@ -221,6 +221,7 @@ def _settings(
         "threads": _threads(chosen),
         "device": type(setup.hardware).device,
         "provider": facts.get("provider"),
+        "spinning": facts.get("spinning", True),
         "by_position": traced,
     }
 
