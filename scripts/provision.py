@@ -47,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     from botocore.exceptions import BotoCoreError, ClientError
 
+    from benchorch.errors import BenchorchError
+
     options = _parser().parse_args(arguments)
     needs_terraform = options.what not in ("status", "image")
     if needs_terraform and shutil.which("terraform") is None:
@@ -63,9 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "destroy": _destroy,
         }
         return commands[options.what](options, home, settings)
-    except (BotoCoreError, ClientError, OSError, ValueError) as error:
+    except (BotoCoreError, ClientError, BenchorchError, OSError, ValueError) as error:
         print(f"{options.what}: {error}", file=sys.stderr)
-        print("Credentials are those of boto3: aws sts get-caller-identity", file=sys.stderr)
+        if isinstance(error, BotoCoreError | ClientError):
+            print("Credentials are those of boto3: aws sts get-caller-identity", file=sys.stderr)
         return 2
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-HEAD, FLEET, TTL_MINUTES = "m7i.large", {"g5.xlarge": 1, "r6i.large": 2}, 480
+VARIABLES = Path(__file__).resolve().parents[1] / "infra" / "terraform" / "variables.tf"
 BESIDES_USD = 0.04  # an hour of a machine's public address and disk
 LATE_MINUTES = 25  # the reaper's grace, and its interval
 
@@ -41,21 +42,16 @@ class Bill:
 
 def bill(variables: Mapping[str, str], region: str) -> Bill:
     """By the variables that were given to Terraform, and its defaults."""
-    fleet = _fleet(variables["fleet"]) if "fleet" in variables else FLEET
-    counts = {**fleet, variables.get("head_type", HEAD): 1}
+    from benchorch.hardware.aws_account.request import stack_request
+
+    request = stack_request("", VARIABLES.read_text(), [f"{k}={v}" for k, v in variables.items()])
+    counts = Counter(request.fleet)
+    counts[request.head_type] += 1
     prices = _usd_per_hour(counts, region)
     usd = sum((prices.get(kind, 0.0) + BESIDES_USD) * n for kind, n in counts.items())
-    hours = (float(variables.get("ttl_minutes", TTL_MINUTES)) + LATE_MINUTES) / 60
+    hours = (request.ttl_minutes + LATE_MINUTES) / 60
     unknown = tuple(sorted(counts.keys() - prices.keys()))
     return Bill(region=region, hour_usd=usd, worst_usd=usd * hours, unknown=unknown)
-
-
-def _fleet(text: str) -> Mapping[str, int]:
-    """Of Terraform's own notation, ``{"g5.xlarge" = 1}``, or JSON's."""
-    try:
-        return {kind: int(n) for kind, n in json.loads(text).items()}
-    except ValueError:
-        return {kind: int(n) for kind, n in re.findall(r'"?([\w.-]+)"?\s*[=:]\s*(\d+)', text)}
 
 
 def _usd_per_hour(kinds: Iterable[str], region: str) -> Mapping[str, float]:

@@ -40,6 +40,11 @@ def test_the_fleet_is_understood_in_terraforms_notation_and_in_jsons(fleet):
     assert found.worst_usd == pytest.approx(hour * (60 + LATE_MINUTES) / 60)
 
 
+def test_workers_of_the_heads_own_type_are_counted_beside_it():
+    found = bill({"fleet": '{"m7i.large"=5}'}, HERE)
+    assert found.hour_usd == pytest.approx(6 * (M7I_LARGE + BESIDES_USD))
+
+
 def test_a_type_without_a_price_is_named():
     told = str(bill({"fleet": '{"x9.large"=1}'}, HERE))
     assert "without x9.large, whose price there is unknown" in told
