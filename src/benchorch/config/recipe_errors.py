@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 DEFAULTS = "defaults"
 _START = "a recipe begins with defaults: [config, override model: NAME, _self_]"
 _INTERPOLATION = re.compile(r"(?:Interpolation key|Environment variable) '([^']+)' not found")
+_MOST_VALUES = 12
+"""Values of an axis that are composed by themselves: each takes a twentieth of a second."""
+
 _EXAMPLE = """\
 defaults:
   - config
@@ -58,11 +61,11 @@ def check_file(path: Path) -> None:
 
 def _defaults_for(pairs: Sequence[tuple[Node, Node]]) -> str:
     """A defaults list, with the model that the recipe names as a key."""
-    named = {key.value: value.value for key, value in pairs}
-    model = named.get("model", "bert")
-    return _EXAMPLE.partition("\nmatrix")[0].replace(
-        "bert", model if model in options("model") else "bert"
-    )
+    model = {key.value: value for key, value in pairs}.get("model")
+    own = {key.value for key, _ in (_pairs(model) if model else None) or ()}
+    named = "factory" if "factory" in own else str(model.value) if model else ""
+    meant = named if named in options("model") else "bert"
+    return _EXAMPLE.partition("\nmatrix")[0].replace("bert", meant)
 
 
 def _of_structure(path: Path, pairs: Sequence[tuple[Node, Node]]) -> Iterator[str]:
@@ -73,6 +76,28 @@ def _of_structure(path: Path, pairs: Sequence[tuple[Node, Node]]) -> Iterator[st
         elif key.value == MATRIX and _pairs(value) is None and value.value:
             what = "matrix: expected axes, AXIS: [VALUE, VALUE], not a list."
             yield located(path, value.start_mark, what, "conversion: [eager, onnxruntime]")
+        elif group := _group_of(key):
+            yield from _of_group(path, group, key, value)
+
+
+def _group_of(key: Node) -> str:
+    """The group that a key of the recipe names or misspells, as ``conversions`` does, or none."""
+    known = nearest(key.value, {*default_keys(), *groups()}, cutoff=0.8)
+    return known if known in groups() else ""
+
+
+def _of_group(path: Path, group: str, key: Node, value: Node) -> Iterator[str]:
+    """A group's options as the value of its key, which holds the keys of the chosen one."""
+    listed = value.value if isinstance(value.value, list) and _pairs(value) is None else [value]
+    names = [one.value for one in listed if isinstance(one.value, str) and one.value]
+    if not names or len(names) < len(listed):
+        return
+    if value not in listed or groups()[group] == "null":
+        what = f"{key.value}: options to compare are an axis of the matrix."
+        yield located(path, key.start_mark, what, f"{MATRIX}:\n  {group}: [{', '.join(names)}]")
+    else:
+        what = f"{key.value}: an option of this group is chosen in the defaults list."
+        yield located(path, key.start_mark, what, f"- override {group}: {names[0]}")
 
 
 def _of_defaults(path: Path, value: Node, *, others: bool) -> Iterator[str]:
@@ -219,7 +244,7 @@ def _of_axis(axis: str, key: Node, values: Node, composer: Composer) -> Iterator
     if not values.value:
         yield values, f"{MATRIX}.{axis}: is empty, so there is nothing to run."
     reported: set[str] = set()  # of an unknown key once, not for each value
-    for value in values.value:
+    for value in values.value[:_MOST_VALUES]:
         if isinstance(value.value, str):
             found = composer.problems([f"{axis}={spelled(value.value)}"], sweep=False)
             new = [text for text in found if text not in reported]
@@ -238,6 +263,11 @@ def _of_section(
         return
     if name not in base:
         dotted = ".".join((*above, name))
+        homes = [known for known in default_keys() if known.endswith(f".{name}")]
+        if len(homes) == 1 and not above:
+            home = homes[0].removesuffix(f".{name}")
+            yield key, f"{name}: unknown key here; there is {home}: {{{name}: ...}}."
+            return
         ours = {known.partition(".")[0] for known in (*default_keys(), MATRIX)}
         found = [one for one in base if above or one in ours]  # not the folders beside a recipe
         listed = "" if nearest(name, found) and not above else f" Keys here: {', '.join(found)}."

@@ -50,9 +50,12 @@ def _with_suggestion(line: str, column: int, problem: str) -> str:
     one, found = as_problem(problem).correction, _NAME.search(line, column)
     if not (found and one and one.typed and one.meant) or one.meant.startswith("+"):
         return ""
-    is_whole = line.startswith(one.typed, column)
-    end = column + len(one.typed) if is_whole else found.end()
-    return line[: found.start()] + one.meant.rpartition("=")[2] + line[end:]
+    whole = (one.typed, f'"{one.typed}"', f"'{one.typed}'")
+    start, end = found.span()
+    for spelling in whole:
+        if line.startswith(spelling, column):
+            start, end = column, column + len(spelling)
+    return line[:start] + one.meant.rpartition("=")[2] + line[end:]
 
 
 def shortest(path: Path) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchorch.config.components import make, misspelt, nearest
 from benchorch.config.composer import Composer, MatrixCell
+from benchorch.config.descriptions import default_keys
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.result import TrialResult
@@ -245,7 +246,9 @@ def _shape_problems(cells: Iterable[MatrixCell], known: Collection[str]) -> Iter
         if key in NODES and not isinstance(node, Mapping):
             off = f" To switch it off: {key}=none." if key in _CAN_BE_NONE else ""
             correction = Correction(settings=[f"{key}=none"]) if off else None
-            yield Problem(f"{key}: expected a mapping, got {node!r}.{off}", correction)
+            inner = [k.partition(".")[2] for k in default_keys() if k.startswith(f"{key}.")]
+            keys = f" of {', '.join(inner)}" if inner and not off else ""
+            yield Problem(f"{key}: expected a mapping{keys}, got {node!r}.{off}", correction)
         yield from _value_problems(key, node)
 
 

@@ -80,6 +80,10 @@ def refused(words: list[str]) -> ConfigError:
         ("report A --ouput x.html", "--ouput", "benchorch run recipes/tiny.yaml"),
         ("help protcol", "Did you mean 'protocol'?", ""),
         ("completion tcsh", "'tcsh' is not one of", "benchorch completion bash"),
+        ("plan model=mlp workload.batch_size=1..8", "", "'workload.batch_size=[1,8]'"),
+        ("gate --baseline A --max-regression 5", "'5' is not a share", "benchorch gate --baseline"),
+        ("cache list --ouput x.json", "did you mean --output", "benchorch cache list --output x"),
+        ("history --html x.html", "--output here", "benchorch history --output x.html"),
     ],
 )
 def test_a_mistaken_line_is_answered_with_the_right_one(
@@ -130,6 +134,18 @@ def test_every_answer_ends_in_a_line_to_type(
         ("- a\n", ["r.yaml:1:1: expected keys with values"]),
         ("defaults: [config]\nname: a\n", ["r.yaml:1:11: _self_ is missing at its end"]),
         (f"{START}each: [{{a: 1}}]\n", ["r.yaml:2:8: each: expected a list of KEY=VALUE"]),
+        (f"{START}conversion: [eager]\n", ["r.yaml:2:1: ", "+   conversion: [eager]"]),
+        (f"{START}conversions: eager\n", ["r.yaml:2:1: ", "+   conversion: [eager]"]),
+        (f"{START}hardware: [local, g5]\n", ["r.yaml:2:1: ", "+   hardware: [local, g5]"]),
+        (f"{START}hardware: g5\n", ["r.yaml:2:1: ", "+ - override hardware: g5"]),
+        (f"{START}batch_size: 8\n", ["r.yaml:2:1: ", "workload: {batch_size: ...}"]),
+        (f"{START}budget: 5\n", ["r.yaml:2:9: ", "a mapping of minutes, max_usd, got 5"]),
+        (f"{START}objective: p99\n", ["r.yaml:2:12: ", "+ objective: latency_ms/p99"]),
+        ("model: {factory: x:y}\n", ["r.yaml:1:1: ", "+   - override model: factory"]),
+        (
+            f'{START}matrix: {{conversion: "eager,inductor"}}\n',
+            ["r.yaml:2:22: ", "+ matrix: {conversion: [eager,inductor]}"],
+        ),
         (
             FOUR,
             [
@@ -151,6 +167,15 @@ def test_every_answer_ends_in_a_line_to_type(
         "list",
         "self",
         "each",
+        "axis",
+        "misspelt group",
+        "kinds of machine",
+        "option",
+        "deeper key",
+        "section",
+        "metric",
+        "own model",
+        "quoted axis",
         "four",
     ],
 )
