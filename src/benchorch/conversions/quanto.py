@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from benchorch.conversions.quantization import calibrate, check_samples, missing, quietly
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
+from benchorch.files import read_json
 from benchorch.frameworks.torch_call import floating_dtypes
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
@@ -110,7 +111,7 @@ class Quanto(StateStep):
             from optimum.quanto import requantize
             from safetensors.torch import load_file
 
-            layers = json.loads((source / LAYERS_FILE).read_text())
+            layers = read_json(source / LAYERS_FILE)
             state = load_file(source / STATE_FILE)
             _take_unpacking(source)  # before anything calls it
             requantize(module, state, layers)

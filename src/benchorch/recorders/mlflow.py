@@ -24,6 +24,7 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, RecordError
+from benchorch.files import read_text
 from benchorch.host.paced_http import paced
 from benchorch.host.packages import absence
 from benchorch.interfaces.recorder import Recorder
@@ -415,7 +416,7 @@ def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
     tags = dict(run_fields.of_plan(session.plan))
     table = directory / run_directory.TABLE
     if table.exists():
-        tags[NOTE] = table.read_text()[:_MAX_NOTE_LENGTH]
+        tags[NOTE] = read_text(table)[:_MAX_NOTE_LENGTH]
     winner_tags, metrics = run_fields.of_winner(directory)
     tags.update(winner_tags)
     now_ms = int(datetime.now(tz=UTC).timestamp() * 1000)
