@@ -93,11 +93,7 @@ class Command(click.Command):
         self.params += [o for o in _shared_options() if not own & set(o.opts)]
 
     def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> click.Context:
         """The parsed words; ConfigError for what the command does not take."""
         try:
@@ -164,11 +160,7 @@ class Words(Command):
         super().__init__(*args, context_settings={"ignore_unknown_options": True}, **settings)
 
     def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> click.Context:
         """The parsed words; ConfigError for ``-model=mlp``, of which click would take ``-m``."""
         from benchorch.cli.mistakes import refuse_mistakes

@@ -14,14 +14,7 @@ from benchorch.cli.mistakes import OWN_WITH_VALUE
 from benchorch.config.components import nearest
 from benchorch.config.descriptions import default_keys, groups, option_keys, options, root_keys
 from benchorch.config.overrides import key_of
-from benchorch.errors import (
-    BenchorchError,
-    ConfigError,
-    Correction,
-    NoMachine,
-    Problem,
-    as_problem,
-)
+from benchorch.errors import BenchorchError, ConfigError, Correction, NoMachine, Problem, as_problem
 from benchorch.models import trust
 from benchorch.recorders.location import strike_out
 from benchorch.results.compare.load_run import is_run
