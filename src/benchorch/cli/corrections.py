@@ -285,6 +285,9 @@ def _reset(line: Line, key: str, allowed: Sequence[str]) -> Line | None:
     if at is None:
         return None
     name, sign, value = line[at].rpartition("=") if key[:2] == "--" else line[at].partition("=")
+    if name == "model" and ":" in value:  # a module of one's own
+        own = ["model=factory", f"model.factory={value.removeprefix('./')}"]
+        return [*line[:at], *own, *line[at + 1 :]]
     default = _default(line, key_of(name))
     usual = default if default in allowed or not allowed else allowed[0]
     meant = _listed(name, value) or nearest(value, allowed, cutoff=0.5) or usual
