@@ -65,7 +65,7 @@ def _in_mirror(place: Path) -> dict[str, str]:
 
 def _validate(major: str, version: str, plugins: str | None) -> int:
     with tempfile.TemporaryDirectory() as place:
-        ignored = shutil.ignore_patterns(".terraform*", "tests", "examples")
+        ignored = shutil.ignore_patterns(".terraform*", "tests")
         copy = shutil.copytree(ROOT, Path(place) / "stack", ignore=ignored)
         text = (copy / "versions.tf").read_text()
         pinned = re.sub(r'(?m)^( +version += )".*"', rf'\g<1>"{version}"', text)

@@ -47,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     from botocore.exceptions import BotoCoreError, ClientError
 
+    from benchorch.errors import BenchorchError
+
     options = _parser().parse_args(arguments)
     needs_terraform = options.what not in ("status", "image")
     if needs_terraform and shutil.which("terraform") is None:
@@ -63,9 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "destroy": _destroy,
         }
         return commands[options.what](options, home, settings)
-    except (BotoCoreError, ClientError, OSError, ValueError) as error:
+    except (BotoCoreError, ClientError, BenchorchError, OSError, ValueError) as error:
         print(f"{options.what}: {error}", file=sys.stderr)
-        print("Credentials are those of boto3: aws sts get-caller-identity", file=sys.stderr)
+        if isinstance(error, BotoCoreError | ClientError):
+            print("Credentials are those of boto3: aws sts get-caller-identity", file=sys.stderr)
         return 2
 
 
@@ -97,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
 def _plan(options: argparse.Namespace, home: Home, settings: Settings | None) -> int:
     """What apply would change; the state of a stack that is not there is empty."""
     wanted = _wanted(options, settings)
-    print(f"{options.name}: {stack_bill.bill(wanted.variables)}")
+    print(f"{options.name}: {stack_bill.bill(wanted.variables, wanted.region)}")
     code = _initialised(options, home if settings else None, wanted)
     return code or _terraform(options, wanted, "plan", "-lock=false")
 
@@ -115,7 +118,7 @@ def _apply(options: argparse.Namespace, home: Home, settings: Settings | None) -
     home = stack_home.make_home(home, wanted.region)
     home.remember(options.name, replace(wanted, destroying_since=""))
     print(f"{options.name}: in {wanted.region}; its state is in s3://{home.bucket}/{options.name}/")
-    print(f"{options.name}: {stack_bill.bill(wanted.variables)}")
+    print(f"{options.name}: {stack_bill.bill(wanted.variables, wanted.region)}")
     code = _initialised(options, home, wanted)
     code = code or _terraform(options, wanted, "apply", *_approval(options))
     return code or _await_head(options, wanted, before)

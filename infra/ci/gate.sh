@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs $RECIPE and gates it against the folder $HISTORY; with RECORD=true the run joins the folder.
 # A first session, which has nothing to be compared with, passes. Exit codes are benchorch gate's;
-# 4 (cannot tell) passes with a line unless STRICT=true.
+# 4 (cannot tell) passes with a line unless STRICT=true, and a failed trial never passes.
 set -euo pipefail
 read -r -a benchorch <<<"${BENCHORCH:-benchorch}"
 read -r -a recipe <<<"${RECIPE:?the recipe to run}"
@@ -9,13 +9,16 @@ history="${HISTORY:-benchorch-history}"
 summary="${GITHUB_STEP_SUMMARY:-benchorch-summary.md}"
 run="$(mktemp -d)/run"
 
-"${benchorch[@]}" run "${recipe[@]}" recorder=none "hydra.run.dir=$run"
+ran=0
+"${benchorch[@]}" run "${recipe[@]}" recorder=none "hydra.run.dir=$run" || ran=$?
+[ -f "$run/results.jsonl" ] || exit $((ran ? ran : 1))
 mkdir -p "$history"
 code=0
-strict=()
-[ "${STRICT:-false}" = true ] && strict=(--strict)
+options=()
+[ "${STRICT:-false}" = true ] && options+=(--strict)
+[ -n "${METRIC:-}" ] && options+=(--metric "$METRIC")
 "${benchorch[@]}" gate --baseline "$history" --candidate "$run" --across host --allow-first \
-  --max-regression "${LIMIT:-5%}" --output benchorch-gate.md "${strict[@]}" || code=$?
+  --max-regression "${LIMIT:-5%}" --output benchorch-gate.md ${options[@]+"${options[@]}"} || code=$?
 [ -f benchorch-gate.md ] && cat benchorch-gate.md >>"$summary"
 if [ "${RECORD:-false}" = true ]; then
   "${benchorch[@]}" history "$run" --across host --output "$history"
@@ -24,4 +27,5 @@ if [ "$code" = 4 ] && [ "${STRICT:-false}" != true ]; then
   echo "A regression is neither shown nor ruled out; STRICT=true makes that a failure."
   code=0
 fi
+[ "$code" != 0 ] || code=$ran
 exit "$code"

@@ -3,11 +3,6 @@ output "name" {
   value       = var.name
 }
 
-output "region" {
-  description = "Where it is."
-  value       = var.region
-}
-
 output "bucket" {
   description = "Where artifacts and results are kept."
   value       = module.storage.bucket
@@ -21,11 +16,6 @@ output "store_url" {
 output "results_url" {
   description = "Where runs are copied as they grow; the stack's machines have it in BENCHORCH_RESULTS_URL."
   value       = local.results_url
-}
-
-output "starts_url" {
-  description = "Where machines say how their start went."
-  value       = local.starts_url
 }
 
 output "bakes" {
@@ -45,11 +35,6 @@ output "cluster_file" {
   value       = module.cluster.cluster_file
 }
 
-output "head_group" {
-  description = "The group that holds the head."
-  value       = module.cluster.head_group_name
-}
-
 output "image_ids" {
   description = "The image of each instance type; every result names its own."
   value       = module.nodes.image_ids
@@ -63,10 +48,9 @@ output "policies" {
 output "next" {
   description = "The next commands to try."
   value       = <<-EOT
-    make status                                   what runs now, and what it costs
-    python -m benchorch plan model=bert executor=ec2 -m hardware=${join(",", distinct([for type in local.types : split(".", type)[0]]))}
-                                                  on the head, of whose bucket it knows
-    aws ssm start-session --target <head>         a shell on the head, without SSH; then: sudo -i
+    make status                                   which machines run now
+    python -m benchorch plan model=bert -m hardware=${join(",", local.types)}
+                                                  minutes and dollars, from here; without "plan" it runs
     make destroy                                  ends every machine, then removes everything
   EOT
 }

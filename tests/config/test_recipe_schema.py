@@ -105,3 +105,40 @@ def test_a_choice_that_does_not_exist_is_marked(entry, tmp_path):
     assert places(recipe.read_text()) == ["$.defaults[1]"]
     with pytest.raises(ConfigError):
         plan.check([str(recipe)])
+
+
+def snippets():
+    """Each YAML snippet of the documentation, with its page and its title."""
+    block = re.compile(r'```yaml(?: title="(.*?)")?\n(.*?)```', re.S)
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        for title, text in block.findall(page.read_text()):
+            yield page.name, title, yaml.safe_load(text)
+
+
+def as_recipe(title, node):
+    """A snippet as a recipe that holds it; None for another program's file, or another format."""
+    if not isinstance(node, dict) or node.keys() & {"repos", "changes", "groups", "trust"}:
+        return None
+    found = re.search(r"conf/(\w+)/\w+\.yaml$", title)
+    group = found[1] if found else "conversion" if "steps" in node else None
+    if node.keys() <= {"inputs", "kwargs"}:
+        group = "model"
+    if group is None:
+        return node
+    values = {key: value for key, value in node.items() if key != "defaults"}
+    return {"defaults": ["config"], group: values}
+
+
+@pytest.mark.parametrize(("page", "title", "node"), list(snippets()))
+def test_what_the_documentation_shows_fits(page, title, node):
+    recipe = as_recipe(title, node)
+    if recipe is None:
+        pytest.skip("no part of a recipe")
+    if not str(node.get("_target_", "benchorch.")).startswith("benchorch."):
+        pytest.skip("the schema has no classes of others")
+    assert places(json.dumps(recipe)) == []
+
+
+def test_most_of_what_the_documentation_shows_is_checked():
+    checked = [page for page, title, node in snippets() if as_recipe(title, node)]
+    assert len(checked) >= 14

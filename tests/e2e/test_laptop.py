@@ -54,6 +54,7 @@ def printed(done):
         ("plan", ("plan", "model=bert", "hardware=g5"), 0),
         ("three-types", THREE, 2),
         ("cheapest", ("plan", "--cheapest", *THREE), 0),
+        ("region", ("plan", "--cheapest", *THREE, "pricing.region=eu-central-1"), 0),
     ],
 )
 def test_what_is_printed_on_a_laptop(laptop, name, words, code):

@@ -258,7 +258,8 @@ def _with_allowed_value(error: click.BadParameter, words: list[str]) -> list[str
     elif isinstance(kind, click.IntRange):
         value = str(error.param.default or kind.min or 1) if error.param else ""
     else:
-        value = "2%" if "2%" in error.message else ""
+        share = f"{typed[1]}%" if typed and typed[1].isdecimal() and typed[1] != "0" else "2%"
+        value = share if "2%" in error.message else ""
     if not (at and typed and value):
         return None
     return [*words[: at[0]], words[at[0]].replace(typed[1], value), *words[at[0] + 1 :]]

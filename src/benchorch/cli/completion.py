@@ -66,7 +66,15 @@ class _Bash(BashComplete):
         return str(item.value)
 
 
-_SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": ZshComplete, "fish": FishComplete}
+class _Fish(FishComplete):
+    """Fish, whose completions may hold commas: those of a list."""
+
+    source_template = FishComplete.source_template.replace(
+        'string split "," $completion', 'string split --max 1 "," $completion'
+    )
+
+
+_SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": ZshComplete, "fish": _Fish}
 
 
 def source(shell: str) -> str:

@@ -12,7 +12,7 @@ import click
 from benchorch.cli.catalog import COMMANDS, EXAMPLES, command_called
 from benchorch.cli.mistakes import OWN_WITH_VALUE
 from benchorch.config.components import nearest
-from benchorch.config.descriptions import default_keys, groups, option_keys, root_keys
+from benchorch.config.descriptions import default_keys, groups, option_keys, options, root_keys
 from benchorch.config.overrides import key_of
 from benchorch.errors import (
     BenchorchError,
@@ -31,6 +31,14 @@ _SHARED = frozenset({"--json", "--quiet", "-q", "--verbose", "-v", "--yes", "-y"
 _WITH_VALUE = frozenset({"--output", "-o", "--head", "--working-dir"})
 
 _STATUS, _FIRST = "benchorch status", "benchorch run recipes/tiny.yaml"
+_OF_A_TRIAL = {
+    "rerun": "--only {trial}",
+    "logs": "{run} {trial}",
+    "export": "{run}:{trial}",
+    "reproduce": "{run}:{trial}",
+    "compare": "{run}::{trial}",
+}
+"""How commands about a run name one of its trials."""
 
 Line = list[str]
 
@@ -171,7 +179,8 @@ def _error_of(line: Line) -> ConfigError | None:
             return ConfigError([Problem("run: names no model.", Correction(added=["model=bert"]))])
         words = words[1:]
     elif not (words and ("=" in words[0] or is_recipe(words[0]) or words[0] == "-m")):
-        return _usage_of(words)
+        at = line.index(words[0]) if words else 0
+        return _usage_of([*line[at:], *line[:at]])
     try:
         with trust.declared(words):
             planned(parse([word for word in words if word not in ("--cheapest", "--check")]))
@@ -229,6 +238,11 @@ def _with_known_run(line: Line, unknown: str) -> Line | None:
     if unknown in COMMANDS and at > 0:
         return [unknown, *line[at + 1 :]]
     runs = [run for run in _runs() if not any(run in word for word in line)]
+    if line[0] in _OF_A_TRIAL and runs and unknown in options("conversion"):
+        form = _OF_A_TRIAL[line[0]]
+        so_called = {name: form.format(run=runs[0], trial=name) for name in options("conversion")}
+        parts = [so_called[word].split() if word in so_called else [word] for word in line[at:]]
+        return [*line[:at], *(word for part in parts for word in part)]
     meant = nearest(unknown, runs) or (runs[0] if runs and "cancel" not in line else "")
     if not meant:
         return None
@@ -280,9 +294,16 @@ def _reset(line: Line, key: str, allowed: Sequence[str]) -> Line | None:
     name, sign, value = line[at].rpartition("=") if key[:2] == "--" else line[at].partition("=")
     default = _default(line, key_of(name))
     usual = default if default in allowed or not allowed else allowed[0]
-    meant = nearest(value, allowed, cutoff=0.5) or usual
+    meant = _listed(name, value) or nearest(value, allowed, cutoff=0.5) or usual
     answer = [f"{name}{sign}{meant}"] if meant and meant != value else []
     return [*line[:at], *answer, *line[at + 1 :]]
+
+
+def _listed(key: str, value: str) -> str:
+    """The list that a range such as ``1..8`` or ``1;8`` of a size stands for; empty for none."""
+    numbers = re.findall(r"\d+", value)
+    is_range = key.startswith("workload.") and re.fullmatch(r"\d+(?:\W+\d+)+", value)
+    return f"[{','.join(numbers)}]" if is_range else ""
 
 
 def _default(line: Line, key: str) -> str:

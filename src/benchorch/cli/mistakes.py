@@ -96,10 +96,6 @@ class _Reader:
         else:
             self._bare(word)
 
-    def _is_cut(self, word: str) -> bool:
-        """Whether ``model=`` is followed by its value."""
-        return word.endswith("=") and is_plain_key(word[:-1]) and any(map(_is_value, self.rest[:1]))
-
     def _is_foreign(self, name: str) -> bool:
         """Whether an option is another tool's: of hyperfine's ``-r 20`` Hydra has the name."""
         is_own = name in FLAGS_WITH_VALUE or name in self.options

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchorch.cli.terminal import Terminal
+from benchorch.cli.terminal import Terminal, writing
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode, Plan
@@ -196,7 +196,5 @@ def _reply(opened: Sequence[_Opened], path: Path) -> Reply:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    with writing(path):
         write_text(path, text)
-    except OSError as error:
-        raise ConfigError([f"--output: {path} cannot be written: {error.strerror}."]) from error

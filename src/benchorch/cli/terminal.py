@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from benchorch.domain.json_text import indented
 from benchorch.domain.reply import Reply
 from benchorch.errors import BenchorchError, ConfigError, NoMachine, RecordError, StoreError
 from benchorch.files import write_text
-from benchorch.formatting import printable, printable_with_colours
+from benchorch.formatting import plural, printable, printable_with_colours
+from benchorch.results.report.console_table import folded
 
 OK, FAILED, WRONG_REQUEST, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 HELP = "benchorch --help"
@@ -40,7 +42,16 @@ def print_out(text: str) -> None:
 
 def print_err(text: str) -> None:
     """Print progress beside the answer."""
-    print(f"  {printable(text)}", file=sys.stderr, flush=True)
+    print(folded(f"  {printable(text)}", sys.stderr), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """ConfigError where what ``--output`` names cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError([f"--output: {path} cannot be written: {error.strerror}."]) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +90,7 @@ class Terminal:
 
     def show(self, text: str) -> None:
         """Print a part of the answer at once."""
-        self.part(text)
+        self.part(text if self.as_json else folded(text, sys.stdout))
 
     def confirm(self, question: str) -> bool:
         """Whether a person agrees, on the command line or when asked."""
@@ -95,15 +106,14 @@ class Terminal:
             sys.stdout.writelines(indented(reply.data))
             print()
         elif reply.text:
-            print(printable_with_colours(reply.text))
+            text = (printable_with_colours if reply.is_coloured else printable)(reply.text)
+            print(text if reply.verbatim else folded(text, sys.stdout))
         return reply.exit_code
 
     def _write(self, reply: Reply, path: Path) -> None:
         text = "".join(indented(reply.data)) if self.wants_json else printable(reply.text)
-        try:
+        with writing(path):
             write_text(path, f"{text}\n")
-        except OSError as error:
-            raise ConfigError([f"--output: {path} cannot be written: {error.strerror}."]) from error
         self.say(f"wrote {path}")
 
 
@@ -113,18 +123,19 @@ def print_error(error: BenchorchError, *, as_json: bool = False) -> int:
         print(json.dumps(_error_data(error), indent=2))
     elif isinstance(error, NoMachine):
         print(error.plan, flush=True)
-        print(f"\n{error.ways}", file=sys.stderr)
+        _print_wrong(f"\n{error.ways}")
     elif isinstance(error, ConfigError):
-        count = len(error.problems)
-        print(f"{count} problem{'' if count == 1 else 's'}; nothing was run:", file=sys.stderr)
+        _print_wrong(f"{plural(len(error.problems), 'problem')}; nothing was run:")
         for problem in error.problems:
-            print(
-                printable("\n".join(f"  {line}" for line in problem.splitlines())), file=sys.stderr
-            )
-        print(f"Try: {printable(error.next or HELP)}", file=sys.stderr)
+            _print_wrong("\n".join(f"  {line}" for line in problem.splitlines()))
+        _print_wrong(f"Try: {error.next or HELP}")
     else:
-        print(printable(str(error)), file=sys.stderr)
+        _print_wrong(str(error))
     return WRONG_REQUEST if isinstance(error, ConfigError) else FAILED
+
+
+def _print_wrong(text: str) -> None:
+    print(folded(printable(text), sys.stderr), file=sys.stderr)
 
 
 def _error_data(error: BenchorchError) -> Json:

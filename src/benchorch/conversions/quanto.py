@@ -20,6 +20,7 @@ from benchorch.conversions.quantization import (
 )
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
+from benchorch.files import read_json
 from benchorch.frameworks.torch_call import floating_dtypes
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
@@ -116,7 +117,7 @@ class Quanto(StateStep):
             from optimum.quanto import requantize
             from safetensors.torch import load_file
 
-            layers = json.loads((source / LAYERS_FILE).read_text())
+            layers = read_json(source / LAYERS_FILE)
             state = load_file(source / STATE_FILE)
             _take_unpacking(source)  # before anything calls it
             requantize(module, state, layers)

@@ -110,8 +110,11 @@ class Auto(Executor):
         return None if self.cluster is not None else self._remote().archive_url()
 
     def region(self) -> str | None:
-        """The stack's, where no cluster comes before it."""
-        return None if self.cluster is not None else self._remote().region()
+        """The stack's, else the shell's, in which it would be made; None for a cluster's nodes."""
+        if self.cluster is not None:
+            return None
+        shell = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        return self._remote().region() or shell
 
     def is_remote(self) -> bool:
         """If there is a cluster."""

@@ -24,13 +24,14 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, RecordError
+from benchorch.files import read_text
 from benchorch.host.paced_http import paced
 from benchorch.host.packages import absence
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.recorders import attachments, location, run_fields
 from benchorch.recorders.mlflow_view import SAVED_VIEW, VIEW_TAG
-from benchorch.recorders.run_fields import RunFields
+from benchorch.recorders.run_fields import NOTE, RunFields
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -40,7 +41,6 @@ SKIPS = "skips.json"
 
 _SOURCE = {"mlflow.source.name": "benchorch"}
 _PARENT = "mlflow.parentRunId"
-_NOTE = "mlflow.note.content"
 _MAX_NOTE_LENGTH = 5000
 _MAX_REASON_LENGTH = 400
 _RUNS_PER_PAGE = 500
@@ -197,11 +197,13 @@ class Mlflow(Recorder):
 
         Runs without a plan among their artifacts, which did not end, are left out.
         """
-        with _mlflow(self):
+        with _mlflow(self, "could not be read"):
             client = _connect(self.uri)
             experiment = client.get_experiment_by_name(self.experiment)
             if experiment is None:
-                raise RecordError(f"{self.address['uri']} has no experiment {self.experiment!r}")
+                known = ", ".join(one.name for one in client.search_experiments(max_results=20))
+                problem = f"{self.address['uri']} has no experiment {self.experiment!r}"
+                raise RecordError(f"{problem}. It has: {known}.")
             found = _search(client, experiment.experiment_id, "tags.role = 'plan'")
             places = [_fetched(client, run, into, self.uri) for run in found]
             return [place for place in places if place is not None]
@@ -219,7 +221,7 @@ def create_store(uri: str) -> None:
 
 
 @contextmanager
-def _mlflow(recorder: Mlflow) -> Iterator[None]:
+def _mlflow(recorder: Mlflow, failed: str = "did not record it") -> Iterator[None]:
     """MLflow's settings during requests; its errors become one RecordError."""
     with _environment(recorder.timeout_s):
         try:
@@ -233,7 +235,7 @@ def _mlflow(recorder: Mlflow) -> Iterator[None]:
                 yield
         except (MlflowException, SQLAlchemyError, OSError, ImportError, ValueError) as error:
             reason = location.scrubbed(_reason(error), recorder.uri)
-            raise RecordError(f"{recorder.address['uri']} did not record it: {reason}") from None
+            raise RecordError(f"{recorder.address['uri']} {failed}: {reason}") from None
 
 
 def _reason(error: BaseException) -> str:
@@ -255,6 +257,7 @@ def _environment(timeout_s: int) -> Iterator[None]:
         "DO_NOT_TRACK": "true",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
         "MLFLOW_LOGGING_LEVEL": "ERROR",
+        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
         "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
         "MLFLOW_ALLOW_HTTP_REDIRECTS": "false",  # it would send a token to wherever they lead
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
@@ -413,7 +416,7 @@ def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
     tags = dict(run_fields.of_plan(session.plan))
     table = directory / run_directory.TABLE
     if table.exists():
-        tags[_NOTE] = table.read_text()[:_MAX_NOTE_LENGTH]
+        tags[NOTE] = read_text(table)[:_MAX_NOTE_LENGTH]
     winner_tags, metrics = run_fields.of_winner(directory)
     tags.update(winner_tags)
     now_ms = int(datetime.now(tz=UTC).timestamp() * 1000)

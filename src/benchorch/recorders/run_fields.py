@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
@@ -14,10 +15,12 @@ from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.result import Outcome, TrialResult
-from benchorch.domain.trial import Plan, Trial
+from benchorch.domain.trial import Plan, Trial, node_of
 from benchorch.domain.verdict import OutputParity, TokenParity, Verdict
+from benchorch.files import read_bytes
+from benchorch.journal.chain import UNREADABLE, mapping_of
 from benchorch.journal.run_directory import WINNER
-from benchorch.units import ns_to_ms
+from benchorch.units import format_bytes, ns_to_ms
 
 # One log-batch request may hold 1000 entries, of which 100 params.
 MAX_PARAMS = 100
@@ -36,6 +39,8 @@ _SHOWN_TAGS = (
 MAX_PARAM_LENGTH = 1000
 MAX_TAG_LENGTH = 1000
 MAX_KEY_LENGTH = 250
+NOTE = "mlflow.note.content"
+"""The tag that MLflow shows as a run's description."""
 
 _PACKAGE = "benchorch."
 _NOT_IN_A_KEY = re.compile(r"[^\w\-. :]", re.ASCII)
@@ -77,12 +82,28 @@ def of_trial(plan_id: str, trial: Trial, result: TrialResult, summary: Summary) 
         name=run_name(trial),
         params=params,
         metrics=dict(islice(metrics, MAX_METRICS)),
-        tags={k: _shortened(facts[k], MAX_TAG_LENGTH) for k in _SHOWN_TAGS if k in facts},
+        tags={
+            **{k: _shortened(facts[k], MAX_TAG_LENGTH) for k in _SHOWN_TAGS if k in facts},
+            **_artifact_note(plan_id, result),
+        },
         facts=facts,
         status=_status(result),
         start_ms=milliseconds(result.started_at),
         end_ms=milliseconds(result.ended_at),
     )
+
+
+def _artifact_note(plan_id: str, result: TrialResult) -> dict[str, str]:
+    """Where the built artifact is, and how to serve it, as Markdown; nothing where none is kept."""
+    built = result.build
+    if built is None or not built.key:
+        return {}
+    export = f"benchorch export {plan_id}:{result.trial_id} --output FOLDER"
+    text = (
+        f"Built artifact, {format_bytes(built.artifact_bytes)}: `benchorch cache show {built.key}`."
+        f"\n\nTo serve it: `{export}`; with `--register NAME` it becomes a version of a model here."
+    )
+    return {NOTE: text}
 
 
 def of_plan(plan: Plan) -> Mapping[str, str]:
@@ -93,15 +114,14 @@ def of_plan(plan: Plan) -> Mapping[str, str]:
 
 def of_winner(directory: Path) -> tuple[Mapping[str, str], Mapping[str, float]]:
     """Tags and metrics of the parent run; none before the run has ended, or without one winner."""
-    try:
-        found = json.loads((directory / WINNER).read_text())
-    except (OSError, ValueError):
-        return {}, {}
-    tags = {key: str(found[key]) for key in ("conversion", "hardware") if found.get(key)}
-    if found.get("verdict"):
-        tags["speedup"] = str(found["verdict"])
-    metrics = found.get("metrics") or {}
-    return tags, {key: value for key, value in metrics.items() if math.isfinite(value)}
+    with suppress(OSError, *UNREADABLE):
+        found = mapping_of(read_bytes(directory / WINNER))
+        tags = {key: str(found[key]) for key in ("conversion", "hardware") if found.get(key)}
+        if found.get("verdict"):
+            tags["speedup"] = str(found["verdict"])
+        metrics = cast("dict[str, float]", dict(node_of(found, "metrics")))
+        return tags, {key: value for key, value in metrics.items() if math.isfinite(value)}
+    return {}, {}
 
 
 def run_name(trial: Trial) -> str:

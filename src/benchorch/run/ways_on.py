@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from benchorch.config.components import make
-from benchorch.domain.trial import Trial
+from benchorch.domain.trial import Trial, node_of
 from benchorch.errors import ConfigError, NoMachine
 from benchorch.interfaces.hardware import Hardware
-from benchorch.results.pricing.sweep_cost import expected, summary_lines
+from benchorch.results.pricing.sweep_cost import DEFAULT_REGION, expected, summary_lines
 from benchorch.results.report.tables import plan_text
 from benchorch.run.planner import Planned
 
@@ -49,7 +49,9 @@ def ways_on(planned: Planned) -> Iterator[str]:
         yield "  --allow-skips"
         yield f"      runs the rest: {', '.join(here)}"
     fleet = ",".join(f'"{kind}"=1' for kind in unreachable)
-    yield f"  make provision ARGS='--var fleet={{{fleet}}}'"
+    region = node_of(planned.plan.session, "pricing").get("region")
+    there = f" --var region={region}" * (region != DEFAULT_REGION)
+    yield f"  make provision ARGS='--var fleet={{{fleet}}}{there}'"
     yield "      makes a stack in your AWS account (docs/cloud/aws.md); then run the same line"
     yield "  executor=fleet_local"
     yield f"      {_rehearsal(planned)}"

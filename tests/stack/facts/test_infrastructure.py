@@ -7,6 +7,7 @@ import functools
 import inspect
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,12 +21,15 @@ from benchorch.hardware import aws_fleet, aws_stack
 from benchorch.stores import s3
 from support.aws_emulator.images import FACTS, facts
 
+sys.path.insert(0, str(FACTS.parents[1] / "scripts"))
+import stack_home
+
 TABLE = facts()
 INFRA = Path(os.environ.get("BENCHORCH_TEST_INFRA", FACTS.parent))
 TERRAFORM = INFRA / "terraform"
 CHECKOUT = FACTS.parents[1]
 CODE = [*TERRAFORM.rglob("*.tf"), *TERRAFORM.rglob("*.tftpl"), *TERRAFORM.rglob("*.py")]
-HCL = [path for path in CODE if path.suffix == ".tf" and "examples" not in path.parts]
+HCL = [path for path in CODE if path.suffix == ".tf"]
 LONGEST_NAME = 31
 
 
@@ -243,12 +247,21 @@ def test_the_longest_name_of_a_stack_leaves_names_that_aws_takes(resource, fact)
 
 def test_terraforms_own_lock_is_used_where_the_state_is_in_a_bucket() -> None:
     lock = TABLE["terraform.lock"].value
-    if found(r'backend "s3"', HCL):
-        written = "".join(map(text_of, HCL)) + (CHECKOUT / "scripts/provision.py").read_text()
-        assert lock["argument"] in written
-        assert "dynamodb_table" not in written
+    home = stack_home.Home(account="123456789012", region="us-east-1")
+    backend = home.backend("lab", emulated=False)["terraform"]["backend"]["s3"]
+    assert backend[lock["argument"]] is True
+    assert "dynamodb_table" not in backend
     [required] = set(found(r'required_version\s*=\s*">= ([\d.]+)"', [TERRAFORM / "versions.tf"]))
     assert tuple(map(int, required.split("."))) >= tuple(map(int, lock["least"].split(".")))
+
+
+def test_the_lock_of_ubuntus_own_update_is_waited_for_as_long_as_that_of_its_upgrade() -> None:
+    """Which has an option for it; the other fails at once."""
+    scripts = sorted(TERRAFORM.glob("scripts/*.tftpl"))
+    [(most, pause_s)] = found(r"\{1\.\.(\d+)\}; do apt-get update .*\|\| sleep (\d+)", scripts)
+    waits = TABLE["apt.lock_timeout"].value
+    [timeout_s] = found(rf"apt-get {waits['waits']} .*{waits['option']}=(\d+)", scripts)
+    assert int(most) * int(pause_s) >= int(timeout_s)
 
 
 def test_the_provider_is_of_a_version_that_the_table_has() -> None:

@@ -105,7 +105,13 @@ def test_a_clock_that_aws_refuses_is_named(aws: Emulator) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("--var", "fleet"), ("--var", "fleet={}"), ("--frob",), ("--var", "region=nowhere")],
+    [
+        ("--var", "fleet"),
+        ("--var", "fleet={}"),
+        ("--frob",),
+        ("--var", "region=nowhere"),
+        ("--var", "ttl_minutes=soon"),
+    ],
 )
 def test_bad_arguments_are_a_sentence_and_no_success(words: tuple[str, ...]) -> None:
     assert run({}, *words).returncode == 2

@@ -261,6 +261,21 @@ def test_another_machine_sees_the_stack_with_its_region_and_variables(stack, tmp
     assert "No changes" in planned.stdout
 
 
+def test_whoever_changes_a_stack_meanwhile_is_named(stack):
+    """By the lock that Terraform keeps beside its state."""
+    s3, place = boto3.client("s3"), {
+        "Bucket": f"benchorch-stacks-{ACCOUNT}", "Key": "benchorch/terraform.tfstate.tflock"
+    }  # fmt: skip
+    lock = {"ID": "7", "Operation": "OperationTypeApply", "Who": "ada@desk", "Version": "1.11.4"}
+    s3.put_object(**place, Body=json.dumps({**lock, "Created": "2026-11-25T19:00:00Z"}).encode())
+    try:
+        refused = stack.provision("apply", "--yes")
+    finally:
+        s3.delete_object(**place)
+    assert refused.returncode == 1
+    assert "ada@desk" in refused.stderr
+
+
 def test_a_stack_does_not_move_to_another_region(stack):
     refused = stack.provision("apply", "--yes", "--var", "region=eu-west-1")
     assert refused.returncode == 2
@@ -329,6 +344,9 @@ def test_machines_are_terminated_and_results_downloaded_before_the_stack_goes(st
     run = write_run(tmp_path / "lost", (one, result(one)), plan_id="20261122-000000-0000")
     archive_run(run, bucket_at(str(stack.output("results_url"))))
     assert worker in stack.provision("status").stdout
+    boto3.client("ssm").put_parameter(  # as a head does
+        Name="/benchorch/head-address", Value="10.60.0.9", Type="String", Overwrite=True
+    )
     # The budget was spent: AWS attached what Terraform does not know to be attached.
     boto3.client("iam").attach_role_policy(
         RoleName="benchorch-head", PolicyArn=f"arn:aws:iam::{ACCOUNT}:policy/benchorch-no-more"

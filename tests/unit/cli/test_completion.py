@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,10 @@ import pytest
 BIN = Path(sys.executable).parent
 
 
-class Bash:
-    """An interactive bash with benchorch's completion."""
+class Shell:
+    """An interactive shell with benchorch's completion."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, start: Sequence[str], prepare: str = "") -> None:
         environment = {
             "HOME": str(home),
             "PATH": f"{BIN}:{os.environ['PATH']}",
@@ -29,7 +30,7 @@ class Bash:
         }
         self._here, there = pty.openpty()
         self._process = subprocess.Popen(
-            ["bash", "--norc", "--noprofile", "-i"],
+            start,
             stdin=there,
             stdout=there,
             stderr=there,
@@ -38,7 +39,7 @@ class Bash:
             start_new_session=True,
         )
         os.close(there)
-        self.type("source <(benchorch completion bash); echo rea''dy\n", "ready")
+        self.type(f"{prepare}source <(benchorch completion {start[0]}); echo rea''dy\n", "ready")
 
     def type(self, text: str, awaited: str) -> str:
         """What the terminal shows, up to what is awaited."""
@@ -58,7 +59,7 @@ class Bash:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes_commands_keys_options_and_lists(tmp_path: Path) -> None:
-    bash = Bash(tmp_path)
+    bash = Shell(tmp_path, ["bash", "--norc", "--noprofile", "-i"])
     try:
         bash.type("benchorch comp\t\t", "compare")
         for typed, completed in (
@@ -72,6 +73,40 @@ def test_bash_completes_commands_keys_options_and_lists(tmp_path: Path) -> None:
             bash.type(typed, completed)
     finally:
         bash.close()
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes_a_list_that_is_quoted_or_escaped(tmp_path: Path) -> None:
+    zsh = Shell(tmp_path, ["zsh", "-f", "-i"], "PS1=; autoload -U compinit; compinit -u -D; ")
+    try:
+        for typed, completed in (
+            ("benchorch run model=ml\t", "model=mlp "),
+            ("benchorch run 'conversion=[eager,aot_ind\t", "'conversion=[eager,aot_inductor"),
+            (r"benchorch run conversion=\[eager,aot_ind" "\t", r"=\[eager,aot_inductor"),
+        ):
+            zsh.type("\x15", "")
+            zsh.type(typed, completed)
+    finally:
+        zsh.close()
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [("model=ml", "model=mlp"), ("conversion=[eager,aot_ind", "conversion=[eager,aot_inductor")],
+)
+def test_fish_completes_values_and_lists(typed: str, completed: str, tmp_path: Path) -> None:
+    asked = f"benchorch completion fish | source; complete -C 'benchorch run {typed}'"
+    path = f"{BIN}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", asked],
+        env={**os.environ, "HOME": str(tmp_path), "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    assert completed in done.stdout.splitlines()
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -80,6 +80,10 @@ def refused(words: list[str]) -> ConfigError:
         ("report A --ouput x.html", "--ouput", "benchorch run recipes/tiny.yaml"),
         ("help protcol", "Did you mean 'protocol'?", ""),
         ("completion tcsh", "'tcsh' is not one of", "benchorch completion bash"),
+        ("plan model=mlp workload.batch_size=1..8", "", "'workload.batch_size=[1,8]'"),
+        ("gate --baseline A --max-regression 5", "'5' is not a share", "benchorch gate --baseline"),
+        ("cache list --ouput x.json", "did you mean --output", "benchorch cache list --output x"),
+        ("history --html x.html", "--output here", "benchorch history --output x.html"),
     ],
 )
 def test_a_mistaken_line_is_answered_with_the_right_one(

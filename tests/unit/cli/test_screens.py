@@ -8,11 +8,12 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -65,16 +66,29 @@ def shown(words: Sequence[str], width: int | None, state: Path | None = None) ->
             command, env=environment, capture_output=True, text=True, check=True
         ).stdout
     else:
-        here, there = pty.openpty()
-        fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-        process = subprocess.Popen(
-            command, env=environment, stdin=there, stdout=there, stderr=subprocess.DEVNULL
-        )
-        os.close(there)
-        text = _everything(here).replace("\r\n", "\n")
-        assert process.wait() == 0
+        code, text = at_terminal(command, width, environment)
+        assert code == 0
     assert width is None or max(map(len, text.splitlines())) <= width
     return text.partition("note ")[0].rstrip() + "\n"
+
+
+def at_terminal(
+    command: Sequence[str],
+    width: int,
+    environment: Mapping[str, str],
+    *,
+    errors: int = subprocess.DEVNULL,
+    cwd: Path | None = None,
+) -> tuple[int, str]:
+    """The exit code of a command at a terminal of this width, and what is there at its end."""
+    here, there = pty.openpty()
+    fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    process = subprocess.Popen(
+        command, env=environment, stdin=there, stdout=there, stderr=errors, cwd=cwd
+    )
+    os.close(there)
+    text = _everything(here).replace("\r\n", "\n")
+    return process.wait(), text
 
 
 def _everything(terminal: int) -> str:
@@ -123,3 +137,36 @@ def test_what_there_is_fits_80_columns(
     monkeypatch.setenv("COLUMNS", "80")
     assert main.run(words) == 0
     assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+LONGEST_COMMAND = re.compile(r" *(?:\w+:? +)?(?:python -m )?(?:benchorch|cd|mv|pip) ")
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("check plan-later", 0),
+        ("history plan-earlier plan-later --output site", 0),
+        ("gate --baseline plan-earlier --candidate plan-later --max-regression 2%", 1),
+        ("plan model=mlp conversion=[eager,onnxruntime,tensorrt]", 0),
+        ("open plan-later --no-browser", 0),
+        ("help protocol", 0),
+        ("help conversion", 0),
+        ("conversions onnxruntime", 0),
+        ("cache list", 0),
+        ("logs plan-later", 2),
+        ("report plan-nowhere", 2),
+        ("plan model=mlp conversion=inductr workload.batchsize=8 stopping.proceses=3", 2),
+        ("export plan-later:fast --output site", None),
+    ],
+)
+def test_no_answer_is_cut_inside_a_word(
+    words: str, code: int | None, state: Path, tmp_path: Path
+) -> None:
+    plain = {key: text for key, text in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    environment = {**plain, "NO_COLOR": "1", "XDG_STATE_HOME": str(state)}
+    command = [sys.executable, "-m", "benchorch", *words.split()]
+    ended, text = at_terminal(command, 60, environment, errors=subprocess.STDOUT, cwd=tmp_path)
+    assert code in (ended, None), text
+    wide = [line for line in text.splitlines() if len(line) > 60 and len(line.split()) > 1]
+    assert [line for line in wide if not LONGEST_COMMAND.match(line)] == []

@@ -41,6 +41,19 @@ def test_what_this_machine_is_runs_here_and_the_rest_nowhere() -> None:
     assert not executor.measures_in_rounds("g5.xlarge")
 
 
+def test_prices_are_of_the_region_where_a_stack_would_be_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    assert Auto().region() is None
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    assert Auto().region() == "eu-west-1"
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    assert Auto().region() == "eu-central-1"
+    assert Auto(address="10.0.0.1:6379").region() is None
+
+
 def test_an_ec2_machine_is_its_own_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KIND_VARIABLE, "g5.xlarge")
     assert Auto().way("g5.xlarge") is Way.LOCAL

@@ -287,3 +287,19 @@ def test_a_profile_that_is_missing_says_why_in_a_fact() -> None:
     found = of_trial("p", TRIAL, dataclasses.replace(RESULT, profile=profile), NOTHING)
     assert found.metrics == {}
     assert found.facts["profile.unavailable"] == "not profiled: oom"
+
+
+def test_a_run_names_its_built_artifact_and_how_it_is_served() -> None:
+    built = BuildRecord(
+        key="ab12" * 16,
+        cache="miss",
+        build_s=1.0,
+        original_build_s=1.0,
+        artifact_bytes=3 * 2**20,
+        model_digest="d",
+    )
+    fields = of_trial("p", TRIAL, dataclasses.replace(RESULT, build=built), NOTHING)
+    note = fields.tags[run_fields.NOTE]
+    assert f"benchorch cache show {'ab12' * 16}" in note
+    assert f"benchorch export p:{TRIAL.trial_id} --output FOLDER" in note
+    assert run_fields.NOTE not in of_trial("p", TRIAL, RESULT, NOTHING).tags

@@ -54,14 +54,14 @@ class _Options:
     help="""Why a profiled program is as slow as it is, and what would help.
 
     TRACE is a profile of torch.profiler, of ONNX Runtime or an Nsight Systems export, a trial's
-    directory, or the report of a Lightning Trainer's profiler; of several ranks, one of each.
-    --output names the folder of the files that it writes: by default TRACE-analysis.
+    directory, or the report of a Lightning Trainer's profiler. Of several ranks, name one profile
+    each. --output names the folder for the files that it writes, by default TRACE-analysis.
     """,
     writes_output=True,
     former={"--out": "--output"},
 )
 @click.argument("trace", metavar="[TRACE ...]", nargs=-1, type=_PATH)
-@click.option("--diff", nargs=2, metavar="A B", type=_PATH, help="why B takes another time than A")
+@click.option("--diff", nargs=2, metavar="A B", type=_PATH, help="why B is slower or faster than A")
 @click.option(
     "--model", metavar="FILE", type=_PATH, help=".onnx or .pt2: its nodes, branches, graph"
 )

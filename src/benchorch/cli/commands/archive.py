@@ -33,7 +33,7 @@ _AT = click.option("--at", metavar="URL", help=f"s3://bucket/prefix; else {ARCHI
 @command("keep", help="Copy a run's directory to a bucket.")
 @run_argument()
 @_AT
-@click.option("--follow", is_flag=True, help="stay until the run has ended")
+@click.option("--follow", is_flag=True, help="continue until the run has ended")
 def run_keep(terminal: Terminal, run: str, at: str | None, follow: bool) -> Reply:
     """The number of copied files, and the command that copies the rest."""
     if follow:

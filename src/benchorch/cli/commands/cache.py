@@ -14,7 +14,7 @@ import click
 from benchorch.cli.command import Command, Group, command
 from benchorch.cli.commands import cache_explain, cache_report
 from benchorch.cli.commands.cache_explain import SHORT_KEY
-from benchorch.cli.terminal import Terminal
+from benchorch.cli.terminal import Terminal, writing
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode, node_of
@@ -214,10 +214,8 @@ def _report(store: Store, terminal: Terminal) -> Reply:
     path = terminal.output
     if path is None:
         return Reply(text=cache_report.as_text(rows), data=rows)
-    try:
+    with writing(path):
         write_text(path, json.dumps(rows) if path.suffix == ".json" else cache_report.as_csv(rows))
-    except OSError as error:
-        raise ConfigError([f"--output {path}: {error.strerror}."]) from error
     return Reply(text=f"Wrote {len(rows)} rows to {path}.", data=rows)
 
 

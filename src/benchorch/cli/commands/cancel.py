@@ -32,15 +32,19 @@ _WAIT_S = 120.0
     """,
 )
 @run_argument()
-@click.option("--wait", type=float, default=_WAIT_S, metavar="S", help="seconds for its end (120)")
+@click.option(
+    "--wait",
+    type=float,
+    default=_WAIT_S,
+    metavar="S",
+    help="wait at most so many seconds for its end (120)",
+)
 def run(terminal: Terminal, run: str, wait: float) -> Reply:
     """What was ended, what is kept and how to resume."""
     sweep = read_sweep(find_invocation(run, "cancel"))
     if not sweep.running:
-        state = {"ended": "has ended", "interrupted": "was interrupted", "dead": "died"}[
-            sweep.state
-        ]
-        return Reply(text=f"{sweep.directory} is not running; it {state}.", data=facts(sweep))
+        ended = _PAST[sweep.state]
+        return Reply(text=f"{sweep.directory} is not running; it {ended}.", data=facts(sweep))
     problem = _not_ours(sweep)
     if problem:
         raise ConfigError([problem])

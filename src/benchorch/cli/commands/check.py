@@ -12,7 +12,7 @@ from benchorch.run.check import FAILS, Finding, check
 _SHOWN = 20
 
 
-@command("check", help="Recompute a stored run from its raw series, and report what of it holds.")
+@command("check", help="Recompute the figures of a stored run from its raw data, and compare them.")
 @run_argument()
 def run(terminal: Terminal, run: str) -> Reply:
     """Each question with its verdict; exit code 1 where something does not hold."""

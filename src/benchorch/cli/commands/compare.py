@@ -49,7 +49,7 @@ from benchorch.results.compare.verdicts import (
     primary_metric,
     supported,
 )
-from benchorch.results.report.console_table import folded, table_text, tidy
+from benchorch.results.report.console_table import table_text, tidy
 
 SCHEMA_VERSION = 1
 _HEADERS = ("trial", "metric", "A [95 %]", "B [95 %]", "B / A [95 %]", "B is", "measured")
@@ -73,11 +73,13 @@ _TWO_MACHINES = (
 )
 @run_argument("a", "A")
 @run_argument("b", "B")
-@click.option("--all", "everything", is_flag=True, help="every metric that either side has")
+@click.option("--all", "everything", is_flag=True, help="all metrics, not only the primary one")
 @METRIC
 @ACROSS
 @SESSION
-@click.option("--delta", type=share, metavar="SHARE", help="differences up to 1% do not matter")
+@click.option(
+    "--delta", type=share, metavar="SHARE", help="differences up to this are equivalent, e.g. 1%"
+)
 def run(
     terminal: Terminal,
     a: str,
@@ -166,15 +168,14 @@ def _text(
     yield f"B  {b.run.reference}  plan {b.run.plan_id}"
     yield ""
     yield from _tables([*verdicts, *floors])
-    sentences = (
-        *reasons(verdicts),
-        *_what_floors_say(verdicts, floors),
-        *sessions_remark(verdicts),
-        *(f"only in {one.side}: {one.name}: {one.reason}" for one in alone),
-        *(f"also differs: {note}" for note in notes),
-        *(_TWO_MACHINES for factor in across if factor == "hardware"),
-    )
-    yield from folded((*sentences, "", _conclusion(verdicts)))
+    yield from reasons(verdicts)
+    yield from _what_floors_say(verdicts, floors)
+    yield from sessions_remark(verdicts)
+    yield from (f"only in {one.side}: {one.name}: {one.reason}" for one in alone)
+    yield from (f"also differs: {note}" for note in notes)
+    if "hardware" in across:
+        yield _TWO_MACHINES
+    yield f"\n{_conclusion(verdicts)}"
 
 
 def _what_floors_say(

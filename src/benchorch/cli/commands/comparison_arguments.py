@@ -28,12 +28,12 @@ REFERENCE = (
     "a run's directory, its plan id, its MLflow run id, `last` (`last~1`: the one before), or a "
     "file of `report --json`"
 )
-METRIC = click.option("--metric", multiple=True, help="in place of the primary metric; repeatable")
+METRIC = click.option("--metric", multiple=True, help="instead of the primary metric; repeatable")
 ACROSS = click.option(
     "--across",
     multiple=True,
     metavar="FACTOR",
-    help="what may differ because it is what you compare: hardware, packages, ...",
+    help="a difference that you intend: hardware, packages, host, ...",
 )
 SESSION = click.option(
     "--session",

@@ -23,4 +23,4 @@ from benchorch.domain.reply import Reply
 def run(terminal: Terminal, shell: str) -> Reply:
     """The script."""
     text = source(shell)
-    return Reply(text=text, data={"script": text})
+    return Reply(text=text, data={"script": text}, verbatim=True)

@@ -23,7 +23,7 @@ def overview(ours: Sequence[Row], others: int) -> str:
     """The conversions by family, the baseline's first; those that cannot run here apart."""
     families = [_family(title, rows) for title, rows in _families(ours).items()]
     more = f"{others} names of other tools select them too; --all lists those, and all reasons."
-    return "\n".join([*families, "", _legend(ours), *textwrap.wrap(more, _width())])
+    return "\n".join([*families, "", _legend(ours), more])
 
 
 def _family(title: str, rows: Sequence[Row]) -> str:
@@ -136,8 +136,8 @@ def detail(row: Row) -> str:
     """One conversion with its links, their files, and its availability on this machine."""
     lines = [str(row["name"]), "=" * len(str(row["name"]))]
     if row["retired"]:
-        return "\n".join([*lines, *_wrapped(_here(row))])
-    lines += _wrapped(str(row["description"]))
+        return "\n".join([*lines, _here(row)])
+    lines.append(str(row["description"]))
     if row["parts"] != [row["name"]]:
         lines.append(f"selects     conversion={row['chain']}")
     lines.append(f"here        {_here(row)}")
@@ -160,7 +160,7 @@ def _link_lines(link: Row) -> list[str]:
     takes = " or ".join(_words(link["consumes"]))
     gives = f" → {link['produces']}" if link["produces"] else ""
     return [
-        *(f"   {line}" for line in textwrap.wrap(str(link["does"]), _width() - 3)),
+        f"   {link['does']}",
         f"   {takes}{gives}; may cost a relative error of {link['tolerance_ratio']:.0e}",
         f"   {link['target']}",
         f"   {_nearby(str(link['file']))}",
@@ -169,10 +169,6 @@ def _link_lines(link: Row) -> list[str]:
 
 def _words(value: Json) -> list[str]:
     return [str(each) for each in cast("Sequence[Json]", value)]
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, _width())
 
 
 def _nearby(path: str) -> str:

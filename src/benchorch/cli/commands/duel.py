@@ -51,7 +51,7 @@ def _count(text: str) -> int:
 @command(
     "duel",
     cls=Words,
-    help="""Two versions of the code or two environments, in processes back to back.
+    help="""Measure two versions of your code, or two environments, against each other.
 
     The same trials are run by both sides, process by process in an order drawn at random, on this
     machine. REV is a commit, branch or tag of the repository that the current folder is in: its
@@ -73,7 +73,7 @@ def _count(text: str) -> int:
     "--env",
     nargs=2,
     metavar="A B",
-    help="the old and the new version's environment: its folder, or its interpreter",
+    help="two environments, the old one first: folders or interpreters",
 )
 @click.option(
     "--max-regression",
@@ -83,10 +83,20 @@ def _count(text: str) -> int:
     help="how much slower the new one may be (2%)",
 )
 @click.option(
-    "--minutes", type=minutes, default="10", metavar="M", help="of measuring, all trials (10)"
+    "--minutes",
+    type=minutes,
+    default="10",
+    metavar="M",
+    help="measure at most so long, all trials together (10)",
 )
-@click.option("--pairs", type=_count, default="40", metavar="N", help="of each trial at most (40)")
-@click.option("--directory", metavar="DIR", help="where what was measured is kept")
+@click.option(
+    "--pairs",
+    type=_count,
+    default="40",
+    metavar="N",
+    help="pairs of processes of each trial at most (40)",
+)
+@click.option("--directory", metavar="DIR", help="where results are stored")
 @click.option("--strict", is_flag=True, help="unclear evidence fails, too")
 def run(terminal: Terminal, words: Sequence[str], **given: Any) -> Reply:
     """The verdict over all trials, as text, Markdown and JSON."""

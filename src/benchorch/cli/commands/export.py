@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from benchorch.cli.command import command, run_argument
-from benchorch.cli.terminal import Terminal
+from benchorch.cli.terminal import Terminal, writing
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
@@ -39,11 +39,8 @@ def run(terminal: Terminal, run: str, register: str | None) -> Reply:
     out = terminal.output.expanduser().resolve()
     conversion = chosen.trial.labels["conversion"]
     terminal.say(f"exporting {conversion}, then running its check")
-    try:
-        with chdir(_planned_in(chosen.run.plan)):
-            checked = export(chosen, out, terminal.say)
-    except OSError as error:
-        raise ConfigError([f"--output: {out} cannot be written: {error.strerror}."]) from error
+    with writing(out), chdir(_planned_in(chosen.run.plan)):
+        checked = export(chosen, out, terminal.say)
     text = f"{out} holds {conversion}: {checked}\n  serve    cd {out} && uvicorn server:app"
     data = {"written": str(out), "trial_id": chosen.trial.trial_id, "check": checked}
     if register is not None:

@@ -70,7 +70,7 @@ class _GateOrDuel(Command):
 @command(
     "gate",
     cls=_GateOrDuel,
-    help=f"""Fails where the candidate is worse than its baseline by more than a limit.
+    help=f"""Fail if a run is worse than its baseline by more than a limit.
 
     RUN is {REFERENCE}. A folder of runs, such as a site of benchorch history, is a baseline,
     too: the newest session before the candidate on its machine, and those before it show how much
@@ -91,13 +91,13 @@ class _GateOrDuel(Command):
     required=True,
     metavar="RUN",
     shell_complete=_RUNS,
-    help="what it is compared with; or a folder of runs",
+    help="the earlier run, or a folder of runs",
 )
 @click.option(
     "--candidate",
     metavar="RUN",
     shell_complete=_RUNS,
-    help="what is judged; the newest run by default",
+    help="the run that is judged; by default the newest",
 )
 @click.option("--max-regression", required=True, type=share, metavar="SHARE", help="e.g. 2%")
 @METRIC
@@ -109,7 +109,7 @@ class _GateOrDuel(Command):
     default=_SESSIONS,
     show_default=True,
     metavar="N",
-    help="sessions of a folder of runs that are looked at",
+    help="how many earlier sessions of a folder to use",
 )
 @click.option("--strict", is_flag=True, help="unclear evidence fails, too")
 @click.option("--allow-first", is_flag=True, help="a folder without an earlier session passes")

@@ -14,10 +14,9 @@ from benchorch.cli.commands.comparison_arguments import (
     side_notes,
     value_text,
 )
-from benchorch.cli.terminal import Terminal
+from benchorch.cli.terminal import Terminal, writing
 from benchorch.domain.certificate import Certificate
 from benchorch.domain.codec import Json, encode
-from benchorch.errors import ConfigError
 from benchorch.files import write_text
 from benchorch.formatting import plural
 from benchorch.results.compare.detectable import too_fine
@@ -289,7 +288,5 @@ def write_summary(terminal: Terminal, markdown: str, data: Json) -> None:
     """
     path = terminal.output
     assert path is not None  # its caller has looked
-    try:
+    with writing(path):
         write_text(path, json.dumps(data, indent=2) if path.suffix == ".json" else markdown)
-    except OSError as error:
-        raise ConfigError([f"--output: {path} cannot be written: {error.strerror}."]) from error

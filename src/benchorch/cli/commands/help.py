@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
 from collections.abc import Iterable
 
 import click
@@ -61,24 +59,17 @@ def _keys(name: str) -> list[Key]:
 def _of_group(name: str, keys: Iterable[Key]) -> Reply:
     found = options(name)
     rows = [f"{name}={option:{max(map(len, found))}}  {text}" for option, text in found.items()]
-    lines = [*map(_folded, rows), ""]
     if keys:
-        lines += [f"Keys of {name}={groups()[name]}", _lines(keys)]
+        rows += ["", f"Keys of {name}={groups()[name]}", _lines(keys)]
     data: Json = {"options": dict(found), "keys": [_row(key) for key in keys]}
-    return Reply(text="\n".join(lines).rstrip(), data=data)
+    return Reply(text="\n".join(rows).rstrip(), data=data)
 
 
 def _lines(keys: Iterable[Key]) -> str:
     keys = list(keys)
     widest = max(len(key.name) + len(key.default) for key in keys)
     shown = [(f"{key.name}={key.default}", key.meaning) for key in keys]
-    return "\n".join(_folded(f"{text:{widest + 1}}  {meaning}") for text, meaning in shown)
-
-
-def _folded(line: str) -> str:
-    """A line within the terminal, folded between words."""
-    width = shutil.get_terminal_size().columns
-    return textwrap.fill(line.rstrip(), width, subsequent_indent="    ", break_on_hyphens=False)
+    return "\n".join(f"{text:{widest + 1}}  {meaning}".rstrip() for text, meaning in shown)
 
 
 def _row(key: Key) -> dict[str, Json]:

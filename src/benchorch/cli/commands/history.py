@@ -9,7 +9,7 @@ import click
 
 from benchorch.cli.command import command, run_argument
 from benchorch.cli.commands.comparison_arguments import METRIC, REFERENCE, metric_names
-from benchorch.cli.terminal import Terminal
+from benchorch.cli.terminal import Terminal, writing
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
@@ -22,7 +22,7 @@ _SITE = Path("history")
 
 @command(
     "history",
-    help=f"""Every trial's figure over time and commits, with intervals and shifts, as a site.
+    help=f"""Show each trial's figure over time and commits, with its shifts, as a site.
 
     RUN is {REFERENCE}, or a folder of those; without any, the runs of this machine. The site is
     a folder (--output DIR, "history" by default) with index.html and, in runs/, each run as
@@ -36,10 +36,10 @@ _SITE = Path("history")
     "--across",
     multiple=True,
     type=click.Choice(["host"]),
-    help="machines of one kind are one, such as the runners of CI",
+    help="treat machines of one kind as one, such as CI runners",
 )
-@click.option("--experiment", metavar="NAME", help="further runs: those of an MLflow experiment")
-@click.option("--uri", metavar="URI", help="of MLflow, in place of sqlite:///mlflow.db")
+@click.option("--experiment", metavar="NAME", help="also the runs of this MLflow experiment")
+@click.option("--uri", metavar="URI", help="MLflow's address (sqlite:///mlflow.db)")
 def run(
     terminal: Terminal,
     runs: Sequence[str],
@@ -58,16 +58,15 @@ def run(
     kept = [str(site / RUNS)] if is_folder_of_runs(str(site / RUNS)) else []
     known = collect(kept, terminal.say) if kept else []
     if experiment is not None:
-        known += _recorded(experiment, uri, terminal)
+        recorded = _recorded(experiment, uri, terminal)
+        known = [*{run.plan_id: run for run in (*known, *recorded)}.values()]
     found = collect(runs, terminal.say, known) if runs or not known else known
     found.sort(key=started_at)
     if not found:
         raise ConfigError(["There is no run on this machine: name some, or a folder of them."])
     series = series_of(found, names, across)
-    try:
+    with writing(site):
         page = write_site(site, found, series)
-    except OSError as error:
-        raise ConfigError([f"--output: {site} cannot be written: {error.strerror}."]) from error
     lines = [f"{one.when}  {one.name}  {one.text}  on {one.machine}" for one in changes_of(series)]
     text = "\n".join([f"{page} holds {plural(len(found), 'run')}. {sentence_of(series)}", *lines])
     data: Json = {"page": str(page), "runs": len(found), "series": [_data(one) for one in series]}

@@ -31,8 +31,8 @@ _EXISTS = " Name a file that does not exist, in a folder that does."
     "init",
     help="""Write a recipe for a module of your own, and plan it.
 
-    A terminal prompts for what the options leave out, and whether to run it, unless there is --yes
-    or --json.
+    At a terminal, a prompt appears for what the options leave out, and whether to run the recipe;
+    not with --yes or --json.
 
     Example: benchorch init mine.yaml --module ranker.py:build --input x=batch_size,16
     --input ids=batch_size,seq_len:1000 --conversion eager,inductor

@@ -26,17 +26,15 @@ if TYPE_CHECKING:
 @command(
     "plan",
     cls=Words,
-    help="""Show the trials that the same arguments without plan would run, with minutes and dollars
-    for each kind of machine, and every cell that would be skipped with the reason. Hardware that
-    nothing here reaches is priced too. Starts nothing.
-
-    With --json it is an object with trials, skips, machines and how.
+    help="""Show what a run with these arguments would do: its trials, minutes and dollars for each
+    kind of machine, and what would be skipped and why. Nothing is started. Hardware that this
+    machine cannot reach is priced, too.
     """,
 )
 @words_argument()
-@click.option("--cheapest", is_flag=True, help="kinds of machines in the order of their dollars")
+@click.option("--cheapest", is_flag=True, help="sort kinds of machines by their cost")
 @click.option(
-    "--check", "only_check", is_flag=True, help="only whether these recipes can be planned"
+    "--check", "only_check", is_flag=True, help="only check that these recipes can be planned"
 )
 def run(terminal: Terminal, words: Sequence[str], cheapest: bool, only_check: bool) -> Reply:
     """Lines for people or, with ``--json``, the whole plan for programs."""

@@ -12,7 +12,8 @@ from benchorch.config import components
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan
-from benchorch.errors import ConfigError, RecordError
+from benchorch.errors import ConfigError, Correction, Problem, RecordError
+from benchorch.files import read_bytes
 from benchorch.formatting import plural
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
@@ -30,8 +31,8 @@ _SQLITE = "sqlite:///"
 
 @command("record", help="Record a run's results in MLflow, now or as they come.")
 @run_argument("directory")
-@click.option("--uri", help="another tracker than the one the run was made for")
-@click.option("--follow", is_flag=True, help="stay until the run has ended")
+@click.option("--uri", help="another MLflow than the one that the run names")
+@click.option("--follow", is_flag=True, help="continue until the run has ended")
 def run(terminal: Terminal, directory: str, uri: str | None, follow: bool) -> Reply:
     """The number of recorded trials, and the command that records the rest."""
     place = find_invocation(directory, "record")
@@ -47,6 +48,9 @@ def run(terminal: Terminal, directory: str, uri: str | None, follow: bool) -> Re
         raise ConfigError([f"{place}: {problem}" for problem in error.problems]) from error
     except RecordError as error:
         return Reply(text=str(error), data={"reason": str(error)}, exit_code=1)
+    if not (follow or recorder.address):
+        named = Correction(added=["--uri", f"{_SQLITE}mlflow.db"])
+        raise ConfigError([Problem("This run has no tracker: name one with --uri.", named)])
     reply = _reply(place, recorder, replayed)
     # The coordinator prints where results are, and why they are not.
     return replace(reply, text=replayed.reason) if follow else reply
@@ -68,7 +72,7 @@ def _noted_uri(directory: Path) -> str | None:
     path = directory / TRACKING
     uri = ""
     with contextlib.suppress(OSError, ValueError):
-        uri = str(mapping_of(path.read_bytes()).get("uri"))
+        uri = str(mapping_of(read_bytes(path)).get("uri"))
     return uri if uri.startswith(_SQLITE) else None
 
 
@@ -81,12 +85,9 @@ def _reply(directory: Path, recorder: Recorder, replayed: Replayed) -> Reply:
         "reason": replayed.reason,
         "parent_run_id": replayed.parent_run_id,
     }
-    if not address:
-        text = f"This run has no tracker: name one with --uri, e.g. --uri {_SQLITE}mlflow.db"
-        return Reply(text=text, data=data, exit_code=0)
     recorded = plural(replayed.recorded, "trial")
     if not replayed.reason:
-        text = f"{recorded} recorded at {address['uri']}; nothing is missing."
+        text = f"{recorded} recorded at {address.get('uri')}; nothing is missing."
         return Reply(text=text, data=data)
     text = (
         f"{recorded} recorded, {plural(replayed.remaining, 'trial')} not: {replayed.reason}\n"

@@ -185,7 +185,7 @@ def relay(command: str, words: Sequence[str], url: str) -> int:
         if not terminal.confirm(f"End {' '.join(words)} on {url}? [yes/no] "):
             return terminal.reply(UNCHANGED)
         words = [*words, "--yes"]  # nobody can answer there
-    return ask(jobs_of(url), [command, *words], terminal.show)
+    return ask(jobs_of(url), [command, *words], terminal.part)
 
 
 def ask(jobs: Jobs, words: Sequence[str], say: Callable[[str], None]) -> int:

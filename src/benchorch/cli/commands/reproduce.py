@@ -63,7 +63,7 @@ class _First:
 @command(
     "reproduce",
     cls=Words,
-    help="""A stored run measured again: reproduced, not comparable (why), or differs (by what).
+    help="""Measure a stored run again, and report whether its figures are reproduced.
 
     RUN is a run's directory or plan id, RUN:TRIAL one of its trials and its baseline, or the file
     that --bundle wrote on another machine. Code in a bundle runs only with --trust BUNDLE.
@@ -80,12 +80,14 @@ class _First:
     "--bundle",
     type=click.Path(path_type=Path),
     metavar="FILE.zip",
-    help="measure nothing; write what another machine needs to do so",
+    help="write what another machine needs to measure it; measure nothing",
 )
-@click.option("--with-code", is_flag=True, help="put the Python files that its trials name in it")
-@click.option("--with-weights", is_flag=True, help="put the checkpoints and inputs in it")
-@click.option("--measured", metavar="RUN", help="take this run for the repetition")
-@click.option("--directory", type=click.Path(path_type=Path), help="of the repetition")
+@click.option(
+    "--with-code", is_flag=True, help="with --bundle: include the Python files that its trials name"
+)
+@click.option("--with-weights", is_flag=True, help="with --bundle: include checkpoints and inputs")
+@click.option("--measured", metavar="RUN", help="compare with this run instead of measuring")
+@click.option("--directory", type=click.Path(path_type=Path), help="where the new run is stored")
 @ACROSS
 def run(terminal: Terminal, run: str, words: Sequence[str], **options: Any) -> Reply | int:
     """The bundle that was written, or the verdict about what was measured again."""

@@ -38,8 +38,8 @@ def run(terminal: Terminal, words: Sequence[str]) -> int:
     cls=Words,
     help="""Resume a run that ended before its plan did: only trials without a result run.
 
-    RUN is the run's directory or the last part of its path, its plan's id or its MLflow run's id.
-    On a head (--head URL, or BENCHORCH_HEAD) it is submitted.
+    RUN is a run's directory or its name, its plan id, its MLflow run id, or `last`. With --head
+    URL, or BENCHORCH_HEAD, it continues on that cluster.
     """,
 )
 @run_argument()
@@ -70,9 +70,12 @@ def resume(
 @run_argument(metavar="[RUN]")
 @click.option("--failed", is_flag=True, help="trials that failed or gave other outputs")
 @click.option(
-    "--only", multiple=True, metavar="NAME", help="trials of this conversion or name; * too"
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="trials of this conversion or name; 'int8*' matches several",
 )
-@click.option("--exitfirst", "-x", is_flag=True, help="the first failure ends it")
+@click.option("--exitfirst", "-x", is_flag=True, help="stop at the first failure")
 def rerun(
     terminal: Terminal, run: str | None, failed: bool, only: Sequence[str], exitfirst: bool
 ) -> int:

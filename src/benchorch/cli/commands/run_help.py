@@ -1,5 +1,6 @@
 """The help of a run: every group and key of the configuration with its meaning."""
 
+import re
 import shutil
 from collections.abc import Iterator
 
@@ -40,5 +41,6 @@ def _keys() -> Iterator[str]:
 def _line(name: str, default: str, meaning: str) -> str:
     width = shutil.get_terminal_size().columns
     shown = default if len(default) < _DEFAULT else f"{default[: _DEFAULT - 2]}…"
-    text = f"  {name:{_NAME}}{shown:{_DEFAULT}}{meaning}"
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+    head = f"  {name:{_NAME}}{shown:{_DEFAULT}}"
+    fits = len(head) + len(meaning) <= width
+    return head + (meaning if fits else re.split(r"; | \(", meaning)[0])

@@ -130,10 +130,10 @@ class Prepared:
 @click.option(
     "--sandbox/--no-sandbox",
     default=None,
-    help="without network, home and writing; the default where a script of others is looked at",
+    help="no network, home or writing; the default to analyse other people's scripts",
 )
 @click.option(
-    "--max-depth", type=int, default=0, metavar="N", help="parts of models, N levels deep"
+    "--max-depth", type=int, default=0, metavar="N", help="also parts of models, down to N levels"
 )
 @click.option(
     "--labels",
@@ -141,17 +141,19 @@ class Prepared:
     metavar="KEY::VALUE",
     help="only scripts whose first line is '# labels: KEY::VALUE'; VALUE may be a,b",
 )
-@click.option("--name", default="", metavar="PATTERN", help="only such models: 'net.encoder.*'")
+@click.option(
+    "--name", default="", metavar="PATTERN", help="only models of this name: 'net.encoder.*'"
+)
 @click.option("--script-args", default="", metavar="WORDS", help="arguments of the scripts")
 @click.option(
-    "--until-quiet", type=float, metavar="S", help="end a script S seconds after its last find"
+    "--until-quiet", type=float, metavar="S", help="end a script S seconds after its last new model"
 )
 @click.option("--first", is_flag=True, help="end a script at its first call that can be measured")
-@click.option("--jobs", type=int, default=_JOBS, metavar="N", help="scripts run at a time")
+@click.option("--jobs", type=int, default=_JOBS, metavar="N", help="how many scripts run at a time")
 @click.option(
     "--no-capture", is_flag=True, help="run the script in each process, instead of one export"
 )
-@click.option("--resume", is_flag=True, help="take what was found before where nothing changed")
+@click.option("--resume", is_flag=True, help="reuse earlier results of scripts that did not change")
 @click.option(
     "--timeout", type=float, default=600, metavar="S", help="seconds a script may run: 600"
 )

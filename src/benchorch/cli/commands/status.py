@@ -24,7 +24,7 @@ from benchorch.results.report.tables import names_of
 from benchorch.run.sidecar import schedule_idle
 from benchorch.units import format_seconds
 
-A_RUN = "a run's directory or the last part of its path, its plan's id or its MLflow run's id"
+A_RUN = "a run's directory or its name, its plan id, its MLflow run id, or `last`"
 _RECENT = 10
 _LOOK_S = 3.0
 _BUSY_SHOWN = 8

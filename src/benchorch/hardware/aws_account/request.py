@@ -16,6 +16,7 @@ class StackRequest:
     """Attributes:
     fleet: the most workers, by instance type.
     markets: ``spot``, ``on_demand`` or both.
+    ttl_minutes: after which every machine ends itself.
     """
 
     name: str
@@ -23,6 +24,7 @@ class StackRequest:
     fleet: Mapping[str, int]
     markets: Sequence[str]
     head_type: str
+    ttl_minutes: float = 480.0
 
     @property
     def types(self) -> Sequence[str]:
@@ -43,6 +45,7 @@ def stack_request(name: str, variables_tf: str, overrides: Sequence[str]) -> Sta
         fleet=fleet,
         markets=re.findall(r"\b(spot|on_demand)\b", values.get("markets", "spot on_demand")),
         head_type=_plain(values.get("head_type", "m7i.large")),
+        ttl_minutes=_minutes(values.get("ttl_minutes", "480")),
     )
 
 
@@ -56,6 +59,12 @@ def _pair(word: str) -> tuple[str, str]:
     if not equals:
         raise ConfigError([f"--var {word}: expected KEY=VALUE, e.g. --var region=eu-west-1"])
     return key.strip(), value
+
+
+def _minutes(text: str) -> float:
+    if not re.fullmatch(r"\d+", _plain(text)):
+        raise ConfigError([f"ttl_minutes: {text!r}; expected minutes, e.g. --var ttl_minutes=60"])
+    return float(_plain(text))
 
 
 def _plain(text: str) -> str:

@@ -28,7 +28,7 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import ConfigNode, Skip, Trial
 from benchorch.errors import ConfigError
-from benchorch.files import read_small, write_text
+from benchorch.files import read_small
 from benchorch.results.compare.compatibility import definition_of
 from benchorch.results.compare.stored_run import ProcessValues, StoredRun, StoredTrial
 
@@ -53,14 +53,6 @@ def to_json(run: StoredRun) -> ConfigNode:
         "trials": [_trial(stored, common) for stored in run.trials],
         "skips": encode(list(run.skips)),
     }
-
-
-def write(run: StoredRun, path: Path) -> None:
-    """Store the file, whole or not at all; ConfigError where it cannot be written."""
-    try:
-        write_text(path, text_of(to_json(run)))
-    except OSError as error:
-        raise ConfigError([f"{path} cannot be written: {error.strerror}."]) from error
 
 
 def text_of(content: ConfigNode) -> str:

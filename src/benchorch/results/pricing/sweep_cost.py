@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 SOURCES = ("auto", "aws", "bundled")
 
 DEFAULT_REGION = "us-east-1"
+_REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d")
 
 OWN = "config"
 """The source of a price that the user has set."""
@@ -42,7 +45,7 @@ class Pricing:
     """How prices are found: the `pricing` node.
 
     Args:
-        region: whose prices; None: that of the machines, else `DEFAULT_REGION`.
+        region: whose prices; None: `DEFAULT_REGION`'s.
         source: ``auto``, ``aws`` or ``bundled``.
         market: ``on_demand`` or ``spot``, for the budget.
         usd_per_hour: the user's own prices, by kind of machine.
@@ -56,6 +59,8 @@ class Pricing:
     def __post_init__(self) -> None:
         if self.source not in SOURCES:
             raise ValueError(f"source must be one of {', '.join(SOURCES)}, got {self.source!r}")
+        if self.region is not None and not _REGION.fullmatch(self.region):
+            raise ValueError(f"region must be one of AWS's, e.g. eu-central-1, got {self.region!r}")
         if self.market not in list(Market):
             raise ValueError(f"market must be one of {', '.join(Market)}, got {self.market!r}")
         wrong = [kind for kind, usd in self.usd_per_hour.items() if not usd > 0]
@@ -257,14 +262,7 @@ def check_budget(plan: Plan, todo: Sequence[Trial], spent_usd: float = 0.0) -> N
     if plan.prices is None or not pricing:
         return
     market = Market(str(pricing["market"]))
-    unknown = sorted(
-        {
-            trial.hardware_kind
-            for trial in todo
-            if trial.hardware.get("size") is not None
-            and plan.prices.of(trial.hardware_kind, market) is None
-        }
-    )
+    unknown = [kind for kind in sorted(_rented(todo)) if plan.prices.of(kind, market) is None]
     if unknown:
         region = pricing["region"]
         raise ConfigError(
@@ -327,7 +325,7 @@ def _usd_per_hour(plan: Plan, kind: str) -> float | None:
 
 
 def _head_usd_per_hour() -> float:
-    """Price of the head in the bundled list, in any region: within a cent."""
+    """Price of the head in the bundled list, which a plan for another region names."""
     from benchorch.results.pricing.price_book import bundled_prices
 
     return HEAD_VCPUS * float(str(node_of(bundled_prices(), "per_vcpu")[HEAD_FAMILY]))
@@ -347,10 +345,14 @@ def summary_lines(
     whole = {machine.kind: machine for machine in machines(plan, forecast, launched)}
     kinds = list(by_kind)
     if cheapest_first:
-        kinds.sort(key=lambda kind: _usd(by_kind[kind], whole.get(kind)) or 0.0)
+        rented = _rented(plan.trials)
+        unpaid = {kind: math.inf if kind in rented else 0.0 for kind in kinds}
+        kinds.sort(key=lambda kind: _usd(by_kind[kind], whole.get(kind)) or unpaid[kind])
     lines = [f"{kind}  {_line(by_kind[kind], whole.get(kind))}" for kind in kinds]
     if "head" in whole:
-        lines.append(f"head  {HEAD}, about {_duration_and_cost(whole['head'])}")
+        region = node_of(plan.session, "pricing").get("region")
+        elsewhere = f" at the price of {DEFAULT_REGION}" * (region != DEFAULT_REGION)
+        lines.append(f"head  {HEAD}, about {_duration_and_cost(whole['head'])}{elsewhere}")
     if len(by_kind) > 1 or whole:
         lines.append(f"all  {_sum_line(plan, forecast, launched)}")
     lines += [*_price_lines(plan, kinds)]
@@ -383,7 +385,7 @@ def _price_lines(plan: Plan, kinds: Sequence[str]) -> Iterator[str]:
 
     if plan.prices is None:
         return
-    rented = {t.hardware_kind for t in plan.trials if t.hardware.get("size") is not None}
+    rented = _rented(plan.trials)
     for kind in (each for each in kinds if each in rented):
         on_demand, spot = (plan.prices.of(kind, market) for market in Market)
         if on_demand is not None and on_demand.source == OWN:
@@ -393,8 +395,20 @@ def _price_lines(plan: Plan, kinds: Sequence[str]) -> Iterator[str]:
                 f"price  {kind}  not listed by the hour: AWS sells it in capacity blocks, which no "
                 f"stack uses; '+pricing.usd_per_hour={{{kind}: 40.0}}' sets a price"
             )
+        elif on_demand is None and spot is None:
+            region = node_of(plan.session, "pricing").get("region")
+            yield (
+                f"price  {kind}  unknown: the bundled list has none in {region}; "
+                "pricing.source=aws reads it from AWS, with credentials; "
+                f"'+pricing.usd_per_hour={{{kind}: 1.0}}' sets it"
+            )
         else:
             yield f"price  {kind}  on demand {_price(on_demand)}; spot {_price(spot)}"
+
+
+def _rented(trials: Sequence[Trial]) -> Collection[str]:
+    """The kinds of machines that are paid by the hour."""
+    return {trial.hardware_kind for trial in trials if trial.hardware.get("size") is not None}
 
 
 def _price(price: Price | None) -> str:
@@ -439,11 +453,15 @@ def total_usd(
 
 def _sum_line(plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str]) -> str:
     duration = format_seconds(sum(one.seconds for one in forecast.values()))
+    whole = machines(plan, forecast, launched)
+    unknown = ", ".join(one.kind for one in whole if one.usd is None)
     usd = total_usd(plan, forecast, launched)
-    cost = f", about {usd:.2f} USD" if usd is not None else ""
-    unknown = [one.kind for one in machines(plan, forecast, launched) if one.usd is None]
-    lacking = f" without {', '.join(unknown)}, whose price is unknown" if unknown else ""
-    return f"{plural(len(forecast), 'trial')}, about {duration}{cost}{lacking}"
+    if unknown and all(one.usd is None or one.kind == "head" for one in whole):
+        cost = f", at unknown prices of {unknown}"
+    else:
+        cost = f", about {usd:.2f} USD" if usd is not None else ""
+        cost += f" without {unknown}, whose price is unknown" if unknown else ""
+    return f"{plural(len(forecast), 'trial')}, about {duration}{cost}"
 
 
 def _line(those: Sequence[Expected], machine: Machine | None = None) -> str:

@@ -19,7 +19,7 @@ from benchorch.journal import certificates
 from benchorch.journal.run_directory import PLAN, RESULTS, TABLE
 from benchorch.recorders.mlflow_links import MlflowLinks, mlflow_links
 from benchorch.results.compare.detectable import summary
-from benchorch.results.report.console_table import WIDTH
+from benchorch.results.report.console_table import WIDTH, folded
 from benchorch.results.report.live_table import WAITS, LiveTable
 from benchorch.results.report.overview import (
     alike_failures,
@@ -171,7 +171,8 @@ class ConsoleReport:
             mark, text = ("✓", "green"), primary.text if primary else "no data"
         from rich.text import Text
 
-        self._console.print(Text.assemble(mark, printable(f" {name}  {text}")), soft_wrap=True)
+        shown = folded(f"{mark[0]} {printable(name)}  {printable(text)}", self._console.file)
+        self._console.print(Text.assemble(mark, shown[1:]), soft_wrap=True)
 
     def table(
         self,
@@ -215,8 +216,7 @@ class ConsoleReport:
             self._console.print(f"[yellow]note[/] {_plain(note + likewise)}", highlight=False)
         if len(warnings) > _NOTES_SHOWN:
             rest = plural(len(warnings) - _NOTES_SHOWN, "more note")
-            line = f"[yellow]note[/] {rest} in {_plain(str(directory / TABLE))}"
-            self._console.print(line, highlight=False, soft_wrap=True)
+            self.text(f"note {rest} in {directory / TABLE}")
 
     def _conclusions(
         self,
@@ -235,8 +235,8 @@ class ConsoleReport:
         self._console.print(f"\n[bold]{_plain(sentences)}[/]", highlight=False)
 
     def recording(self) -> None:
-        """Print that MLflow is being filled; Ctrl-C ends only the waiting."""
-        self._console.print("recording in MLflow ... (Ctrl-C stops waiting; nothing is lost)")
+        """Print that the tracker is being filled; Ctrl-C ends only the waiting."""
+        self._console.print("recording the results ... (Ctrl-C stops waiting; nothing is lost)")
 
     def keeping(self) -> None:
         """Print that the archive is being filled; Ctrl-C ends only the waiting."""
@@ -312,13 +312,16 @@ class ConsoleReport:
 
     def text(self, text: str) -> None:
         """Print plain text."""
-        self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+        shown = folded(printable(text), self._console.file)
+        self._console.print(shown, markup=False, highlight=False, soft_wrap=True)
 
     def interrupted(self, directory: Path, *, results: int) -> None:
         """Print how far the run has come, and how to go on."""
-        so_far = "the table is partial. All results so far are stored"
-        state = so_far if results else "no trial has a result yet"
-        self.text(f"\nInterrupted: {state}. To continue:\n  python -m benchorch resume={directory}")
+        if results:  # the last lines name the command that resumes it
+            self.text("\nInterrupted: the table is partial. All results so far are stored.")
+            return
+        way_on = f"To continue:\n  python -m benchorch resume={directory}"
+        self.text(f"\nInterrupted: no trial has a result yet. {way_on}")
 
 
 def _end_of(result: TrialResult) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import re
 import shutil
+import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING
 
 from benchorch.results.report.rich_table import rich_table
 
@@ -17,10 +20,26 @@ if TYPE_CHECKING:
 WIDTH = 160
 """Of what is written to a file or a pipe."""
 
+# What a folded line goes on below: a number, or a label that is set off by spaces.
+_LABEL = re.compile(r" *(?:\d+\. |\S+(?: \S+){0,2} {2,})(?=\S)")
+# A command after at most one label: whoever copies it needs it in one line.
+_TYPED = re.compile(r" *(?:\w+:? +)?(?:python -m |\.venv/bin/)?(?:benchorch|cd|mv|pip|make) ")
+
+
+def columns_of(stream: IO[str]) -> int:
+    """Columns that the environment names, or of a terminal: standard output, else the stream.
+
+    0 where there is none.
+    """
+    with contextlib.suppress(OSError, ValueError):  # a file, or a text in memory
+        named = shutil.get_terminal_size((0, 0)).columns
+        return named or os.get_terminal_size(stream.fileno()).columns
+    return 0
+
 
 def terminal_width() -> int:
     """Columns of the terminal, or those that the environment names."""
-    return shutil.get_terminal_size((WIDTH, 0)).columns
+    return columns_of(sys.stdout) or WIDTH
 
 
 def paper() -> tuple[Console, io.StringIO]:
@@ -48,19 +67,28 @@ def table_text(rows: Sequence[Sequence[str]]) -> str:
     return tidy(written.getvalue())
 
 
-def folded(sentences: Iterable[str]) -> Iterator[str]:
-    """Sentences as wide as the terminal; whole where there is none."""
-    width = terminal_width()
-    for text in sentences:
-        if width < WIDTH:
-            text = textwrap.fill(
-                text,
-                width,
-                subsequent_indent="  ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        yield text
+def folded(text: str, stream: IO[str]) -> str:
+    """Text whose longer lines are folded between words for a terminal; commands stay whole."""
+    width = columns_of(stream)
+    if not width or (width >= WIDTH and not stream.isatty()):
+        return text
+    return "\n".join(_folded(line, width) for line in text.split("\n"))
+
+
+def _folded(line: str, width: int) -> str:
+    if len(line) <= width or "\x1b" in line or _TYPED.match(line):
+        return line
+    label = _LABEL.match(line)
+    hanging = label.end() if label else 0
+    if not 0 < hanging <= width // 2:
+        hanging = len(line) - len(line.lstrip()) + 2
+    return textwrap.fill(
+        line,
+        width,
+        subsequent_indent=" " * hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def tidy(text: str) -> str:

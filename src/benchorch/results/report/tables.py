@@ -14,6 +14,7 @@ from benchorch.formatting import (
     cell_name,
     interval_text,
     is_known,
+    is_unknown,
     plural,
     printable,
     varying_labels,
@@ -251,17 +252,22 @@ def speedup_text(summary: Summary, result: TrialResult) -> str:
     if summary.speedup is None:
         return _baseline_text(summary) if result.baseline_id is None else "–"
     ratio = summary.speedup.ratio
-    if ratio.low is None or ratio.high is None:
-        return f"{significant(ratio.value, 3)}×"
-    if not has_known_ratio(summary.speedup):
+    if not _is_printed(summary.speedup):
         return f"not known yet ({plural(ratio.n, 'pair')}) {summary.speedup.verdict}"
+    if ratio.low is None or ratio.high is None:
+        return f"{significant(ratio.value, 3)}× ({plural(ratio.n, 'pair')})"
     value, low, high = (significant(end, 3) for end in (ratio.value, ratio.low, ratio.high))
     return f"{value}× [{low}, {high}] {summary.speedup.verdict}"
 
 
 def has_known_ratio(speedup: Comparison) -> bool:
-    """Whether the ratio is worth printing: the comparison is decided, or its interval narrow."""
+    """Whether the ratio is worth a claim: the comparison is decided, or its interval narrow."""
     return speedup.verdict != INCONCLUSIVE or is_known(speedup.ratio)
+
+
+def _is_printed(speedup: Comparison) -> bool:
+    """Whether the ratio is decided or known; that of one pair, or two like ones, is printed too."""
+    return speedup.verdict != INCONCLUSIVE or not is_unknown(speedup.ratio)
 
 
 def _baseline_text(summary: Summary) -> str:
@@ -433,7 +439,10 @@ def _tied_text(trial: Trial, summaries: Mapping[str, Summary]) -> str:
     speedup = summaries[trial.trial_id].speedup
     if speedup is None:
         return "the baseline"
-    return _gain_text(trial, summaries) if has_known_ratio(speedup) else "ratio not known yet"
+    if not _is_printed(speedup):
+        return "ratio not known yet"
+    in_pairs = "" if speedup.ratio.high is not None else f" in {plural(speedup.ratio.n, 'pair')}"
+    return f"{_gain_text(trial, summaries)}{in_pairs}"
 
 
 def _named(trial: Trial) -> str:

@@ -20,6 +20,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.session import Session
 from benchorch.errors import BuildError, ConfigError
+from benchorch.files import read_json
 from benchorch.formatting import interval_text
 from benchorch.interfaces.conversion import BuildRequest
 from benchorch.interfaces.store import Store
@@ -97,7 +98,7 @@ def export(chosen: Chosen, out: Path, say: Say = silent) -> str:
         BuildError: the artifact is gone, or the check found other outputs.
     """
     if out.exists() and any(out.iterdir()):
-        raise ConfigError([f"--out: {out} is not empty; name a new folder."])
+        raise ConfigError([f"--output: {out} is not empty; name a new folder."])
     session = session_of(chosen.run.plan, chosen.run.directory)
     look_in(session.search_path if session.trusted else ())
     setup = open_trial(chosen.trial.spec)
@@ -213,13 +214,14 @@ def _settings(
 ) -> dict[str, Json]:
     facts = chosen.result.valid[0].facts
     call = out / "artifact" / "call.json"
-    traced = call.exists() and json.loads(call.read_text())["method"] == "trace"
+    traced = call.exists() and read_json(call)["method"] == "trace"
     return {
         "inputs": {name: str(array.dtype) for name, array in inputs.items()},
         "dtype": facts.get("dtype") if facts.get("dtype") in _FLOATS else None,
         "threads": _threads(chosen),
         "device": type(setup.hardware).device,
         "provider": facts.get("provider"),
+        "spinning": facts.get("spinning", True),
         "by_position": traced,
     }
 

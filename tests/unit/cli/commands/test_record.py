@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchorch.cli import corrections
 from benchorch.cli.commands import record
 from benchorch.domain.trial import ConfigNode, Plan
 from benchorch.errors import ConfigError
@@ -42,9 +43,11 @@ def test_no_directory_at_all_is_a_wrong_request() -> None:
 
 
 def test_a_run_without_a_tracker_says_how_to_name_one(tmp_path: Path) -> None:
-    reply = record.run.reply([str(directory_of(tmp_path, NONE))])
-    assert reply.exit_code == 0
-    assert "--uri sqlite:///mlflow.db" in reply.text
+    words = [str(directory_of(tmp_path, NONE))]
+    with pytest.raises(ConfigError, match="no tracker: name one with --uri") as error:
+        record.run.reply(words)
+    line = corrections.corrected(["record", *words], error.value.problems)
+    assert line == f"benchorch record {words[0]} --uri sqlite:///mlflow.db"
 
 
 def test_a_wrong_uri_is_a_wrong_request(tmp_path: Path) -> None:

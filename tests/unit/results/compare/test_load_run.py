@@ -38,7 +38,7 @@ def test_a_run_is_found_by_each_of_its_names(run: Path) -> None:
     remember("20260101-000000-abcd", run)
     (run / "tracking.json").write_text(json.dumps({"parent_run_id": "mlflow-id"}))
     exported = run.parent / "exported.json"
-    export.write(load(str(run)), exported)
+    exported.write_text(export.text_of(export.to_json(load(str(run)))))
     words = (run, "20260101-000000-abcd", "mlflow-id", run / run_directory.RESULTS, exported)
     found = [load(str(word)) for word in words]
     assert {one.plan_id for one in found} == {"20260101-000000-abcd"}
@@ -76,7 +76,7 @@ def test_a_trial_without_a_result_is_there_all_the_same(tmp_path: Path) -> None:
 def test_an_export_is_the_run_it_was_made_of(run: Path) -> None:
     path = run.parent / "exported.json"
     before = load(str(run))
-    export.write(before, path)
+    path.write_text(export.text_of(export.to_json(before)))
     after = export.read(path)
     assert (after.trials, after.skips, after.name) == (before.trials, before.skips, before.name)
     assert after.summaries() == before.summaries()
@@ -84,8 +84,8 @@ def test_an_export_is_the_run_it_was_made_of(run: Path) -> None:
 
 def test_an_export_is_small_and_the_same_every_time(run: Path, tmp_path: Path) -> None:
     one, other = tmp_path / "one.json", tmp_path / "other.json"
-    export.write(load(str(run)), one)
-    export.write(load(str(run / run_directory.RESULTS)), other)
+    one.write_text(export.text_of(export.to_json(load(str(run)))))
+    other.write_text(export.text_of(export.to_json(load(str(run / run_directory.RESULTS)))))
     assert one.read_bytes() == other.read_bytes()
     assert "durations_ns" not in one.read_text()
     assert "a long traceback" not in one.read_text()
@@ -94,7 +94,7 @@ def test_an_export_is_small_and_the_same_every_time(run: Path, tmp_path: Path) -
 
 def test_an_export_has_its_format_and_version(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "exported.json"
-    export.write(load(str(run)), path)
+    path.write_text(export.text_of(export.to_json(load(str(run)))))
     data = json.loads(path.read_text())
     assert (data["format"], data["schema_version"]) == ("benchorch run", 1)
     eager = data["trials"][0]
@@ -108,7 +108,7 @@ def test_an_export_of_a_failed_and_a_missing_trial_keeps_both(tmp_path: Path) ->
     slow = trial("slow", baseline=EAGER)
     run = write_run(tmp_path / "run", (EAGER, result(EAGER)), (FAST, failed(FAST)), (slow, None))
     path = tmp_path / "exported.json"
-    export.write(load(str(run)), path)
+    path.write_text(export.text_of(export.to_json(load(str(run)))))
     assert [one.failure for one in export.read(path).trials] == [
         "",
         "oom: no memory",
@@ -140,7 +140,7 @@ BROKEN = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_damaged_export_is_refused_in_a_sentence(run: Path, tmp_path: Path, case: str) -> None:
     path = tmp_path / "exported.json"
-    export.write(load(str(run)), path)
+    path.write_text(export.text_of(export.to_json(load(str(run)))))
     damage, told = BROKEN[case]
     text = path.read_text()
     damaged = damage(text)

@@ -211,6 +211,28 @@ def test_both_prices_of_each_kind_are_shown_with_where_they_are_from(monkeypatch
     assert prices == ["price  g5.xlarge  0.9 USD an hour (pricing.usd_per_hour)"]
 
 
+def test_another_regions_dollars_are_none_rather_than_the_lists():
+    kind = {"kind": "c8g.xlarge", "size": "xlarge", "sizes": SIZES}
+    planned = plan(trial(1), trial(2, kind), region="eu-central-1")
+    forecast = sweep_cost.expected(planned)
+    lines = sweep_cost.summary_lines(planned, forecast, {"g5.xlarge", "c8g.xlarge"})
+    (head,) = [one for one in lines if one.startswith("head")]
+    assert head.endswith(" USD at the price of us-east-1")
+    assert not [one for one in lines if "USD" in one and not one.startswith(("head", "price"))]
+    (total,) = [one for one in lines if one.startswith("all")]
+    assert total.endswith(", at unknown prices of g5.xlarge, c8g.xlarge")
+    price = next(one for one in lines if one.startswith("price  g5.xlarge"))
+    assert "unknown: the bundled list has none in eu-central-1; pricing.source=aws" in price
+    assert "'+pricing.usd_per_hour={g5.xlarge: 1.0}'" in price
+
+
+def test_the_cheapest_is_no_machine_whose_price_is_unknown():
+    block = {"kind": "p5e.48xlarge", "size": "48xlarge", "sizes": {"48xlarge": {"vcpus": 192}}}
+    planned = plan(trial(1, block), trial(2), trial(3, LOCAL))
+    lines = sweep_cost.summary_lines(planned, sweep_cost.expected(planned), cheapest_first=True)
+    assert [one.split()[0] for one in lines[:3]] == ["local", "g5.xlarge", "p5e.48xlarge"]
+
+
 def test_a_rented_machine_without_a_price_is_not_started():
     with pytest.raises(ConfigError, match=r"g5\.xlarge has no known on_demand price in eu-west-1"):
         affordable(plan(trial(1), region="eu-west-1"))
@@ -235,6 +257,8 @@ def test_minutes_and_dollars_are_told_of_each_kind_and_of_all():
     [
         ({"source": "guess"}, "source must be one of"),
         ({"market": "reserved"}, "market must be one of"),
+        ({"region": "frankfurt"}, "region must be one of AWS's, e.g. eu-central-1"),
+        ({"region": "us-east1"}, "region must be one of AWS's"),
         ({"usd_per_hour": {"g5.xlarge": 0.0}}, "is not for g5.xlarge"),
         ({"price": 1}, "unknown option"),
     ],

@@ -13,6 +13,7 @@ from benchorch.results.report.tables import (
     limit_text,
     markdown,
     plan_text,
+    speedup_text,
     table_rows,
 )
 
@@ -121,6 +122,26 @@ def test_a_tie_prints_no_ratio_that_is_not_known():
     sheet.summaries["noisy"] = replace(sheet.summaries["noisy"], speedup=undecided)
     assert "noisy on local (ratio not known yet)" in sheet.said()
     assert "6395" not in sheet.said()
+
+
+@pytest.mark.parametrize(
+    ("n", "seen", "said"),
+    [
+        (1, None, "1.24× the baseline's speed in 1 pair"),
+        (2, (1.2, 1.28), "1.24× the baseline's speed in 2 pairs"),
+        (2, (0.5, 3.1), "ratio not known yet"),
+    ],
+)
+def test_a_tie_and_its_table_agree_on_a_ratio_without_an_interval(n, seen, said):
+    sheet = Sheet().add("eager", 3.0).add("fast", 2.4, ratio=1.24).best("eager", "fast")
+    found = sheet.summaries["fast"].speedup
+    ratio = replace(found.ratio, low=None, high=None, n=n, seen=seen)
+    undecided = replace(found, ratio=ratio, verdict="inconclusive")
+    sheet.summaries["fast"] = replace(sheet.summaries["fast"], speedup=undecided)
+    assert f"fast on local ({said})" in sheet.said()
+    cell = speedup_text(sheet.summaries["fast"], sheet.results["fast"])
+    assert ("1.24×" in cell) == ("1.24×" in said)
+    assert ("not known yet" in cell) == ("not known yet" in said)
 
 
 def test_a_tie_with_the_baseline_says_so():

@@ -20,6 +20,7 @@ from benchorch.errors import ConfigError
 from benchorch.journal import run_directory
 from benchorch.journal.registry import remember_plan
 from benchorch.models.trust import session_of
+from benchorch.run.export import bundle
 from benchorch.run.export.winner import choose
 from benchorch.run.planner import plan_jobs
 from benchorch.stores.local import LocalStore
@@ -135,6 +136,16 @@ def test_the_folder_says_what_was_measured_where_and_pins_its_packages(
     assert "benchorch" not in (out / "model.py").read_text().partition('"""\n')[2]
     assert len((out / "model.py").read_text().splitlines()) < 40
     assert "Some CPU" in (out / "README.md").read_text()
+
+
+def test_a_session_waits_as_it_did_when_it_was_measured(run: Path, tmp_path: Path) -> None:
+    chosen = choose(f"{run}:onnxruntime", lambda _: None)
+    (process, *others) = chosen.result.processes
+    asleep = replace(process, facts={**process.facts, "spinning": False})
+    measured_so = replace(chosen.result, processes=(asleep, *others))
+    bundle.export(chosen._replace(result=measured_so), tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "settings.json").read_text())["spinning"] is False
+    assert "session.intra_op.allow_spinning" in (tmp_path / "out" / "model.py").read_text()
 
 
 def test_what_needs_a_compiler_in_each_process_is_refused_with_a_way_on(

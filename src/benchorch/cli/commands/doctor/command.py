@@ -23,9 +23,11 @@ from benchorch.errors import ConfigError
 @click.option(
     "--calibrate",
     is_flag=True,
-    help="in place of all else: which differences are found here, and how often",
+    help="only find out which differences can be detected here",
 )
-@click.option("--minutes", type=minutes, metavar="M", help=f"of calibrating ({MINUTES:g})")
+@click.option(
+    "--minutes", type=minutes, metavar="M", help=f"calibrate for so many minutes ({MINUTES:g})"
+)
 def run(terminal: Terminal, quick: bool, calibrate: bool, minutes: float | None) -> Reply:
     """What was found of this machine and of benchorch's accuracy on it."""
     if minutes is not None and not calibrate:
@@ -33,4 +35,4 @@ def run(terminal: Terminal, quick: bool, calibrate: bool, minutes: float | None)
     if calibrate:
         return calibrated(terminal.say, MINUTES if minutes is None else minutes)
     examined = examine(terminal.say, QUICK if quick else FULL)
-    return Reply(text=as_text(examined), data=as_json(examined))
+    return Reply(text=as_text(examined), data=as_json(examined), is_coloured=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
@@ -15,13 +14,14 @@ from benchorch.cli.commands.doctor.timer_accuracy import GOAL_RATIO, Agreement
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.host.advice import BAD, GOOD, NOTE
+from benchorch.results.report.console_table import terminal_width
 from benchorch.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_WIDTH = 100
+_WIDEST = 100
 _MARKS = {GOOD: ("✓", "green"), NOTE: ("·", "yellow"), BAD: ("✗", "red")}
 _GRADES = {
     "A": ("green", "quiet: absolute times and comparisons can be trusted"),
@@ -103,7 +103,8 @@ def as_text(examined: Examination) -> str:
     from rich.console import Console
 
     written = io.StringIO()
-    console = Console(file=written, width=_WIDTH, force_terminal=sys.stdout.isatty(), emoji=False)
+    width = min(terminal_width(), _WIDEST)
+    console = Console(file=written, width=width, force_terminal=sys.stdout.isatty(), emoji=False)
     _head(console, examined)
     machine = ((finding.weight, finding.subject, finding.seen) for finding in examined.findings)
     console.print(_table(("the machine", "found"), machine))
@@ -131,7 +132,7 @@ def _table(heads: tuple[str, str], rows: Iterable[tuple[str, str, str]]) -> Tabl
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, width=_WIDTH, pad_edge=False, show_edge=False)
+    table = Table(box=SIMPLE_HEAD, expand=True, pad_edge=False, show_edge=False)
     table.add_column("", width=1)
     table.add_column(heads[0], width=15)
     table.add_column(heads[1], ratio=1)
@@ -191,9 +192,7 @@ def _what_to_do(console: Console, examined: Examination) -> None:
     if examined.advice:
         console.print("\n[bold]what to change[/]")
     for number, advice in enumerate(examined.advice, start=1):
-        lines = textwrap.wrap(advice, _WIDTH - 5, break_on_hyphens=False)
-        text = textwrap.indent("\n".join(lines), " " * 5)
-        console.print(f"{number:>3}. {text.lstrip()}", markup=False, highlight=False)
+        console.print(f"{number:>3}. {advice}", markup=False, highlight=False, soft_wrap=True)
     console.print("\n[bold]next[/]", end="  ")
     console.print(examined.next_command, markup=False, highlight=False)
     console.print(f"[dim]examined in {format_seconds(examined.elapsed_s)}; no settings changed[/]")

@@ -1,4 +1,0 @@
-output "next" {
-  description = "The next commands to try."
-  value       = module.benchorch.next
-}
