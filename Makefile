@@ -15,7 +15,7 @@ TOOLS := build/tools
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help bench test test-slow test-gpu fuzz mutants coverage check docs reference ui bench-overheads conversions generation corpus \
+.PHONY: help bench test test-slow test-gpu fuzz mutants trace-programs coverage check docs reference ui bench-overheads conversions generation corpus \
   install lock sbom audit clean provision provision-check provision-plan image status destroy test-terraform check-terraform test-chaos rehearse
 # Without bytecode each process would compile benchorch anew.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
@@ -70,6 +70,12 @@ mutants: $(VENV)/.installed-dev ## changes of journal, signatures, stopping and 
 	@printf '%s\n' "$$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" $(CURDIR)/mutants/src \
 	  > "$$($(MUTATED)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/project.pth"
 	@$(MUTATED)/bin/mutmut run $(MUTANTS) && $(MUTATED)/bin/mutmut results
+
+# Real programs: each is changed and run again, so the machine must be quiet.
+trace-programs: $(VENV)/.installed-dev ## the analysis on 66 programs that really run and are really changed: verdicts and predictions; 15 minutes
+	@for part in cpu more; do \
+	  $(VENV)/bin/python tests/trace_corpus/$${part}_programs.py all build/trace-programs/$$part && \
+	  $(VENV)/bin/python tests/trace_corpus/score_programs.py build/trace-programs/$$part || exit 1; done
 
 check: $(VENV)/.installed-dev docs ## lint, format, types, layers, the documentation's links
 	@$(RUN) ruff check .

@@ -225,9 +225,9 @@ class Work:
 
     def tables(self) -> None:
         """Everything that is said of all steps."""
-        from benchorch.trace.analysis import analyze_events
+        from benchorch.trace.analysis import analyze
 
-        self.analysis = analyze_events(self.events)
+        self.analysis = analyze(self.events)
 
     def whatifs(self) -> None:
         """One kernel at a time twice as fast."""

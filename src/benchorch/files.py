@@ -1,17 +1,25 @@
 """Files written whole or not at all, and what reading a damaged archive raises."""
 
+import errno
+import json
 import os
 import secrets
 import stat
 import zipfile
 import zlib
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from benchorch.domain.codec import Json
 from benchorch.domain.json_text import indented
 
 ARCHIVE_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 """Exceptions of a damaged zip file or its members, for which zipfile has no common class."""
+
+# Of these Windows has the last alone.
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def write_json(path: Path, value: Json) -> None:
@@ -37,21 +45,43 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def read_small(path: Path, *, links: bool = False, most_bytes: int = 2**26) -> bytes:
-    """A file that may be a stranger's; OSError for a pipe, a device, a folder or too many bytes.
+def open_regular(path: Path, *, links: bool = True) -> BufferedReader:
+    """A regular file, opened at once; OSError with a sentence for a pipe, a device or a folder.
 
     Args:
-        links: follows a link, where the user named the file.
+        links: follows a link, where benchorch or the user named the file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | (0 if links else os.O_NOFOLLOW))
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > most_bytes:
-            raise OSError(f"{path} is no file, or larger than {most_bytes >> 20} MiB")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read()
-    finally:
+    descriptor = os.open(path, _FLAGS | (0 if links else _NOFOLLOW))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is a folder, a pipe or a device, and no file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_small(path: Path, *, links: bool = False, most_bytes: int = 2**26) -> bytes:
+    """A file that may be a stranger's; OSError as `open_regular`, or for too many bytes."""
+    with open_regular(path, links=links) as file:
+        if os.fstat(file.fileno()).st_size > most_bytes:
+            raise OSError(errno.EFBIG, f"it has more than {most_bytes >> 20} MiB", str(path))
+        return file.read()
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file of the user's or of benchorch's own; OSError as `read_small`."""
+    return read_small(path, links=True, most_bytes=2**30)
+
+
+def read_text(path: Path) -> str:
+    """A text of the user's or of benchorch's own; OSError as `read_small`."""
+    return read_bytes(path).decode()
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file's value; OSError as `read_small`, ValueError for what is no JSON."""
+    try:
+        return json.loads(read_bytes(path))
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deeply") from error
 
 
 def check_inside(name: str, root: Path) -> None:

@@ -39,10 +39,12 @@ def is_known(estimate: Estimate) -> bool:
     return low is not None and high is not None and (low <= 0 or high <= WIDEST * low)
 
 
-def two_apart(estimate: Estimate) -> bool:
-    """Whether it is the middle of two values that are no knowledge of a number either."""
-    seen = estimate.seen
-    return estimate.n == 2 and seen is not None and 0 < WIDEST * seen[0] < seen[1]
+def is_unknown(estimate: Estimate) -> bool:
+    """Whether what was seen, an interval or two values, is too far apart for a number."""
+    if estimate.low is None or estimate.high is None:
+        seen = estimate.seen
+        return estimate.n == 2 and seen is not None and 0 < WIDEST * seen[0] < seen[1]
+    return not is_known(estimate)
 
 
 def interval_text(estimate: Estimate, form: Callable[[float], str] = format_ms) -> str:
@@ -50,12 +52,10 @@ def interval_text(estimate: Estimate, form: Callable[[float], str] = format_ms) 
     value = form(estimate.value)
     if estimate.at_least:
         return f"≥ {value if estimate.low is None else form(estimate.low)}"
-    if estimate.low is None or estimate.high is None:
-        if two_apart(estimate):
-            return f"not known yet ({seen_text(estimate, form)})"
-        return f"{value} ({seen_text(estimate, form)})" if estimate.n == 2 else value
-    if not is_known(estimate):
+    if is_unknown(estimate):
         return f"not known yet ({seen_text(estimate, form)})"
+    if estimate.low is None or estimate.high is None:
+        return f"{value} ({seen_text(estimate, form)})" if estimate.n == 2 else value
     return f"{value} [{form(estimate.low)}, {form(estimate.high)}]"
 
 

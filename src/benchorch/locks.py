@@ -45,6 +45,11 @@ def flock(file: IO[str] | int, *, wait: bool = True, shared: bool = False) -> bo
     return True
 
 
+def lock_file(path: Path) -> IO[str]:
+    """A file for `flock`, made if need be; one that is a pipe does not block."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "w")
+
+
 @contextmanager
 def locked(
     path: Path, *, wait: bool = True, shared: bool = False, make: bool = True

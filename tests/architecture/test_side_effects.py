@@ -183,6 +183,18 @@ def test_a_service_is_spoken_to_in_one_room(package: str) -> None:
     assert outside(PACKAGE_ROOMS[package], lambda node: package in imports(node)) == []
 
 
+def test_json_of_files_is_read_in_one_room() -> None:
+    """`files.read_json` opens no pipe, device or folder, and refuses what is nested too deeply."""
+
+    def reads_json(node: ast.AST) -> bool:
+        text = ast.unparse(node) if isinstance(node, ast.Call) else ""
+        return text.startswith(("json.loads(", "json.load(")) and (
+            ".read_text(" in text or ".read_bytes(" in text
+        )
+
+    assert outside(("files.py",), reads_json) == []
+
+
 def test_clocks_live_where_models_or_the_machine_itself_are_timed() -> None:
     def reads_a_clock(node: ast.AST) -> bool:
         if isinstance(node, ast.ImportFrom) and node.module == "time":

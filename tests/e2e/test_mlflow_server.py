@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from benchorch.cli.commands import ui
+from benchorch.cli.commands import history, ui
 from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
@@ -32,6 +32,9 @@ from benchorch.recorders.mlflow_view import VIEW_TAG
 from benchorch.run.record import Replayed, replay
 from support.odd_server import Answer, odd_server
 from support.recorded_trials import process_record
+from support.synthetic_runs import result as synthetic_result
+from support.synthetic_runs import trial as synthetic_trial
+from support.synthetic_runs import write_run
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -203,6 +206,21 @@ def test_the_ui_is_given_the_saved_view_and_the_runs_that_it_asks_for(
     assert sorted(one["info"]["run_name"] for one in runs) == ["m0", "m1"]
     metrics = {metric["key"] for metric in runs[0]["data"]["metrics"]}
     assert "latency_ms/p5" in metrics
+
+
+def test_a_history_of_an_experiment_holds_each_run_once(
+    server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    eager = synthetic_trial()
+    run = write_run(tmp_path / "run", (eager, synthetic_result(eager)))
+    replay(run, Mlflow(uri=server.launch.url, experiment="watched"))
+    words = ["--experiment", "watched", "--uri", server.launch.url]
+    for _ in range(2):
+        reply = history.run.reply([*words, "--output", str(tmp_path / "site")])
+        assert cast("dict[str, Any]", reply.data)["runs"] == 1
+    assert "Downloading" not in capfd.readouterr().err
+    with pytest.raises(RecordError, match=r"no experiment 'wached'. It has: .*watched"):
+        history.run.reply(["--experiment", "wached", *words[2:]])
 
 
 def asked(server: Server, what: str, content: object = None) -> dict[str, Any]:

@@ -20,17 +20,23 @@ from hypothesis import strategies as st
 
 from benchorch.cli import main
 from benchorch.errors import BenchorchError
+from benchorch.frameworks.identity.consulted import evidence, recorded
 from benchorch.models.headers import read_headers
 from benchorch.run.reproduce.bundle import write_bundle
 from benchorch.run.reproduce.opened import open_bundle
 from benchorch.trace.analysis import analyze
+from benchorch.trial.identity_stamps import Stamps
 from support.mutations import bounded, fuzzed, with_odd_bytes, with_odd_json_or_bytes
 from support.nsight_tables import tables
 from support.synthetic_runs import result, trial, write_run
 from support.trace_files import steps, write, write_tables
 
 LONGEST_S = 36000
-ENDS = (0, 1, 2, 3)
+ENDS = (0, 1, 2, 3, 4)
+COMMANDS = (
+    *("report @D", "check @D", "status @D", "compare @D @R", "open @D --no-browser", "logs @D"),
+    *("export @D --output @Dx", "report @D --json", "gate @R @D"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +195,40 @@ def test_a_damaged_run_is_shown_or_refused(data: st.DataObject, scratch: Path, r
     path = data.draw(st.sampled_from(files))
     change = with_odd_json_or_bytes if path.suffix == ".json" else with_odd_bytes
     path.write_bytes(change(path.read_bytes(), data))
-    command = data.draw(st.sampled_from(["report", "check", "status", "compare"]))
-    words = [command, str(damaged), *([str(run)] if command == "compare" else [])]
+    command = data.draw(st.sampled_from(COMMANDS))
+    words = [word.replace("@D", str(damaged)).replace("@R", str(run)) for word in command.split()]
     with bounded(BenchorchError):
         assert main.run(words) in ENDS
+
+
+REQUEST = {"model": "m", "seed": 0}
+IDENTITY = {"digest": "d", "asked": {"factory": "net:make"}}
+
+
+@pytest.fixture(scope="module")
+def stamp(scratch: Path) -> tuple[Path, bytes]:
+    """The file of an identity that two loads agreed on, and its content."""
+    stamps = Stamps(folder=scratch / "stamps")
+    with recorded() as record:
+        Path(__file__).read_bytes()
+    consulted = evidence(record, [Path(__file__)], ["x"])
+    for _ in range(2):
+        stamps.take(REQUEST, IDENTITY, consulted=consulted, untracked=[])
+    (path,) = stamps.folder.iterdir()
+    return path, path.read_bytes()
+
+
+@pytest.mark.timeout(LONGEST_S)
+@fuzzed(100)
+@given(data=st.data())
+def test_a_damaged_identity_of_the_store_is_used_or_ignored(
+    data: st.DataObject, stamp: tuple[Path, bytes]
+) -> None:
+    path, sound = stamp
+    path.write_bytes(with_odd_json_or_bytes(sound, data))
+    stamps = Stamps(folder=path.parent)
+    with bounded():
+        stamps.verdicts()
+        stamps.identity(REQUEST)
+        stamps.take(REQUEST, IDENTITY, consulted={}, untracked=[])
+        assert stamps.identity({}) is None

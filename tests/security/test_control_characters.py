@@ -46,8 +46,10 @@ def test_what_the_commands_print(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_colours_of_our_own_stay(capsys: pytest.CaptureFixture[str]) -> None:
-    Terminal().reply(Reply(text="\x1b[31mred\x1b[0m\x1b[2J", data=None))
+    Terminal().reply(Reply(text="\x1b[31mred\x1b[0m\x1b[2J", data=None, is_coloured=True))
     assert capsys.readouterr().out == "\x1b[31mred\x1b[0m\\x1b[2J\n"
+    Terminal().reply(Reply(text="\x1b[8mhidden", data=None))
+    assert capsys.readouterr().out == "\\x1b[8mhidden\n"
 
 
 def test_what_the_report_prints() -> None:

@@ -242,6 +242,43 @@ def test_settings_that_others_may_write_are_not_read(settings: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_settings_in_a_folder_that_others_may_write_are_not_read(settings: Path, mode: int) -> None:
+    settings.write_text("trust: [/]")
+    settings.parent.chmod(mode)
+    with pytest.raises(ConfigError, match="chmod go-w"), trust.declared([]):
+        pass
+
+
+@pytest.mark.parametrize(
+    "name", ["a mine:make.yaml", "x,mine:make,.yaml", "a mine:make/r.yaml", "x=mine:make"]
+)
+@pytest.mark.parametrize("form", ["{}", "--config-dir={}", "resume={}", "--output {}"])
+def test_the_name_of_a_strangers_file_names_no_code(place: Path, name: str, form: str) -> None:
+    path = place / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("")
+    words = [word.format(name) for word in form.split()]
+    with trust.declared(["evil.yaml", *words]):
+        assert trust.refusal("mine:make")
+
+
+def test_the_name_of_a_strangers_recipe_lets_no_variable_in(place: Path) -> None:
+    name = "a oc.env:SOME_VARIABLE.yaml"
+    (place / name).write_text("name: ${oc.env:SOME_VARIABLE}")
+    with trust.declared([name]):
+        assert trust._withholds("SOME_VARIABLE")
+
+
+def test_a_home_that_is_a_work_tree_is_not_the_users_own(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q", "."], check=True)
+    monkeypatch.setenv("HOME", str(place))
+    with trust.declared(["evil.yaml"]):
+        assert trust.refusal("mine:make")
+
+
 ADDRESS = "http://127.0.0.1:9/predict"
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchorch.trace.analysis import Analysis, analyze_events
+from benchorch.trace.analysis import Analysis, analyze
 from benchorch.trace.dag import Window
 from benchorch.trace.events import Events
 from benchorch.trace.operators.graph import OperatorGraph
@@ -25,7 +25,7 @@ HOSTILE = (
 
 def analysed(path: Path, graph: OperatorGraph | None = None, number: int | None = None) -> Analysis:
     """Of the steady steps of a trace, or of one of them."""
-    return analyze_events(read_events(path), graph=graph, iteration=number)
+    return analyze(read_events(path), graph=graph, iteration=number)
 
 
 def call_window(events: Events, number: int = 0) -> Window:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.critical_path.replay import steps
 from benchorch.trace.dag import CLASSES, Dag, EdgeKind
-from benchorch.trace.graph.invariants import check
+from support.graph_invariants import check
 
 
 def replay(

@@ -1,10 +1,6 @@
-"""CPU programs with planted bottlenecks, really run under torch.profiler, and really changed.
+"""CPU programs with planted bottlenecks, by the rules of `running.py`.
 
-    python tests/trace_corpus/cpu_programs.py NAME FOLDER      or gloo, or all
-
-Each writes its trace, the what-if files and the truth: medians of three interleaved rounds.
-`PROGRAMS[name]` has the setup, which gives the step and what ends it, the verdicts that are right,
-the parameters, and changes: what-ifs with the parameters of the changed program.
+python tests/trace_corpus/cpu_programs.py NAME|all FOLDER
 """
 
 import hashlib
@@ -14,7 +10,6 @@ import os
 import queue
 import socket
 import sqlite3
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,26 +17,15 @@ import threading
 import time
 import zlib
 
-FOLDER = sys.argv[2] if len(sys.argv) > 2 else "."
-from types import SimpleNamespace as NS
-
-PROGRAMS = {}
-
-
-def program(classes, base, changes, stack=True, unseen=False, n=10, ranges=False):
-    def deco(f):
-        PROGRAMS[f.__name__] = NS(
-            f=f, classes=classes, base=base, changes=changes, stack=stack, unseen=unseen, n=n
-        )
-        return f
-
-    return deco
-
-
-SL = lambda name, s: [{"name": name, "speedup": s}]
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import torch
+from running import PROGRAMS, main, program
 from torch.profiler import record_function
+
+__all__ = ["PROGRAMS"]
+
+SL = lambda name, s, **more: [{"name": name, "speedup": s, **more}]
 
 X = torch.randn(64, 64)
 
@@ -224,6 +208,7 @@ def loader_0(P):
         "model_4x": (SL("*: model", 0.25), dict(model=0.032)),
     },
     n=14,
+    skip=6,
 )
 def loader_1(P):
     return loader(P, 1)
@@ -237,6 +222,7 @@ def loader_1(P):
         "model_6x": (SL("*: model", 1 / 6), dict(model=0.036)),
     },
     n=18,
+    skip=6,
 )
 def loader_3(P):
     return loader(P, 3)
@@ -708,6 +694,7 @@ def rlock_two_holders(P):
     },
     unseen=True,
     n=14,
+    skip=6,
 )
 def three_stage_pipeline(P):
     q1, q2 = queue.Queue(2), queue.Queue(2)
@@ -870,145 +857,30 @@ def tokenizer_python(P):
     return step, lambda: 0
 
 
-def times(step, n, skip=3):
-    t = []
-    for i in range(n + skip):
-        if i == skip:
-            t0 = time.perf_counter()
-        step(i)
-    return (time.perf_counter() - t0) / n
-
-
-def run(name):
-    torch.set_num_threads(1)
-    pr = PROGRAMS[name]
-    variants = {"base": pr.base, **{k: {**pr.base, **p} for k, (w, p) in pr.changes.items()}}
-    got = {k: [] for k in variants}
-    P = NS(**pr.base)
-    step, close = pr.f(P)
-    for k in range(3):
-        for v, p in variants.items():
-            P.__dict__.update(p)
-            got[v].append(
-                times(
-                    step,
-                    pr.n,
-                    6 if "loader" in name or "pipeline" in name or "handover" in name else 2,
-                )
-            )
-    P.__dict__.update(pr.base)
-    for i in range(6):
-        step(i)
-    from torch.profiler import ProfilerActivity, profile
-
-    out = f"{FOLDER}/{name}.json"
-    with profile(activities=[ProfilerActivity.CPU], with_stack=pr.stack) as prof:
-        for i in range(pr.n + 2):
-            step(i)
-            prof.step()
-    prof.export_chrome_trace(out)
-    got["base"].append(times(step, pr.n, 2))
-    med = {k: statistics.median(v) for k, v in got.items()}
-    for k, (w, p) in pr.changes.items():
-        json.dump({"name": k, "changes": w}, open(f"{FOLDER}/{name}.{k}.wi.json", "w"))
-    json.dump(
-        {
-            "files": [out],
-            "classes": pr.classes,
-            "unseen": pr.unseen,
-            "period_ns": med["base"] * 1e9,
-            "spread": {k: [min(v), max(v)] for k, v in got.items()},
-            "changes": {
-                k: {"whatif": f"{FOLDER}/{name}.{k}.wi.json", "period_ns": med[k] * 1e9}
-                for k in pr.changes
-            },
-        },
-        open(f"{FOLDER}/{name}.truth.json", "w"),
-        indent=1,
-    )
-    print(name, {k: round(v * 1e3, 2) for k, v in med.items()}, flush=True)
-    try:
-        close()
-    finally:
-        os._exit(0)
-
-
-def gloo(rank, world, port, q):
+@program(
+    ["waiting for a straggler", "sleep and lock"],
+    dict(own=0.006, other=0.036),
+    {
+        "late_fast": (SL("*: forward", 2, rank=1), dict(other=0.018)),
+        "rank0_half": (SL("*: forward", 2, rank=0), dict(own=0.003)),
+    },
+    ranks=2,
+)
+def gloo_straggler(P):
     import torch.distributed as dist
 
-    torch.set_num_threads(1)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    dist.init_process_group("gloo", rank=rank, world_size=world)
-    P = NS(late=0.03, base=0.006)
     t = torch.ones(1000)
 
     def forward():
-        time.sleep(P.base + (P.late if rank else 0))
+        time.sleep(P.other if P.rank else P.own)
 
     def step(i):
         forward()
         dist.all_reduce(t)
         small()
 
-    got = {}
-    for _ in range(3):
-        for k, v in {
-            "base": dict(late=0.03, base=0.006),
-            "late_fast": dict(late=0.012, base=0.006),
-            "rank0_half": dict(late=0.03, base=0.006),
-        }.items():
-            P.__dict__.update(v)
-            dist.barrier()
-            got.setdefault(k, []).append(times(step, 8))
-    P.late, P.base = 0.03, 0.006
-    dist.barrier()
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CPU], with_stack=True) as prof:
-        for i in range(10):
-            step(i)
-            prof.step()
-    prof.export_chrome_trace(f"{FOLDER}/gloo_straggler.{rank}.json")
-    if rank == 0:
-        q.put({k: statistics.median(v) for k, v in got.items()})
-    dist.barrier()
-    dist.destroy_process_group()
+    return step, lambda: 0
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "gloo":
-        s = socket.socket()
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-        s.close()
-        ctx = mp.get_context("spawn")
-        q = ctx.Queue()
-        ps = [ctx.Process(target=gloo, args=(r, 2, port, q)) for r in range(2)]
-        for p in ps:
-            p.start()
-        med = q.get()
-        for p in ps:
-            p.join()
-        wi = {
-            "late_fast": [{"name": "*: forward", "rank": 1, "speedup": 2}],
-            "rank0_half": [{"name": "*: forward", "rank": 0, "speedup": 2}],
-        }
-        for k, w in wi.items():
-            json.dump({"name": k, "changes": w}, open(f"{FOLDER}/gloo_straggler.{k}.wi.json", "w"))
-        json.dump(
-            {
-                "files": [f"{FOLDER}/gloo_straggler.{r}.json" for r in range(2)],
-                "classes": ["waiting for a straggler", "sleep and lock"],
-                "unseen": False,
-                "period_ns": med["base"] * 1e9,
-                "changes": {
-                    k: {"whatif": f"{FOLDER}/gloo_straggler.{k}.wi.json", "period_ns": med[k] * 1e9}
-                    for k in wi
-                },
-            },
-            open(f"{FOLDER}/gloo_straggler.truth.json", "w"),
-            indent=1,
-        )
-        print("gloo_straggler", med)
-    else:
-        run(sys.argv[1])
+    main("cpu_programs", __file__)

@@ -15,6 +15,7 @@ import pytest
 from benchorch.errors import TraceError
 from benchorch.trace.analysis import analyze
 from benchorch.trace.report.write import write
+from support.graph_invariants import check
 from support.trace_corpus import analyse
 from trace_corpus import gpu_cases, mutate, score
 
@@ -60,7 +61,11 @@ def test_a_mutated_trace_is_analysed_or_refused_in_a_sentence(seeds: range, tmp_
         path = tmp_path / f"mutated_{seed}{ending}"
         path.write_bytes(changed)
         try:
-            write(analyze(path), tmp_path / "out")
+            analysis = analyze(path)
         except TraceError as refused:
             refusals.append(str(refused))
-    assert not [one for one in refusals if "internal error" in one]
+            continue
+        checks = check(analysis.dag, analysis.path, analysis.periods.interval_ns)
+        assert all(checks.values()), (seed, checks)
+        write(analysis, tmp_path / "out")
+    assert all(one.endswith(".") for one in refusals)

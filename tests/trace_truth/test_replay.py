@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchorch.trace.graph.invariants import check
+from support.graph_invariants import check
 from support.trace_lab.analysing import analysed
 from support.trace_lab.generator import Style, draw
 from support.trace_lab.hand_cases import CASES, Case

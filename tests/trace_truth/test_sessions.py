@@ -12,11 +12,11 @@ from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.dag import Dag, EdgeKind
 from benchorch.trace.events import Events
 from benchorch.trace.graph.build import build_dag
-from benchorch.trace.graph.invariants import check
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.steps import find_steps
 from support.analyzed_traces import call_window
+from support.graph_invariants import check
 from support.trace_lab.onnx_session import Operator, changed, draw, execute, lower_bounds, write
 from support.trace_lab.predicting import predicted_ns
 from support.trace_lab.seeds import each_of

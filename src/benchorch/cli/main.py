@@ -55,7 +55,7 @@ def main() -> NoReturn:
     except BrokenPipeError:  # the reader left, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = FAILED
-    except OSError as error:
+    except OSError as error:  # of no file in particular
         if error.errno != errno.ENOSPC:
             raise
         print(f"Nothing more can be written: {error.strerror}.", file=sys.stderr)  # noqa: T201
@@ -82,6 +82,10 @@ def run(arguments: Sequence[str]) -> int:
             return 0
         except click.UsageError as error:
             raise usage_problem(error, "benchorch") from error
+        except OSError as error:
+            if error.filename is None or error.errno == errno.ENOSPC:
+                raise
+            raise BenchorchError(f"{error.filename}: {error.strerror}.") from error
 
 
 def _wants_json(words: Sequence[str]) -> bool:

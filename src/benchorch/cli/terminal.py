@@ -106,7 +106,7 @@ class Terminal:
             sys.stdout.writelines(indented(reply.data))
             print()
         elif reply.text:
-            text = printable_with_colours(reply.text)
+            text = (printable_with_colours if reply.is_coloured else printable)(reply.text)
             print(text if reply.verbatim else folded(text, sys.stdout))
         return reply.exit_code
 

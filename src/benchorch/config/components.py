@@ -98,7 +98,41 @@ def make(node: ConfigNode, interface: type[T], where: str) -> T:
         ConfigError: with every problem of the node.
     """
     target = resolve(node, interface, where)
-    return construct(target, {key: value for key, value in node.items() if key != TARGET}, where)
+    made = construct(target, {key: value for key, value in node.items() if key != TARGET}, where)
+    _check_attributes(made, target, interface, where)
+    return made
+
+
+def _check_attributes(made: object, target: type, interface: type, where: str) -> None:
+    """ConfigError for options that hide an attribute of the interface, which is of another type."""
+    hidden = [
+        f"{where}.{name}: this option of {target.__name__} takes the place of "
+        f"{interface.__name__}.{name}, whose type is {describe(hint)}; give it another name."
+        for name, hint in _overridden(target, interface).items()
+        if not fits(hint, getattr(made, name))
+    ]
+    if hidden:
+        raise ConfigError(hidden)
+
+
+@cache
+def _overridden(target: type, interface: type) -> Mapping[str, object]:
+    """Options that take the place of an attribute of the interface, with the type that it has."""
+    held = {
+        name: inspect.getattr_static(interface, name, None)
+        for name in inspect.signature(target).parameters
+    }
+    return {name: _declared(one) for name, one in held.items() if one is not None}
+
+
+def _declared(held: object) -> object:
+    """The type of an attribute of an interface; that of a method is a function's."""
+    if not isinstance(held, property):
+        return type(held)
+    try:
+        return typing.get_type_hints(held.fget)["return"]
+    except NameError:  # of an import for annotations alone
+        return Any
 
 
 def construct(target: type[T], keywords: ConfigNode, where: str) -> T:

@@ -37,6 +37,7 @@ from benchorch.config.overrides import (
     EACH,
     MATRIX,
     NOT_OVERRIDES,
+    check_count,
     key_of,
     lift_lists,
     parse_override,
@@ -254,6 +255,7 @@ class Composer:
         if problems:
             raise ConfigError(problems)
         lists = cast(Mapping[str, list[Json]], axes)
+        check_count(map(len, lists.values()), MATRIX)
         for values in itertools.product(*lists.values()):
             yield dict(zip(lists, values, strict=True))
 
@@ -455,6 +457,7 @@ def _expand_workload(cell: MatrixCell) -> Iterator[MatrixCell]:
     for key, values in lists.items():
         if not values:
             raise ConfigError([f"{WORKLOAD}.{key}: is empty, so there is nothing to run."])
+    check_count(map(len, lists.values()), WORKLOAD)
     for combination in itertools.product(*lists.values()):
         chosen = dict(zip(lists, combination, strict=True))
         yield replace(cell, config={**cell.config, WORKLOAD: {**workload, **chosen}})

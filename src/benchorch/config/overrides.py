@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ MATRIX = "matrix"
 EACH = "each"
 NOT_OVERRIDES = f"{EACH}: expected a list of KEY=VALUE, such as [stopping.calls=50]."
 CONVERSION = "conversion"
+MOST_COMBINATIONS = 100_000
 _PARTS = re.compile(r"[;,\s(){}\[\]|]+")
 _ITEM = re.compile(r"[\w.+-]+")
 _PLAIN_VALUE = re.compile(r"^[\w.\-+/@]+$")
@@ -115,10 +117,36 @@ def sweep_jobs(overrides: Sequence[str], loader: ConfigLoader) -> list[list[str]
 
     try:
         parsed = OverridesParser.create(config_loader=loader).parse_overrides(list(overrides))
+        check_count(map(_count, parsed), "The sweep")
         batches = BasicSweeper.split_arguments(parsed, None)
     except HydraException as error:
         raise ConfigError([str(error).strip().partition("\n")[0]]) from error
     return [list(job) for batch in batches for job in batch]
+
+
+def check_count(sizes: Iterable[float], what: str) -> None:
+    """ConfigError for lists whose product nobody can wait for."""
+    count = math.prod(sizes)
+    if count > MOST_COMBINATIONS:
+        most = f"{MOST_COMBINATIONS:,} are allowed"
+        raise ConfigError([f"{what} has {count:.4g} combinations; {most}. Name fewer values."])
+
+
+def _count(override: Override) -> float:
+    """Number of an override's values; ConfigError where it sweeps over something that sweeps."""
+    from hydra.core.override_parser.types import ChoiceSweep, RangeSweep, Sweep
+
+    value = override.value()
+    if isinstance(value, ChoiceSweep):
+        if any(isinstance(one, Sweep) for one in value.list):
+            raise ConfigError([f"{override.key_or_group}: a list of values holds a sweep."])
+        return len(value.list)
+    if not isinstance(value, RangeSweep):
+        return 1
+    try:
+        return max(0, math.ceil((value.stop - value.start) / value.step))  # type: ignore[operator]
+    except (ValueError, ArithmeticError):
+        return math.inf
 
 
 def spelled(value: Json) -> str:

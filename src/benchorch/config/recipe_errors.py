@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 DEFAULTS = "defaults"
 _START = "a recipe begins with defaults: [config, override model: NAME, _self_]"
 _INTERPOLATION = re.compile(r"(?:Interpolation key|Environment variable) '([^']+)' not found")
+_MOST_VALUES = 12
+"""Values of an axis that are composed by themselves: each takes a twentieth of a second."""
+
 _EXAMPLE = """\
 defaults:
   - config
@@ -241,7 +244,7 @@ def _of_axis(axis: str, key: Node, values: Node, composer: Composer) -> Iterator
     if not values.value:
         yield values, f"{MATRIX}.{axis}: is empty, so there is nothing to run."
     reported: set[str] = set()  # of an unknown key once, not for each value
-    for value in values.value:
+    for value in values.value[:_MOST_VALUES]:
         if isinstance(value.value, str):
             found = composer.problems([f"{axis}={spelled(value.value)}"], sweep=False)
             new = [text for text in found if text not in reported]

@@ -54,10 +54,12 @@ def user_settings() -> UserSettings:
         return UserSettings()
     except OSError as error:
         raise ConfigError([f"{path}: {error.strerror}."]) from error
-    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & _OTHERS_WRITE:
-        raise ConfigError(
-            [f"{path} can be written by others, so it is not read: chmod go-w {path}"]
-        )
+    for place in (path, path.parent):
+        found = place.stat()
+        if found.st_uid not in (os.geteuid(), 0) or found.st_mode & _OTHERS_WRITE:
+            raise ConfigError(
+                [f"{place} can be written by others, so it is not read: chmod go-w {place}"]
+            )
     if not stat.S_ISREG(status.st_mode):
         raise ConfigError([f"{path} is no file, so it is not read; remove it."])
     return _settings(path)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.config.yaml_places import shortest, syntax_problem, twice
 from benchorch.errors import ConfigError, Problem
+from benchorch.files import open_regular
 
 if TYPE_CHECKING:
     from yaml.events import Event
@@ -24,7 +25,8 @@ def check_yaml(path: Path) -> None:
     Also for what is no YAML, with the place of the mistake. What is not there is left to whoever
     reads it.
     """
-    if path.is_file():
+    if path.exists() and not path.is_dir():
+        open_regular(path).close()
         status = path.stat()
         _check(path, status.st_size, status.st_mtime_ns)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from functools import cache, lru_cache
 from importlib.resources.abc import Traversable
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from hydra._internal.core_plugins.importlib_resources_config_source import (
 )
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
 from omegaconf import OmegaConf
+
+from benchorch.files import open_regular
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
@@ -74,7 +77,7 @@ def _result(source: ConfigSource, path: Path) -> ConfigResult:
 @lru_cache(maxsize=1024)
 def _parsed(path: Path, size: int, _: int) -> tuple[str, Any]:
     """The first characters of a file, and its values as plain Python."""
-    with path.open(encoding="utf-8") as file:
+    with open_regular(path) as opened, TextIOWrapper(opened, encoding="utf-8") as file:
         text = file.read(_HEADER)
         file.seek(0)
         loader = _loader()(file)

@@ -11,9 +11,16 @@ from pathlib import Path
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from benchorch.conversions.quantization import calibrate, check_samples, missing, quietly
+from benchorch.conversions.quantization import (
+    calibrate,
+    check_samples,
+    missing,
+    only_weights,
+    quietly,
+)
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
+from benchorch.files import read_json
 from benchorch.frameworks.torch_call import floating_dtypes
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
@@ -69,7 +76,7 @@ class Quanto(StateStep):
     @property
     def requested_precision(self) -> str:
         """Dtype of the weights."""
-        return self.weights
+        return self.weights if self.activations else only_weights(self.weights)
 
     @property
     def tolerance_ratio(self) -> float:
@@ -110,7 +117,7 @@ class Quanto(StateStep):
             from optimum.quanto import requantize
             from safetensors.torch import load_file
 
-            layers = json.loads((source / LAYERS_FILE).read_text())
+            layers = read_json(source / LAYERS_FILE)
             state = load_file(source / STATE_FILE)
             _take_unpacking(source)  # before anything calls it
             requantize(module, state, layers)

@@ -15,10 +15,12 @@ class Reply:
         text: for a terminal.
         data: for ``--json``.
         exit_code: 0 all well, 1 something failed, 2 the request is wrong.
+        is_coloured: whether the text has colours of benchorch's own; else it has none.
         verbatim: whether no line of the text may be folded for a terminal.
     """
 
     text: str
     data: Json
     exit_code: int = 0
+    is_coloured: bool = False
     verbatim: bool = False

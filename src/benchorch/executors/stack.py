@@ -4,7 +4,6 @@ The sweep belongs to the head. Whoever sends it may leave; the same command foll
 brings its results home.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +33,7 @@ from benchorch.executors.sent_sweep import (
     start_command,
     unfetched,
 )
-from benchorch.files import write_json
+from benchorch.files import read_json, write_json
 from benchorch.formatting import plural
 from benchorch.host.environment import is_installed
 from benchorch.host.packages import install_command
@@ -115,9 +114,9 @@ def left_running(directory: Path) -> SentSweep | None:
 def _record(directory: Path) -> dict[str, str] | None:
     """Record in a run's directory of a sent sweep, or None."""
     try:
-        record = json.loads((directory / RECORD).read_text())
+        record = read_json(directory / RECORD)
         return {key: str(record[key]) for key in ("stack", "sweep")}
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.outputs import Outputs
+from benchorch.files import read_json
 
 OUTPUTS_FILE = "outputs.json"
 
@@ -24,7 +25,7 @@ def write_outputs(outputs: Outputs, directory: Path) -> None:
 def read_outputs(directory: Path) -> Outputs | None:
     """Outputs that `write_outputs` stored, or None."""
     path = directory / OUTPUTS_FILE
-    return decode(Outputs, json.loads(path.read_bytes())) if path.exists() else None
+    return decode(Outputs, read_json(path)) if path.exists() else None
 
 
 def carry_outputs(source: Path | None, directory: Path) -> None:

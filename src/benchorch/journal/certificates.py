@@ -1,13 +1,12 @@
 """The calibration of this machine, kept for every later run."""
 
 import contextlib
-import json
 import socket
 from pathlib import Path
 
 from benchorch.domain.certificate import Certificate
 from benchorch.domain.codec import decode, encode
-from benchorch.files import write_json
+from benchorch.files import read_json, write_json
 from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.registry import state_directory
 
@@ -28,6 +27,6 @@ def keep(certificate: Certificate) -> Path:
 def kept() -> Certificate | None:
     """The last calibration of this machine; None where there is none, or it cannot be read."""
     with contextlib.suppress(OSError, *UNREADABLE):
-        found = decode(Certificate, json.loads(place().read_text()))
+        found = decode(Certificate, read_json(place()))
         return found if isinstance(found, Certificate) else None
     return None

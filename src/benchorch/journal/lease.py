@@ -5,7 +5,6 @@ can be ended at any point, so the next run's recorder ends it in place of giving
 """
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -17,11 +16,11 @@ from typing import IO
 
 from benchorch.domain.codec import decode, encode
 from benchorch.errors import RecordError
-from benchorch.files import write_json
+from benchorch.files import read_json, write_json
 from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.lock import is_still
 from benchorch.journal.record_cursor import CURSOR
-from benchorch.locks import flock
+from benchorch.locks import flock, lock_file
 
 HOLDER = "recorder.json"
 
@@ -52,7 +51,7 @@ def lease(directory: Path, *, take_over: bool) -> Iterator[None]:
         take_over: whether the other process is ended, as where a run begins to follow itself:
             only a dead run's can be there then.
     """
-    with (directory / CURSOR).open("a") as lock:
+    with lock_file(directory / CURSOR) as lock:
         if not flock(lock, wait=False):
             holder = _holder(directory)
             if not (take_over and holder and _end(holder, directory, lock)):
@@ -85,7 +84,7 @@ def _note(directory: Path) -> None:
 
 def _holder(directory: Path) -> Holder | None:
     with contextlib.suppress(OSError, *UNREADABLE):
-        return decode(Holder, json.loads((directory / HOLDER).read_text()))
+        return decode(Holder, read_json(directory / HOLDER))
     return None
 
 

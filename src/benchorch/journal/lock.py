@@ -19,8 +19,9 @@ from benchorch.domain.codec import decode, encode
 from benchorch.domain.session import Event
 from benchorch.domain.spending import Spending
 from benchorch.errors import ConfigError
+from benchorch.files import open_regular, read_json
 from benchorch.journal.chain import UNREADABLE
-from benchorch.locks import flock
+from benchorch.locks import flock, lock_file
 
 FILE = "driver.json"
 LOG = "driver.log"
@@ -96,7 +97,7 @@ def acquire_lock(directory: Path) -> IO[str]:
     Raises ConfigError where another process has it. Tried for a quarter of a second, because a
     check (`is_running`) has it for a moment.
     """
-    lock = (directory / LOCK).open("a")
+    lock = lock_file(directory / LOCK)
     for tries_left in reversed(range(_LOCK_TRIES)):
         if flock(lock, wait=False):
             return lock
@@ -109,8 +110,8 @@ def acquire_lock(directory: Path) -> IO[str]:
 def is_running(directory: Path) -> bool:
     """Whether a living process has the lock."""
     try:
-        with (directory / LOCK).open() as lock:
-            return not flock(lock, wait=False, shared=True)
+        with open_regular(directory / LOCK) as lock:
+            return not flock(lock.fileno(), wait=False, shared=True)
     except (OSError, ConfigError):  # there never was one, or no run can be on this system
         return False
 
@@ -118,7 +119,7 @@ def is_running(directory: Path) -> bool:
 def read_coordinator(directory: Path) -> Coordinator | None:
     """The last coordinator of a run; None where it left no status."""
     with contextlib.suppress(OSError, *UNREADABLE):
-        found = decode(Coordinator, json.loads((directory / FILE).read_text()))
+        found = decode(Coordinator, read_json(directory / FILE))
         return found if isinstance(found, Coordinator) else None
     return None
 

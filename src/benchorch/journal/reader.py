@@ -14,7 +14,7 @@ from benchorch.domain.codec import Json, decode
 from benchorch.domain.result import SCHEMA_VERSION, TrialResult
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError, Problems
-from benchorch.files import write_bytes
+from benchorch.files import read_bytes, write_bytes
 from benchorch.formatting import plural
 from benchorch.journal import chain, run_directory
 from benchorch.progress import Say, counted, silent
@@ -168,8 +168,8 @@ def _set_aside(path: Path, damaged: Sequence[chain.Line], say: Say) -> None:
     if not damaged:
         return
     aside = path.with_suffix(".damaged.jsonl")
-    with aside.open("ab") as file:
-        file.writelines(line.raw + b"\n" for line in damaged)
+    before = read_bytes(aside) if aside.exists() else b""
+    write_bytes(aside, before + b"".join(line.raw + b"\n" for line in damaged))
     bad = {line.number for line in damaged}
     kept = [line.raw + b"\n" for line in _lines(path) if line.number not in bad]
     write_bytes(path, b"".join(kept))

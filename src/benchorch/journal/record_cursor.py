@@ -18,6 +18,7 @@ from pathlib import Path
 from benchorch.domain.codec import Json
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
+from benchorch.files import open_regular
 from benchorch.formatting import plural
 from benchorch.journal import chain, run_directory
 from benchorch.journal.reader import Entry, entry_of
@@ -67,7 +68,7 @@ class RecordCursor:
             self._checked = chain.Checker()
         if status.st_size <= self._offset:
             return
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(self._offset)
             for raw in file:
                 if not raw.endswith(b"\n"):

@@ -13,11 +13,11 @@ from datetime import datetime
 from pathlib import Path
 
 from benchorch.errors import ConfigError, Correction, Problem
-from benchorch.files import write_text
+from benchorch.files import read_bytes, read_json, read_text, write_text
 from benchorch.journal import run_directory
 from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.lock import is_running
-from benchorch.locks import flock
+from benchorch.locks import locked
 
 _LOOKED_AT = 20
 _LAST = re.compile(r"last(?:~(\d{1,3}))?")
@@ -37,8 +37,7 @@ def remember(plan_id: str, directory: Path) -> None:
     """Add an invocation's directory to the index."""
     index = _index()
     index.parent.mkdir(parents=True, exist_ok=True)
-    with index.with_suffix(".lock").open("w") as lock:
-        flock(lock)  # every run on this machine writes here
+    with locked(index.with_suffix(".lock")):  # every run on this machine writes here
         _heal(index)
         run_directory.append_line(
             index, {"plan_id": plan_id, "directory": str(directory.resolve())}
@@ -55,7 +54,7 @@ def remember_plan(plan_id: str, directory: Path) -> None:
 def is_own(plan_id: str, directory: Path) -> bool:
     """Whether a directory holds a plan as this user's invocation left it."""
     try:
-        return _plan_note(plan_id).read_text() == _digest_of_plan(directory)
+        return read_text(_plan_note(plan_id)) == _digest_of_plan(directory)
     except OSError:
         return False
 
@@ -65,7 +64,7 @@ def _plan_note(plan_id: str) -> Path:
 
 
 def _digest_of_plan(directory: Path) -> str:
-    return hashlib.sha256((directory / run_directory.PLAN).read_bytes()).hexdigest()
+    return hashlib.sha256(read_bytes(directory / run_directory.PLAN)).hexdigest()
 
 
 def new_directory() -> Path:
@@ -174,5 +173,5 @@ def _odd_entries(directory: Path) -> Iterator[Path]:
 
 def _parent_run(directory: Path) -> str | None:
     with contextlib.suppress(OSError, *UNREADABLE):
-        return str(json.loads((directory / "tracking.json").read_text())["parent_run_id"])
+        return str(read_json(directory / "tracking.json")["parent_run_id"])
     return None

@@ -36,7 +36,7 @@ from benchorch.domain.measurement import Observations, Paired, ProcessRecord, Tr
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
-from benchorch.files import write_bytes, write_json
+from benchorch.files import open_regular, read_bytes, read_json, write_bytes, write_json
 from benchorch.journal import chain
 
 PLAN = "plan.json"
@@ -99,7 +99,7 @@ def read_plan(directory: Path) -> Plan:
     """The plan of an invocation; ConfigError if the directory holds none."""
     path = directory / PLAN
     try:
-        plan = decode(Plan, json.loads(path.read_text()))
+        plan = decode(Plan, read_json(path))
     except FileNotFoundError as error:
         raise ConfigError([f"{directory} is not a run's directory: it has no {PLAN}."]) from error
     except (OSError, *chain.UNREADABLE) as error:
@@ -209,9 +209,7 @@ def read_lines(path: Path) -> Iterator[Mapping[str, Json]]:
 
 def whole_lines(path: Path) -> Iterator[bytes]:
     """Each line without its newline; none where there is no file; a torn last one is left out."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), open_regular(path) as file:
         yield from (line[:-1] for line in file if line.endswith(b"\n"))
 
 
@@ -283,7 +281,7 @@ def _round_of(line: chain.Line) -> _Round | None:
 def _read_series(path: Path, digest: Json) -> list[_Series]:
     """The series of each process; those of earlier versions have no digest."""
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except OSError as error:
         problem = f"cannot be read ({error.strerror}): its raw series is lost"
         raise SeriesError(path, problem) from error

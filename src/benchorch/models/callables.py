@@ -27,7 +27,9 @@ from benchorch.models.source import (
     ParsedModule,
     argument_problems,
     attribute_problems,
+    defined,
     file_source,
+    is_no_module,
     module_source,
 )
 
@@ -67,12 +69,18 @@ def reference_problems(where: str, reference: str) -> list[str]:
         in_file = as_problem(problem).in_file
         correction = Correction(allowed=here) if here and not in_file else None
         return [Problem(f"{where}: {problem}", correction, in_file=in_file)]
+    may_not = f"{where}: {reference!r} may not be called: "
     refused = trust.refusal(reference)
     if refused:
-        return [refused.within(f"{where}: {reference!r} may not be called: ", ".")]
+        return [refused.within(may_not, ".")]
     found = attribute_problems(source, attribute) if source else []
     known = [f"{module_name}:{name}" for name in source.definitions] if source else []
-    return [Problem(f"{where}: {one}", Correction(allowed=known)) for one in found]
+    if found or source is None:
+        return [Problem(f"{where}: {one}", Correction(allowed=known)) for one in found]
+    leads_to = defined(source, attribute)
+    if leads_to and is_no_module(*leads_to):
+        refused = trust.definition_refusal(reference, leads_to[0].path)
+    return [refused.within(may_not, ".")] if refused else []
 
 
 def _with_callable(reference: str) -> str:

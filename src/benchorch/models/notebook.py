@@ -1,13 +1,14 @@
 """Run a notebook's code cells, in their order, as one script."""
 
 import ast
-import json
 import linecache
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from benchorch.files import read_json
 
 _MAGIC = ("%", "!", "?")
 _ABOUT_THE_CELL = ("%%time", "%%timeit", "%%capture", "%%prun")
@@ -20,7 +21,7 @@ def code_cells(path: Path) -> list[tuple[str, str]]:
     Raises:
         SyntaxError: a cell is not Python.
     """
-    notebook = json.loads(path.read_text(encoding="utf-8"))
+    notebook = read_json(path)
     listed = notebook.get("cells") if isinstance(notebook, Mapping) else None
     if listed is None:
         raise ValueError("it has no cells of the notebook format 4")

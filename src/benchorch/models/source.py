@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import pkgutil
 import sys
-import tokenize
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
 from benchorch.config.components import misspelt, suggest
 from benchorch.domain.codec import Json
 from benchorch.errors import Problem
+from benchorch.files import read_small
 from benchorch.models.headers import Stamp, stamp
 
 _MOST_FILES = 10
+_MOST_MODULES = 40
+_MOST_BASES = 20
 Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -28,16 +33,22 @@ class ParsedModule:
     """A parsed module.
 
     Attributes:
-        name: dotted.
+        name: dotted, or a file's path.
+        path: the file.
         names: every name bound at module level.
         definitions: functions and classes among them, the last of each name.
         open: whether more names may appear when it runs: ``import *``, ``__getattr__``, globals().
+        imports: module and name there of each name that comes ``from`` another module.
+        stars: modules whose names all are imported.
     """
 
     name: str
+    path: Path
     names: frozenset[str]
     definitions: Mapping[str, Definition]
     open: bool
+    imports: Mapping[str, tuple[str, str]]
+    stars: tuple[str, ...]
 
 
 def module_source(name: str) -> tuple[ParsedModule | None, str]:
@@ -67,7 +78,7 @@ def file_source(path: Path, name: str) -> tuple[ParsedModule | None, str]:
     except SyntaxError as error:
         problem = f"{path} has a syntax error on line {error.lineno}: {error.msg}."
         return None, Problem(problem, in_file=True)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
         return None, f"{path} cannot be read: {error}."
 
 
@@ -114,12 +125,14 @@ def _ask_finders(dotted: str, path: list[str] | None) -> ModuleSpec | None:
 
 @lru_cache(maxsize=64)
 def _parsed(name: str, path: Path, _: Stamp) -> ParsedModule:
-    with tokenize.open(path) as file:
-        tree = ast.parse(file.read(), filename=str(path))
+    tree = ast.parse(read_small(path, links=True), filename=str(path))
     statements = list(_module_level(tree.body))
     names = frozenset(name for statement in statements for name in _bound(statement))
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    imported = list(_imported(statements, package))
     return ParsedModule(
         name=name,
+        path=path,
         names=names,
         definitions={
             statement.name: statement
@@ -127,6 +140,8 @@ def _parsed(name: str, path: Path, _: Stamp) -> ParsedModule:
             if isinstance(statement, Definition)
         },
         open="*" in names or "__getattr__" in names or _computes_names(tree),
+        imports={own: place for own, place in imported if own != "*"},
+        stars=tuple(module for own, (module, _) in imported if own == "*"),
     )
 
 
@@ -154,6 +169,69 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
             for node in ast.walk(statement)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         )
+
+
+def _imported(statements: list[ast.stmt], package: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Each name that comes from another module, with that module and its name there."""
+    for statement in statements:
+        if isinstance(statement, ast.ImportFrom):
+            with suppress(ImportError):  # a relative one in no package
+                module = resolve_name("." * statement.level + (statement.module or ""), package)
+                for alias in statement.names:
+                    yield alias.asname or alias.name, (module, alias.name)
+
+
+def defined(source: ParsedModule, attribute: str) -> tuple[ParsedModule, Definition] | None:
+    """The function, class or method that an attribute leads to; None where only running shows it.
+
+    Imports of names are followed, and so are the bases of a class for its methods.
+    """
+    first, _, method = attribute.partition(".")
+    places: list[tuple[ParsedModule | str, str]] = [(source, first)]
+    for place, name in places:
+        parsed = place if isinstance(place, ParsedModule) else module_source(place)[0]
+        if parsed is None:
+            continue
+        if found := parsed.definitions.get(name):
+            return _method(parsed, found, method, _MOST_BASES) if method else (parsed, found)
+        near = [parsed.imports.get(name, ("", ""))] + [(star, name) for star in parsed.stars]
+        new = [one for one in near if one[0] and one not in places]
+        places += new[: max(0, _MOST_MODULES - len(places))]
+    return None
+
+
+def _method(
+    source: ParsedModule, owner: Definition, name: str, deep: int
+) -> tuple[ParsedModule, Definition] | None:
+    """A definition in the body of a class or of one of its bases."""
+    for statement in owner.body:
+        if isinstance(statement, Definition) and statement.name == name:
+            return source, statement
+    for base in _bases(source, owner, deep):
+        if base and (found := _method(*base, name, deep - 1)):
+            return found
+    return None
+
+
+def _bases(
+    source: ParsedModule, owner: Definition, deep: int
+) -> Iterator[tuple[ParsedModule, Definition] | None]:
+    """Each base of a class that is no built-in; None for one that is not found."""
+    for base in owner.bases if isinstance(owner, ast.ClassDef) else ():
+        name = base.id if isinstance(base, ast.Name) else ""
+        module = source.imports.get(name, ("", ""))[0].partition(".")[0]
+        built_in = name not in source.names and hasattr(builtins, name)
+        if not built_in and module not in sys.stdlib_module_names:
+            yield defined(source, name) if name and deep else None
+
+
+def is_no_module(source: ParsedModule, found: Definition, deep: int = _MOST_BASES) -> bool:
+    """Whether a definition is a function, or a class that surely is none of torch's modules."""
+    if not isinstance(found, ast.ClassDef):
+        return True
+    if (source.name, found.name) == ("torch.nn.modules.module", "Module") or found.keywords:
+        return False
+    return all(base and is_no_module(*base, deep - 1) for base in _bases(source, found, deep))
 
 
 def _computes_names(tree: ast.Module) -> bool:

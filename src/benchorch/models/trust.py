@@ -71,11 +71,21 @@ class _Policy:
     def names(self, reference: str) -> bool:
         """Whether the command line holds the reference as a whole."""
         whole = rf"(?<![\w./:]){re.escape(reference)}(?![\w.:])"
-        return any(re.search(whole, word) for word in self.words)
+        return any(
+            word == reference or (_sets(word, reference) and re.search(whole, word))
+            for word in self.words
+        )
 
     def holds(self, place: Path) -> bool:
         """Whether a file is at or below one of the paths, after following links."""
         return any(place.is_relative_to(path) for path in self.paths)
+
+
+def _sets(word: str, unless: str = "") -> bool:
+    """Whether a word sets a key to a value of the user's; a stranger chose the name of a file."""
+    _, sign, value = word.partition("=")
+    is_name = os.path.lexists(word) or (value != unless and os.path.lexists(value))
+    return bool(sign) and not is_name
 
 
 _policy = _Policy(everything_of_the_users=True)
@@ -228,7 +238,9 @@ def _of_others(what: str) -> Problem:
 
 
 def _withholds(variable: str) -> Problem:
-    if not _policy.foreign or any(f"oc.env:{variable}" in word for word in _policy.words):
+    if not _policy.foreign or any(
+        f"oc.env:{variable}" in word and _sets(word) for word in _policy.words
+    ):
         return _NONE
     return _of_others(f"a recipe of others may not read the variable {variable}")
 
@@ -253,8 +265,23 @@ def may_call(found: object, reference: str) -> str:
     file = getattr(sys.modules.get(name), "__file__", None)
     if file is not None and not is_installed(Path(file).resolve()):
         return ""
-    how = f"add {FLAG} {reference}" if named_itself else "call it in a function of your own"
-    return f"it is an installed package's and no subclass of torch.nn.Module; to call it, {how}"
+    return _of_a_package(reference, named_itself=named_itself)
+
+
+def definition_refusal(reference: str, file: Path) -> Problem:
+    """Why what is no class of modules may not be called, by its file; empty where it may."""
+    place = _place(reference)
+    named_itself = place is not None and is_installed(place)
+    if not is_installed(file.resolve()) or (named_itself and reference in _policy.references):
+        return _NONE
+    return _of_a_package(reference, named_itself=named_itself)
+
+
+def _of_a_package(reference: str, *, named_itself: bool) -> Problem:
+    why = "it is an installed package's and no subclass of torch.nn.Module; to call it"
+    if named_itself:
+        return _until_trusted(why, reference)
+    return Problem(f"{why}, call it in a function of your own")
 
 
 def _is_module_class(found: object) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.files import read_json
 from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest, Loaded
 from benchorch.profilers.schedule import Scheduled
 
@@ -27,7 +28,7 @@ def capture(schedule: Scheduled, request: CaptureRequest, loaded: Loaded) -> Cap
             kind="no_profiler",
         )
     trace = request.directory / TRACE
-    events = last_calls(json.loads(written.read_text()), len(profiled_ns))
+    events = last_calls(read_json(written), len(profiled_ns))
     trace.write_bytes(gzip.compress(json.dumps(events).encode()))
     written.unlink()
     return CapturedProfile(

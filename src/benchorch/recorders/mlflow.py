@@ -24,10 +24,12 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, RecordError
+from benchorch.files import read_text
 from benchorch.host.paced_http import paced
 from benchorch.host.packages import absence
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
+from benchorch.journal.chain import UNREADABLE
 from benchorch.recorders import attachments, location, run_fields
 from benchorch.recorders.mlflow_view import SAVED_VIEW, VIEW_TAG
 from benchorch.recorders.run_fields import NOTE, RunFields
@@ -44,6 +46,7 @@ _MAX_NOTE_LENGTH = 5000
 _MAX_REASON_LENGTH = 400
 _RUNS_PER_PAGE = 500
 _UPLOADS_AT_ONCE = 4
+_MOST_BYTES = 2**28
 _REDIRECTED = (
     "it redirects, and credentials go to no address but the one named: name the final one in "
     "recorder.uri"
@@ -196,11 +199,13 @@ class Mlflow(Recorder):
 
         Runs without a plan among their artifacts, which did not end, are left out.
         """
-        with _mlflow(self):
+        with _mlflow(self, "could not be read"):
             client = _connect(self.uri)
             experiment = client.get_experiment_by_name(self.experiment)
             if experiment is None:
-                raise RecordError(f"{self.address['uri']} has no experiment {self.experiment!r}")
+                known = ", ".join(one.name for one in client.search_experiments(max_results=20))
+                problem = f"{self.address['uri']} has no experiment {self.experiment!r}"
+                raise RecordError(f"{problem}. It has: {known}.")
             found = _search(client, experiment.experiment_id, "tags.role = 'plan'")
             places = [_fetched(client, run, into, self.uri) for run in found]
             return [place for place in places if place is not None]
@@ -218,21 +223,25 @@ def create_store(uri: str) -> None:
 
 
 @contextmanager
-def _mlflow(recorder: Mlflow) -> Iterator[None]:
+def _mlflow(recorder: Mlflow, failed: str = "did not record it") -> Iterator[None]:
     """MLflow's settings during requests; its errors become one RecordError."""
     with _environment(recorder.timeout_s):
         try:
+            from google.protobuf.json_format import Error as NotItsJson  # type: ignore[import-untyped]
             from mlflow.exceptions import MlflowException
             from sqlalchemy.exc import SQLAlchemyError
         except ModuleNotFoundError as error:
             absent = absence(error)
             raise RecordError(f"{absent} {absent.next}" if absent else str(error)) from error
         try:
-            with paced():
+            with paced(_MOST_BYTES):
                 yield
-        except (MlflowException, SQLAlchemyError, OSError, ImportError, ValueError) as error:
+        except (
+            *(MlflowException, SQLAlchemyError, NotItsJson, OSError, ImportError),
+            *UNREADABLE,
+        ) as error:
             reason = location.scrubbed(_reason(error), recorder.uri)
-            raise RecordError(f"{recorder.address['uri']} did not record it: {reason}") from None
+            raise RecordError(f"{recorder.address['uri']} {failed}: {reason}") from None
 
 
 def _reason(error: BaseException) -> str:
@@ -254,6 +263,7 @@ def _environment(timeout_s: int) -> Iterator[None]:
         "DO_NOT_TRACK": "true",
         "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
         "MLFLOW_LOGGING_LEVEL": "ERROR",
+        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
         "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
         "MLFLOW_ALLOW_HTTP_REDIRECTS": "false",  # it would send a token to wherever they lead
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
@@ -412,7 +422,7 @@ def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
     tags = dict(run_fields.of_plan(session.plan))
     table = directory / run_directory.TABLE
     if table.exists():
-        tags[NOTE] = table.read_text()[:_MAX_NOTE_LENGTH]
+        tags[NOTE] = read_text(table)[:_MAX_NOTE_LENGTH]
     winner_tags, metrics = run_fields.of_winner(directory)
     tags.update(winner_tags)
     now_ms = int(datetime.now(tz=UTC).timestamp() * 1000)

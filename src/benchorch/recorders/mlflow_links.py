@@ -1,12 +1,14 @@
 """Addresses in MLflow's user interface of what was recorded of a run."""
 
 import contextlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
+from benchorch.domain.codec import Json
+from benchorch.files import read_bytes
+from benchorch.journal.chain import mapping_of
 from benchorch.journal.record_cursor import CURSOR
 from benchorch.journal.run_directory import read_lines
 from benchorch.recorders.mlflow_view import VIEW
@@ -39,9 +41,9 @@ class MlflowLinks:
 
 def mlflow_links(directory: Path) -> MlflowLinks:
     """The links of the run in a directory, as far as it was recorded."""
-    tracking: Mapping[str, str | None] = {}
+    tracking: Mapping[str, Json] = {}
     with contextlib.suppress(OSError, ValueError):
-        tracking = json.loads((directory / TRACKING).read_text())
+        tracking = mapping_of(read_bytes(directory / TRACKING))
     parent, experiment = tracking.get("parent_run_id"), tracking.get("experiment_id")
     if not parent or not experiment:
         return MlflowLinks()

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
@@ -14,8 +15,10 @@ from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Estimate, Summary
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.result import Outcome, TrialResult
-from benchorch.domain.trial import Plan, Trial
+from benchorch.domain.trial import Plan, Trial, node_of
 from benchorch.domain.verdict import OutputParity, TokenParity, Verdict
+from benchorch.files import read_bytes
+from benchorch.journal.chain import UNREADABLE, mapping_of
 from benchorch.journal.run_directory import WINNER
 from benchorch.units import format_bytes, ns_to_ms
 
@@ -111,15 +114,14 @@ def of_plan(plan: Plan) -> Mapping[str, str]:
 
 def of_winner(directory: Path) -> tuple[Mapping[str, str], Mapping[str, float]]:
     """Tags and metrics of the parent run; none before the run has ended, or without one winner."""
-    try:
-        found = json.loads((directory / WINNER).read_text())
-    except (OSError, ValueError):
-        return {}, {}
-    tags = {key: str(found[key]) for key in ("conversion", "hardware") if found.get(key)}
-    if found.get("verdict"):
-        tags["speedup"] = str(found["verdict"])
-    metrics = found.get("metrics") or {}
-    return tags, {key: value for key, value in metrics.items() if math.isfinite(value)}
+    with suppress(OSError, *UNREADABLE):
+        found = mapping_of(read_bytes(directory / WINNER))
+        tags = {key: str(found[key]) for key in ("conversion", "hardware") if found.get(key)}
+        if found.get("verdict"):
+            tags["speedup"] = str(found["verdict"])
+        metrics = cast("dict[str, float]", dict(node_of(found, "metrics")))
+        return tags, {key: value for key, value in metrics.items() if math.isfinite(value)}
+    return {}, {}
 
 
 def run_name(trial: Trial) -> str:

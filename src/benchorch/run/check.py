@@ -14,6 +14,7 @@ from pathlib import Path
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, node_of
+from benchorch.files import read_json, read_text
 from benchorch.journal import run_directory
 from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.reader import Entry, Journal, read_journal
@@ -23,7 +24,7 @@ from benchorch.run.invocation import plain_metrics
 
 HOLDS, FAILS, UNCHECKED = "holds", "does not hold", "not checked"
 
-_IMPOSSIBLE = (ArithmeticError, *UNREADABLE)
+_IMPOSSIBLE = (ArithmeticError, OSError, *UNREADABLE)
 
 _SAME = 1e-9
 """Figures are the same up to this share: sums may be taken in another order."""
@@ -139,7 +140,7 @@ def _table(run: _Run) -> Iterator[str]:
     if not path.exists():
         return
     again = full_markdown(run.plan, run.results, summarise_all(run.results))
-    if path.read_text() != again:
+    if read_text(path) != again:
         yield f"{path} is not the table that the raw series give; report prints that one."
 
 
@@ -155,7 +156,7 @@ def _environment(run: _Run) -> Iterator[str]:
 
 
 def _differs(path: Path, stored: Json) -> Iterator[str]:
-    if path.exists() and json.loads(path.read_text()) != json.loads(json.dumps(stored)):
+    if path.exists() and read_json(path) != json.loads(json.dumps(stored)):
         yield f"{path} is not what the journal has."
 
 

@@ -15,6 +15,7 @@ from zipfile import BadZipFile, ZipFile
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.files import read_json
 from benchorch.frameworks.torch_call import Bound, TorchExecutable, missing_torch, tensors_of
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
@@ -82,7 +83,7 @@ def _loader(package: Path) -> Any:
 
 def _counts(metadata: Mapping[str, str], package: Path) -> dict[str, Json]:
     beside = package.with_name(_NOTES_FILE)
-    notes: dict[str, Json] = json.loads(beside.read_text()) if beside.exists() else {}
+    notes: dict[str, Json] = read_json(beside) if beside.exists() else {}
     isa = metadata.get("AOTI_CPU_ISA", "")
     return {**notes, "cpu_isa": isa, "fused_kernels": _fused_kernels(package)}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.files import read_json
 from benchorch.frameworks.torch_call import Bound, TorchExecutable, missing_torch, tensors_of
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
@@ -50,7 +50,7 @@ class Executorch(Runtime):
         """Ready to be called; MeasureError where the files are none of ExecuTorch's."""
         source = request.sources[Format.EXECUTORCH_PROGRAM]
         with wrap_errors(MeasureError, "The ExecuTorch program cannot be loaded"):
-            notes = json.loads((source / _NOTES_FILE).read_text())
+            notes = read_json(source / _NOTES_FILE)
             _set_threads(request.threads)
             method = _method(source / _PROGRAM_FILE)
         dtypes = tuple(notes["dtypes"])

@@ -1,6 +1,5 @@
 """torch.compile on the live module or an exported program, its code taken from the artifact."""
 
-import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.files import read_json
 from benchorch.frameworks.inductor_cache_directory import inductor_cache
 from benchorch.frameworks.inductor_provenance import kept_provenance
 from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
@@ -72,7 +72,7 @@ def _fits_any_weights(options: Mapping[str, Mapping[str, Json]]) -> bool:
 def _open(resources: ExitStack, source: Path, scratch: Path) -> dict[str, Any]:
     """The step's options, in force until `resources` are closed, and its cache put in place."""
     with wrap_errors(MeasureError, "The Inductor cache cannot be loaded"):
-        options: dict[str, Any] = json.loads((source / "options.json").read_text())
+        options: dict[str, Any] = read_json(source / "options.json")
         _prepare_process(resources, scratch, options)
         _seed((source / "cache.bin").read_bytes())
     return options

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.files import read_json
 from benchorch.frameworks.tensorrt_libraries import load_libraries, missing_libraries
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.host.environment import ONNX_RUNTIMES, is_installed
@@ -235,7 +235,7 @@ def executed(
         scratch = Path(name)
         session = open_session(model, provider, threads, scratch, tf32=tf32, profile=prefix)
         session.run(None, dict(inputs))
-        events = json.loads(Path(session.end_profiling()).read_text())
+        events = read_json(Path(session.end_profiling()))
     nodes = [
         (event["args"]["op_name"], _types(event["args"].get("input_type_shape", [])))
         for event in events

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import MeasureError
+from benchorch.files import read_json
 from benchorch.frameworks.onnx_files import own_name, unknown_input
 from benchorch.frameworks.tensorrt_support import ELSEWHERE
 from benchorch.frameworks.torch_call import Bound, TorchExecutable, missing_torch, tensors_of
@@ -58,7 +58,7 @@ class TensorRt(Runtime):
         torch.set_num_threads(request.threads)
         source = request.sources[Format.TENSORRT_ENGINE]
         with wrap_errors(MeasureError, "The TensorRT engine cannot be loaded"):
-            notes = json.loads((source / _NOTES_FILE).read_text())
+            notes = read_json(source / _NOTES_FILE)
             engine = _engine(source / _ENGINE_FILE)
         return TorchExecutable(
             place=partial(tensors_of, device="cuda", dtypes=()),

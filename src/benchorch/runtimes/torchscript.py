@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import MeasureError
+from benchorch.files import read_json
 from benchorch.frameworks.torch_call import (
     Bound,
     TorchExecutable,
@@ -45,7 +45,7 @@ class TorchScript(Runtime):
         source = request.sources[Format.TORCHSCRIPT]
         torch.set_num_threads(request.threads)
         with wrap_errors(MeasureError, "The TorchScript file cannot be loaded"):
-            call = json.loads((source / CALL_FILE).read_text())
+            call = read_json(source / CALL_FILE)
             # torch.jit is not annotated
             script = torch.jit.load(  # type: ignore[no-untyped-call]
                 str(source / SCRIPT_FILE), map_location=request.device

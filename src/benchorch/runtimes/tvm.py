@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
+from benchorch.files import read_json
 from benchorch.frameworks.torch_call import Bound, arrays_in, missing_torch, tensors_of
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
@@ -47,7 +47,7 @@ class Tvm(Runtime):
         """Ready to be called; MeasureError where the library cannot be loaded."""
         source = request.sources[Format.TVM_LIBRARY]
         with wrap_errors(MeasureError, "The TVM library cannot be loaded"):
-            notes = json.loads((source / _NOTES_FILE).read_text())
+            notes = read_json(source / _NOTES_FILE)
             machine = _machine(str(source / _LIBRARY_FILE), request.threads)
         return TvmExecutable(
             function=machine["main"],

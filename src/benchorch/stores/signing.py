@@ -21,6 +21,7 @@ from benchorch.config.user_settings import config_directory, user_settings
 from benchorch.domain.artifact import Format, canonical_json
 from benchorch.domain.codec import encode
 from benchorch.errors import StoreError
+from benchorch.files import read_text
 from benchorch.stores.manifest import Manifest, Signature
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _read(path: Path) -> bytes:
     status = path.stat()
     if status.st_uid != os.geteuid() or status.st_mode & _OTHERS:
         raise StoreError(f"{path} may be read by others, so it signs nothing: chmod 600 {path}")
-    secret = path.read_text().strip()
+    secret = read_text(path).strip()
     if len(secret) < _FEWEST_CHARACTERS:
         raise StoreError(f"{path} has {len(secret)} characters; a secret has {_FEWEST_CHARACTERS}.")
     return hashlib.sha256(_PURPOSE + secret.encode()).digest()

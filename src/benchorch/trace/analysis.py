@@ -22,7 +22,6 @@ from benchorch.trace.dag import CLASSES, CriticalPath, Dag, Window
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
 from benchorch.trace.findings import EntityRow, Findings, Verdict
 from benchorch.trace.graph.build import build_dag
-from benchorch.trace.graph.invariants import check
 from benchorch.trace.operators.branches import branches
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.library import plain_op
@@ -64,7 +63,7 @@ class Analysis:
 
 
 def analyze(
-    traces: Path | Sequence[Path],
+    traces: Events | Path | Sequence[Path],
     *,
     range_name: str | None = None,
     iteration: int | None = None,
@@ -75,7 +74,7 @@ def analyze(
     """Analyse the steady steps of a trace, or of the traces of one program's ranks, in order.
 
     Args:
-        traces: profiles of PyTorch, ONNX Runtime or Nsight Systems.
+        traces: profiles of PyTorch, ONNX Runtime or Nsight Systems, or what was read of them.
         range_name: the ranges that mark steps; None for those that profilers usually write.
         iteration: the one step to analyse, from 0; None for all that are steady.
         graph: of the model, whose nodes the trace's events belong to.
@@ -83,35 +82,17 @@ def analyze(
         provenance: of each compiled graph, in the order in which they were compiled.
 
     Raises:
-        TraceError: the file is no trace, has no such range or step, or the analysis of it
-            contradicts itself, which is an error of benchorch's.
+        TraceError: the file is no trace, has no such range or step.
     """
-    files = [traces] if isinstance(traces, Path) else traces
-    events = merged([read_events(file) for file in files])
+    if isinstance(traces, Events):
+        events, place = traces, ""
+    else:
+        files = [traces] if isinstance(traces, Path) else traces
+        events, place = merged([read_events(file) for file in files]), f"{files[0]}: "
     try:
-        return analyze_events(
-            events,
-            range_name=range_name,
-            iteration=iteration,
-            graph=graph,
-            dilation_ratio=dilation_ratio,
-            provenance=provenance,
-        )
+        steps = find_steps(events, range_name, iteration)
     except TraceError as error:
-        raise TraceError(f"{files[0]}: {error}") from None
-
-
-def analyze_events(
-    events: Events,
-    *,
-    range_name: str | None = None,
-    iteration: int | None = None,
-    graph: OperatorGraph | None = None,
-    dilation_ratio: float | None = None,
-    provenance: Sequence[Provenance] = (),
-) -> Analysis:
-    """The same of events that were read already."""
-    steps = find_steps(events, range_name, iteration)
+        raise TraceError(f"{place}{error}") from None
     periods = periods_of(events, build_dag(events, window_of(events, steps), graph), steps)
     if steps.lane >= 0 and periods.interval_ns[0] >= periods.interval_ns[1]:
         steps = whole(events, f"The clocks of the trace contradict the order of {steps.name!r}.")
@@ -121,13 +102,6 @@ def analyze_events(
     collectives = meetings(events)
     path = path.cut_at(np.concatenate([collectives.usual_ns, collectives.last_ns, steps.done_ns]))
     why = reasons(events, dag, path)
-    invariants = check(dag, path, interval_ns)
-    broken = [name for name, holds in invariants.items() if not holds]
-    if broken:
-        raise TraceError(
-            f"internal error: the analysis contradicts itself ({', '.join(broken)}), so "
-            "there is no result. Please report it with the trace."
-        )
     times = measured(dag, path, interval_ns, len(events))
     count = steps.shown[1] - steps.shown[0] + 1
     ledger = Ledger(events, periods, times, count)
@@ -151,7 +125,6 @@ def analyze_events(
             periods_ns=tuple(steps.periods_ns.tolist()),
             verdict=_verdict(events, dag, path, why, periods, tables, times, dilation_ratio),
             classes=_by_class(path),
-            invariants=invariants,
             tables=tables,
             devices=breakdown(events, steps),
             matched_ratio=_matched(graph, node_ns),

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, Category, Events, among
 from benchorch.trace.steps import Steps
 
@@ -65,9 +65,9 @@ def _of_step(
     device: tuple[int, int],
     step: int,
     bounds: tuple[int, int],
-    start_ns: NDArray[np.int64],
-    end_ns: NDArray[np.int64],
-    kind: NDArray[np.int64],
+    start_ns: Int64s,
+    end_ns: Int64s,
+    kind: Int64s,
 ) -> DeviceShare:
     begin, end = bounds
     inside = (end_ns > begin) & (start_ns < end)
@@ -82,7 +82,7 @@ def _of_step(
         running[one] = np.cumsum(change)[:-1] > 0
     compute, other = running[_COMPUTE], running[_COMMUNICATION] | running[_MEMORY]
 
-    def summed(chosen: NDArray[np.bool_]) -> int:
+    def summed(chosen: Bools) -> int:
         return int(took_ns[chosen].sum())
 
     return DeviceShare(

@@ -7,8 +7,8 @@ from enum import IntEnum, StrEnum
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int8s
 from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag, Tier
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.ranks import meetings
@@ -68,13 +68,11 @@ _WAITS = re.compile(r"^wait:|acquire|threading\.py\(\d+\): (_?wait|join)|queue\.
 class Reasons:
     """Cause of each of S path segments, with the evidence for length and cause."""
 
-    cause: NDArray[np.int8]
-    length: NDArray[np.int8]
-    certainty: NDArray[np.int8]
+    cause: Int8s
+    length: Int8s
+    certainty: Int8s
 
-    def shares(
-        self, path: CriticalPath, chosen: NDArray[np.bool_] | None = None
-    ) -> dict[Cause, float]:
+    def shares(self, path: CriticalPath, chosen: Bools | None = None) -> dict[Cause, float]:
         """Share of each cause in the path, or in some of its segments, the largest first."""
         spent_ns = path.duration_ns if chosen is None else np.where(chosen, path.duration_ns, 0)
         sums = np.bincount(self.cause, spent_ns, len(CAUSES)) / max(int(spent_ns.sum()), 1)
@@ -108,7 +106,7 @@ def reasons(events: Events, dag: Dag, path: CriticalPath) -> Reasons:
     return Reasons(cause=cause, length=length, certainty=certainty)
 
 
-def _stragglers(events: Events, path: CriticalPath) -> NDArray[np.bool_]:
+def _stragglers(events: Events, path: CriticalPath) -> Bools:
     """Segments in which all ranks but the last one have come to a collective of the path."""
     collectives = meetings(events)
     if not len(collectives.event):
@@ -119,24 +117,24 @@ def _stragglers(events: Events, path: CriticalPath) -> NDArray[np.bool_]:
     begin_ns, end_ns = begin_ns[order], np.maximum.accumulate(end_ns[order])
     middle_ns = path.start_ns + path.duration_ns // 2
     at = np.searchsorted(begin_ns, middle_ns, side="right") - 1
-    inside: NDArray[np.bool_] = at >= 0
+    inside: Bools = at >= 0
     if len(end_ns):
         inside = inside & (middle_ns < end_ns[np.maximum(at, 0)])
     return inside
 
 
-def _ends_wait(events: Events, dag: Dag, path: CriticalPath) -> NDArray[np.bool_]:
+def _ends_wait(events: Events, dag: Dag, path: CriticalPath) -> Bools:
     """Segments that end where a wait for another thread does, which nothing recorded explains."""
     if not len(path):
         return np.zeros(0, dtype=np.bool_)
     fits = np.array([*(_WAITS.search(name) is not None for name in events.names), False])
     head = dag.head[path.edge]
     name = np.append(events.name, NOTHING)[dag.event[head]]
-    ends: NDArray[np.bool_] = fits[name] & dag.is_end[head]
+    ends: Bools = fits[name] & dag.is_end[head]
     return ends
 
 
-def of_edges(dag: Dag) -> NDArray[np.int8]:
+def of_edges(dag: Dag) -> Int8s:
     """Cause of every edge's weight, (E,), as an index into `CAUSES`."""
-    found: NDArray[np.int8] = _CAUSE_CODES[dag.label]
+    found: Int8s = _CAUSE_CODES[dag.label]
     return found

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
+
+from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
 
 NOBODY = -1  # the owner of time that belongs to no event
 
@@ -113,18 +114,18 @@ class Dag:
         repairs: what had to be mended, each with how often.
     """
 
-    time_ns: NDArray[np.int64]
-    event: NDArray[np.int32]
-    lane: NDArray[np.int32]
-    is_end: NDArray[np.bool_]
-    residual_ns: NDArray[np.int64]
-    tail: NDArray[np.int32]
-    head: NDArray[np.int32]
-    weight_ns: NDArray[np.int64]
-    kind: NDArray[np.int8]
-    tier: NDArray[np.int8]
-    label: NDArray[np.int8]
-    owner: NDArray[np.int32]
+    time_ns: Int64s
+    event: Int32s
+    lane: Int32s
+    is_end: Bools
+    residual_ns: Int64s
+    tail: Int32s
+    head: Int32s
+    weight_ns: Int64s
+    kind: Int8s
+    tier: Int8s
+    label: Int8s
+    owner: Int32s
     window: Window
     facts: Mapping[str, float] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
@@ -162,13 +163,13 @@ class CriticalPath:
         tier: (S,) how well it is known; of a residual UNEXPLAINED.
     """
 
-    start_ns: NDArray[np.int64]
-    duration_ns: NDArray[np.int64]
-    edge: NDArray[np.int32]
-    residual: NDArray[np.bool_]
-    owner: NDArray[np.int32]
-    label: NDArray[np.int8]
-    tier: NDArray[np.int8]
+    start_ns: Int64s
+    duration_ns: Int64s
+    edge: Int32s
+    residual: Bools
+    owner: Int32s
+    label: Int8s
+    tier: Int8s
 
     def __len__(self) -> int:
         """How many segments there are."""
@@ -179,7 +180,7 @@ class CriticalPath:
         """Their sum, which is the makespan."""
         return int(self.duration_ns.sum())
 
-    def _at(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> CriticalPath:
+    def _at(self, which: Bools | Int64s) -> CriticalPath:
         """Some of the segments, by mask or by index."""
         return CriticalPath(**{one.name: getattr(self, one.name)[which] for one in fields(self)})
 
@@ -190,7 +191,7 @@ class CriticalPath:
         cut = replace(self, start_ns=start_ns, duration_ns=end_ns - start_ns)
         return cut._at(end_ns > begin_ns)
 
-    def cut_at(self, times_ns: NDArray[np.int64]) -> CriticalPath:
+    def cut_at(self, times_ns: Int64s) -> CriticalPath:
         """Path with segments cut in two at the given times."""
         times_ns = np.unique(times_ns)
         end_ns = self.start_ns + self.duration_ns

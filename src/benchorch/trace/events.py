@@ -8,7 +8,8 @@ from functools import wraps
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+
+from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
 
 NOTHING = -1  # in every integer column: not in the trace
 
@@ -42,11 +43,10 @@ COLLECTIVE = re.compile(
 """Names of collectives, on devices and on hosts."""
 
 
-def among(column: NDArray[np.int8], categories: Sequence[int]) -> NDArray[np.bool_]:
+def among(column: Int8s, categories: Sequence[int]) -> Bools:
     """Mask of the rows whose category is one of the given."""
-    table = np.zeros(128, dtype=np.bool_)
-    table[list(categories)] = True
-    return table[column]
+    table = bytes(code in categories for code in range(256))  # five times as fast as an index
+    return np.frombuffer(column.tobytes().translate(table), dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,23 +111,23 @@ class Events:
         known: results cached by whatever computed them; a changed copy begins anew.
     """
 
-    start_ns: NDArray[np.int64]
-    duration_ns: NDArray[np.int64]
-    name: NDArray[np.int32]
-    lane: NDArray[np.int32]
-    category: NDArray[np.int8]
-    correlation: NDArray[np.int64]
-    external_id: NDArray[np.int64]
-    sequence: NDArray[np.int64]
-    forward_lane: NDArray[np.int32]
-    stream: NDArray[np.int32]
-    awaited: NDArray[np.int64]
-    graph_node: NDArray[np.int64]
+    start_ns: Int64s
+    duration_ns: Int64s
+    name: Int32s
+    lane: Int32s
+    category: Int8s
+    correlation: Int64s
+    external_id: Int64s
+    sequence: Int64s
+    forward_lane: Int32s
+    stream: Int32s
+    awaited: Int64s
+    graph_node: Int64s
     names: tuple[str, ...]
     lanes: tuple[Lane, ...]
     details: Details = field(default_factory=NoDetails)
     repairs: Mapping[str, int] = field(default_factory=dict)
-    allocated: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    allocated: Mapping[str, Int64s] = field(default_factory=dict)
     facts: Mapping[str, object] = field(default_factory=dict)
     known: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -136,21 +136,21 @@ class Events:
         return len(self.start_ns)
 
     @property
-    def devices(self) -> NDArray[np.int64]:
+    def devices(self) -> Int64s:
         """Device number of every lane, NOTHING for a host thread; at least one entry."""
         return np.array([lane.device for lane in self.lanes] or [NOTHING], dtype=np.int64)
 
     @property
-    def ranks(self) -> NDArray[np.int64]:
+    def ranks(self) -> Int64s:
         """Rank of every lane; at least one entry."""
         return np.array([lane.rank for lane in self.lanes] or [0], dtype=np.int64)
 
-    def called(self, fits: Callable[[str], object]) -> NDArray[np.bool_]:
+    def called(self, fits: Callable[[str], object]) -> Bools:
         """Which have a name that fits, (n,); every name is tried once."""
         return np.array([bool(fits(name)) for name in self.names] or [False])[self.name]
 
     @property
-    def end_ns(self) -> NDArray[np.int64]:
+    def end_ns(self) -> Int64s:
         """End time of each event."""
         return self.start_ns + self.duration_ns
 

@@ -70,11 +70,10 @@ class Findings:
 
     Attributes:
         steps: what was analysed.
-        makespan_ns, path_ns: of the interval whose path is shown; equal, or `invariants` says so.
+        makespan_ns, path_ns: of the interval whose path is shown.
         period_ns, periods_ns: the median steady period, and those of each step.
         verdict: what limits it.
         classes: path time by class; sums to the makespan.
-        invariants: by name, each whether it holds.
         tables: rows by the table's name, the most time on the path first.
         devices: how each device spent each step.
         matched_ratio: share of the model's nodes that the trace was joined to; None without one.
@@ -92,7 +91,6 @@ class Findings:
     periods_ns: tuple[int, ...]
     verdict: Verdict
     classes: Mapping[str, int]
-    invariants: Mapping[str, bool]
     tables: Mapping[str, tuple[EntityRow, ...]]
     devices: tuple[DeviceShare, ...] = ()
     matched_ratio: float | None = None

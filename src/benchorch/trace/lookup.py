@@ -6,6 +6,7 @@ from typing import Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Int32s, Int64s
 from benchorch.trace.events import NOTHING
 
 _WIDEST = 2**62
@@ -13,11 +14,11 @@ _WIDEST = 2**62
 
 def by_lane(
     lane: NDArray[np.integer],
-    time_ns: NDArray[np.int64],
+    time_ns: Int64s,
     at_lane: NDArray[np.integer],
-    at_ns: NDArray[np.int64],
+    at_ns: Int64s,
     side: Literal["left", "right"] = "left",
-) -> NDArray[np.int64]:
+) -> Int64s:
     """`np.searchsorted` for pairs of a lane and a time in columns that are sorted by both."""
     if not len(lane) or not len(at_lane):
         return np.zeros(len(at_lane), dtype=np.int64)
@@ -29,20 +30,16 @@ def by_lane(
         first_ns, span_ns = np.int64(0), len(ranks)
     key = lane * np.int64(span_ns) + (time_ns - first_ns)
     keys = at_lane * np.int64(span_ns) + (at_ns - first_ns)
-    places: NDArray[np.int64] = np.searchsorted(key, keys, side=side)
+    places: Int64s = np.searchsorted(key, keys, side=side)
     return places
 
 
-def first_after(
-    lane: NDArray[np.integer], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def first_after(lane: NDArray[np.integer], start_ns: Int64s, end_ns: Int64s) -> Int64s:
     """First later span that starts at each span's end or later, or is on another lane."""
     return np.maximum(by_lane(lane, start_ns, lane, end_ns), np.arange(1, len(lane) + 1))
 
 
-def latest_so_far(
-    lane: NDArray[np.integer], end_ns: NDArray[np.int64], *, strictly: bool = False
-) -> NDArray[np.int64]:
+def latest_so_far(lane: NDArray[np.integer], end_ns: Int64s, *, strictly: bool = False) -> Int64s:
     """Index of the span that ends last up to each span, or before it, by lane.
 
     NOTHING where there is none before.
@@ -61,9 +58,7 @@ def latest_so_far(
     return np.where(begins, NOTHING, np.insert(at[:-1], 0, NOTHING)) if strictly else at
 
 
-def joined_by(
-    key: NDArray[np.int64], among: NDArray[np.int64], requested: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def joined_by(key: Int64s, among: Int64s, requested: Int64s) -> Int64s:
     """Last of the chosen events with each requested key; NOTHING for an absent key."""
     known = among[key[among] != NOTHING]
     if not len(known):
@@ -87,15 +82,13 @@ class EventIndex:
         elsewhere: (m,) the place of the last one before it that is on another lane, or NOTHING.
     """
 
-    ranks: NDArray[np.int64]
-    point: NDArray[np.int64]
-    lane: NDArray[np.int32]
-    time_ns: NDArray[np.int64]
-    elsewhere: NDArray[np.int64]
+    ranks: Int64s
+    point: Int64s
+    lane: Int32s
+    time_ns: Int64s
+    elsewhere: Int64s
 
-    def last_elsewhere(
-        self, lane: NDArray[np.int32], until_ns: NDArray[np.int64], after_ns: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def last_elsewhere(self, lane: Int32s, until_ns: Int64s, after_ns: Int64s) -> Int64s:
         """For each lane the last point on another one after a time and until another, or NOTHING.
 
         The other lane is of the same rank. A point at the later of the two times counts.
@@ -109,12 +102,7 @@ class EventIndex:
         return np.where(near, self.point[at], NOTHING)
 
 
-def event_index(
-    ranks: NDArray[np.int64],
-    point: NDArray[np.int64],
-    lane: NDArray[np.int32],
-    time_ns: NDArray[np.int64],
-) -> EventIndex:
+def event_index(ranks: Int64s, point: Int64s, lane: Int32s, time_ns: Int64s) -> EventIndex:
     """These points by rank and time; those of the same time in the order of lanes and points."""
     order = np.lexsort((point, lane, time_ns, ranks[lane]))
     point, lane, time_ns = point[order], lane[order], time_ns[order]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Int32s, Int64s
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.lookup import first_after
 
@@ -27,9 +28,9 @@ _MOST_ROUNDS = 8
 class Spans:
     """Intervals on lanes; columns of shape ``(n,)``, lanes >= 0, ends >= starts."""
 
-    lane: NDArray[np.int32]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
+    lane: Int32s
+    start_ns: Int64s
+    end_ns: Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +44,9 @@ class Nesting:
         clipped: how many ends were moved so.
     """
 
-    parent: NDArray[np.int32]
-    depth: NDArray[np.int32]
-    end_ns: NDArray[np.int64]
+    parent: Int32s
+    depth: Int32s
+    end_ns: Int64s
     clipped: int
 
 
@@ -98,10 +99,7 @@ def _order(spans: Spans | Events) -> NDArray[np.intp]:
 
 
 def outside_first(
-    lane: NDArray[np.int32],
-    start_ns: NDArray[np.int64],
-    end_ns: NDArray[np.int64],
-    ties: Sequence[NDArray[np.integer]] = (),
+    lane: Int32s, start_ns: Int64s, end_ns: Int64s, ties: Sequence[NDArray[np.integer]] = ()
 ) -> NDArray[np.intp]:
     """Order by lane, start and decreasing end; then by further keys in reverse."""
     order = by_start(lane, start_ns)
@@ -114,14 +112,14 @@ def outside_first(
     return order
 
 
-def by_start(lane: NDArray[np.int32], start_ns: NDArray[np.int64]) -> NDArray[np.intp]:
+def by_start(lane: Int32s, start_ns: Int64s) -> NDArray[np.intp]:
     """Order by lane and start, then by index; files are nearly in that order."""
     order = np.argsort(start_ns, kind="stable")
     narrow = np.uint16 if lane.max(initial=0) < 2**16 else np.int64  # sorts much faster
     return order[np.argsort(lane[order].astype(narrow), kind="stable")]
 
 
-def _forest(after: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+def _forest(after: Int64s) -> tuple[NDArray[np.intp], Int64s]:
     """Parent and depth of sorted spans, of which each holds all up to `after` it."""
     n = len(after)
     opened = np.ones(n + 1, dtype=np.int64)
@@ -136,9 +134,7 @@ def _forest(after: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.int6
     return parent, depth
 
 
-def _clipped_by_stack(
-    lane: NDArray[np.int32], start_ns: NDArray[np.int64], end_ns: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _clipped_by_stack(lane: Int32s, start_ns: Int64s, end_ns: Int64s) -> Int64s:
     """The clipped ends of sorted spans, one after another."""
     ends = end_ns.tolist()
     stack: list[int] = []

@@ -1,5 +1,6 @@
 """Traces of several ranks of one program, as one: clocks aligned by the collectives they share."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, final
@@ -8,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import (
     COLLECTIVE,
     DEVICE_WORK,
@@ -20,6 +22,7 @@ from benchorch.trace.events import (
 )
 from benchorch.units import format_seconds, ns_to_s
 
+_RECEIVED = re.compile(r"recv_?")
 _OFFSET = 1 << 40
 """Between the ranks' correlations and other ids, which each rank counts for itself."""
 
@@ -108,11 +111,11 @@ class Meetings:
         transfer_ns: from then to its end.
     """
 
-    event: NDArray[np.int64]
-    meeting: NDArray[np.int64]
-    last_ns: NDArray[np.int64]
-    usual_ns: NDArray[np.int64]
-    transfer_ns: NDArray[np.int64]
+    event: Int64s
+    meeting: Int64s
+    last_ns: Int64s
+    usual_ns: Int64s
+    transfer_ns: Int64s
 
 
 @once
@@ -120,7 +123,7 @@ def meetings(events: Events) -> Meetings:
     """The collectives of a trace of several ranks; of one rank's there are none."""
     ranks = int(events.ranks.max()) + 1
     by_rank = [_by_name(events, rank) for rank in range(ranks)]
-    parts: list[NDArray[np.int64]] = []
+    parts: list[Int64s] = []
     for name in by_rank[0] if ranks > 1 else ():
         if all(name in one for one in by_rank):
             count = min(len(one[name]) for one in by_rank)
@@ -158,14 +161,14 @@ def last_ranks(events: Events) -> str:
     )
 
 
-def collectives(events: Events, rank: int = 0) -> NDArray[np.int64]:
+def collectives(events: Events, rank: int = 0) -> Int64s:
     """The collectives of one rank: device work or, where there is none, outermost host calls."""
     own = events.called(COLLECTIVE.search) & (events.ranks == rank)[events.lane]
     works = np.flatnonzero(among(events.category, DEVICE_WORK) & own)
     if not len(works):
         calls = among(events.category, (Category.OPERATOR, Category.ANNOTATION)) & own
         works = np.flatnonzero(calls)
-    order: NDArray[np.int64] = works[np.argsort(events.start_ns[works], kind="stable")]
+    order: Int64s = works[np.argsort(events.start_ns[works], kind="stable")]
     return order
 
 
@@ -189,11 +192,13 @@ def _shift_ns(first: Events, other: Events) -> int:
     return round(float(np.median(first.end_ns[one[:count]] - other.end_ns[two[:count]])))
 
 
-def _by_name(events: Events, rank: int = 0) -> dict[str, NDArray[np.int64]]:
+def _by_name(events: Events, rank: int = 0) -> dict[str, Int64s]:
     """The collectives of one rank by name, each in order of start."""
     found = collectives(events, rank)
-    codes = np.unique(events.name[found]).tolist()
-    return {events.names[code]: found[events.name[found] == code] for code in codes}
+    keys = [_RECEIVED.sub("send", name) for name in events.names]  # the other side of the same
+    places = {key: np.array([other == key for other in keys]) for key in dict.fromkeys(keys)}
+    of = events.name[found]
+    return {key: found[same[of]] for key, same in places.items() if len(of) and same[of].any()}
 
 
 def _further(column: NDArray[Any], offset: int) -> NDArray[Any]:

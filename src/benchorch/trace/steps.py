@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
+from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
 from benchorch.trace.lookup import joined_by
 from benchorch.trace.nesting import Spans, nest
@@ -87,9 +88,9 @@ class Steps:
     """
 
     name: str
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
-    done_ns: NDArray[np.int64]
+    start_ns: Int64s
+    end_ns: Int64s
+    done_ns: Int64s
     lane: int
     marks: tuple[int, ...]
     back_to_back: bool
@@ -102,14 +103,14 @@ class Steps:
         return self.end - self.first
 
     @property
-    def begin_ns(self) -> NDArray[np.int64]:
+    def begin_ns(self) -> Int64s:
         """Start of each step, (m,): with its range, or at the end of the previous one."""
         if not self.back_to_back:
             return self.start_ns
         return np.append(self.start_ns[:1], self.done_ns[:-1])
 
     @property
-    def periods_ns(self) -> NDArray[np.int64]:
+    def periods_ns(self) -> Int64s:
         """How long each of those to analyse took, (k,)."""
         return (self.done_ns - self.begin_ns)[self.first : self.end]
 
@@ -137,14 +138,14 @@ class Steps:
         return nearest, nearest
 
 
-def typical(periods_ns: NDArray[np.int64], bursts: bool = True) -> NDArray[np.bool_]:
+def typical(periods_ns: Int64s, bursts: bool = True) -> Bools:
     """Steps near the median, (k,); none where that is not most of them, or not most of the time.
 
     One long step among many is an accident; several are how the program runs, as where a loader
     hands out batches in bursts. Steps that stand for themselves have none (`bursts`).
     """
     middle = np.median(periods_ns)
-    near: NDArray[np.bool_] = np.abs(periods_ns - middle) <= TYPICAL_RATIO * middle
+    near: Bools = np.abs(periods_ns - middle) <= TYPICAL_RATIO * middle
     few = (~near).sum() <= max(1.0, ACCIDENT_RATIO * len(near))
     apart = np.diff(np.flatnonzero(~near))
     in_turn = len(apart) > 1 and np.ptp(apart) <= 1 and len(near) >= 3 * apart.max()
@@ -234,7 +235,7 @@ def marked_ranges(events: Events) -> tuple[MarkedRange, ...]:
     return tuple(sorted(found, key=lambda one: (-one.total_ns, one.name)))
 
 
-def _groups(events: Events, chosen: NDArray[np.bool_]) -> Iterator[tuple[str, NDArray[np.intp]]]:
+def _groups(events: Events, chosen: Bools) -> Iterator[tuple[str, NDArray[np.intp]]]:
     """Chosen events by name, with ``*`` for the numbers of names that differ in nothing else."""
     codes = np.unique(events.name[chosen]).tolist()
     stems: dict[str, list[int]] = {}
@@ -270,9 +271,7 @@ def _marked(events: Events, name: str | None) -> Steps | None:
     )
 
 
-def _recurring(
-    events: Events, ranges: NDArray[np.bool_], covered_ratio: float = COVERED_RATIO
-) -> Steps | None:
+def _recurring(events: Events, ranges: Bools, covered_ratio: float = COVERED_RATIO) -> Steps | None:
     """The ranges of one name on one thread, at least three, that take most time in all.
 
     Those that cover little of it mark steps from one to the next, if these are alike.
@@ -305,7 +304,7 @@ def _recurring(
     return (_between(events, marks) if apart else None) or found
 
 
-def _interleaved(events: Events, marks: NDArray[np.intp], ranges: NDArray[np.bool_]) -> np.bool_:
+def _interleaved(events: Events, marks: NDArray[np.intp], ranges: Bools) -> np.bool_:
     """Whether other ranges of the thread fill most of the time between the marks, as they recur."""
     lane, name = events.lane[marks[0]], events.name[marks]
     others = _outermost(events, ranges & (events.lane == lane) & ~np.isin(events.name, name))
@@ -318,9 +317,7 @@ def _interleaved(events: Events, marks: NDArray[np.intp], ranges: NDArray[np.boo
     return np.bool_(every and events.duration_ns[others[after]].sum() > 0.5 * between_ns)
 
 
-def _boundaries(
-    events: Events, pattern: re.Pattern[str], chosen: NDArray[np.bool_]
-) -> Steps | None:
+def _boundaries(events: Events, pattern: re.Pattern[str], chosen: Bools) -> Steps | None:
     """From each call of some kind to the next one; at least three steps."""
     return _between(
         events, _on_one_lane(events, _outermost(events, events.called(pattern.search) & chosen))
@@ -336,7 +333,7 @@ def _between(events: Events, marks: NDArray[np.intp]) -> Steps | None:
 
 
 def _steps(
-    events: Events, name: str, marks: NDArray[np.intp], end_ns: NDArray[np.int64] | None = None
+    events: Events, name: str, marks: NDArray[np.intp], end_ns: Int64s | None = None
 ) -> Steps:
     """The steps of these ranges, which end with the ranges or at some times."""
     start_ns, end_ns = events.start_ns[marks], events.end_ns[marks] if end_ns is None else end_ns
@@ -375,15 +372,15 @@ def _steps(
     )
 
 
-def work_of_steps(events: Events, steps: Steps) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def work_of_steps(events: Events, steps: Steps) -> tuple[Int64s, Int64s]:
     """Device work that belongs to the steps, and the number of the step of each."""
     rank = events.lanes[steps.lane].rank if steps.lane >= 0 else 0
     return _work_of_ranges(events, steps.start_ns, steps.end_ns, rank)
 
 
 def _work_of_ranges(
-    events: Events, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], rank: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    events: Events, start_ns: Int64s, end_ns: Int64s, rank: int
+) -> tuple[Int64s, Int64s]:
     """The device work of each range: what was launched inside it.
 
     Where no launch of a stream is recorded, as for other vendors' devices, its work is divided
@@ -443,13 +440,13 @@ def _without_warm_up(steps: Steps) -> Steps:
     return replace(steps, first=first, end=end, notes=tuple(notes))
 
 
-def _named(events: Events, pattern: str) -> NDArray[np.bool_]:
+def _named(events: Events, pattern: str) -> Bools:
     """Which events are called so exactly or, if none is, fit the pattern."""
     exact = pattern in events.names
     return events.called(lambda name: name == pattern if exact else fnmatchcase(name, pattern))
 
 
-def _outermost(events: Events, chosen: NDArray[np.bool_]) -> NDArray[np.intp]:
+def _outermost(events: Events, chosen: Bools) -> NDArray[np.intp]:
     """The chosen events that are in no other chosen one on their lane, in order of start."""
     indices = np.flatnonzero(chosen)
     spans = Spans(

@@ -8,7 +8,6 @@ the supervisor of trials, can then compute most keys from the notes.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -22,7 +21,7 @@ from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.artifact import BuildKey, digest_of
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
-from benchorch.files import write_json
+from benchorch.files import read_json, write_json
 from benchorch.frameworks.identity.compilers import COMPILED_FACTS, compiled_facts
 from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
 from benchorch.host.environment import package_versions
@@ -222,7 +221,7 @@ class Keys:
 
     def _noted(self, kind: str, request: ConfigNode) -> Json:
         try:
-            noted: Json = json.loads(self._note(kind, request).read_bytes())
+            noted: Json = read_json(self._note(kind, request))
         except (OSError, ValueError) as error:
             raise Unknown from error
         return noted

@@ -5,12 +5,12 @@ It runs in a process of its own when nothing is measured any more, and never imp
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import decode
 from benchorch.domain.profile import OPERATORS_FILE, BottleneckVerdict
+from benchorch.files import read_json
 from benchorch.trace.operators.graph import OperatorGraph
 
 if TYPE_CHECKING:
@@ -56,4 +56,4 @@ def draw(analysis: Analysis, folder: Path) -> None:
 
 def _graph_beside(trace: Path) -> OperatorGraph | None:
     path = trace.with_name(OPERATORS_FILE)
-    return decode(OperatorGraph, json.loads(path.read_text())) if path.exists() else None
+    return decode(OperatorGraph, read_json(path)) if path.exists() else None

@@ -4,7 +4,6 @@ A stamp is believed once two loads of two processes found the same identity, and
 everything that they consulted is as it was. It is data: at worst a wrong one names another model.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any, cast
 from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
-from benchorch.files import write_json
+from benchorch.files import read_json, write_json
 from benchorch.frameworks.identity.consulted import holds
 
 _VERSION = 2  # with the time of a file's last change of status
@@ -72,7 +71,7 @@ class Stamps:
         found = []
         for path in sorted(self.folder.glob("*.json")) if self.folder.is_dir() else ():
             with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-                stamp = json.loads(path.read_bytes())
+                stamp = read_json(path)
                 requested = stamp["identity"].get("asked", {})
                 named = (requested.get(name) for name in ("factory", "module", "call", "class"))
                 model = next(filter(None, named), str(requested))
@@ -81,7 +80,7 @@ class Stamps:
 
     def _read(self, request: ConfigNode) -> dict[str, Any]:
         with suppress(OSError, ValueError, TypeError, KeyError):
-            found = json.loads(self._file(request).read_bytes())
+            found = read_json(self._file(request))
             if found["version"] == _VERSION and found["request"] == request:
                 return {**found, "identity": dict(found["identity"])}
         return {}

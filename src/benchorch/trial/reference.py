@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -20,7 +19,7 @@ from benchorch.domain.result import ModelCounts
 from benchorch.domain.tensors import TensorSpec
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import MeasureError
-from benchorch.files import write_json
+from benchorch.files import read_json, write_json
 from benchorch.frameworks.flop_counter import count_model
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frameworks.module_precision import half_precision
@@ -93,7 +92,7 @@ class Reference:
 
 def read_reference(directory: Path) -> Reference:
     """Reference stored by `write_reference`."""
-    return decode(Reference, json.loads((directory / _MODEL_FILE).read_bytes()))
+    return decode(Reference, read_json(directory / _MODEL_FILE))
 
 
 def outputs_file(directory: Path, index: int) -> Path:

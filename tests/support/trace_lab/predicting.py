@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.analysis import analyze_events
+from benchorch.trace.analysis import analyze
 from benchorch.trace.dag import NOBODY, Dag, Window
 from benchorch.trace.events import Events
 from benchorch.trace.graph.build import build_dag
@@ -59,7 +59,7 @@ def asked_ns(events: Events, factors: Mapping[str, float], *, alone: bool) -> in
         Speedup(select=Selector(name=name, alone=alone), speedup=1 / factor if factor else math.inf)
         for name, factor in factors.items()
     ]
-    return predict(analyze_events(events), changes).predicted_ns
+    return predict(analyze(events), changes).predicted_ns
 
 
 def predicted_ratio(trace: Path, factors: Mapping[str, float]) -> float:

@@ -157,3 +157,49 @@ def test_an_executor_of_a_stored_plan_is_made_by_its_former_name(monkeypatch):
     monkeypatch.setattr(components, "ALLOWED_PREFIXES", ("benchorch.executors.",))
     node = {"_target_": "benchorch.executors.here.Here", "isolated": True, "kinds": ["local"]}
     assert make(node, Executor, "executor") == Local(isolated=True, kinds=["local"])
+
+
+class Named(ABC):
+    version = 1
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return {}
+
+    @abstractmethod
+    def area(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Labelled(Named):
+    labels: Mapping[str, str] | int = 0
+    version: int | str = 2
+
+    def area(self) -> float:
+        return 0
+
+
+@dataclass(frozen=True)
+class Shadowed(Named):
+    area: int = 3
+
+
+@pytest.mark.parametrize(
+    ("made", "key", "sentence"),
+    [
+        (node("Labelled"), "labels", "Named.labels, whose type is a mapping"),
+        (node("Labelled", labels={}, version="3"), "version", "whose type is a whole number"),
+        (node("Shadowed"), "area", "takes the place of Named.area"),
+        (node("Shadowed", area=4), "area", "takes the place of Named.area"),
+    ],
+)
+def test_an_option_that_hides_what_the_interface_has_is_a_problem(made, key, sentence):
+    with pytest.raises(ConfigError) as caught:
+        make(made, Named, "shape")
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"shape.{key}: ")
+    assert sentence in problem
+
+
+def test_an_option_may_give_what_the_interface_has():
+    assert make(node("Labelled", labels={"a": "b"}), Named, "shape").labels == {"a": "b"}

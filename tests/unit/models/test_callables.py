@@ -9,7 +9,13 @@ import pytest
 
 from benchorch.domain.codec import Json
 from benchorch.errors import BuildError
-from benchorch.models.callables import UserCode, callable_problems, resolve_callable
+from benchorch.models import trust
+from benchorch.models.callables import (
+    UserCode,
+    callable_problems,
+    reference_problems,
+    resolve_callable,
+)
 
 USERS_MODULE = """
 import math as m
@@ -132,6 +138,49 @@ def test_a_reference_that_cannot_be_called_is_told(reference: str, sentence: str
     (problem,) = problems(reference)
     assert problem.startswith("model.factory: ")
     assert sentence in problem
+
+
+INSTALLED = {
+    "psutil:Popen": "a class",
+    "yaml:unsafe_load": "a function",
+    "numpy.testing:assert_equal": "one that another module defines",
+    "torch.hub:load": "a function of torch's",
+    "omegaconf:OmegaConf.load": "a method",
+    "joblib:load": "a function that a package takes from its modules",
+}
+
+
+@pytest.mark.parametrize("reference", INSTALLED)
+def test_what_is_installed_and_no_class_of_modules_is_refused_unseen(reference: str) -> None:
+    before = set(sys.modules)
+    (problem,) = reference_problems("model.factory", reference)
+    assert f"no subclass of torch.nn.Module; to call it, add --trust {reference}" in problem
+    assert set(sys.modules) == before
+    with trust.declared(["--trust", reference]):
+        assert reference_problems("model.factory", reference) == []
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["torch.nn:Linear", "torch.nn:TransformerEncoderLayer", "torch.nn.modules.module:Module"],
+)
+def test_an_installed_class_of_modules_is_let_through(reference: str) -> None:
+    assert reference_problems("model.factory", reference) == []
+
+
+def test_what_a_users_file_imports_is_refused_unseen(folder: Path) -> None:
+    (folder / "users_pkg" / "takes.py").write_text("from yaml import unsafe_load as make\n")
+    (problem,) = problems("users_pkg.takes:make")
+    assert "call it in a function of your own" in problem
+
+
+def test_definitions_that_lead_nowhere_end(folder: Path) -> None:
+    text = (
+        "from . import rounds\nfrom .rounds import *\nfrom .rounds import make\nclass A(A): ...\n"
+    )
+    (folder / "users_pkg" / "rounds.py").write_text(text)
+    assert problems("users_pkg.rounds:make") == []
+    assert problems("users_pkg.rounds:A") == []
 
 
 def test_arguments_are_held_against_the_signature() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchorch.errors import TraceError
-from benchorch.trace.analysis import analyze_events
+from benchorch.trace.analysis import analyze
 from benchorch.trace.events import Events
 from benchorch.trace.ranks import meetings, merged
 from benchorch.trace.whatif.predict import predict
@@ -46,7 +46,7 @@ def test_clocks_are_aligned_by_what_ends_together() -> None:
 
 
 def test_the_wait_for_the_slower_rank_is_not_communication() -> None:
-    found = analyze_events(both()).findings
+    found = analyze(both()).findings
     assert found.period_ns == 6 * MS
     assert found.verdict.limit == "waiting for a straggler"
     assert found.verdict.shares["waiting for a straggler"] == pytest.approx(0.5, rel=0.02)
@@ -57,7 +57,7 @@ def test_the_wait_for_the_slower_rank_is_not_communication() -> None:
 
 
 def test_making_the_slower_rank_faster_helps_and_the_other_does_not() -> None:
-    analysis = analyze_events(both())
+    analysis = analyze(both())
 
     def asked(**change: object) -> float:
         return predict(analysis, parse({"changes": [change]}).changes).predicted_ns / MS

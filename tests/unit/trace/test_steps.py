@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from benchorch.errors import TraceError
-from benchorch.trace.analysis import Analysis, analyze_events
+from benchorch.trace.analysis import Analysis, analyze
 from benchorch.trace.events import Events
 from benchorch.trace.steps import find_steps, marked_ranges
 from benchorch.trace.whatif.predict import predict
@@ -39,7 +39,7 @@ def asked(analysis: Analysis, **change: object) -> int:
 
 
 def test_equal_asynchronous_steps_are_equally_long_however_far_the_host_is_ahead() -> None:
-    analysis = analyze_events(asynchronous())
+    analysis = analyze(asynchronous())
     assert analysis.findings.period_ns == 10 * MS
     assert set(analysis.findings.periods_ns) == {10 * MS}
     assert analysis.findings.makespan_ns == analysis.findings.path_ns == 50 * MS
@@ -47,7 +47,7 @@ def test_equal_asynchronous_steps_are_equally_long_however_far_the_host_is_ahead
 
 
 def test_a_kernel_twice_as_fast_gives_what_it_would_give() -> None:
-    analysis = analyze_events(asynchronous())
+    analysis = analyze(asynchronous())
     assert asked(analysis, kernel="gemm", speedup=2) == 5 * MS
     assert asked(analysis, kernel="gemm", speedup=20) == pytest.approx(2 * MS, rel=0.01)
     assert asked(analysis, host=2) == 10 * MS
@@ -63,7 +63,7 @@ def test_steps_that_end_in_a_synchronisation_are_as_long_as_their_ranges() -> No
             kernel("gemm", at + 30 * US, at + 2 * MS, number),
             call("cudaDeviceSynchronize", at + 30 * US, at + 2 * MS + 5 * US),
         ]
-    analysis = analyze_events(trace(made))
+    analysis = analyze(trace(made))
     assert analysis.findings.periods_ns == (3 * MS,) * 4
 
 
@@ -73,7 +73,7 @@ def test_a_long_first_step_is_set_aside_and_named() -> None:
     for number, length in enumerate(lengths):
         made += [note(f"ProfilerStep#{number}", at, at + length), op("aten::mm", at, at + length)]
         at += length
-    found = analyze_events(trace(made)).findings
+    found = analyze(trace(made)).findings
     assert found.period_ns == 10 * MS
     assert "initialisation" in " ".join(found.warnings)
     assert "first 2 steps" in " ".join(found.warnings)
@@ -114,7 +114,7 @@ def test_work_of_a_device_without_launch_records_is_divided_among_the_steps() ->
             op("aten::mm", number * MS, number * MS + 900 * US),
             kernel("gemm", 100 * US + number * 10 * MS, (number + 1) * 10 * MS + 99 * US),
         ]
-    found = analyze_events(trace(made)).findings
+    found = analyze(trace(made)).findings
     assert found.period_ns == 10 * MS
     assert found.verdict.limit == "device compute"
 
@@ -134,7 +134,7 @@ def test_a_change_that_the_recorded_steps_are_too_few_for_is_bounded_by_the_busi
             kernel("Memcpy HtoD", copied_ns - 3 * MS, copied_ns, 2 * number, stream=9),
             kernel("gemm", start, free_ns, 2 * number + 1),
         ]
-    analysis = analyze_events(trace(made))
+    analysis = analyze(trace(made))
     assert analysis.findings.period_ns == 5 * MS
     assert asked(analysis, kernel="gemm", speedup=5) == pytest.approx(3 * MS, rel=0.01)
 
@@ -144,7 +144,7 @@ def test_batches_that_come_in_bursts_have_a_mean_period() -> None:
     for number, length in enumerate([41 * MS, MS, MS, MS] * 3):
         made += [note(f"ProfilerStep#{number}", at, at + length), op("aten::mm", at, at + length)]
         at += length
-    found = analyze_events(trace(made)).findings
+    found = analyze(trace(made)).findings
     assert found.period_ns == 11 * MS
     assert found.warnings == ()
 
@@ -169,7 +169,7 @@ def loading(step_ns: int, batch_ns: int, workers: int, steps: int = 19) -> Event
 def test_worker_processes_need_the_same_time_for_a_batch_whatever_the_program_does(
     factor: float,
 ) -> None:
-    analysis = analyze_events(loading(4 * MS, 24 * MS, 3))
+    analysis = analyze(loading(4 * MS, 24 * MS, 3))
     assert analysis.findings.verdict.limit == "data loading"
     true_ns = max(24 * MS / 3, 4 * MS * factor + 20 * US)
     assert asked(analysis, op="aten::mm", speedup=1 / factor) == pytest.approx(true_ns, rel=0.05)

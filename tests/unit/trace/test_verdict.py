@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchorch.trace.analysis import analyze_events
+from benchorch.trace.analysis import analyze
 from benchorch.trace.events import Category, Events
 from benchorch.trace.findings import Verdict
 from benchorch.trace.ranks import merged
@@ -18,7 +18,7 @@ def frame(name: str, start_ns: int, end_ns: int, lane: str = "main") -> Made:
 
 
 def judged(*made: Made, **options: object) -> Verdict:
-    return analyze_events(trace(*made), **options).findings.verdict  # type: ignore[arg-type]
+    return analyze(trace(*made), **options).findings.verdict  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,24 @@ def test_a_frame_of_python_names_the_cause(name: str, limit: str) -> None:
     assert found.limit == limit
     assert found.cause["unknown"] == 0
     assert "operators" not in found.advice or limit == "host framework"
+
+
+def test_kernels_that_compiled_code_calls_compute() -> None:
+    found = judged(
+        frame("train.py(3): step", 0, 10 * MS),
+        op("## Call CompiledFxGraph fab12 ##", MS, 10 * MS),
+        frame("<built-in function kernel>", 2 * MS, 10 * MS),
+    )
+    assert found.limit == "device compute"
+
+
+def test_a_checkpoint_is_written_by_input_and_output() -> None:
+    found = judged(
+        frame("train.py(3): save", 0, 10 * MS),
+        frame("torch/serialization.py(811): __init__", 0, 4 * MS),
+        frame("<built-in method write_record of PyTorchFileWriter object>", 5 * MS, 10 * MS),
+    )
+    assert found.limit == "input/output"
 
 
 def test_a_long_gap_without_stacks_has_no_verdict_and_says_what_to_record() -> None:
@@ -117,7 +135,7 @@ def test_backward_in_bursts_has_one_join_and_keeps_its_pauses() -> None:
             op(name, at, at + 2 * MS, lane="backward", sequence=sequence, forward_lane="main")
         )
     made.append(op("aten::add_", 9_100 * US, 10 * MS))
-    analysis = analyze_events(trace(*made))
+    analysis = analyze(trace(*made))
     rows = {row.name: row for row in analysis.findings.tables["operators"]}
     assert rows[name].on_path_ns == 6 * MS
     assert rows[name].gain_ns == 6 * MS
@@ -159,9 +177,7 @@ def test_the_collective_of_a_process_group_waits_for_the_rank_that_calls_it_last
             ]
         return trace(made)
 
-    found = analyze_events(
-        merged([rank(2 * MS), rank(15 * MS)]), range_name="*: step"
-    ).findings.verdict
+    found = analyze(merged([rank(2 * MS), rank(15 * MS)]), range_name="*: step").findings.verdict
     assert found.limit == "waiting for a straggler"
     assert found.shares["sleep and lock"] > 0.1
 

@@ -58,7 +58,8 @@ def run(
     kept = [str(site / RUNS)] if is_folder_of_runs(str(site / RUNS)) else []
     known = collect(kept, terminal.say) if kept else []
     if experiment is not None:
-        known += _recorded(experiment, uri, terminal)
+        recorded = _recorded(experiment, uri, terminal)
+        known = [*{run.plan_id: run for run in (*known, *recorded)}.values()]
     found = collect(runs, terminal.say, known) if runs or not known else known
     found.sort(key=started_at)
     if not found:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from benchorch.config.components import misspelt
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError
+from benchorch.files import open_regular, read_bytes
 from benchorch.journal import run_directory
 from benchorch.journal.lock import LOG, is_running
 from benchorch.journal.registry import find_invocation
@@ -44,7 +46,7 @@ def run(terminal: Terminal, run: str, trial: str | None, follow: bool) -> Reply:
     if follow:
         _follow(directory, path, terminal.part)
         return Reply(text="", data={"log": str(path)})
-    text = path.read_bytes().decode(errors="replace")
+    text = read_bytes(path).decode(errors="replace")
     shown = text.rstrip("\n") or f"{path} is empty so far."
     return Reply(text=shown, data={"log": str(path), "text": text}, verbatim=True)
 
@@ -110,9 +112,8 @@ def _follow(directory: Path, path: Path, say: Callable[[str], None]) -> None:
 
 def _added(path: Path, start: int) -> bytes:
     """Whole lines of a file from a byte on; nothing where it does not exist yet."""
-    if not path.exists():
-        return b""
-    with path.open("rb") as file:
+    lines = b""
+    with suppress(FileNotFoundError), open_regular(path) as file:
         file.seek(start)
         lines = file.read()
     return lines[: lines.rfind(b"\n") + 1]

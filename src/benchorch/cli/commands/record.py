@@ -13,6 +13,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError, Correction, Problem, RecordError
+from benchorch.files import read_bytes
 from benchorch.formatting import plural
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
@@ -71,7 +72,7 @@ def _noted_uri(directory: Path) -> str | None:
     path = directory / TRACKING
     uri = ""
     with contextlib.suppress(OSError, ValueError):
-        uri = str(mapping_of(path.read_bytes()).get("uri"))
+        uri = str(mapping_of(read_bytes(path)).get("uri"))
     return uri if uri.startswith(_SQLITE) else None
 
 

@@ -11,6 +11,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.price import Market
 from benchorch.errors import ConfigError
 from benchorch.executors.node_packages import distributions
+from benchorch.files import read_text
 
 RESOURCE_PREFIX = "benchorch:"
 KIND_LABEL = "benchorch/instance-type"
@@ -64,7 +65,7 @@ class NodeType:
 def locked_packages(path: Path, node_type: NodeType) -> Mapping[str, str] | None:
     """Versions of a node type's distributions, by the lock beside its cluster file, or None."""
     try:
-        return distributions((path.parent / LOCKS / f"{node_type.packages}.txt").read_text())
+        return distributions(read_text(path.parent / LOCKS / f"{node_type.packages}.txt"))
     except OSError:
         return None
 
@@ -72,7 +73,7 @@ def locked_packages(path: Path, node_type: NodeType) -> Mapping[str, str] | None
 def read_cluster_file(path: Path) -> tuple[NodeType, ...]:
     """The node types of a cluster file; ConfigError if it cannot be read or declares none."""
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.safe_load(read_text(path))
     except OSError as error:
         raise ConfigError(
             [
@@ -96,7 +97,7 @@ def read_cluster_file(path: Path) -> tuple[NodeType, ...]:
 def aws_cluster(path: Path) -> Mapping[str, str] | None:
     """The ``cluster`` and ``region`` of a cluster file for AWS; None for any other file."""
     try:
-        content = _mapping(yaml.safe_load(path.read_text()))
+        content = _mapping(yaml.safe_load(read_text(path)))
     except (OSError, yaml.YAMLError):  # which `read_cluster_file` reports
         return None
     provider = _mapping(content.get("provider"))

@@ -9,6 +9,7 @@ from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 
 from benchorch.domain.artifact import digest_of
+from benchorch.files import open_regular
 from benchorch.frameworks.identity.owners import listing, normalised
 from benchorch.host.environment import release
 
@@ -97,5 +98,5 @@ def _found(distribution: Distribution) -> Iterator[str]:
 
 def file_digest(path: Path) -> str:
     """SHA-256 (hex) of a file's bytes."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -10,7 +10,7 @@ from typing import cast
 
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
-from benchorch.files import write_text
+from benchorch.files import read_json, write_text
 from benchorch.frontends.scripts.discover import Script
 from benchorch.models.script import script_digest
 
@@ -25,7 +25,7 @@ def kept(script: Script, how: str) -> dict[str, Json] | None:
         how: what else decides over what is found in it.
     """
     try:
-        record = json.loads(_place(script).read_text())
+        record = read_json(_place(script))
         same = record["key"] == _key(script, how)
         found = cast("dict[str, Json]", record["found"])
         fresh = same and all(_digest(Path(path)) == was for path, was in record["sources"].items())

@@ -154,7 +154,7 @@ def refuse_running(directory: Path, plan: Plan) -> None:
         f"{directory} is still going on: {done} of {len(plan.trials)} trials have a result. "
         "Try again when it has ended."
     )
-    raise ConfigError([problem])
+    raise ConfigError([problem], next=f"benchorch status {plan.plan_id} --watch")
 
 
 def _unfinished(directory: Path, plan: Plan) -> Mapping[str, TrialResult]:

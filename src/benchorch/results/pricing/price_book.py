@@ -5,7 +5,6 @@ a warning; the dated list that ships with benchorch. A kind in none of them has 
 """
 
 import contextlib
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,7 @@ from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import PriceUnavailable
-from benchorch.files import write_json
+from benchorch.files import read_json, write_json
 from benchorch.interfaces.price_source import PriceSource
 
 FRESH = {Market.ON_DEMAND: timedelta(hours=24), Market.SPOT: timedelta(hours=1)}
@@ -186,7 +185,7 @@ class PriceBook:
     def _cached(self, market: Market) -> dict[str, Price]:
         """Prices fetched before; none where the file cannot be read."""
         try:
-            content = json.loads(self._file(market).read_text())
+            content = read_json(self._file(market))
             return {k: decode(Price, node) for k, node in content.items() if isinstance(node, dict)}
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return {}

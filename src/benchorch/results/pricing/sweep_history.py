@@ -23,7 +23,8 @@ from benchorch.executors.scheduling.duration_forecast import (
     journal_lines,
     past_trials,
 )
-from benchorch.files import write_json
+from benchorch.files import read_json, write_json
+from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.registry import newest_invocations, state_directory
 from benchorch.journal.run_directory import COST
 from benchorch.units import format_seconds
@@ -122,8 +123,8 @@ def sweep_history(url: str | None) -> SweepHistory:
 
 
 def _local(directory: Path) -> SweepCost | None:
-    with suppress(OSError, ValueError):
-        return decode(SweepCost, json.loads((directory / COST).read_bytes()))
+    with suppress(OSError, *UNREADABLE):
+        return decode(SweepCost, read_json(directory / COST))
     return None
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import final
 
 from benchorch.domain.estimate import Estimate
-from benchorch.formatting import interval_text
+from benchorch.formatting import interval_text, is_unknown
 from benchorch.pages.chart_script import Spec
 from benchorch.results.report.chart import (
     Chart,
@@ -78,8 +78,8 @@ def _latency(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Ch
     ]
     yield Chart(
         title="Latency",
-        sentence="Median time of a call; shorter is better. Whiskers are 95 % intervals; an "
-        "interval of more than a factor of ten is not drawn.",
+        sentence="Median time of a call; shorter is better. Whiskers are 95 % intervals; what is "
+        "not known to a factor of two is not drawn.",
         spec=_bars(bars, "median latency, ms"),
     )
 
@@ -148,7 +148,7 @@ def _bar_values(bar: _Bar, top: float) -> Spec:
         "figure": bar.figure.partition(" (")[0],  # the rest is in the table and the tip
         "kind": bar.kind,
         "tip": f"{bar.name}: {bar.figure} {bar.kind}".rstrip(),
-        "value": bar.estimate.value if bar.estimate else None,
+        "value": bar.estimate.value if bar.estimate and not is_unknown(bar.estimate) else None,
         "low": ends[0] if ends else None,
         "high": ends[1] if ends else None,
         "head": top + _HEAD_PX,

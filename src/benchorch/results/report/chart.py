@@ -36,7 +36,7 @@ def layer(mark: Spec, where: str = "", **encoding: object) -> Spec:
 
 
 def interval(estimate: Estimate | None) -> tuple[float, float] | None:
-    """Ends of an interval that is worth drawing: within a factor of ten."""
+    """Ends of an interval that is worth drawing."""
     if estimate is None or not is_known(estimate):
         return None
     assert estimate.low is not None  # it is known

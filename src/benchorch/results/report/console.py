@@ -317,9 +317,11 @@ class ConsoleReport:
 
     def interrupted(self, directory: Path, *, results: int) -> None:
         """Print how far the run has come, and how to go on."""
-        so_far = "the table is partial. All results so far are stored"
-        state = so_far if results else "no trial has a result yet"
-        self.text(f"\nInterrupted: {state}. To continue:\n  python -m benchorch resume={directory}")
+        if results:  # the last lines name the command that resumes it
+            self.text("\nInterrupted: the table is partial. All results so far are stored.")
+            return
+        way_on = f"To continue:\n  python -m benchorch resume={directory}"
+        self.text(f"\nInterrupted: no trial has a result yet. {way_on}")
 
 
 def _end_of(result: TrialResult) -> str:

@@ -14,9 +14,9 @@ from benchorch.formatting import (
     cell_name,
     interval_text,
     is_known,
+    is_unknown,
     plural,
     printable,
-    two_apart,
     varying_labels,
 )
 from benchorch.results.report.execution_text import execution_matters, precision_text
@@ -266,9 +266,8 @@ def has_known_ratio(speedup: Comparison) -> bool:
 
 
 def _is_printed(speedup: Comparison) -> bool:
-    """Whether the ratio is known, or that of one pair or two like ones, which have no interval."""
-    few = speedup.ratio.high is None and not two_apart(speedup.ratio)
-    return few or has_known_ratio(speedup)
+    """Whether the ratio is decided or known; that of one pair, or two like ones, is printed too."""
+    return speedup.verdict != INCONCLUSIVE or not is_unknown(speedup.ratio)
 
 
 def _baseline_text(summary: Summary) -> str:

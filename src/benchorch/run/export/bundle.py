@@ -20,6 +20,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.session import Session
 from benchorch.errors import BuildError, ConfigError
+from benchorch.files import read_json
 from benchorch.formatting import interval_text
 from benchorch.interfaces.conversion import BuildRequest
 from benchorch.interfaces.store import Store
@@ -213,7 +214,7 @@ def _settings(
 ) -> dict[str, Json]:
     facts = chosen.result.valid[0].facts
     call = out / "artifact" / "call.json"
-    traced = call.exists() and json.loads(call.read_text())["method"] == "trace"
+    traced = call.exists() and read_json(call)["method"] == "trace"
     return {
         "inputs": {name: str(array.dtype) for name, array in inputs.items()},
         "dtype": facts.get("dtype") if facts.get("dtype") in _FLOATS else None,

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int32s, Int64s
 from benchorch.trace.attribution.owners import Owners, module_name
 from benchorch.trace.dag import NOBODY, CriticalPath, Dag
 from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category, Events
@@ -24,9 +24,9 @@ class OwnerTimes:
         in_window: whether the event has a point in the interval.
     """
 
-    total_ns: NDArray[np.int64]
-    on_path_ns: NDArray[np.int64]
-    in_window: NDArray[np.bool_]
+    total_ns: Int64s
+    on_path_ns: Int64s
+    in_window: Bools
 
 
 def measured(dag: Dag, path: CriticalPath, interval_ns: tuple[int, int], events: int) -> OwnerTimes:
@@ -44,7 +44,7 @@ def measured(dag: Dag, path: CriticalPath, interval_ns: tuple[int, int], events:
     )
 
 
-def _summed(owner: NDArray[np.int32], time_ns: NDArray[np.int64], events: int) -> NDArray[np.int64]:
+def _summed(owner: Int32s, time_ns: Int64s, events: int) -> Int64s:
     """Integers by owner, exactly: sums of less than 2**53 ns (104 days) fit a double."""
     place = np.where(owner == NOBODY, events, owner)
     return np.bincount(place, weights=time_ns, minlength=events + 1).astype(np.int64)
@@ -68,11 +68,11 @@ class Entities:
     """
 
     names: tuple[str, ...]
-    part: NDArray[np.int64]
+    part: Int64s
     shares: tuple[Shares, ...]
-    instance: NDArray[np.int64]
+    instance: Int64s
 
-    def occurrences(self, measured: OwnerTimes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def occurrences(self, measured: OwnerTimes) -> tuple[Int64s, Int64s]:
         """Occurrences in the window, in order, and (n,) the time of each event as an occurrence.
 
         That is its own, and that of all events that have it as their occurrence.
@@ -149,9 +149,7 @@ def kernels(events: Events, owned: Owners) -> Entities:
     return _by_name(events, np.where(chosen, np.arange(len(events)), NOTHING))
 
 
-def by_key(
-    occurrence: NDArray[np.int64], key_of: Callable[[int], str], code: NDArray[np.int64]
-) -> Entities:
+def by_key(occurrence: Int64s, key_of: Callable[[int], str], code: Int64s) -> Entities:
     """Rows by the name of the occurrence's code; an empty name is no row.
 
     Args:
@@ -177,5 +175,5 @@ def by_key(
     )
 
 
-def _by_name(events: Events, occurrence: NDArray[np.int64]) -> Entities:
+def _by_name(events: Events, occurrence: Int64s) -> Entities:
     return by_key(occurrence, lambda code: events.names[code], events.name.astype(np.int64))

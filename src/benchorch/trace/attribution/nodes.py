@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.attribution.entities import Entities, Shares
 from benchorch.trace.attribution.owners import MODULE, Owners, inherited
 from benchorch.trace.attribution.sequence_join import by_sequence
@@ -105,7 +105,7 @@ def _of_compiled(
 
 
 def _by_graph(
-    events: Events, call: NDArray[np.int64], provenance: Sequence[Provenance]
+    events: Events, call: Int64s, provenance: Sequence[Provenance]
 ) -> dict[int, Provenance]:
     """Provenance of each compiled graph, by the code of its calls' name.
 
@@ -121,8 +121,8 @@ def _by_graph(
 
 
 def _kernels(
-    events: Events, owned: Owners, call: NDArray[np.int64], provenance: Sequence[Provenance]
-) -> NDArray[np.bool_]:
+    events: Events, owned: Owners, call: Int64s, provenance: Sequence[Provenance]
+) -> Bools:
     """Fused kernels by their names, and all else that compiled graphs call themselves."""
     called = {name for one in provenance for name in one.calls}
     device = np.isin(events.category, DEVICE_WORK)
@@ -130,7 +130,7 @@ def _kernels(
     direct = operator & (owned.parent >= 0) & (owned.parent == call)
     fused = events.called(is_fused)
     known = events.called(lambda name: kernel_of(name) in called)
-    chosen: NDArray[np.bool_] = (fused & (device | operator)) | direct | (known & device)
+    chosen: Bools = (fused & (device | operator)) | direct | (known & device)
     return chosen
 
 

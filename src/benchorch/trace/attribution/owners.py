@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, once
 from benchorch.trace.lookup import joined_by
 from benchorch.trace.nesting import nest
@@ -34,10 +34,10 @@ class Owners:
         backward: (n,) whether it is part of a backward pass.
     """
 
-    parent: NDArray[np.int64]
-    operator: NDArray[np.int64]
-    module: NDArray[np.int64]
-    backward: NDArray[np.bool_]
+    parent: Int64s
+    operator: Int64s
+    module: Int64s
+    backward: Bools
 
 
 @once
@@ -61,7 +61,7 @@ def owners(events: Events) -> Owners:
     )
 
 
-def parents(events: Events) -> NDArray[np.int64]:
+def parents(events: Events) -> Int64s:
     """Parent of each event, (n,): its enclosing range or, for device work, its launch.
 
     Device work whose host call is not in the trace belongs to the operator with its external id.
@@ -78,7 +78,7 @@ def parents(events: Events) -> NDArray[np.int64]:
     return parent
 
 
-def inherited(parent: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np.int64]:
+def inherited(parent: Int64s, value: Int64s) -> Int64s:
     """Each event's own value or else its nearest ancestor's that has one, (n,).
 
     Ancestors are doubled: after k rounds every event has looked 2**k levels up. In a broken trace
@@ -98,7 +98,7 @@ def inherited(parent: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np
     return found
 
 
-def _forward_operators(events: Events) -> NDArray[np.int64]:
+def _forward_operators(events: Events) -> Int64s:
     """Last forward operator with the sequence number of each backward operator.
 
     Backward are autograd's nodes, and all else of which the trace names a forward thread.
@@ -124,7 +124,7 @@ def module_name(range_name: str) -> str:
     return range_name.removeprefix(MODULE).removeprefix(FRAME) or ROOT
 
 
-def module_names(events: Events, owned: Owners) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def module_names(events: Events, owned: Owners) -> tuple[Int64s, tuple[str, ...]]:
     """Index of each event's module name, (n,), and the names."""
     used = np.flatnonzero(np.bincount(events.name[owned.module[owned.module >= 0]]))
     names = tuple(module_name(events.names[code]) for code in used)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.attribution.entities import Entities, OwnerTimes
 from benchorch.trace.critical_path.periods import Periods
 from benchorch.trace.events import NOTHING, Events
@@ -34,14 +34,7 @@ def op_type(name: str, arguments: Mapping[str, object]) -> str:
 
 @final
 class Ledger:
-    """Data shared by all tables of one analysis.
-
-    Args:
-        events: of the trace.
-        periods: the replays.
-        times: time by event in the interval shown.
-        count: steps in that interval.
-    """
+    """Data shared by all tables of one analysis."""
 
     def __init__(self, events: Events, periods: Periods, times: OwnerTimes, count: int) -> None:
         self.events, self.periods, self.times, self.count = events, periods, times, max(count, 1)
@@ -63,7 +56,7 @@ class Ledger:
         )
         most = min(replayed, REPLAYED_EDGES // max(self.periods.dag.edges, 1) + 1)
         gaining = [row for row in order[:most] if on_path[row]]
-        of_row: dict[int, list[NDArray[np.int64]]] = {}
+        of_row: dict[int, list[Int64s]] = {}
         part = entities.part[occurrences]
         by_part = occurrences[np.argsort(part, kind="stable")]
         ends = np.cumsum(np.bincount(part, minlength=len(entities.shares)))
@@ -92,7 +85,7 @@ class Ledger:
         )
         return (*found, rest) if found else ()
 
-    def _columns(self, entities: Entities, time_ns: NDArray[np.int64]) -> list[float]:
+    def _columns(self, entities: Entities, time_ns: Int64s) -> list[float]:
         """Times of rows, parts divided among them; the last entry is the time of none."""
         part = np.append(entities.part, NOTHING) + 1
         none, *by_part = np.bincount(part, weights=time_ns).tolist()

@@ -1,8 +1,8 @@
 """Critical path: the chain of segments that the makespan consists of."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Int32s, Int64s
 from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag, EdgeKind, Tier
 
 STRIDE_DOUBLINGS = 5
@@ -16,11 +16,6 @@ def critical_path(dag: Dag, point: int = -1, begin_ns: int | None = None) -> Cri
     recorded or meant before one that is inferred, then the kinds as `EdgeKind` lists them (work,
     chain, launch, stream, ...), then the lower index of the tail's event, then of the edge. So one
     trace has one path. Segments of no length are left out; a graph of one point has none.
-
-    Args:
-        dag: the graph.
-        point: where the path ends, by default at the sink.
-        begin_ns: where it is cut, by default at the source.
     """
     earliest = dag.time_ns[dag.tail] + dag.weight_ns + dag.residual_ns[dag.head]
     tight = np.flatnonzero(earliest == dag.time_ns[dag.head])
@@ -30,13 +25,8 @@ def critical_path(dag: Dag, point: int = -1, begin_ns: int | None = None) -> Cri
     return whole if begin_ns is None else whole.since(begin_ns)
 
 
-def binding_edges(dag: Dag, tight: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The binding edge of each point that some edges hold up, ascending.
-
-    Args:
-        dag: whose edges they are.
-        tight: the edges to choose from, ascending: those that let their head come no sooner.
-    """
+def binding_edges(dag: Dag, tight: Int64s) -> Int64s:
+    """The binding edge of each point that some edges hold up, ascending."""
     if not len(tight):
         return tight
     rank = dag.kind[tight].astype(np.int64) + len(EdgeKind) * (dag.tier[tight] >= Tier.INFERRED)
@@ -48,23 +38,11 @@ def binding_edges(dag: Dag, tight: NDArray[np.int64]) -> NDArray[np.int64]:
     return tight[chosen[np.diff(head[chosen], prepend=-1) > 0]]  # of equals the first
 
 
-def walk_back(
-    tail: NDArray[np.int32],
-    head: NDArray[np.int32],
-    binding: NDArray[np.int64],
-    points: int,
-    end: int,
-) -> NDArray[np.int64]:
+def walk_back(tail: Int32s, head: Int32s, binding: Int64s, points: int, end: int) -> Int64s:
     """The edges from the first point to another by which holds each up, in order of time.
 
     The walk goes in strides, which are worked out for all points at once; the steps of all
     strides are then taken side by side.
-
-    Args:
-        tail, head: (E,) where each edge comes from and leads to.
-        binding: the edges that hold points up, at most one for each point.
-        points: how many there are; what holds up none of them is the first.
-        end: the point to walk back from.
     """
     held_by = np.full(points, -1, dtype=np.int64)
     held_by[head[binding]] = binding
@@ -87,16 +65,8 @@ def walk_back(
     return edges[edges >= 0]
 
 
-def path_along(
-    dag: Dag, edges: NDArray[np.int64], weight_ns: NDArray[np.int64], residual_ns: NDArray[np.int64]
-) -> CriticalPath:
-    """The path along edges that follow each other, with these weights and residuals.
-
-    Args:
-        dag: whose edges they are.
-        edges: from the source, each one's tail the head of the one before.
-        weight_ns: (E,), residual_ns: (V,): of the whole graph, as `replay` takes them.
-    """
+def path_along(dag: Dag, edges: Int64s, weight_ns: Int64s, residual_ns: Int64s) -> CriticalPath:
+    """The path along edges that follow each other, with these weights and residuals."""
     both_ns = np.empty(2 * len(edges), dtype=np.int64)
     both_ns[::2], both_ns[1::2] = weight_ns[edges], residual_ns[dag.head[edges]]
     took_time = np.flatnonzero(both_ns)

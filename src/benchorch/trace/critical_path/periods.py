@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.critical_path.replay import Contracted, contract
 from benchorch.trace.critical_path.replay import steps as edge_steps
 from benchorch.trace.dag import NOBODY, Dag, EdgeKind
@@ -35,12 +35,12 @@ class Milestones:
         starts: for each step the point where its range starts.
     """
 
-    before: NDArray[np.int64]
-    ends: tuple[NDArray[np.int64], ...]
-    starts: NDArray[np.int64]
+    before: Int64s
+    ends: tuple[Int64s, ...]
+    starts: Int64s
 
     @property
-    def points(self) -> NDArray[np.int64]:
+    def points(self) -> Int64s:
         """All of them, ascending."""
         return np.unique(np.concatenate([self.before, *self.ends, self.starts]))
 
@@ -59,7 +59,7 @@ def milestones(events: Events, dag: Dag, steps: Steps) -> Milestones:
     host_ns = dag.time_ns[host]
     devices = list(_device_ends(events, dag, steps))
 
-    def ends(step: int) -> NDArray[np.int64]:
+    def ends(step: int) -> Int64s:
         at = max(int(np.searchsorted(host_ns, steps.end_ns[step], side="right")) - 1, 0)
         return np.array([host[at], *(one[step] for one in devices if step in one)])
 
@@ -107,17 +107,15 @@ class Periods:
     steps: Steps
     at: Milestones
     graph: Contracted
-    observed_ns: NDArray[np.int64]
-    serial: tuple[NDArray[np.int64], ...] = ()
+    observed_ns: Int64s
+    serial: tuple[Int64s, ...] = ()
     known: dict[str, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
-    def of(
-        self, elapsed_ns: NDArray[np.int64], graph: Contracted | None = None
-    ) -> NDArray[np.int64]:
+    def of(self, elapsed_ns: Int64s, graph: Contracted | None = None) -> Int64s:
         """The periods, (k,) in ns, of a replay's times of branch nodes."""
         within = graph or self.graph
 
-        def reached(points: NDArray[np.int64]) -> int:
+        def reached(points: Int64s) -> int:
             return int(elapsed_ns[within.numbers(points)].max())
 
         done = np.array([reached(points) for points in self.at.ends], dtype=np.int64)
@@ -128,7 +126,7 @@ class Periods:
         return np.diff(np.maximum.accumulate(np.append(first, done)))
 
     @property
-    def begin(self) -> NDArray[np.int64]:
+    def begin(self) -> Int64s:
         """The points of which the last one begins the interval whose path is shown."""
         if self.steps.back_to_back and len(self.at.before):
             return self.at.before
@@ -136,7 +134,7 @@ class Periods:
         return self.at.starts[first : first + 1]
 
     @property
-    def end(self) -> NDArray[np.int64]:
+    def end(self) -> Int64s:
         """The points of which the last one ends it."""
         return self.at.ends[self.steps.shown[1] - self.steps.first]
 
@@ -146,7 +144,7 @@ class Periods:
         time_ns = self.dag.time_ns
         return int(time_ns[self.begin].max()), int(time_ns[self.end].max())
 
-    def period_ns(self, periods_ns: NDArray[np.int64]) -> float:
+    def period_ns(self, periods_ns: Int64s) -> float:
         """Steady period of a replay's periods.
 
         The observed one times the ratio of the sums over the steps that are typical of the
@@ -166,16 +164,16 @@ class Periods:
 
     def replayed(
         self,
-        weight_ns: NDArray[np.int64] | None = None,
-        residual_ns: NDArray[np.int64] | None = None,
-        dropped: NDArray[np.bool_] | None = None,
+        weight_ns: Int64s | None = None,
+        residual_ns: Int64s | None = None,
+        dropped: Bools | None = None,
     ) -> float:
         """The steady period with other weights, in ns."""
         length_ns = self.graph.lengths(edge_steps(self.dag, weight_ns, residual_ns, dropped))
         period_ns = self.period_ns(self.of(self.graph.elapsed(length_ns)))
         return max(period_ns, self.least_ns(self.dag.weight_ns if weight_ns is None else weight_ns))
 
-    def least_ns(self, weight_ns: NDArray[np.int64]) -> float:
+    def least_ns(self, weight_ns: Int64s) -> float:
         """Lower bound of a period: the work of one stream or thread in a step.
 
         A run that was recorded for a few steps may not show it: one stream may be ahead of others
@@ -208,13 +206,13 @@ def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
     )
 
 
-def _usual(periods_ns: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _usual(periods_ns: Int64s) -> Bools:
     """Typical steps, or all where most are not."""
     usual = typical(periods_ns)
     return usual if usual.any() else np.ones(len(periods_ns), dtype=np.bool_)
 
 
-def _leading(graph: Contracted, at: Milestones) -> NDArray[np.bool_]:
+def _leading(graph: Contracted, at: Milestones) -> Bools:
     """The edges that anything at which a step ends depends on, (E,)."""
     matters = [False] * len(graph.points)
     for node in graph.numbers(at.points).tolist():
@@ -229,9 +227,7 @@ def _leading(graph: Contracted, at: Milestones) -> NDArray[np.bool_]:
     return leading
 
 
-def _serial(
-    events: Events, dag: Dag, steps: Steps, leading: NDArray[np.bool_]
-) -> Iterator[NDArray[np.int64]]:
+def _serial(events: Events, dag: Dag, steps: Steps, leading: Bools) -> Iterator[Int64s]:
     """The edges of each stream, and of the thread that marks the steps, in the steps."""
     work, step = work_of_steps(events, steps)
     usual = steps.first + np.flatnonzero(_usual(steps.periods_ns))

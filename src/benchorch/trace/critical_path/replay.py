@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int32s, Int64s
 from benchorch.trace.critical_path.path import binding_edges, walk_back
 from benchorch.trace.dag import Dag
 
@@ -22,10 +22,10 @@ NEVER = 2**62
 
 def steps(
     dag: Dag,
-    weight_ns: NDArray[np.int64] | None = None,
-    residual_ns: NDArray[np.int64] | None = None,
-    dropped: NDArray[np.bool_] | None = None,
-) -> NDArray[np.int64]:
+    weight_ns: Int64s | None = None,
+    residual_ns: Int64s | None = None,
+    dropped: Bools | None = None,
+) -> Int64s:
     """How long after its tail each edge lets its head come, (E,) in ns; ``-NEVER`` of no matter.
 
     Parameters
@@ -68,25 +68,25 @@ class Contracted:
     """
 
     dag: Dag
-    points: NDArray[np.int64]
-    tail: NDArray[np.int32]
-    head: NDArray[np.int32]
-    edges: NDArray[np.int64]
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
+    points: Int64s
+    tail: Int32s
+    head: Int32s
+    edges: Int64s
+    first: Int64s
+    last: Int64s
 
     @cached_property
     def _ends(self) -> tuple[list[int], list[int]]:
         """`tail` and `head` as numbers of Python, over which every replay walks."""
         return self.tail.tolist(), self.head.tolist()
 
-    def lengths(self, edge_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def lengths(self, edge_ns: Int64s) -> Int64s:
         """Lengths of chains, (K,) in ns, from the `steps` of all edges."""
         if not len(self.first):
             return np.zeros(0, dtype=np.int64)
         return np.add.reduceat(edge_ns[self.edges], self.first)
 
-    def elapsed(self, length_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def elapsed(self, length_ns: Int64s) -> Int64s:
         """Time from the source to each branch node, (B,) in ns; the last is the makespan."""
         time_ns = [0] * len(self.points)
         for tail, head, length in zip(*self._ends, length_ns.tolist(), strict=True):
@@ -95,27 +95,25 @@ class Contracted:
                 time_ns[head] = earliest
         return np.array(time_ns, dtype=np.int64)
 
-    def numbers(self, points: NDArray[np.int64]) -> NDArray[np.int64]:
+    def numbers(self, points: Int64s) -> Int64s:
         """The branch nodes at some points that were kept as such."""
         return np.searchsorted(self.points, points)
 
-    def path_edges(
-        self, length_ns: NDArray[np.int64], elapsed_ns: NDArray[np.int64], node: int
-    ) -> NDArray[np.int64]:
+    def path_edges(self, length_ns: Int64s, elapsed_ns: Int64s, node: int) -> Int64s:
         """The edges of the critical path to a branch node, in order of time."""
         tight = self.last[elapsed_ns[self.tail] + length_ns == elapsed_ns[self.head]]
         holding = np.searchsorted(self.last, binding_edges(self.dag, tight))
         return self.edges_of(walk_back(self.tail, self.head, holding, len(self.points), node))
 
-    def edges_of(self, chains: NDArray[np.int64]) -> NDArray[np.int64]:
+    def edges_of(self, chains: Int64s) -> Int64s:
         """The edges of some chains, one after another."""
         length = np.diff(self.first, append=len(self.edges))[chains]
         begins = self.first[chains] - (np.cumsum(length) - length)
-        found: NDArray[np.int64] = self.edges[np.repeat(begins, length) + np.arange(length.sum())]
+        found: Int64s = self.edges[np.repeat(begins, length) + np.arange(length.sum())]
         return found
 
 
-def contract(dag: Dag, kept: NDArray[np.int64] | Sequence[int] = ()) -> Contracted:
+def contract(dag: Dag, kept: Int64s | Sequence[int] = ()) -> Contracted:
     """The graph with its chains contracted; some points stay branch nodes, whatever they are."""
     inward = np.bincount(dag.head, minlength=dag.points)
     outward = np.bincount(dag.tail, minlength=dag.points)
@@ -142,9 +140,7 @@ def contract(dag: Dag, kept: NDArray[np.int64] | Sequence[int] = ()) -> Contract
     )
 
 
-def _first_edges(
-    tail: NDArray[np.int32], head: NDArray[np.int32], inner: NDArray[np.bool_]
-) -> NDArray[np.int32]:
+def _first_edges(tail: Int32s, head: Int32s, inner: Bools) -> Int32s:
     """The first edge of each edge's chain, (E,), by pointer doubling."""
     own = np.arange(len(tail), dtype=np.int32)
     into = np.zeros(len(inner), dtype=np.int32)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
 from benchorch.trace.dag import NOBODY, Class, Dag, EdgeKind, Tier, Window
 from benchorch.trace.graph.edge_list import Edges, Found, edges, joined
 from benchorch.trace.graph.scope_values import Scope
@@ -23,9 +23,7 @@ _DEVICE_END, _HOST_END, _HOST_INSTANT, _HOST_START, _DEVICE_INSTANT, _DEVICE_STA
 _RANKS = 8
 
 
-def topological_order(
-    scope: Scope, timelines: ThreadTimelines, parts: Sequence[Edges]
-) -> NDArray[np.int32]:
+def topological_order(scope: Scope, timelines: ThreadTimelines, parts: Sequence[Edges]) -> Int32s:
     """All points that take part in topological order, source first and sink last."""
     time_ns = timelines.time_ns
     works = np.arange(2 * scope.hosts, 2 * (scope.hosts + scope.works), dtype=np.int32)
@@ -40,14 +38,14 @@ def topological_order(
     return _settled(points, time_ns, parts)
 
 
-def positions(points: NDArray[np.int32], size: int) -> NDArray[np.int32]:
+def positions(points: Int32s, size: int) -> Int32s:
     """The place of every point in an order, -1 of those that do not take part."""
     place = np.full(size, -1, dtype=np.int32)
     place[points] = np.arange(len(points), dtype=np.int32)
     return place
 
 
-def _host_ranks(timelines: ThreadTimelines, passed_ns: NDArray[np.int64]) -> NDArray[np.int8]:
+def _host_ranks(timelines: ThreadTimelines, passed_ns: Int64s) -> Int8s:
     """Ranks of the walk's points; along a thread and within one time they never fall."""
     walk, time_ns = timelines.walk, timelines.time_ns
     rank = np.where(walk & 1, np.int8(_HOST_END), np.int8(_HOST_START))
@@ -63,7 +61,7 @@ def _host_ranks(timelines: ThreadTimelines, passed_ns: NDArray[np.int64]) -> NDA
     return rank
 
 
-def _device_ranks(scope: Scope) -> NDArray[np.int8]:
+def _device_ranks(scope: Scope) -> Int8s:
     """Ranks of the starts and ends of device work."""
     instant = scope.start_ns[scope.device] == scope.end_ns[scope.device]
     start = np.where(instant, _DEVICE_INSTANT, _DEVICE_START)
@@ -71,9 +69,7 @@ def _device_ranks(scope: Scope) -> NDArray[np.int8]:
     return np.stack([start, end], axis=1).ravel().astype(np.int8)
 
 
-def _settled(
-    points: NDArray[np.int32], time_ns: NDArray[np.int64], parts: Sequence[Edges]
-) -> NDArray[np.int32]:
+def _settled(points: Int32s, time_ns: Int64s, parts: Sequence[Edges]) -> Int32s:
     """The same order where no dependency contradicts it; else such points change places.
 
     Contradictions are rare (clocks of microseconds, or events that take no time), so the few
@@ -138,13 +134,13 @@ class Wiring:
         events: the event of each of the scope's, and NOBODY.
     """
 
-    time_ns: NDArray[np.int64]
-    event: NDArray[np.int32]
-    lane: NDArray[np.int32]
-    is_end: NDArray[np.bool_]
+    time_ns: Int64s
+    event: Int32s
+    lane: Int32s
+    is_end: Bools
     parts: list[Edges]
-    place: NDArray[np.int32]
-    events: NDArray[np.int32]
+    place: Int32s
+    events: Int32s
     window: Window
     facts: Mapping[str, float]
     repairs: Mapping[str, int]
@@ -207,7 +203,7 @@ def _ends(points: int, parts: Sequence[Edges]) -> tuple[Edges, Edges]:
     return from_source, to_sink
 
 
-def _by_head(head: NDArray[np.int32], points: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _by_head(head: Int32s, points: int) -> tuple[Int64s, Int64s]:
     """The order of edges by head, those of the same head as they come; and where heads begin.
 
     Most heads have one edge, whose place follows from how many edges come before: only the others

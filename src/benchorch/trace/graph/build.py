@@ -1,8 +1,8 @@
 """Dependency graph of a trace: what had to come before what."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Int8s
 from benchorch.trace.dag import Dag, Window
 from benchorch.trace.events import Events
 from benchorch.trace.graph.assemble import Wiring, assemble, ordered
@@ -16,10 +16,15 @@ from benchorch.trace.graph.device_order import (
     staged_copies,
 )
 from benchorch.trace.graph.edge_list import Found
-from benchorch.trace.graph.held_locks import held_locks
 from benchorch.trace.graph.launch_blocking import full_streams, locks
-from benchorch.trace.graph.loader_processes import loaded_elsewhere
-from benchorch.trace.graph.recorded_waits import recorded_waits
+from benchorch.trace.graph.recorded_waits import (
+    handed_outside,
+    held_locks,
+    loaded_elsewhere,
+    polled,
+    recorded_waits,
+    timers,
+)
 from benchorch.trace.graph.scope import scope_of
 from benchorch.trace.graph.scope_values import Scope, Thresholds
 from benchorch.trace.graph.stream_queues import stream_queues
@@ -59,15 +64,6 @@ def build_dag(
 
     Replaying it gives every observed time to the nanosecond, whatever the trace: what nothing
     explains is a point's residual. O(n log n) in the number of events.
-
-    Parameters
-    ----------
-    window : Window, optional
-        Of the ranges in the trace; without it everything but threads that do no work.
-    graph : OperatorGraph, optional
-        Of the model, for the data that its nodes hand to each other.
-    thresholds : Thresholds, optional
-        What inference needs; they scale with the trace's clock.
     """
     # What it takes to find the edges is gone by the time that they are put in order.
     return ordered(_wiring(scope_of(events, window, thresholds or Thresholds()), graph))
@@ -77,11 +73,11 @@ def _wiring(scope: Scope, graph: OperatorGraph | None) -> Wiring:
     """The points of a window in order, and all that is known to lie between them."""
     timelines = thread_timelines(scope)
     label = labels(scope)
-    found = [*_of_devices(scope, label), *_of_threads(scope, timelines, label, graph)]
+    found = [*_of_devices(scope, timelines, label), *_of_threads(scope, timelines, label, graph)]
     return assemble(scope, timelines, [thread_edges(scope, timelines, label, found), *found])
 
 
-def _of_devices(scope: Scope, label: NDArray[np.int8]) -> list[Found]:
+def _of_devices(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[Found]:
     """Dependencies of devices and of calls to them."""
     records = sync_records(scope)
     streams = streams_of(scope, stream_queues(scope), records)
@@ -96,7 +92,7 @@ def _of_devices(scope: Scope, label: NDArray[np.int8]) -> list[Found]:
     return [
         device_edges(scope, fit, label),
         cuda_graph_launches(scope, streams.queue, fit),
-        collectives(scope),
+        collectives(scope, timelines),
         default_stream(scope, streams.queue, fit),
         copy_engines(scope, fit),
         host_functions(scope, streams.queue, fit),
@@ -109,7 +105,7 @@ def _of_devices(scope: Scope, label: NDArray[np.int8]) -> list[Found]:
 
 
 def _of_threads(
-    scope: Scope, timelines: ThreadTimelines, label: NDArray[np.int8], graph: OperatorGraph | None
+    scope: Scope, timelines: ThreadTimelines, label: Int8s, graph: OperatorGraph | None
 ) -> list[Found]:
     """Dependencies between threads; inferred only if nothing else explains a gap."""
     busy = busy_intervals(scope, timelines)
@@ -120,6 +116,9 @@ def _of_threads(
         collective_calls(scope),
         loaded_elsewhere(scope, timelines),
         held_locks(scope, timelines),
+        timers(scope, timelines),
+        handed_outside(scope, timelines, busy, label),
+        polled(scope, timelines, busy),
         data_edges(scope, timelines, graph),
     ]
     rigid = np.concatenate([one.rigid for one in known])

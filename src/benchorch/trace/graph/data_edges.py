@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.dag import NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found, joined
@@ -35,9 +35,7 @@ def data_edges(scope: Scope, timelines: ThreadTimelines, graph: OperatorGraph | 
     return _with_dispatch(scope, timelines, joined(parts))
 
 
-def _data(
-    scope: Scope, node: NDArray[np.int64], run: NDArray[np.int64], graph: OperatorGraph
-) -> Edges:
+def _data(scope: Scope, node: Int64s, run: Int64s, graph: OperatorGraph) -> Edges:
     """From every producer to its consumers, run by run."""
     names = scope.events.names
     present = {names[at] for at in np.unique(scope.name[node]).tolist()}
@@ -68,7 +66,7 @@ def _reads(graph: OperatorGraph, present: set[str]) -> Iterator[tuple[str, str]]
             yield from ((producer, node.name) for producer in sorted(reads))
 
 
-def _pool(scope: Scope, node: NDArray[np.int64]) -> Edges:
+def _pool(scope: Scope, node: Int64s) -> Edges:
     """From the executor's start to each other thread's first node, from its last to the end."""
     session = scope.indices(Category.SESSION)
     session = session[np.argsort(scope.start_ns[session], kind="stable")]
@@ -93,7 +91,7 @@ def _pool(scope: Scope, node: NDArray[np.int64]) -> Edges:
     ).edges
 
 
-def _semantic(tail: NDArray[np.int64], head: NDArray[np.int64], kind: EdgeKind) -> Edges:
+def _semantic(tail: Int64s, head: Int64s, kind: EdgeKind) -> Edges:
     return edges(tail, head, kind, Class.CPU_FRAMEWORK, tier=Tier.SEMANTIC)
 
 

@@ -6,10 +6,12 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int8s, Int64s
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found
 from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.lookup import latest_so_far
 from benchorch.trace.ranks import meetings
 
@@ -17,9 +19,7 @@ _MOST_RANKS = 16
 _CODES = (CLASSES.index(Class.GPU_COMM), CLASSES.index(Class.CPU_COMM))
 
 
-def collective_parts(
-    scope: Scope,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def collective_parts(scope: Scope) -> tuple[Int64s, Int64s, Int64s]:
     """Participants of a scope's collectives: index into the scope, meeting, transfer time."""
     collectives = meetings(scope.events)
     place = np.full(len(scope.events) + 1, NOTHING, dtype=np.int64)
@@ -29,37 +29,50 @@ def collective_parts(
     return part[inside], collectives.meeting[inside], collectives.transfer_ns[inside]
 
 
-def collectives(scope: Scope) -> Found:
-    """From the start of every rank's part to the end of every other's, and how long data moves."""
+def collectives(scope: Scope, timelines: ThreadTimelines) -> Found:
+    """From the start of every rank's part to where every other's has the data, when it moved."""
     part, meeting, transfer_ns = collective_parts(scope)
     if not len(part):
         return found()
-    tails, heads, weights = [], [], []
+    done = _received(scope, timelines, part)
+    host, most = part < scope.hosts, int(meeting.max()) + 1
+    last_ns, first_ns = np.zeros(most, dtype=np.int64), np.full(most, 1 << 62)
+    np.maximum.at(last_ns, meeting, scope.start_ns[part])
+    np.minimum.at(first_ns, meeting, timelines.time_ns[done])
+    transfer_ns = np.where(host, np.maximum(first_ns - last_ns, 0)[meeting], transfer_ns)
+    tails, heads = [part[:0]], [part[:0]]
     order = np.argsort(meeting, kind="stable")
     for same in np.split(order, np.flatnonzero(np.diff(meeting[order])) + 1):
         if 1 < len(same) <= _MOST_RANKS:
             one, other = np.meshgrid(same, same)
             apart = one != other
-            tails.append(part[one[apart]])
-            heads.append(part[other[apart]])
-            weights.append(transfer_ns[other[apart]])
-    if not tails:
-        return found()
+            tails.append(one[apart])
+            heads.append(other[apart])
     tail, head = np.concatenate(tails), np.concatenate(heads)
-    on_host = head < scope.hosts
     return found(
         edges(
-            2 * tail,
-            2 * head + 1,
+            2 * part[tail],
+            done[head],
             EdgeKind.SYNC,
-            np.where(on_host, _CODES[1], _CODES[0]).astype(np.int8),
+            np.where(host[head], _CODES[1], _CODES[0]).astype(np.int8),
             tier=Tier.SEMANTIC,
-            weight_ns=np.concatenate(weights),
-            owner=head,
+            weight_ns=transfer_ns[head],
+            owner=part[head],
         ),
-        waits=2 * part[part < scope.hosts] + 1,
-        floor_ns=transfer_ns[part < scope.hosts],
+        waits=done[host] if len(tail) else (),
+        floor_ns=transfer_ns[host] if len(tail) else 0,
     )
+
+
+def _received(scope: Scope, timelines: ThreadTimelines, part: Int64s) -> Int64s:
+    """The point at which each part has its data: on a host the end of its longest own segment."""
+    done = 2 * part + 1
+    own = np.flatnonzero(np.isin(timelines.owner, part[part < scope.hosts]))
+    own = own[np.lexsort((-timelines.elapsed_ns[own], timelines.owner[own]))]
+    own = own[np.diff(timelines.owner[own], prepend=NOTHING) != 0]
+    place = np.full(len(scope), NOTHING, dtype=np.int64)
+    place[timelines.owner[own]] = timelines.head[own]
+    return np.where(place[part] != NOTHING, place[part], done)
 
 
 _QUANTILE = 0.05
@@ -79,13 +92,13 @@ class Fitted:
         gap_ns: between work and the next that was already waiting.
     """
 
-    work: NDArray[np.int64]
-    before: NDArray[np.int64]
-    launch_ns: NDArray[np.int64]
-    gap_ns: NDArray[np.int64]
+    work: Int64s
+    before: Int64s
+    launch_ns: Int64s
+    gap_ns: Int64s
 
 
-def fitted(scope: Scope, delayed: NDArray[np.int64]) -> Fitted:
+def fitted(scope: Scope, delayed: Int64s) -> Fitted:
     """5th-percentile floors of the trace: by device, and of launches by the function called.
 
     Work that events of other streams delayed (`delayed`, its indices) does not count.
@@ -125,12 +138,12 @@ def fitted(scope: Scope, delayed: NDArray[np.int64]) -> Fitted:
     )
 
 
-def _short(scope: Scope, floor_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+def _short(scope: Scope, floor_ns: Int64s) -> Int64s:
     """Floors that may be gaps; where even the shortest is long, streams waited for each other."""
     return np.where(floor_ns > scope.thresholds.stalled_ns, 0, floor_ns)
 
 
-def device_edges(scope: Scope, fit: Fitted, label: NDArray[np.int8]) -> Found:
+def device_edges(scope: Scope, fit: Fitted, label: Int8s) -> Found:
     """Work takes its time, comes after its launch, and after what is before it on its stream."""
     work = fit.work
     took_ns = scope.end_ns[work] - scope.start_ns[work]
@@ -204,7 +217,7 @@ def _carried(scope: Scope, fit: Fitted) -> Edges:
     )
 
 
-def _first_of_launch(scope: Scope, work: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _first_of_launch(scope: Scope, work: Int64s) -> Bools:
     """Where work is the first that its call started: what else a graph starts waits for it."""
     by_start = np.argsort(scope.start_ns[work], kind="stable")
     first = np.zeros(len(work), dtype=np.bool_)
@@ -212,9 +225,7 @@ def _first_of_launch(scope: Scope, work: NDArray[np.int64]) -> NDArray[np.bool_]
     return first
 
 
-def stream_edges(
-    scope: Scope, work: NDArray[np.int64], then: NDArray[np.int64], tier: Tier, fit: Fitted
-) -> Edges:
+def stream_edges(scope: Scope, work: Int64s, then: Int64s, tier: Tier, fit: Fitted) -> Edges:
     """From the end of each piece of work to the start of another; pairs of shape ``(n,)``."""
     return edges(
         2 * work + 1,
@@ -227,8 +238,8 @@ def stream_edges(
 
 
 def percentile_floors(
-    values_ns: NDArray[np.int64], group: NDArray[np.integer], groups: int, missing_ns: int = 0
-) -> NDArray[np.int64]:
+    values_ns: Int64s, group: NDArray[np.integer], groups: int, missing_ns: int = 0
+) -> Int64s:
     """The fifth percentile of every group's samples, (groups,) in ns.
 
     An observed value, never one in between; of one or two samples the least. Groups without a

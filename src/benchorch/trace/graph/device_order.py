@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.device_edges import Fitted, stream_edges
@@ -44,10 +44,10 @@ def default_stream(scope: Scope, queue: Queues, fit: Fitted) -> Found:
     return found(*parts)
 
 
-def _works(scope: Scope, lane: int) -> NDArray[np.int64]:
+def _works(scope: Scope, lane: int) -> Int64s:
     """Work of one lane, by start."""
     device = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
-    found: NDArray[np.int64] = device[scope.lane[device] == lane]
+    found: Int64s = device[scope.lane[device] == lane]
     return found
 
 
@@ -62,7 +62,7 @@ def _blocks(scope: Scope, queue: Queues, default: int, other: int) -> bool:
     return tight >= _EVIDENCE
 
 
-def _tight(scope: Scope, works: NDArray[np.int64], others: NDArray[np.int64]) -> int:
+def _tight(scope: Scope, works: Int64s, others: Int64s) -> int:
     """How often work that was launched long before begins as another stream's work ends."""
     near_ns = scope.thresholds.stalled_ns
     ends_ns = np.sort(scope.end_ns[others])
@@ -105,7 +105,7 @@ def copy_engines(scope: Scope, fit: Fitted) -> Found:
     return found(*parts)
 
 
-def _engine_evidence(scope: Scope, copies: NDArray[np.int64]) -> int:
+def _engine_evidence(scope: Scope, copies: Int64s) -> int:
     """How often a copy begins as one of another stream ends."""
     gap_ns = scope.start_ns[copies][1:] - scope.end_ns[copies][:-1]
     other = scope.lane[copies][1:] != scope.lane[copies][:-1]
@@ -182,7 +182,7 @@ _TIGHT = 2
 def cuda_graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> Found:
     """Dependencies between the lanes of launched graphs; graphs on one lane have none to learn."""
     launches = [one for one in _launches(scope) if len({*scope.lane[one].tolist()}) > 1]
-    same: defaultdict[tuple[int, ...], list[NDArray[np.int64]]] = defaultdict(list)
+    same: defaultdict[tuple[int, ...], list[Int64s]] = defaultdict(list)
     for one in launches:
         same[tuple(scope.graph_node[one].tolist())].append(one)
     learned = [_learned(scope, replays, fit) for replays in same.values()]
@@ -190,7 +190,7 @@ def cuda_graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> Found:
     return found(joined(learned), joined(outer))
 
 
-def _launches(scope: Scope) -> Iterator[NDArray[np.int64]]:
+def _launches(scope: Scope) -> Iterator[Int64s]:
     """The work of every graph launch by node."""
     work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
     work = work[(scope.graph_node[work] != NOTHING) & (scope.launch[work] != NOTHING)]
@@ -201,7 +201,7 @@ def _launches(scope: Scope) -> Iterator[NDArray[np.int64]]:
     yield from np.split(work, begins)
 
 
-def _around(scope: Scope, queue: Queues, fit: Fitted, work: NDArray[np.int64]) -> Edges:
+def _around(scope: Scope, queue: Queues, fit: Fitted, work: Int64s) -> Edges:
     """After what is before the launch on the lane that starts first, and before what is behind."""
     root = work[np.argmin(scope.start_ns[work])]
     lane = scope.lane[[root]].astype(np.int64)
@@ -218,7 +218,7 @@ def _around(scope: Scope, queue: Queues, fit: Fitted, work: NDArray[np.int64]) -
     return joined(parts)
 
 
-def _learned(scope: Scope, replays: list[NDArray[np.int64]], fit: Fitted) -> Edges:
+def _learned(scope: Scope, replays: list[Int64s], fit: Fitted) -> Edges:
     """From a node to one on another lane that came after it each time, and once right after it."""
     work = np.stack(replays)  # (launches, nodes)
     start_ns, end_ns, lane = scope.start_ns[work], scope.end_ns[work], scope.lane[work]

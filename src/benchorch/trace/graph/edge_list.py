@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 
 
@@ -23,19 +24,19 @@ class Edges:
     A weight may be longer than what passed between the points: then all of that is meant.
     """
 
-    tail: NDArray[np.int32]
-    head: NDArray[np.int32]
-    weight_ns: NDArray[np.int64]
-    kind: NDArray[np.int8]
-    tier: NDArray[np.int8]
-    label: NDArray[np.int8]
-    owner: NDArray[np.int32]
+    tail: Int32s
+    head: Int32s
+    weight_ns: Int64s
+    kind: Int8s
+    tier: Int8s
+    label: Int8s
+    owner: Int32s
 
     def __len__(self) -> int:
         """How many there are."""
         return len(self.tail)
 
-    def kept(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> Edges:
+    def kept(self, which: Bools | Int64s) -> Edges:
         """Some of them, by mask or by index."""
         if which.dtype == bool and which.all():
             return self
@@ -57,10 +58,10 @@ class Found:
     """
 
     edges: Edges
-    waits: NDArray[np.int64]
-    floor_ns: NDArray[np.int64]
-    cuts: NDArray[np.int64]
-    rigid: NDArray[np.int64]
+    waits: Int64s
+    floor_ns: Int64s
+    cuts: Int64s
+    rigid: Int64s
     facts: Mapping[str, float] = field(default_factory=dict)
     repairs: Mapping[str, int] = field(default_factory=dict)
 
@@ -69,9 +70,9 @@ def edges(
     tail: ArrayLike,
     head: ArrayLike,
     kind: EdgeKind,
-    label: Class | NDArray[np.int8],
+    label: Class | Int8s,
     *,
-    tier: Tier | NDArray[np.int8] = Tier.RECORDED,
+    tier: Tier | Int8s = Tier.RECORDED,
     weight_ns: ArrayLike = 0,
     owner: ArrayLike = NOBODY,
 ) -> Edges:

@@ -3,8 +3,8 @@
 import re
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Found, edges, found, joined
@@ -71,7 +71,7 @@ def full_streams(scope: Scope, queue: Queues) -> Found:
     )
 
 
-def _depth(held: NDArray[np.int64], least: int) -> int | None:
+def _depth(held: Int64s, least: int) -> int | None:
     """The depth of a queue from what each launch left unfinished; None where it has no limit."""
     later = held[len(held) // 2 :]
     if len(later) < _NEAR:
@@ -82,7 +82,7 @@ def _depth(held: NDArray[np.int64], least: int) -> int | None:
     return most if constant and most >= least else None
 
 
-def _least_ns(scope: Scope, call: NDArray[np.int64], full: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _least_ns(scope: Scope, call: Int64s, full: Bools) -> Int64s:
     """What a call of each name costs where nothing holds it up; assumed where all are held up."""
     took_ns = scope.end_ns[call] - scope.start_ns[call]
     least_ns = np.zeros(len(call), dtype=np.int64)
@@ -96,7 +96,7 @@ def _least_ns(scope: Scope, call: NDArray[np.int64], full: NDArray[np.bool_]) ->
     return least_ns
 
 
-def locks(scope: Scope, explained: NDArray[np.int64]) -> Found:
+def locks(scope: Scope, explained: Int64s) -> Found:
     """Of two long calls of different threads at once the one that ended later waited for a lock.
 
     Both take much longer than such calls do, and nothing else explains how long the later took.
@@ -127,7 +127,7 @@ def locks(scope: Scope, explained: NDArray[np.int64]) -> Found:
     )
 
 
-def _long(scope: Scope, call: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+def _long(scope: Scope, call: Int64s) -> tuple[Bools, Int64s]:
     """Which calls took several times the median of their name, and that median."""
     took_ns = scope.end_ns[call] - scope.start_ns[call]
     usual_ns = np.zeros(len(call), dtype=np.int64)

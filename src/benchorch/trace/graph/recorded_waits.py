@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int8s, Int64s
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
-from benchorch.trace.events import NOTHING
+from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Found, edges, found
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.thread_timelines import BusyIntervals, ThreadTimelines
-from benchorch.trace.graph.time_classes import waiting
+from benchorch.trace.graph.time_classes import SLEEPING, TIMER, waiting
 from benchorch.trace.lookup import EventIndex, event_index
 
 # The k-th item taken from a queue is the k-th that was put there. Where those waits of a thread
@@ -28,12 +28,8 @@ _NUMBER = re.compile(r"\d+")
 
 
 def match_fifo(
-    scope: Scope,
-    timelines: ThreadTimelines,
-    range_: NDArray[np.int64],
-    tail: NDArray[np.int64],
-    busy: BusyIntervals,
-) -> NDArray[np.int64]:
+    scope: Scope, timelines: ThreadTimelines, range_: Int64s, tail: Int64s, busy: BusyIntervals
+) -> Int64s:
     """The point that each wait would have waited for, where it is clear; else NOTHING.
 
     Args:
@@ -59,9 +55,7 @@ def match_fifo(
     return found
 
 
-def _produced(
-    scope: Scope, timelines: ThreadTimelines, tail: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _produced(scope: Scope, timelines: ThreadTimelines, tail: Int64s) -> Int64s:
     """What was done last at each of some points: where something begins, what ended before it."""
     before = np.full(2 * len(scope) + 1, NOTHING, dtype=np.int64)
     before[timelines.head] = timelines.tail
@@ -72,9 +66,7 @@ def _produced(
     return np.where(ended & (earlier != NOTHING), earlier, tail)
 
 
-def _alike(
-    scope: Scope, time_ns: NDArray[np.int64], points: NDArray[np.int64], busy: BusyIntervals
-) -> Iterator[NDArray[np.int64]]:
+def _alike(scope: Scope, time_ns: Int64s, points: Int64s, busy: BusyIntervals) -> Iterator[Int64s]:
     """All points of one thread like some: ends of busy intervals, or of what is called alike."""
     lanes = np.unique(scope.lane[points >> 1])
     if len(lanes) > 1 or len(np.unique(points & 1)) > 1:
@@ -90,9 +82,7 @@ def _alike(
         yield point[np.argsort(time_ns[point], kind="stable")]
 
 
-def _in_order(
-    known: NDArray[np.int64], points: NDArray[np.int64], waits: int, alike: NDArray[np.int64]
-) -> NDArray[np.int64] | None:
+def _in_order(known: Int64s, points: Int64s, waits: int, alike: Int64s) -> Int64s | None:
     """For so many waits the point that each is matched with; None where the known ones disagree.
 
     One known match alone is enough only if there are as many points as waits.
@@ -110,7 +100,7 @@ def _in_order(
 
 
 def recorded_waits(
-    scope: Scope, timelines: ThreadTimelines, label: NDArray[np.int8], busy: BusyIntervals
+    scope: Scope, timelines: ThreadTimelines, label: Int8s, busy: BusyIntervals
 ) -> Found:
     """From what was waited for to the wait's end; inferred where it could be one of several.
 
@@ -162,8 +152,8 @@ def recorded_waits(
 
 
 def _targets(
-    scope: Scope, timelines: ThreadTimelines, range_: NDArray[np.int64], busy: BusyIntervals
-) -> NDArray[np.int64]:
+    scope: Scope, timelines: ThreadTimelines, range_: Int64s, busy: BusyIntervals
+) -> Int64s:
     """The point that each range waited for, or NOTHING."""
     ranks = scope.events.ranks
     working = np.ones(scope.hosts, dtype=np.bool_)
@@ -171,7 +161,7 @@ def _targets(
     event = np.flatnonzero(working)
     on_main = event[scope.lane[event] == scope.main_lane]
 
-    def index(points: NDArray[np.int64]) -> EventIndex:
+    def index(points: Int64s) -> EventIndex:
         return event_index(ranks, points, scope.lane[points >> 1], timelines.time_ns[points])
 
     lane, start_ns, end_ns = scope.lane[range_], scope.start_ns[range_], scope.end_ns[range_]
@@ -194,9 +184,7 @@ def _targets(
     return tail
 
 
-def _rivals(
-    scope: Scope, range_: NDArray[np.int64], tail: NDArray[np.int64], busy: BusyIntervals
-) -> NDArray[np.bool_]:
+def _rivals(scope: Scope, range_: Int64s, tail: Int64s, busy: BusyIntervals) -> Bools:
     """Where a third thread's busy interval ended shortly before, too, or went on: it may be it."""
     lane, until_ns = scope.lane[range_], scope.end_ns[range_]
     chosen = scope.lane[tail >> 1]
@@ -208,3 +196,198 @@ def _rivals(
         worked = (at >= 0) & (busy.end_ns[on][at] > until_ns - scope.thresholds.wake_ns)
         rivals |= worked & (lane != other) & (chosen != other) & (ranks[lane] == ranks[other])
     return rivals
+
+
+_RELEASE = re.compile(r"(?:__exit__|release) of (_thread\.(?:RL|l)ock object at \w+)")
+
+
+def held_locks(scope: Scope, timelines: ThreadTimelines) -> Found:
+    """From the release of a lock to the end of the pause in which another thread waited for it.
+
+    That is a pause in a function that itself releases the same lock next, if another thread did
+    so meanwhile.
+    """
+    release = scope.named(_RELEASE, Category.PYTHON)
+    if not len(release):
+        return found()
+    locks = [_RELEASE.search(name) for name in scope.events.names]
+    numbers: dict[str, int] = {}
+    lock_of = np.array(
+        [numbers.setdefault(one[1], len(numbers)) if one else NOTHING for one in locks]
+    )
+    lock, end_ns = lock_of[scope.name[release]], scope.end_ns[release]
+    gap = np.flatnonzero(
+        np.isin(timelines.owner, scope.parent[release])
+        & (timelines.elapsed_ns > scope.thresholds.idle_ns)
+    )
+    tails, heads = [], []
+    for at in gap.tolist():
+        owner, begin, end = timelines.owner[at], timelines.start_ns[at], timelines.end_ns[at]
+        own = release[(scope.parent[release] == owner) & (scope.start_ns[release] >= end)]
+        if not len(own):
+            continue
+        wanted = lock_of[scope.name[own[np.argmin(scope.start_ns[own])]]]
+        others = (lock == wanted) & (scope.lane[release] != timelines.lane[at])
+        others &= (end_ns > begin) & (end_ns <= end)
+        if others.any():
+            tails.append(2 * release[others][np.argmax(end_ns[others])] + 1)
+            heads.append(timelines.head[at])
+    tail, head = np.array(tails, dtype=np.int64), np.array(heads, dtype=np.int64)
+    woke_ns = timelines.time_ns[head] - timelines.time_ns[tail]
+    waited = edges(tail, head, EdgeKind.WAIT, Class.LOCK, tier=Tier.SEMANTIC, weight_ns=woke_ns)
+    return found(waited, waits=head, floor_ns=woke_ns)
+
+
+_CALL = re.compile(r"_MultiProcessingDataLoaderIter\.__next__")
+_AWAITS = re.compile(r"of select\.|acquire of |of _queue\.")
+
+
+def loaded_elsewhere(scope: Scope, timelines: ThreadTimelines) -> Found:
+    """When each batch that was waited for was ready, counted from the beginning.
+
+    Worker processes do not stand still while a program waits for them, so they need the same time
+    for a batch whatever becomes faster there. They wait for the program only if it is the slower
+    one, and then it does not wait for them.
+    """
+    call = scope.named(_CALL, Category.ANNOTATION, Category.OTHER)
+    if not len(call):
+        return found()
+    call = call[np.argsort(call)]
+    waits = np.zeros(len(scope) + 1, dtype=np.bool_)  # the last one is NOBODY's
+    waits[scope.named(_AWAITS, Category.PYTHON)] = True
+    if not waits.any():
+        waits[call] = True
+    within = np.searchsorted(call, timelines.owner, side="right") - 1
+    inside = waits[timelines.owner] & (within >= 0) & (timelines.owner < scope.after[call[within]])
+    inside &= timelines.elapsed_ns > scope.thresholds.idle_ns
+    segment = np.flatnonzero(inside)
+    segment = segment[np.lexsort((-timelines.elapsed_ns[segment], within[segment]))]
+    segment = segment[np.diff(within[segment], prepend=-1) != 0]  # the longest of each call
+    head = timelines.head[segment]
+    return found(
+        edges(
+            np.full(len(head), 2 * len(scope)),
+            head,
+            EdgeKind.WAIT,
+            Class.DATA_LOADING,
+            tier=Tier.SEMANTIC,
+            weight_ns=timelines.time_ns[head] - scope.window.start_ns,
+            owner=call[within[segment]],
+        ),
+        waits=head,
+    )
+
+
+_LATER, _FIRED = re.compile(r"\bcall_later\b"), re.compile(r": _set_result_unless_cancelled$")
+_POLLS = re.compile(r"built-in method \w+ of select\.")
+
+
+def timers(scope: Scope, timelines: ThreadTimelines) -> Found:
+    """From where a coroutine began to sleep to the end of the event loop's wait for it.
+
+    The loop waits for the timer that is due next. So what is resumed after a wait had been asleep
+    for as long, whatever ran meanwhile.
+    """
+    frame = scope.named(TIMER, Category.PYTHON)
+    if not len(frame):
+        return found()
+    later, fired = (scope.named(one, Category.PYTHON) for one in (_LATER, _FIRED))
+    begins = np.isin(frame, scope.parent[later])
+    names = [_NUMBER.sub("", name) for name in scope.events.names]  # a coroutine goes on elsewhere
+    asleep: dict[tuple[object, ...], list[int]] = {}
+    slept: dict[int, int] = {}
+    for at, sleeps in zip(frame.tolist(), begins.tolist(), strict=True):
+        caller = scope.parent[at]
+        outer = scope.parent[caller] if caller >= 0 else caller
+        key = int(scope.lane[at]), names[scope.name[caller]], names[scope.name[outer]]
+        if sleeps:
+            asleep.setdefault(key, []).append(at)
+        elif asleep.get(key):
+            slept[at] = asleep[key].pop(0)
+    polls = np.zeros(len(scope) + 1, dtype=np.bool_)  # the last one is NOBODY's
+    polls[scope.named(_POLLS, Category.PYTHON)] = True
+    waits = np.flatnonzero(
+        polls[timelines.owner] & (timelines.elapsed_ns > scope.thresholds.idle_ns)
+    )
+    woken = np.array(sorted(slept), dtype=np.int64)
+    first, fires = (np.searchsorted(one, timelines.owner[waits]) for one in (woken, fired))
+    until = np.append(timelines.owner[waits][1:], len(scope))
+    known = (first < len(woken)) & (fires < len(fired))
+    woken, fired = np.append(woken, len(scope)), np.append(fired, len(scope))
+    known &= (woken[first] < until) & (fired[fires] < woken[first])
+    head = timelines.head[waits[known]]
+    sleeper = np.array([slept[at] for at in woken[first[known]].tolist()], dtype=np.int64)
+    return found(
+        edges(
+            2 * sleeper + 1,
+            head,
+            EdgeKind.WAIT,
+            Class.SLEEP,
+            tier=Tier.SEMANTIC,
+            weight_ns=timelines.time_ns[head] - scope.end_ns[sleeper],
+            owner=sleeper,
+        ),
+        waits=head,
+    )
+
+
+def handed_outside(
+    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, label: Int8s
+) -> Found:
+    """From what threads last did to the end of a wait for a process outside, if all wait meanwhile.
+
+    A thread that reads other processes' results began to wait long before the work was handed to
+    them: what they do lasts from then on.
+    """
+    codes = [CLASSES.index(one) for one in (Class.OUTSIDE, Class.INPUT_OUTPUT)]
+    waits = np.append(np.isin(label, codes), False)[timelines.owner]
+    waits &= timelines.elapsed_ns > scope.thresholds.wake_ns
+    segment = np.flatnonzero(waits & (timelines.lane != scope.main_lane))
+    woken_ns = timelines.end_ns[segment] - scope.thresholds.woken_ns
+    main = timelines.segment_at(np.full(len(segment), scope.main_lane), woken_ns)
+    segment = segment[(main != NOTHING) & busy.idle[main]]
+    soon_ns = timelines.end_ns[segment] - scope.thresholds.wake_ns
+    ends = event_index(scope.events.ranks, busy.end, busy.lane, busy.end_ns)
+    tail = ends.last_elsewhere(timelines.lane[segment], soon_ns, timelines.start_ns[segment])
+    segment, tail = segment[tail != NOTHING], tail[tail != NOTHING]
+    head = timelines.head[segment]
+    return found(
+        edges(
+            tail,
+            head,
+            EdgeKind.WAIT,
+            Class.OUTSIDE,
+            tier=Tier.INFERRED,
+            weight_ns=timelines.time_ns[head] - timelines.time_ns[tail],
+            owner=timelines.owner[segment],
+        ),
+        waits=head,
+    )
+
+
+_MANY_POLLS = 3
+
+
+def polled(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
+    """From what another thread finished to the end of the sleeps in which it was polled for.
+
+    A function that sleeps again and again polls for something. Where another thread stops working
+    during the last of the sleeps, that was it.
+    """
+    sleep = scope.named(SLEEPING, Category.PYTHON)
+    sleep = sleep[scope.after[sleep] == sleep + 1]
+    runs = np.split(sleep, np.flatnonzero(np.diff(scope.parent[sleep])) + 1)
+    runs = [one for one in runs if len(one) >= _MANY_POLLS]
+    last = np.array([one[-1] for one in runs], dtype=np.int64)
+    ends = event_index(scope.events.ranks, busy.end, busy.lane, busy.end_ns)
+    since_ns = scope.start_ns[last] - scope.thresholds.idle_ns
+    tail = ends.last_elsewhere(scope.lane[last], scope.end_ns[last], since_ns)
+    known = tail != NOTHING
+    first = np.array([one[0] for one in runs], dtype=np.int64)[known]
+    tail, head = tail[known], 2 * last[known] + 1
+    woke_ns = timelines.time_ns[head] - timelines.time_ns[tail]
+    return found(
+        edges(tail, head, EdgeKind.JOIN, Class.SLEEP, tier=Tier.INFERRED, weight_ns=woke_ns),
+        edges(2 * first, head, EdgeKind.JOIN, Class.SLEEP, tier=Tier.INFERRED),
+        cuts=head,  # how often it sleeps until then is of no matter
+    )

@@ -4,8 +4,8 @@ import re
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.dag import Window
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
 from benchorch.trace.graph.scope_values import Scope, Thresholds
@@ -37,7 +37,7 @@ def with_overhead(scope: Scope) -> Scope:
     return replace(scope, lane=lanes, start_ns=starts, end_ns=ends, overhead=these)
 
 
-def _threads(scope: Scope) -> NDArray[np.int64]:
+def _threads(scope: Scope) -> Int64s:
     """For every lane the lane that takes part and has the same thread, or NOTHING."""
     taking_part = np.flatnonzero(np.bincount(scope.lane[scope.host])).tolist()
     by_thread = {scope.events.lanes[at].thread: at for at in reversed(taking_part)}
@@ -51,7 +51,7 @@ def _threads(scope: Scope) -> NDArray[np.int64]:
     )
 
 
-def _extents(scope: Scope) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _extents(scope: Scope) -> tuple[Int64s, Int64s]:
     """When each thread's first event starts and its last one ends."""
     lane, start_ns, end_ns = (
         column[scope.host] for column in (scope.lane, scope.start_ns, scope.end_ns)
@@ -158,8 +158,8 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
 
 
 def _ranges_cut(
-    events: Events, host: NDArray[np.int64], window: Window, last_ns: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    events: Events, host: Int64s, window: Window, last_ns: int
+) -> tuple[Int64s, Int64s]:
     """Host events without ranges that begin inside of a call and outlive it, and ends of ranges.
 
     A person may open and close ranges in any order: what calls and steps did is not cut for that.
@@ -190,9 +190,7 @@ def _ranges_cut(
     return host, end_ns
 
 
-def _shift_ns(
-    events: Events, device: NDArray[np.int64], launch: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _shift_ns(events: Events, device: Int64s, launch: Int64s) -> Int64s:
     """By how much the clock of each lane is to be put forward."""
     number = events.devices
     shift = np.zeros(len(number), dtype=np.int64)
@@ -205,9 +203,7 @@ def _shift_ns(
     return shift
 
 
-def _bounds(
-    events: Events, window: Window | None, taking_part: NDArray[np.int64]
-) -> tuple[Window, int]:
+def _bounds(events: Events, window: Window | None, taking_part: Int64s) -> tuple[Window, int]:
     """The window, and up to when host events belong to it."""
     if window is None:
         start_ns, end_ns = events.start_ns[taking_part], events.end_ns[taking_part]
@@ -218,25 +214,19 @@ def _bounds(
     return window, window.end_ns if window.host_end_ns is None else window.host_end_ns
 
 
-def _inside(
-    events: Events, these: NDArray[np.int64], window: Window, last_ns: int
-) -> NDArray[np.bool_]:
+def _inside(events: Events, these: Int64s, window: Window, last_ns: int) -> Bools:
     """Which run inside the range: not those around all of it, but those that take no time."""
     start_ns, end_ns = events.start_ns[these], events.end_ns[these]
     begins = (start_ns < last_ns) | (start_ns == end_ns) & (start_ns == last_ns)
     ends = (end_ns > window.start_ns) | (start_ns >= window.start_ns)
     around = (start_ns < window.start_ns) & (end_ns > last_ns)
-    inside: NDArray[np.bool_] = begins & ends & ~around
+    inside: Bools = begins & ends & ~around
     return inside
 
 
 def _still_to_do(
-    events: Events,
-    device: NDArray[np.int64],
-    launch: NDArray[np.int64],
-    window: Window,
-    last_ns: int,
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    events: Events, device: Int64s, launch: Int64s, window: Window, last_ns: int
+) -> tuple[Bools, Bools]:
     """Which device work belongs to the window, and which was launched before it."""
     known = launch != NOTHING
     launched_ns = np.where(known, events.start_ns[launch] if len(events) else 0, window.start_ns)
@@ -248,7 +238,7 @@ def _still_to_do(
     return ours | running & (early | ~known), carried
 
 
-def _skew_ns(latency_ns: NDArray[np.int64]) -> int:
+def _skew_ns(latency_ns: Int64s) -> int:
     """By how much a device's clock is slow, from the times between launches and their starts.
 
     0 where hardly any launch seems to come after what it started; else the least shift that
@@ -260,9 +250,7 @@ def _skew_ns(latency_ns: NDArray[np.int64]) -> int:
     return int(np.quantile(early, _REMOVED_RATIO, method="higher"))
 
 
-def _by_depth(
-    events: Events, host: NDArray[np.int64], window: Window, last_ns: int
-) -> NDArray[np.int64]:
+def _by_depth(events: Events, host: Int64s, window: Window, last_ns: int) -> Int64s:
     """By lane, start and length: what begins together is one inside the other, the longer first.
 
     Times are those inside the window. Of equal events the outer kind comes first, then the lower
@@ -274,9 +262,7 @@ def _by_depth(
     return host[outside_first(events.lane[host], start_ns, end_ns, ties)]
 
 
-def _daemons(
-    events: Events, streams: NDArray[np.bool_], launching: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _daemons(events: Events, streams: Bools, launching: Int64s) -> Bools:
     """Of every lane whether it is a thread that does no work: no operators, frames or launches.
 
     Where no thread does any, none is a daemon.
@@ -290,7 +276,7 @@ def _daemons(
     return hosts & ~working if (working & hosts).any() else np.zeros_like(hosts)
 
 
-def _main_lane(events: Events, hosts: NDArray[np.bool_], marking: int) -> int:
+def _main_lane(events: Events, hosts: Bools, marking: int) -> int:
     """The thread that marks its steps or runs Python, else the one with most operators; or -1."""
     if not hosts.any():
         return -1

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
 from benchorch.trace.dag import Window
 from benchorch.trace.events import Category, Events, among
 
@@ -65,26 +65,26 @@ class Scope:
 
     events: Events
     window: Window
-    event: NDArray[np.int64]
+    event: Int64s
     hosts: int
     works: int
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
-    lane: NDArray[np.int32]
-    name: NDArray[np.int32]
-    category: NDArray[np.int8]
-    correlation: NDArray[np.int64]
-    stream: NDArray[np.int32]
-    awaited: NDArray[np.int64]
-    sequence: NDArray[np.int64]
-    forward_lane: NDArray[np.int32]
-    graph_node: NDArray[np.int64]
-    launch: NDArray[np.int64]
-    carried: NDArray[np.bool_]
-    overhead: NDArray[np.int64]
-    parent: NDArray[np.int32]
-    depth: NDArray[np.int32]
-    after: NDArray[np.int32]
+    start_ns: Int64s
+    end_ns: Int64s
+    lane: Int32s
+    name: Int32s
+    category: Int8s
+    correlation: Int64s
+    stream: Int32s
+    awaited: Int64s
+    sequence: Int64s
+    forward_lane: Int32s
+    graph_node: Int64s
+    launch: Int64s
+    carried: Bools
+    overhead: Int64s
+    parent: Int32s
+    depth: Int32s
+    after: Int32s
     main_lane: int
     thresholds: Thresholds
     facts: Mapping[str, float] = field(default_factory=dict)
@@ -104,16 +104,16 @@ class Scope:
         """The work of devices."""
         return slice(self.hosts, self.hosts + self.works)
 
-    def indices(self, *categories: Category) -> NDArray[np.int64]:
+    def indices(self, *categories: Category) -> Int64s:
         """Those of some categories, in the scope's order."""
         return np.flatnonzero(among(self.category, categories))
 
-    def named(self, pattern: re.Pattern[str], *categories: Category) -> NDArray[np.int64]:
+    def named(self, pattern: re.Pattern[str], *categories: Category) -> Int64s:
         """Those of some categories in whose names a pattern is found."""
         these = self.indices(*categories)
         return these[self.matches(pattern, these)]
 
-    def matches(self, pattern: re.Pattern[str], these: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def matches(self, pattern: re.Pattern[str], these: Int64s) -> Bools:
         """Whether a pattern is found in the name of each; every name is searched once."""
         name = self.name[these]
         flags = np.zeros(len(self.events.names), dtype=np.bool_)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Int32s, Int64s
 from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.lookup import by_lane, latest_so_far
@@ -26,34 +26,34 @@ class Queues:
         lanes: the streams that have work.
     """
 
-    work: NDArray[np.int64]
-    lane: NDArray[np.int32]
-    launched_ns: NDArray[np.int64]
-    latest: NDArray[np.int64]
-    lanes: NDArray[np.int32]
+    work: Int64s
+    lane: Int32s
+    launched_ns: Int64s
+    latest: Int64s
+    lanes: Int32s
 
-    def _before(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _before(self, lane: Int64s, at_ns: Int64s) -> Int64s:
         """How much work comes before that which was launched on a lane from some time on."""
         return by_lane(self.lane, self.launched_ns, lane, at_ns)
 
-    def _last_before(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _last_before(self, lane: Int64s, at_ns: Int64s) -> Int64s:
         """The place of the last work that was launched on a lane before some time, or NOTHING."""
         at = self._before(lane, at_ns) - 1
         return np.where(np.append(self.lane, NOTHING)[at] == lane, at, NOTHING)
 
-    def last_before(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def last_before(self, lane: Int64s, at_ns: Int64s) -> Int64s:
         """Of what was launched on a lane before some time, the work that ended last, or NOTHING."""
         return np.append(self.latest, NOTHING)[self._last_before(lane, at_ns)]
 
     def ended_last(
         self,
         scope: Scope,
-        call: NDArray[np.int64],
-        after_ns: NDArray[np.int64],
-        until_ns: NDArray[np.int64],
+        call: Int64s,
+        after_ns: Int64s,
+        until_ns: Int64s,
         *,
         earlier: bool = False,
-    ) -> NDArray[np.int64]:
+    ) -> Int64s:
         """Of what a call's rank had launched before it, on all streams, the work that ended last.
 
         Only of what ended after one time and by another; NOTHING where none did. Of a stream that
@@ -76,21 +76,19 @@ class Queues:
             work, end_ns = np.where(later, other, work), np.where(later, other_ns, end_ns)
         return work
 
-    def launched_before(
-        self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def launched_before(self, lane: Int64s, at_ns: Int64s) -> Int64s:
         """When the last work before some time was launched on a lane; long ago if there is none."""
         ever_ns = np.minimum(at_ns, self.launched_ns.min(initial=int(at_ns.min(initial=0)))) - 1
         at = self._last_before(lane, at_ns)
         return np.where(at != NOTHING, np.append(self.launched_ns, NOTHING)[at], ever_ns)
 
-    def next_from(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def next_from(self, lane: Int64s, at_ns: Int64s) -> Int64s:
         """The first work that was launched on a lane from some time on, or NOTHING."""
         at = self._before(lane, at_ns)
         on_lane = np.append(self.lane, NOTHING)[at] == lane
         return np.where(on_lane, np.append(self.work, NOTHING)[at], NOTHING)
 
-    def next_anywhere(self, scope: Scope, call: NDArray[np.int64]) -> NDArray[np.int64]:
+    def next_anywhere(self, scope: Scope, call: Int64s) -> Int64s:
         """The first work that a call's rank launched on any stream from it on, or NOTHING."""
         own, rank = scope.events.ranks[scope.lane[call]], scope.events.ranks[self.lane]
         order = np.lexsort((self.launched_ns, rank))
@@ -131,14 +129,12 @@ class Streams:
     """
 
     queue: Queues
-    lane: NDArray[np.int64]
-    called_ns: NDArray[np.int64]
-    source: NDArray[np.int64]
-    recorded_ns: NDArray[np.int64]
+    lane: Int64s
+    called_ns: Int64s
+    source: Int64s
+    recorded_ns: Int64s
 
-    def reached(
-        self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def reached(self, lane: Int64s, at_ns: Int64s) -> tuple[Int64s, Int64s]:
         """The work that had to be over when streams got to what was queued at some times.
 
         For each lane and time that is its last work by then, and where it was made to wait since,
@@ -161,7 +157,7 @@ class Streams:
         both = np.unique(np.concatenate(pairs), axis=0)
         return both[:, 0], both[:, 1]
 
-    def _since(self, lane: NDArray[np.int64], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _since(self, lane: Int64s, at_ns: Int64s) -> Int64s:
         """Pairs of a request's index and a wait on its lane after the lane's last work by then."""
         if not len(self.lane) or not len(lane):
             return np.zeros((0, 2), dtype=np.int64)

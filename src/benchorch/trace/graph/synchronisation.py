@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.device_edges import Fitted, percentile_floors, stream_edges
@@ -29,10 +29,10 @@ class SyncRecords:
         recorded: the lane on which that event was recorded.
     """
 
-    stream: NDArray[np.int64]
-    device: NDArray[np.int64]
-    record: NDArray[np.int64]
-    recorded: NDArray[np.int64]
+    stream: Int64s
+    device: Int64s
+    record: Int64s
+    recorded: Int64s
 
 
 def sync_records(scope: Scope) -> SyncRecords:
@@ -43,7 +43,7 @@ def sync_records(scope: Scope) -> SyncRecords:
     )
     on_device = scope.events.devices[scope.lane]
 
-    def calls_of(correlation: NDArray[np.int64]) -> NDArray[np.int64]:
+    def calls_of(correlation: Int64s) -> Int64s:
         return joined_by(scope.correlation, calls, correlation)
 
     stream[calls] = scope.stream[calls]
@@ -63,9 +63,7 @@ def sync_records(scope: Scope) -> SyncRecords:
     return SyncRecords(stream=stream, device=device, record=record, recorded=recorded)
 
 
-def lanes_of(
-    scope: Scope, stream: NDArray[np.int64], device: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def lanes_of(scope: Scope, stream: Int64s, device: Int64s) -> Int64s:
     """The lane of each stream; where the device is unknown, of the first device that has it."""
     found = np.full(len(stream), NOTHING, dtype=np.int64)
     for exactly in (True, False):
@@ -96,8 +94,8 @@ _COPY = re.compile(r"Memcpy")  # so do the others at least where the host's memo
 class Awaited:
     """Host calls and the device work that each waits for; columns of shape ``(n,)``."""
 
-    call: NDArray[np.int64]
-    work: NDArray[np.int64]
+    call: Int64s
+    work: Int64s
     tier: Tier
 
 
@@ -145,9 +143,7 @@ def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
     )
 
 
-def _costs(
-    scope: Scope, call: NDArray[np.int64], work: NDArray[np.int64], waited: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _costs(scope: Scope, call: Int64s, work: Int64s, waited: Int64s) -> tuple[Int64s, Int64s]:
     """By name: how long a call takes to return after its work, and when there is none to do.
 
     The first is NOTHING where no such call was seen to wait.
@@ -184,13 +180,7 @@ def _context_syncs(scope: Scope, streams: Streams, records: SyncRecords) -> Awai
 
 
 def _recorded_or_likeliest(
-    scope: Scope,
-    streams: Streams,
-    call: NDArray[np.int64],
-    lane: NDArray[np.int64],
-    at: NDArray[np.int64],
-    *,
-    earlier: bool = False,
+    scope: Scope, streams: Streams, call: Int64s, lane: Int64s, at: Int64s, *, earlier: bool = False
 ) -> Iterator[Awaited]:
     """What was queued on a lane when a call was made; on the likeliest, where it is not known."""
     known = lane != NOTHING
@@ -199,25 +189,13 @@ def _recorded_or_likeliest(
 
 
 def _reached(
-    scope: Scope,
-    streams: Streams,
-    call: NDArray[np.int64],
-    lane: NDArray[np.int64],
-    at: NDArray[np.int64],
-    tier: Tier,
+    scope: Scope, streams: Streams, call: Int64s, lane: Int64s, at: Int64s, tier: Tier
 ) -> Awaited:
     which, work = streams.reached(lane, scope.start_ns[at])
     return Awaited(call=call[which], work=work, tier=tier)
 
 
-def _likeliest(
-    scope: Scope,
-    queue: Queues,
-    call: NDArray[np.int64],
-    at: NDArray[np.int64],
-    *,
-    earlier: bool,
-) -> Awaited:
+def _likeliest(scope: Scope, queue: Queues, call: Int64s, at: Int64s, *, earlier: bool) -> Awaited:
     """The work that ended last while the call ran, over all streams; nothing where none did."""
     work = queue.ended_last(scope, at, scope.start_ns[call], scope.end_ns[call], earlier=earlier)
     return Awaited(call=call, work=work, tier=Tier.INFERRED)
@@ -246,9 +224,7 @@ def streams_of(scope: Scope, queue: Queues, records: SyncRecords) -> Streams:
     )
 
 
-def _recorded_stream_waits(
-    scope: Scope, records: SyncRecords
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _recorded_stream_waits(scope: Scope, records: SyncRecords) -> tuple[Int64s, Int64s, Int64s]:
     """Of calls that make a stream wait those of which all is known: with lane and source."""
     call = scope.named(_STREAM_WAIT, Category.RUNTIME)
     record = records.record[call]
@@ -258,9 +234,7 @@ def _recorded_stream_waits(
     return call[known], lane[known], source[known]
 
 
-def delayed_work(
-    scope: Scope, streams: Streams, records: SyncRecords
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def delayed_work(scope: Scope, streams: Streams, records: SyncRecords) -> tuple[Int64s, Int64s]:
     """The work that stream waits delayed: those whose event is known, then all others.
 
     Where not even the stream is known, that is whatever was launched next.
@@ -276,7 +250,7 @@ def delayed_work(
     return known[known != NOTHING], np.unique(unknown[unknown != NOTHING])
 
 
-def unknown_stream_waits(scope: Scope, work: NDArray[np.int64], fit: Fitted) -> Found:
+def unknown_stream_waits(scope: Scope, work: Int64s, fit: Fitted) -> Found:
     """From the latest end on another stream to work that started later than all that is known.
 
     Only to work before which its stream was made to wait for an event that no record names.
@@ -380,7 +354,7 @@ def polling(scope: Scope, queue: Queues) -> Found:
     )
 
 
-def _runs(scope: Scope, query: NDArray[np.int64]) -> NDArray[np.int64]:
+def _runs(scope: Scope, query: Int64s) -> Int64s:
     """First and last place in `query` of each loop."""
     calls = scope.indices(Category.RUNTIME, Category.OPERATOR)
     busy = np.zeros(scope.hosts + 1, dtype=np.int64)

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Int8s, Int64s
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found
@@ -16,18 +16,11 @@ from benchorch.trace.lookup import by_lane, event_index
 
 
 def thread_edges(
-    scope: Scope, timelines: ThreadTimelines, label: NDArray[np.int8], others: Sequence[Found]
+    scope: Scope, timelines: ThreadTimelines, label: Int8s, others: Sequence[Found]
 ) -> Found:
     """Each thread's own order: all that passed is weight, unless something else was waited for.
 
     From the source to the main thread's first point Python ran.
-
-    Parameters
-    ----------
-    label : int8 array, shape (n,)
-        The class of every event's own time.
-    others : sequence of Found
-        Where threads waited.
     """
     owner, weight_ns = timelines.owner, timelines.elapsed_ns
     segment = np.full(2 * len(scope), NOBODY, dtype=np.int32)
@@ -118,12 +111,7 @@ def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals
     last, segment_of_last = at[last_in_segment], segment[last_in_segment]
     python, framework = CLASSES.index(Class.CPU_PYTHON), CLASSES.index(Class.CPU_FRAMEWORK)
 
-    def crossing(
-        tail: NDArray[np.int64],
-        head: NDArray[np.int64],
-        kind: EdgeKind,
-        segments: NDArray[np.int64],
-    ) -> Edges:
+    def crossing(tail: Int64s, head: Int64s, kind: EdgeKind, segments: Int64s) -> Edges:
         owner = timelines.owner[segments]
         return edges(
             tail,
@@ -146,11 +134,15 @@ def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals
 
 
 _CALLED = re.compile(r"^c10d::")
+_AWAITED = re.compile(r"built-in method wait of ")
 _CARRIED_OUT = re.compile(r"^(gloo|mpi):")
 
 
 def collective_calls(scope: Scope) -> Found:
-    """From the call of a collective to its range on a thread of the process group, in order."""
+    """From the call of a collective to its range on a thread of the process group, in order.
+
+    And from the range to the end of the wait for it, whether that was long or none.
+    """
     calls = scope.named(_CALLED, Category.OPERATOR)
     ranges = scope.named(_CARRIED_OUT, Category.ANNOTATION)
     rank = scope.events.ranks[scope.lane]
@@ -170,8 +162,17 @@ def collective_calls(scope: Scope) -> Found:
     call, done = np.concatenate(pairs, axis=1)
     late_ns = np.minimum(scope.start_ns[done] - scope.start_ns[call], scope.thresholds.wake_ns)
     kind, label = EdgeKind.FORK, Class.CPU_FRAMEWORK
+    waits = scope.named(_AWAITED, Category.PYTHON)
+    order = np.argsort(call)
+    at = np.searchsorted(waits, call[order])
+    following = np.append(waits, len(scope))[at]  # the first after each call, before the next one
+    own = following < np.append(call[order][1:], len(scope))
+    own &= scope.lane[np.minimum(following, len(scope) - 1)] == scope.lane[call[order]]
+    wait, work = following[own], done[order][own]
+    late = scope.end_ns[work] <= scope.end_ns[wait]
     return found(
         edges(2 * call, 2 * done, kind, label, tier=Tier.SEMANTIC, weight_ns=late_ns),
+        edges(2 * work[late] + 1, 2 * wait[late] + 1, EdgeKind.JOIN, label, tier=Tier.SEMANTIC),
         waits=2 * done,
     )
 
@@ -204,7 +205,7 @@ def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals)
 
 
 def thread_starts(
-    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: NDArray[np.int64]
+    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: Int64s
 ) -> Found:
     """The main thread started each thread when the trace shows that thread for the first time.
 
@@ -225,11 +226,7 @@ def thread_starts(
 
 
 def inferred_wakeups(
-    scope: Scope,
-    timelines: ThreadTimelines,
-    busy: BusyIntervals,
-    explained: NDArray[np.int64],
-    rigid: NDArray[np.int64],
+    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: Int64s, rigid: Int64s
 ) -> Found:
     """From the end of another thread's busy interval to the end of a gap, if every sign agrees.
 
@@ -263,7 +260,7 @@ def inferred_wakeups(
 
 
 def recurring_wakeups(
-    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: NDArray[np.int64]
+    scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: Int64s
 ) -> Found:
     """From a call of another thread to the end of a pause of the main thread, if always so.
 
@@ -280,8 +277,8 @@ def recurring_wakeups(
         scope.events.ranks, 2 * done + 1, scope.lane[done], scope.end_ns[done]
     ).last_elsewhere(scope.lane[head >> 1], end_ns, soon_ns)
     late_ns = end_ns - timelines.time_ns[tail]
-    tails: list[NDArray[np.int64]] = []
-    heads: list[NDArray[np.int64]] = []
+    tails: list[Int64s] = []
+    heads: list[Int64s] = []
     for name in np.unique(scope.name[head >> 1]):
         alike = np.flatnonzero(scope.name[head >> 1] == name)
         known = alike[tail[alike] != NOTHING]
@@ -300,5 +297,5 @@ def recurring_wakeups(
 _RECURS = 4
 
 
-def _inferred(tail: NDArray[np.int64], head: NDArray[np.int64], kind: EdgeKind) -> Edges:
+def _inferred(tail: Int64s, head: Int64s, kind: EdgeKind) -> Edges:
     return edges(tail, head, kind, Class.SYNC_EXIT, tier=Tier.INFERRED)

@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int32s, Int64s
 from benchorch.trace.dag import NOBODY
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.scope_values import Scope, Thresholds
@@ -31,22 +31,22 @@ class ThreadTimelines:
         lane, start_ns, end_ns: of each segment.
     """
 
-    time_ns: NDArray[np.int64]
-    walk: NDArray[np.int32]
-    first: NDArray[np.int64]
-    tail: NDArray[np.int32]
-    head: NDArray[np.int32]
-    owner: NDArray[np.int32]
-    lane: NDArray[np.int32]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
+    time_ns: Int64s
+    walk: Int32s
+    first: Int64s
+    tail: Int32s
+    head: Int32s
+    owner: Int32s
+    lane: Int32s
+    start_ns: Int64s
+    end_ns: Int64s
 
     @property
-    def elapsed_ns(self) -> NDArray[np.int64]:
+    def elapsed_ns(self) -> Int64s:
         """How long each segment took."""
         return self.end_ns - self.start_ns
 
-    def segment_at(self, lane: NDArray[np.int32], at_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    def segment_at(self, lane: Int32s, at_ns: Int64s) -> Int64s:
         """The last segment of each lane that began by then and has not ended before, or NOTHING."""
         at = by_lane(self.lane, self.start_ns, lane, at_ns, "right") - 1
         if not len(self.lane):
@@ -83,7 +83,7 @@ def thread_timelines(scope: Scope) -> ThreadTimelines:
     )
 
 
-def _walk(scope: Scope) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _walk(scope: Scope) -> tuple[Int32s, Int32s]:
     """All points in the order of their threads, and the event that owns the time after each.
 
     When event i of the order starts, i have started before it and all but the events around it
@@ -104,9 +104,7 @@ def _walk(scope: Scope) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     return walk, owner
 
 
-def _with_overhead(
-    scope: Scope, walk: NDArray[np.int32], owner: NDArray[np.int32]
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _with_overhead(scope: Scope, walk: Int32s, owner: Int32s) -> tuple[Int32s, Int32s]:
     """The same with the profiler's own time taken out of whatever it falls into."""
     these = scope.overhead
     lane = scope.lane[walk >> 1]
@@ -135,14 +133,14 @@ class BusyIntervals:
         wait: (s,) whether it is the last segment of a range that says it waits.
     """
 
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    lane: NDArray[np.int32]
-    start_ns: NDArray[np.int64]
-    end_ns: NDArray[np.int64]
-    is_first: NDArray[np.bool_]
-    idle: NDArray[np.bool_]
-    wait: NDArray[np.bool_]
+    start: Int64s
+    end: Int64s
+    lane: Int32s
+    start_ns: Int64s
+    end_ns: Int64s
+    is_first: Bools
+    idle: Bools
+    wait: Bools
 
 
 def busy_intervals(scope: Scope, timelines: ThreadTimelines) -> BusyIntervals:
@@ -165,10 +163,7 @@ def busy_intervals(scope: Scope, timelines: ThreadTimelines) -> BusyIntervals:
 
 
 def _usual_pauses(
-    lane: NDArray[np.int32],
-    elapsed_ns: NDArray[np.int64],
-    gap: NDArray[np.bool_],
-    thresholds: Thresholds,
+    lane: Int32s, elapsed_ns: Int64s, gap: Bools, thresholds: Thresholds
 ) -> Iterator[tuple[slice, int]]:
     """The segments of each lane where pauses are longer than usual, and what is no pause there.
 
@@ -185,12 +180,7 @@ def _usual_pauses(
 
 
 def _between_idle(
-    scope: Scope,
-    timelines: ThreadTimelines,
-    *,
-    idle: NDArray[np.bool_],
-    wait: NDArray[np.bool_],
-    waits: NDArray[np.bool_],
+    scope: Scope, timelines: ThreadTimelines, *, idle: Bools, wait: Bools, waits: Bools
 ) -> BusyIntervals:
     """The intervals between idle segments; a single point between two of them is none.
 

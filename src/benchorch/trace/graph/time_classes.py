@@ -7,8 +7,8 @@ import re
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
 from benchorch.trace.dag import CLASSES, NOBODY, Class
 from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category
 from benchorch.trace.graph.scope_values import Scope
@@ -21,7 +21,7 @@ _LOCKING = re.compile(
     r"|threading\.py\(\d+\): _?wait",
     re.I,
 )
-_SLEEPING = re.compile(
+SLEEPING = re.compile(
     r"built-in (method|function) (sleep|nanosleep|usleep|pause)\b|^time\.sleep|^sleep$"
 )
 _IO = re.compile(
@@ -44,24 +44,31 @@ _BY_CATEGORY = {
 _DATABASE = re.compile(
     r"built-in method \w+ of (sqlite3|_?psycopg\w*|_?mysql\w*|pyodbc|duckdb|h5py|lmdb|rocksdb)\b"
 )
+_STORAGE = re.compile(
+    r"built-in (method|function) (write_record|write_end_of_file|get_record\w*"
+    r"|get_storage_from_record|(de)?serialize_file|save_file|tofile|fromfile)\b"
+    r"|torch[/\\]serialization\.py\(\d+\): __(init|exit)__$"
+)
 _PROCESSES = re.compile(
     r"built-in (method|function) (waitpid|wait3|wait4|waitid|fork_exec|posix_spawn|WaitFor\w+)\b"
 )
 _OTHER_PROCESSES = re.compile(
     r"multiprocessing[/\\](connection|queues|popen_\w+|synchronize)\.py|^subprocess\.py"
 )
-_LOOP, _TIMER = (
+_LOOP, TIMER = (
     re.compile(r"asyncio[/\\]base_events\.py"),
     re.compile(r"asyncio[/\\]tasks\.py.*: sleep$"),
 )
 _TRANSPORT = re.compile(
     r"asyncio[/\\].*: (_?sock_\w+|_read_ready\w*|_write_ready|_accept_conn\w*)$"
 )
+_COMPILED = re.compile(r"^## Call CompiledFxGraph")
 _OF_FRAMES = (
-    (_SLEEPING, Class.SLEEP),
+    (SLEEPING, Class.SLEEP),
     (_LOCKING, Class.LOCK),
     (_IO, Class.INPUT_OUTPUT),
     (_DATABASE, Class.INPUT_OUTPUT),
+    (_STORAGE, Class.INPUT_OUTPUT),
     (_PROCESSES, Class.OUTSIDE),
 )
 # Methods of Python's own objects, and functions of its own modules that work on them.
@@ -92,7 +99,7 @@ _ARRANGING = re.compile(
 )
 
 
-def waiting(scope: Scope) -> NDArray[np.int64]:
+def waiting(scope: Scope) -> Int64s:
     """Waits of threads for others: ranges named ``wait:<what>``, and Python's own locks."""
     ranges = scope.named(_WAITING, Category.ANNOTATION, Category.OPERATOR)
     locks = scope.named(_LOCKING, Category.PYTHON)
@@ -101,16 +108,19 @@ def waiting(scope: Scope) -> NDArray[np.int64]:
     return np.concatenate([ranges, locks[long]])
 
 
-def _native(scope: Scope) -> NDArray[np.int64]:
-    """Long calls of libraries' own code, of which a trace records nothing but their duration."""
+def _native(scope: Scope) -> tuple[Int64s, Int64s]:
+    """Long calls of libraries' own code, of which a trace records the duration, and kernels.
+
+    What the code that a compiler wrote calls is a kernel of it.
+    """
     frame = scope.indices(Category.PYTHON)
-    frame = frame[
-        (scope.after[frame] == frame + 1) & (scope.end_ns - scope.start_ns > PAUSE_NS)[frame]
-    ]
+    frame = frame[scope.after[frame] == frame + 1]
     names = scope.events.names
     foreign = np.array([_of_library(names[name]) for name in scope.name[frame]], dtype=np.bool_)
-    found: NDArray[np.int64] = frame[foreign]
-    return found
+    frame = frame[foreign]
+    compiled = _inside_of(scope, scope.named(_COMPILED, Category.OPERATOR))[frame]
+    long = (scope.end_ns - scope.start_ns)[frame] > PAUSE_NS
+    return frame[long & ~compiled], frame[compiled]
 
 
 @cache
@@ -121,19 +131,21 @@ def _of_library(name: str) -> bool:
     return name.startswith("<built-in method") and not _OWN_METHOD.match(name)
 
 
-def labels(scope: Scope) -> NDArray[np.int8]:
+def labels(scope: Scope) -> Int8s:
     """Class of the self time of every event in the scope."""
     classes = [_BY_CATEGORY.get(category, Class.CPU_PYTHON) for category in Category]
     label = np.array([CLASSES.index(one) for one in classes], dtype=np.int8)[scope.category]
     label[np.flatnonzero(_dispatching(scope))] = CLASSES.index(Class.CPU_FRAMEWORK)
     label[_short(scope)] = CLASSES.index(Class.CPU_FRAMEWORK)
-    label[_native(scope)] = CLASSES.index(Class.NATIVE)
+    native, compiled = _native(scope)
+    label[native] = CLASSES.index(Class.NATIVE)
+    label[compiled] = CLASSES.index(Class.CPU_COMPUTE)
     for pattern, meant in _OF_FRAMES:
         label[scope.named(pattern, Category.PYTHON)] = CLASSES.index(meant)
     io = label[: scope.hosts] == CLASSES.index(Class.INPUT_OUTPUT)
     processes = _inside_of(scope, scope.named(_OTHER_PROCESSES, Category.PYTHON))
     label[np.flatnonzero(io & processes)] = CLASSES.index(Class.OUTSIDE)
-    if len(scope.named(_TIMER, Category.PYTHON)) and not len(
+    if len(scope.named(TIMER, Category.PYTHON)) and not len(
         scope.named(_TRANSPORT, Category.PYTHON)
     ):
         loops = _inside_of(scope, scope.named(_LOOP, Category.PYTHON))
@@ -149,7 +161,7 @@ def labels(scope: Scope) -> NDArray[np.int8]:
     return label
 
 
-def _short(scope: Scope) -> NDArray[np.int64]:
+def _short(scope: Scope) -> Int64s:
     """Operators of a name whose calls are so short that arranging them takes most of it."""
     operator = scope.indices(Category.OPERATOR)
     if len(operator) < MANY:
@@ -158,20 +170,20 @@ def _short(scope: Scope) -> NDArray[np.int64]:
     order = np.lexsort((took_ns, name))
     _, first, count = np.unique(name[order], return_index=True, return_counts=True)
     short = (took_ns[order][first + count // 2] < SHORT_NS) & (count >= MANY)
-    found: NDArray[np.int64] = operator[order][np.repeat(short, count)]
+    found: Int64s = operator[order][np.repeat(short, count)]
     return found
 
 
-def _inside_of(scope: Scope, these: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _inside_of(scope: Scope, these: Int64s) -> Bools:
     """Which host events are, or are inside, some of them, (hosts,)."""
     change = np.zeros(scope.hosts + 1, dtype=np.int64)
     np.add.at(change, these, 1)
     np.add.at(change, scope.after[these], -1)
-    inside: NDArray[np.bool_] = np.cumsum(change)[:-1] > 0
+    inside: Bools = np.cumsum(change)[:-1] > 0
     return inside
 
 
-def _dispatching(scope: Scope) -> NDArray[np.bool_]:
+def _dispatching(scope: Scope) -> Bools:
     """Whether the self time of each host event is spent dispatching work.
 
     That is an operator or node which launches device work, itself or in what it calls; one that
@@ -194,11 +206,11 @@ def _dispatching(scope: Scope) -> NDArray[np.bool_]:
         caller[nested], weights=took[nested].astype(np.float64), minlength=scope.hosts
     )
     calling = (2 * called > took) & (called > 0)
-    dispatching: NDArray[np.bool_] = operators & (inside | arranging | calling)
+    dispatching: Bools = operators & (inside | arranging | calling)
     return dispatching
 
 
-def _callers(scope: Scope, operators: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _callers(scope: Scope, operators: Bools) -> Int64s:
     """The operator around each host event, ranges and frames in between left out, or NOBODY."""
     caller = np.full(scope.hosts, NOBODY, dtype=np.int64)
     by_depth = np.argsort(scope.depth.astype(np.uint16), kind="stable")
@@ -209,12 +221,8 @@ def _callers(scope: Scope, operators: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def segment_labels(
-    scope: Scope,
-    owner: NDArray[np.int32],
-    lane: NDArray[np.int32],
-    elapsed_ns: NDArray[np.int64],
-    label: NDArray[np.int8],
-) -> NDArray[np.int8]:
+    scope: Scope, owner: Int32s, lane: Int32s, elapsed_ns: Int64s, label: Int8s
+) -> Int8s:
     """The class of each segment of a thread, of the time that events own and of that between.
 
     Between calls, short pauses are Python where a thread runs Python, else the framework's own

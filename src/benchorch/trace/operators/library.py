@@ -109,11 +109,7 @@ def plain_op(op: str) -> str:
 
 
 def read_library(path: Path) -> Library:
-    """The library in a YAML or JSON file; operators in it may have any graph's spelling.
-
-    Raises:
-        TraceError: the file cannot be read, or has a key or a value that is not allowed.
-    """
+    """The library in a YAML or JSON file; operators in it may have any graph's spelling."""
     decode = msgspec.json.decode if path.suffix == ".json" else msgspec.yaml.decode
     try:
         read: Library = msgspec.convert(decode(read_small(path, links=True)), Library, strict=False)

@@ -1,12 +1,12 @@
 """Provenance of compiled kernels: the nodes of the model's graph that each does the work of."""
 
-import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchorch.errors import TraceError
+from benchorch.files import read_json
 
 MAPPINGS = "inductor_provenance_tracking_node_mappings"
 """How the names of the files begin in which Inductor's mappings are kept."""
@@ -56,7 +56,7 @@ class Provenance:
 def read(path: Path, expected: Collection[str] = ()) -> Provenance:
     """The provenance in Inductor's ``inductor_provenance_tracking_node_mappings`` file."""
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path)
     except (OSError, ValueError) as error:
         raise TraceError(f"{path}: no provenance of kernels can be read: {error}") from error
     if not isinstance(content, Mapping):

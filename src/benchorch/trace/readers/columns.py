@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, among
 from benchorch.trace.readers.records import EventArguments, Record
 from benchorch.trace.readers.values import integers, nanoseconds, word
@@ -77,7 +78,7 @@ class Codes:
         """Every value so far, by its number."""
         return tuple(self._numbers)
 
-    def encoded(self, values: Sequence[Hashable]) -> NDArray[np.int32]:
+    def encoded(self, values: Sequence[Hashable]) -> Int32s:
         """The numbers of some values; TypeError if one is a list or an object."""
         return np.fromiter(map(self._numbers.__getitem__, values), np.int32, len(values))
 
@@ -117,7 +118,7 @@ class Gathered:
         places = np.flatnonzero(np.array(complete, dtype=bool)) + first
         self.add_complete(list(compress(rows, complete)), places)
 
-    def add_complete(self, rows: list[Record], places: NDArray[np.int64]) -> None:
+    def add_complete(self, rows: list[Record], places: Int64s) -> None:
         """Take complete events."""
         try:
             piece = self._piece(rows, places)
@@ -157,7 +158,7 @@ class Gathered:
             names = self.thread_names.setdefault((word(process), word(thread)), set())
             names.add(word(name).strip())
 
-    def _piece(self, rows: list[Record], places: NDArray[np.int64]) -> Piece:
+    def _piece(self, rows: list[Record], places: Int64s) -> Piece:
         codes = self.words.encoded([row.cat for row in rows])
         kinds = [_category(word(each)) for each in self.words.values]
         kind = np.array(kinds, dtype=np.int8)[codes]
@@ -199,7 +200,7 @@ def _nested(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, str]:
     return {name: word(value) for name, value in values.items() if isinstance(value, list | dict)}
 
 
-def _lane_keys(rows: Sequence[Record], kind: NDArray[np.int8]) -> list[Hashable]:
+def _lane_keys(rows: Sequence[Record], kind: Int8s) -> list[Hashable]:
     keys: list[Hashable] = [(row.pid, row.tid) for row in rows]
     works = among(kind, DEVICE_WORK).tolist()
     for at in np.flatnonzero(among(kind, ON_STREAMS)).tolist():
@@ -208,7 +209,7 @@ def _lane_keys(rows: Sequence[Record], kind: NDArray[np.int8]) -> list[Hashable]
     return keys
 
 
-def _joins(args: list[EventArguments], kind: NDArray[np.int8]) -> Piece:
+def _joins(args: list[EventArguments], kind: Int8s) -> Piece:
     """Join keys of events, read only from the categories that may have them."""
     everyone = np.ones(len(args), dtype=bool)
     external_id = _read(args, everyone, attrgetter("external_id"))
@@ -225,15 +226,15 @@ def _joins(args: list[EventArguments], kind: NDArray[np.int8]) -> Piece:
 
 
 def _read(
-    args: list[EventArguments],
-    where: NDArray[np.bool_],
-    field_of: Callable[[EventArguments], object],
-) -> NDArray[np.int64]:
+    args: list[EventArguments], where: Bools, field_of: Callable[[EventArguments], object]
+) -> Int64s:
     """One field as a column; NOTHING elsewhere."""
-    column = np.full(len(args), NOTHING, dtype=np.int64)
+    if where.all() and len(args):
+        return integers(list(map(field_of, args)))
+    column = np.broadcast_to(np.int64(NOTHING), len(args))  # takes no memory
     if where.any():
-        chosen = args if where.all() else list(compress(args, where.tolist()))
-        column[where] = integers(list(map(field_of, chosen)))
+        column = column.copy()
+        column[where] = integers(list(map(field_of, compress(args, where.tolist()))))
     return column
 
 

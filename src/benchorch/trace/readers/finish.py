@@ -10,8 +10,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Int8s, Int32s, Int64s
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, Lane, among
-from benchorch.trace.lookup import joined_by
+from benchorch.trace.lookup import by_lane, joined_by
+from benchorch.trace.nesting import Spans, by_start, nest
 from benchorch.trace.readers.columns import ON_STREAMS, Gathered
 from benchorch.trace.readers.records import Record
 from benchorch.trace.readers.values import integer, integers, nanoseconds, word
@@ -65,11 +67,15 @@ def lane_order(lane: Lane) -> tuple[object, ...]:
 Columns = dict[str, NDArray[Any]]
 
 _NODE_SUFFIX = "_kernel_time"
+_OPENS = re.compile(
+    r"_record_function_enter|torch[/\\](_ops|autograd[/\\]profiler|profiler[/\\]profiler)\.py"
+    r"|contextlib\.py|: __enter__$"
+)
 _STRAY_RATIO, _STRAY_NS, _LONGEST_NS = 100, 3_600_000_000_000, 30 * 86_400_000_000_000
 _FENCES = ("_fence_before", "_fence_after")
 
 
-def finished(gathered: Gathered) -> tuple[Events, NDArray[np.int64]] | None:
+def finished(gathered: Gathered) -> tuple[Events, Int64s] | None:
     """The events of everything gathered, which is used up, and their places in the file.
 
     None if there is no event.
@@ -97,12 +103,40 @@ def finished(gathered: Gathered) -> tuple[Events, NDArray[np.int64]] | None:
     )
     columns["correlation"] = _unambiguous(columns, repairs)
     _set_streams_of_event_records(columns, columns.pop("recorded_on"))
+    _open_ranges(columns, names)
     place = columns.pop("place")
     given: dict[str, Any] = {**columns, "names": names, "lanes": lanes}
     return Events(**given), place
 
 
-def allocated(gathered: Gathered) -> dict[str, NDArray[np.int64]]:
+def _open_ranges(columns: Columns, names: Sequence[str]) -> None:
+    """Begin ranges that Python opened where the calls that opened them end.
+
+    A range begins inside of those calls and outlives them: what comes next is in the range.
+    """
+    frame, opened = (
+        np.flatnonzero(columns["category"] == one) for one in (Category.PYTHON, Category.ANNOTATION)
+    )
+    if not len(frame) or not len(opened):
+        return
+    frame = frame[by_start(columns["lane"][frame], columns["start_ns"][frame])]
+    lane, start_ns = columns["lane"][frame], columns["start_ns"][frame]
+    end_ns = start_ns + columns["duration_ns"][frame]
+    parent = nest(Spans(lane=lane, start_ns=start_ns, end_ns=end_ns)).parent
+    opens = np.array([_OPENS.search(name) is not None for name in names])[columns["name"][frame]]
+    begin_ns = columns["start_ns"][opened]
+    last_ns = begin_ns + columns["duration_ns"][opened]
+    at = by_lane(lane, start_ns, columns["lane"][opened], begin_ns, "right") - 1
+    at = np.where((at >= 0) & (lane[at] == columns["lane"][opened]), at, NOTHING)
+    while (over := (at != NOTHING) & (end_ns[at] <= begin_ns)).any():
+        at = np.where(over, parent[at], at)
+    while (inside := (at != NOTHING) & opens[at] & (end_ns[at] < last_ns)).any():
+        begin_ns = np.where(inside, end_ns[at], begin_ns)
+        at = np.where(inside, parent[at], at)
+    columns["start_ns"][opened], columns["duration_ns"][opened] = begin_ns, last_ns - begin_ns
+
+
+def allocated(gathered: Gathered) -> dict[str, Int64s]:
     """The bytes that are allocated, by device; without what is no time or no size."""
     if not gathered.allocated:
         return {}
@@ -122,7 +156,7 @@ def allocated(gathered: Gathered) -> dict[str, NDArray[np.int64]]:
 
 def _paired(
     halves: Sequence[tuple[int, Record]], last_ns: int, repairs: Counter[str]
-) -> tuple[list[Record], NDArray[np.int64]]:
+) -> tuple[list[Record], Int64s]:
     """Complete records of events that the trace has in two, begin and end; and their places.
 
     On each thread an end closes the last begin that is still open, in order of time. A begin
@@ -154,9 +188,7 @@ def _paired(
     return rows, np.array([halves[at][0] for at in begins], dtype=np.int64)
 
 
-def _lanes(
-    gathered: Gathered, codes: NDArray[np.int32]
-) -> tuple[NDArray[np.int32], tuple[Lane, ...]]:
+def _lanes(gathered: Gathered, codes: Int32s) -> tuple[Int32s, tuple[Lane, ...]]:
     """The column of lanes by their final numbers, and the lanes with their labels."""
     found = [
         thread_lane(*key) if len(key) == 2 else stream_lane(*key) for key in gathered.lanes.values
@@ -173,9 +205,7 @@ def _lanes(
     return column, tuple(replace(lane, label=label(lane)) for lane in ordered)
 
 
-def _names(
-    gathered: Gathered, columns: Columns
-) -> tuple[NDArray[np.int8], NDArray[np.int32], tuple[str, ...]]:
+def _names(gathered: Gathered, columns: Columns) -> tuple[Int8s, Int32s, tuple[str, ...]]:
     """Categories, names by their final numbers, and the names in order.
 
     A node of ONNX Runtime is called what the graph calls it; its fences are none of it.
@@ -191,8 +221,8 @@ def _names(
 
 
 def _renumbered(
-    codes: NDArray[np.int32], values: Sequence[Any], key: Callable[[Any], Any] | None = None
-) -> tuple[NDArray[np.int32], tuple[Any, ...]]:
+    codes: Int32s, values: Sequence[Any], key: Callable[[Any], Any] | None = None
+) -> tuple[Int32s, tuple[Any, ...]]:
     """A column by the numbers of its distinct values in order, and these values."""
     used = np.flatnonzero(np.bincount(codes, minlength=len(values))).tolist()
     ordered = sorted({values[code] for code in used}, key=key)
@@ -239,11 +269,8 @@ def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
 
 
 def _forward_lanes(
-    sequence: NDArray[np.int64],
-    forward_thread: NDArray[np.int64],
-    lane: NDArray[np.int32],
-    start_ns: NDArray[np.int64],
-) -> NDArray[np.int32]:
+    sequence: Int64s, forward_thread: Int64s, lane: Int32s, start_ns: Int64s
+) -> Int32s:
     """For each event with a forward thread the lane of that thread; NOTHING for the others.
 
     PyTorch numbers threads its own way here, and exports the number of none. So the thread is the
@@ -267,7 +294,7 @@ def _forward_lanes(
     return result
 
 
-def _unambiguous(columns: Columns, repairs: Counter[str]) -> NDArray[np.int64]:
+def _unambiguous(columns: Columns, repairs: Counter[str]) -> Int64s:
     """Correlations, no two host calls with the same one: the first and outermost call keeps it."""
     correlation = columns["correlation"].copy()
     calls = np.flatnonzero((columns["category"] == Category.RUNTIME) & (correlation >= 0))
@@ -279,7 +306,7 @@ def _unambiguous(columns: Columns, repairs: Counter[str]) -> NDArray[np.int64]:
     return correlation
 
 
-def _set_streams_of_event_records(columns: Columns, recorded_on: NDArray[np.int64]) -> None:
+def _set_streams_of_event_records(columns: Columns, recorded_on: Int64s) -> None:
     """Give host calls that record an event the stream that a wait for it names."""
     waits = np.flatnonzero((recorded_on >= 0) & (columns["awaited"] >= 0))
     calls = np.flatnonzero(columns["category"] == Category.RUNTIME)

@@ -12,10 +12,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from benchorch.errors import TraceError
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import Events
 from benchorch.trace.readers.columns import ROW_BITS, Gathered
 from benchorch.trace.readers.finish import allocated, finished
@@ -27,12 +25,7 @@ MOST_EVENTS = 50_000_000
 
 
 def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
-    """The events of a JSON profile; TraceError if it holds none.
-
-    Args:
-        path: plain or gzip.
-        block_bytes: how much of the text is decoded at once; it changes nothing but memory.
-    """
+    """The events of a JSON profile; TraceError if it holds none."""
     gathered = Gathered()
     spans, records = [], 0
     with TraceFile(path) as source, _collector_off():
@@ -89,7 +82,7 @@ class JsonDetails:
 
     path: Path
     blocks: Sequence[tuple[int, int]]
-    place: NDArray[np.int64]
+    place: Int64s
 
     def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
         """The arguments of some events by index; an empty mapping for those that have none."""

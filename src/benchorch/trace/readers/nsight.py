@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.readers.columns import Gathered
 from benchorch.trace.readers.finish import finished
@@ -318,7 +318,7 @@ class NsightDetails:
     """
 
     path: Path
-    place: NDArray[np.int64]
+    place: Int64s
 
     def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
         """The columns of some events by index."""

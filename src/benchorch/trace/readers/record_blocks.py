@@ -146,13 +146,17 @@ class RecordBlocks:
 
     def _block(self, cut: int) -> Iterator[RecordBlock]:
         """The records up to a comma that can be read; what is bad at their end may wait."""
-        base = self._offset + 1
-        with memoryview(self._buffer) as whole:
-            array = b"".join((b"[", whole[1:cut], b"]"))  # copied once
+        ends = self._buffer[:1], self._buffer[cut : cut + 1]  # the second may be empty
+        self._buffer[:1], self._buffer[cut : cut + 1] = b"[", b"]"
         try:
-            rows = decoded(array)
+            with memoryview(self._buffer) as whole, whole[: cut + 1] as array:  # copies nothing
+                rows: list[Record] | None = decoded(array)
         except UNREADABLE:
-            yield from self._salvaged(array[1:-1], base)
+            rows = None
+        self._buffer[:1], self._buffer[cut : cut + 1] = ends
+        base = self._offset + 1
+        if rows is None:
+            yield from self._salvaged(bytes(self._buffer[1:cut]), base)
         else:
             yield RecordBlock(start=base, end=self._offset + cut, rows=rows)
             self._drop(cut)

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Floats, Int64s
 from benchorch.trace.events import NOTHING
 from benchorch.units import NS_PER_US
 
@@ -45,10 +45,10 @@ def word(value: object) -> str:
     return text[:_LONGEST_WORD].encode("utf-8", "replace").decode("utf-8")
 
 
-def integers(values: Sequence[object]) -> NDArray[np.int64]:
+def integers(values: Sequence[object]) -> Int64s:
     """Column of integers; NOTHING where a field means none."""
     if values.count(NOTHING) == len(values):
-        return np.full(len(values), NOTHING, dtype=np.int64)
+        return np.broadcast_to(np.int64(NOTHING), len(values))  # takes no memory
     try:
         column = np.array(values, dtype=np.int64)
     except (TypeError, ValueError, OverflowError):
@@ -59,7 +59,7 @@ def integers(values: Sequence[object]) -> NDArray[np.int64]:
     return column
 
 
-def nanoseconds(values: Sequence[object]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def nanoseconds(values: Sequence[object]) -> tuple[Int64s, Bools]:
     """One column of times out of microseconds with decimals, and which of them are times.
 
     ``round(us * 1000)`` is exact as long as a double holds the microseconds with three
@@ -71,7 +71,7 @@ def nanoseconds(values: Sequence[object]) -> tuple[NDArray[np.int64], NDArray[np
     return np.where(known, np.rint(scaled), 0.0).astype(np.int64), known
 
 
-def _floats(values: Sequence[object]) -> NDArray[np.float64]:
+def _floats(values: Sequence[object]) -> Floats:
     try:
         column = np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -31,13 +31,7 @@ document.getElementById("open").onclick=()=>{
 
 
 def page(analysis: Analysis, trace: bytes, command: str) -> str:
-    """The page.
-
-    Args:
-        analysis: what it shows.
-        trace: the file for Perfetto.
-        command: that shows the model's graph in Model Explorer; empty without a model.
-    """
+    """The page."""
     findings, memory = analysis.findings, list(allocated(analysis))
     parts = [
         *_head(findings),
@@ -210,9 +204,7 @@ def _lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _checks(findings: Findings) -> Iterator[str]:
-    checks = {name: "holds" if holds else "BROKEN" for name, holds in findings.invariants.items()}
     for name, values in (
-        ("invariants", checks),
         ("repairs", findings.repairs),
         ("fitted", {name: f"{value:g}" for name, value in findings.facts.items()}),
     ):

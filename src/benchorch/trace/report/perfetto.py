@@ -7,9 +7,9 @@ from functools import cache
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchorch.trace.analysis import Analysis
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.causes import CAUSES, Known
 from benchorch.trace.dag import CLASSES, NOBODY, EdgeKind
 from benchorch.trace.events import DEVICE_WORK, Category, Events, among
@@ -58,7 +58,7 @@ def _lines(analysis: Analysis) -> Iterator[str]:
     yield from _arrows(analysis, kept, tracks, origin_ns)
 
 
-def _kept(analysis: Analysis) -> NDArray[np.int64]:
+def _kept(analysis: Analysis) -> Int64s:
     """The events to write, ascending."""
     events = analysis.events
     shown = ~among(events.category, _HIDDEN)
@@ -72,7 +72,7 @@ def _kept(analysis: Analysis) -> NDArray[np.int64]:
     return found
 
 
-def _tracks(events: Events, kept: NDArray[np.int64]) -> NDArray[np.int64]:
+def _tracks(events: Events, kept: Int64s) -> Int64s:
     """The track of each kept event: its lane's, or one beside it where work overlaps in part."""
     track = (events.lane[kept].astype(np.int64) + 1) * _SUB_TRACKS
     on_stream = np.flatnonzero(among(events.category[kept], DEVICE_WORK))
@@ -90,7 +90,7 @@ def _tracks(events: Events, kept: NDArray[np.int64]) -> NDArray[np.int64]:
     return track
 
 
-def _names(events: Events, tracks: NDArray[np.int64], kept: NDArray[np.int64]) -> Iterator[str]:
+def _names(events: Events, tracks: Int64s, kept: Int64s) -> Iterator[str]:
     yield _meta("process_name", 0, 0, PATH_PROCESS)
     yield _meta("thread_name", 0, 1, "on the path")
     processes = dict.fromkeys(lane.process for lane in events.lanes)
@@ -117,9 +117,7 @@ def _meta(kind: str, process: int, track: int, name: str) -> str:
     )
 
 
-def _slices(
-    events: Events, kept: NDArray[np.int64], tracks: NDArray[np.int64], origin_ns: int
-) -> Iterator[str]:
+def _slices(events: Events, kept: Int64s, tracks: Int64s, origin_ns: int) -> Iterator[str]:
     """The trace's own events, each cut where the one around it ends."""
     dense = np.unique(tracks, return_inverse=True)[1].astype(np.int32)
     spans = Spans(lane=dense, start_ns=events.start_ns[kept], end_ns=events.end_ns[kept])
@@ -159,9 +157,7 @@ def _said(label: int, cause: int, known: int) -> str:
     return f'"cname":"{_COLORS[cause % len(_COLORS)]}","args":{json_text(args)}'
 
 
-def _arrows(
-    analysis: Analysis, kept: NDArray[np.int64], tracks: NDArray[np.int64], origin_ns: int
-) -> Iterator[str]:
+def _arrows(analysis: Analysis, kept: Int64s, tracks: Int64s, origin_ns: int) -> Iterator[str]:
     """From each launch to its work, and wherever the path goes from one lane to another."""
     events, dag, path = analysis.events, analysis.dag, analysis.path
     track = np.zeros(len(events) + 1, dtype=np.int64)
@@ -188,7 +184,7 @@ def _arrows(
                 )
 
 
-def _spans(start_ns: NDArray[np.int64], length_ns: NDArray[np.int64]) -> list[str]:
+def _spans(start_ns: Int64s, length_ns: Int64s) -> list[str]:
     """Start and duration of each as JSON."""
     rows = zip(start_ns.tolist(), np.maximum(length_ns, 0).tolist(), strict=True)
     return [f'"ts":{start / NS_PER_US:.3f},"dur":{long / NS_PER_US:.3f}' for start, long in rows]

@@ -34,7 +34,6 @@ def summary(analysis: Analysis) -> dict[str, object]:
         "dilation_ratio": findings.dilation_ratio,
         "warnings": list(findings.warnings),
         "repairs": dict(findings.repairs),
-        "invariants": dict(findings.invariants),
         "facts": dict(findings.facts),
         "tables": {
             name: [asdict(row) for row in (*rows[:-1][:TOP_ROWS], rows[-1])]

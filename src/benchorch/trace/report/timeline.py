@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchorch.trace.analysis import Analysis
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.causes import CAUSES, Cause
 from benchorch.trace.events import Category, Events, among
 from benchorch.trace.report.text import duration, html
@@ -84,9 +84,7 @@ def _interval(analysis: Analysis) -> tuple[int, int]:
     return begin_ns, end_ns
 
 
-def _lanes(
-    events: Events, interval: tuple[int, int]
-) -> Iterator[tuple[int, NDArray[np.int64], int]]:
+def _lanes(events: Events, interval: tuple[int, int]) -> Iterator[tuple[int, Int64s, int]]:
     """The lanes with most time in the interval: number, events, rows."""
     hidden = (Category.SYNC, Category.RECORD, Category.OVERHEAD)
     inside = (events.end_ns > interval[0]) & (events.start_ns < interval[1])
@@ -106,11 +104,7 @@ def _lanes(
 
 
 def _slices(
-    events: Events,
-    these: NDArray[np.int64],
-    interval: tuple[int, int],
-    scale: float,
-    top: float,
+    events: Events, these: Int64s, interval: tuple[int, int], scale: float, top: float
 ) -> Iterator[str]:
     order = these[np.lexsort((-events.duration_ns[these], events.start_ns[these]))]
     ends: list[int] = []

@@ -28,16 +28,7 @@ from benchorch.trace.whatif.predict import Prediction
 def write(
     analysis: Analysis, directory: Path, *, predictions: Sequence[Prediction] = ()
 ) -> tuple[Path, ...]:
-    """Write all files; returns their paths in order, last the index, which lists them.
-
-    Args:
-        analysis: what is written.
-        directory: made if there is none; files of the same name are replaced.
-        predictions: of what-ifs.
-
-    Raises:
-        StoreError: the directory cannot be written to.
-    """
+    """Write all files; returns their paths in order, last the index, which lists them."""
     folder = _Folder(directory=directory)
     try:
         _write(analysis, folder, predictions)
@@ -123,7 +114,6 @@ def _index(analysis: Analysis, folder: _Folder) -> dict[str, object]:
     return {
         "schema_version": SCHEMA_VERSION,
         "dilation_ratio": findings.dilation_ratio,
-        "invariants": dict(findings.invariants),
         "warnings": list(findings.warnings),
         "files": [
             {

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
+from benchorch.trace.arrays import Floats
 from benchorch.trace.events import Category
 from benchorch.trace.operators.grouping import Grouping, by_pattern
 from benchorch.trace.operators.library import plain_op
@@ -32,9 +32,15 @@ class NodeSpeedups(Transform):
 
     def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Everything that the node's operator does and launches, in the same proportion."""
-        left = self._left(basis)
-        ratio = np.append(left, 1.0)[basis.dag.owner]
-        return hypothesis.scaled(basis.work, ratio)
+        ratio = np.append(self._left(basis), 1.0)[basis.dag.owner]
+        changed = hypothesis.scaled(basis.work, ratio)
+        timed, grouping = set(basis.nodes.names), _grouped(basis)
+        nodes = grouping.numbered.items() if grouping else ()
+        members = grouping.members if grouping else {}
+        for number, name in nodes:
+            if number in self.by_id and timed.isdisjoint(members[name]):
+                changed = changed.noting(f"op_id {number}, {name}, has no time in the trace.")
+        return changed
 
     def __str__(self) -> str:
         ids = [f"op_id {number}, speedup {speedup:g}" for number, speedup in self.by_id.items()]
@@ -61,7 +67,7 @@ class NodeSpeedups(Transform):
             if number not in numbered
         ]
 
-    def _left(self, basis: Basis) -> NDArray[np.float64]:
+    def _left(self, basis: Basis) -> Floats:
         """The part of its time that each event keeps, (n,): by its node, else by its operator."""
         by_type = {plain_op(name): speedup for name, speedup in self.by_type.items()}
         events = basis.events

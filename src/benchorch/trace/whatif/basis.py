@@ -5,16 +5,23 @@ from functools import cached_property
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchorch.trace.analysis import Analysis
+from benchorch.trace.arrays import Bools, Floats, Int64s
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import Owners, inherited, module_names, owners
-from benchorch.trace.dag import CLASSES, Class, Dag
-from benchorch.trace.events import NOTHING, Events
+from benchorch.trace.dag import CLASSES, Class, Dag, EdgeKind
+from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.whatif.selector_values import WORK, Selection, Selector
+
+MOST_POINT_NS, DENSE_NS = 200, 500
+"""Limits of what recording a point costs; what is rarer does not show it."""
+
+TRACED_RATIO = 0.5
+"""Share of its time that Python's code takes without stacks: before Python 3.12 it runs at half
+its speed while calls are traced."""
 
 
 @final
@@ -31,7 +38,7 @@ class Basis:
 
     analysis: Analysis
     owned: Owners
-    module: NDArray[np.int64]
+    module: Int64s
     modules: tuple[str, ...]
     selected: dict[Selector, Selection] = field(
         init=False, repr=False, compare=False, default_factory=dict
@@ -65,11 +72,44 @@ class Basis:
         return graph_nodes(self.events, self.owned, self.graph, self.analysis.provenance)
 
     @cached_property
-    def work(self) -> NDArray[np.bool_]:
+    def work(self) -> Bools:
         """The edges whose weight is spent on work, (E,); not to be written to."""
         return self.labelled(*WORK)
 
-    def within(self, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+    @cached_property
+    def point_ns(self) -> float:
+        """Time that recording a point costs a thread: little more than passes between many."""
+        host = self.dag.lane[self.dag.head] == self.analysis.steps.lane
+        took_ns = self.dag.weight_ns[host & (self.dag.kind == EdgeKind.CHAIN)]
+        took_ns = took_ns[took_ns > 0]
+        return 1.5 * float(np.quantile(took_ns, 0.25)) if len(took_ns) else 0.0
+
+    @cached_property
+    def traced(self) -> bool:
+        """Whether Python's calls were traced, in such numbers that it took noticeable time."""
+        return self.point_ns < DENSE_NS and self.stacks
+
+    @property
+    def stacks(self) -> bool:
+        """Whether the trace has frames of Python."""
+        return bool((self.events.category == Category.PYTHON).any())
+
+    @cached_property
+    def left_unprofiled(self) -> Floats:
+        """The part of each weight that is left without the profiler, (E,).
+
+        Python's code is slower while its calls are traced.
+        """
+        host = (self.dag.kind == EdgeKind.CHAIN) & (self.dag.weight_ns > 0)
+        host &= self.dag.lane[self.dag.head] == self.analysis.steps.lane
+        point_ns = min(self.point_ns, MOST_POINT_NS)
+        left = np.ones(self.dag.edges)
+        left[host] = np.maximum(1.0 - point_ns / self.dag.weight_ns[host], 0.0)
+        if self.stacks:
+            left[host & self.labelled(Class.CPU_PYTHON)] *= TRACED_RATIO
+        return left
+
+    def within(self, chosen: Bools) -> Int64s:
         """The outermost chosen event that each is, or is part of, (n,); NOTHING for none."""
         parent, own = self.owned.parent, np.arange(len(self.events), dtype=np.int64)
         nearest = inherited(parent, np.where(chosen, own, NOTHING))
@@ -77,12 +117,12 @@ class Basis:
         outermost = inherited(around, np.where(chosen & (around == NOTHING), own, NOTHING))
         return np.where(nearest != NOTHING, outermost[nearest], NOTHING)
 
-    def labelled(self, *classes: Class) -> NDArray[np.bool_]:
+    def labelled(self, *classes: Class) -> Bools:
         """The edges whose weight is spent on one of some classes, (E,)."""
-        chosen: NDArray[np.bool_] = np.array([one in classes for one in CLASSES])[self.dag.label]
+        chosen: Bools = np.array([one in classes for one in CLASSES])[self.dag.label]
         return chosen
 
-    def owned_by(self, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def owned_by(self, chosen: Bools) -> Bools:
         """The edges whose weight belongs to chosen events, (E,)."""
         return np.append(chosen, False)[self.dag.owner]
 
@@ -93,9 +133,4 @@ def prepare(analysis: Analysis | Basis) -> Basis:
         return analysis
     owned = owners(analysis.events)
     module, modules = module_names(analysis.events, owned)
-    return Basis(
-        analysis=analysis,
-        owned=owned,
-        module=module,
-        modules=modules,
-    )
+    return Basis(analysis=analysis, owned=owned, module=module, modules=modules)

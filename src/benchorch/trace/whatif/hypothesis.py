@@ -8,9 +8,10 @@ from typing import Any, TypeAlias, final
 import numpy as np
 from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Floats, Int32s, Int64s
 from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind, Tier
 
-Changed: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_] | None]"
+Changed: TypeAlias = "tuple[Int64s, Int64s, Bools | None]"
 """Weights, residuals and dropped edges, in the order that `steps` takes them."""
 
 
@@ -30,23 +31,21 @@ class Hypothesis:
     """
 
     dag: Dag
-    weight_ns: NDArray[np.float64]
-    residual_ns: NDArray[np.float64]
-    dropped: NDArray[np.bool_]
-    best_ratio: NDArray[np.float64]
-    added: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]] | None = None
+    weight_ns: Floats
+    residual_ns: Floats
+    dropped: Bools
+    best_ratio: Floats
+    added: tuple[Int64s, Int64s, Int64s] | None = None
     notes: tuple[str, ...] = ()
 
-    def scaled(self, edges: NDArray[np.bool_], ratio: float | NDArray[np.float64]) -> Hypothesis:
+    def scaled(self, edges: Bools, ratio: float | Floats) -> Hypothesis:
         """Hypothesis with the weights of some edges scaled; one ratio, or one for each of E."""
         places = np.flatnonzero(edges)
         weight_ns = self.weight_ns.copy()
         weight_ns[places] *= ratio[places] if isinstance(ratio, np.ndarray) else ratio
         return replace(self, weight_ns=weight_ns)
 
-    def adding(
-        self, tail: NDArray[np.int64], head: NDArray[np.int32], weight_ns: NDArray[np.int64]
-    ) -> Hypothesis:
+    def adding(self, tail: Int64s, head: Int32s, weight_ns: Int64s) -> Hypothesis:
         """Hypothesis with more dependencies."""
         more = (tail, head.astype(np.int64), weight_ns)
         if self.added is None:

@@ -5,17 +5,18 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.trace.analysis import Analysis
+from benchorch.trace.arrays import Floats, Int64s
 from benchorch.trace.attribution.entities import measured
 from benchorch.trace.attribution.tables import Ledger
 from benchorch.trace.causes import reasons
 from benchorch.trace.critical_path.path import path_along
 from benchorch.trace.critical_path.periods import Periods
 from benchorch.trace.critical_path.replay import contract, steps
-from benchorch.trace.dag import CLASSES, Class, CriticalPath, Dag, EdgeKind, Tier
+from benchorch.trace.dag import NOBODY, Class, CriticalPath, Dag, EdgeKind, Tier
+from benchorch.trace.events import Category
 from benchorch.trace.findings import EntityRow
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.hypothesis import Hypothesis, unchanged
@@ -107,11 +108,12 @@ PROFILED_RATIO = 0.08
 """Of the period, where host time is on the path: the profiler's part of it is not constant."""
 
 
+OUTSIDE_RATIO = 0.1
+"""Of the path: what is waited for less than that does not set the pace in place of the change."""
+
+
 def predict(
-    analysis: Analysis | Basis,
-    changes: Sequence[Transform],
-    *,
-    name: str = "what-if",
+    analysis: Analysis | Basis, changes: Sequence[Transform], *, name: str = "what-if"
 ) -> Prediction:
     """The run with the changes made one after another.
 
@@ -134,14 +136,19 @@ def predict(
     hypothesis = hypothesis_of(basis, changes)
     period_ns = basis.analysis.steps.period_ns
     replay = _replay(basis, hypothesis)
-    parts = dict(_errors(basis, hypothesis, replay.period_ns))
-    low = replay.period_ns - _joined(parts, "below")
-    high = replay.period_ns + _joined(parts, "above")
+    plain_ns = _unprofiled(basis, hypothesis, replay.period_ns)
+    # Stacks cost the more, and by how much depends on Python's version: the middle of both.
+    predicted_ns = (replay.period_ns + plain_ns) / 2 if basis.traced else replay.period_ns
+    parts = _errors(basis, hypothesis, replay.period_ns)
+    profiled = (predicted_ns, replay.period_ns, plain_ns)
+    parts["profiler's own time"] = predicted_ns - min(profiled), max(profiled) - predicted_ns
+    low = predicted_ns - _joined(parts, "below")
+    high = predicted_ns + _joined(parts, "above")
     return Prediction(
         name=name,
         changes=tuple(map(str, changes)),
         makespan_ns=period_ns,
-        predicted_ns=round(replay.period_ns),
+        predicted_ns=round(predicted_ns),
         low_ns=max(0, round(low)),
         high_ns=round(high),
         causes=_shares(basis, basis.analysis.path),
@@ -212,6 +219,23 @@ def _errors(basis: Basis, hypothesis: Hypothesis, predicted_ns: float) -> dict[s
     return found
 
 
+def _unprofiled(basis: Basis, hypothesis: Hypothesis, predicted_ns: float) -> float:
+    """The period if none of the profiler's own time were the program's."""
+    dag, periods, left = basis.dag, basis.analysis.periods, basis.left_unprofiled
+    if hypothesis.added is not None:
+        return predicted_ns
+    weight_ns, residual_ns, dropped = hypothesis.rewired()[1]
+    if "unprofiled" not in periods.known:
+        plain_ns = np.rint(dag.weight_ns * left).astype(np.int64)
+        periods.known["unprofiled"] = periods.replayed(plain_ns)
+    plain_ns = np.rint(weight_ns * left).astype(np.int64)
+    after_ns, before_ns = (
+        periods.replayed(plain_ns, residual_ns, dropped),
+        periods.known["unprofiled"],
+    )
+    return basis.analysis.steps.period_ns * after_ns / before_ns if before_ns else predicted_ns
+
+
 def _alternatives(basis: Basis, hypothesis: Hypothesis) -> dict[str, float]:
     """The period as other readings of the trace would have it."""
     dag, periods = basis.dag, basis.analysis.periods
@@ -237,11 +261,19 @@ def _alternatives(basis: Basis, hypothesis: Hypothesis) -> dict[str, float]:
         if "inferred" not in periods.known:
             periods.known["inferred"] = periods.replayed(None, None, inferred)
         found["inferred dependencies"] = ratio(
-            periods.known["inferred"],
-            periods.replayed(weight_ns, residual_ns, without),
+            periods.known["inferred"], periods.replayed(weight_ns, residual_ns, without)
         )
-    outside = (dag.label == CLASSES.index(Class.OUTSIDE)) & (dag.kind == EdgeKind.CHAIN)
-    if outside.any() and (weight_ns == dag.weight_ns)[outside].all():
+    called_ns = _calls(basis, weight_ns)
+    if (called_ns != weight_ns).any():
+        found["calling operators"] = periods.replayed(called_ns, residual_ns, dropped)
+    unrecorded = [Class.OUTSIDE, Class.INPUT_OUTPUT]
+    if not basis.events.ranks.any():  # who comes last to a collective may be another rank
+        unrecorded += [Class.CPU_COMM, Class.GPU_COMM]
+    outside = basis.labelled(*unrecorded) & np.isin(dag.kind, (EdgeKind.CHAIN, EdgeKind.WORK))
+    outside &= weight_ns == dag.weight_ns
+    path = basis.analysis.path
+    waited_ns = int(path.duration_ns[outside[path.edge] & ~path.residual].sum())
+    if waited_ns >= OUTSIDE_RATIO * path.length_ns and outside.any():
         # What is not recorded may go on meanwhile: then the wait for it takes up the change.
         gone_ns = periods.replayed(np.where(outside, 0, weight_ns), residual_ns, dropped)
         found["waits outside"] = max(period_ns, gone_ns)
@@ -249,6 +281,21 @@ def _alternatives(basis: Basis, hypothesis: Hypothesis) -> dict[str, float]:
         best_ns = np.rint(hypothesis.weight_ns * hypothesis.best_ratio).astype(np.int64)
         found["at best"] = periods.replayed(best_ns, residual_ns, dropped)
     return found
+
+
+def _calls(basis: Basis, weight_ns: Int64s) -> Int64s:
+    """The weights if Python's time before an operator changes with it: it arranged the call."""
+    dag, none = basis.dag, len(basis.events)
+    owner = np.where(dag.owner == NOBODY, none, dag.owner)
+    before, after = (np.bincount(owner, one, none + 1) for one in (dag.weight_ns, weight_ns))
+    left = np.divide(after, before, out=np.ones(none + 1), where=before > 0)
+    left[none] = 1.0
+    left[:none][basis.events.category != Category.OPERATOR] = 1.0
+    calls = (dag.kind == EdgeKind.CHAIN) & ~dag.is_end[dag.head] & (weight_ns == dag.weight_ns)
+    calls &= basis.labelled(Class.CPU_PYTHON)
+    return np.where(calls, np.rint(weight_ns * left[dag.event[dag.head]]), weight_ns).astype(
+        np.int64
+    )
 
 
 def _noise_ns(periods: Periods) -> float:
@@ -282,7 +329,7 @@ def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:
     return {one.value: share for one, share in why.shares(path).items()}
 
 
-def _named(basis: Basis, path: CriticalPath) -> NDArray[np.float64]:
+def _named(basis: Basis, path: CriticalPath) -> Floats:
     """Time of a period by the name of its owner; the last entry is that of none."""
     unowned = len(basis.events.names)
     column = np.where(path.owner >= 0, basis.events.name[path.owner], unowned)

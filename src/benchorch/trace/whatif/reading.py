@@ -32,11 +32,7 @@ class WhatIf:
 
 
 def read(path: Path) -> WhatIf:
-    """The what-if in a YAML or JSON file, or in Amdahl4ML's ``speedups.json``.
-
-    Raises:
-        TraceError: with every problem of the file.
-    """
+    """The what-if in a YAML or JSON file, or in Amdahl4ML's ``speedups.json``."""
     try:
         # JSON is YAML, but for the numbers that only JSON's readers take for such.
         decode = msgspec.json.decode if path.suffix == ".json" else msgspec.yaml.decode

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools
 from benchorch.trace.attribution.tables import op_type
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
 from benchorch.trace.operators.shapes import recorded
@@ -67,7 +67,7 @@ def _selected(basis: Basis, selector: Selector) -> Selection:
     return Selection(chosen=chosen, root=root, edges=edges)
 
 
-def _conditions(basis: Basis, selector: Selector) -> Iterator[NDArray[np.bool_]]:
+def _conditions(basis: Basis, selector: Selector) -> Iterator[Bools]:
     """The events that fit each given condition, (n,)."""
     events = basis.events
     if selector.name:
@@ -86,7 +86,7 @@ def _conditions(basis: Basis, selector: Selector) -> Iterator[NDArray[np.bool_]]
         yield _of_node(basis, selector.graph_node)
 
 
-def _time_limits(basis: Basis, selector: Selector) -> Iterator[NDArray[np.bool_]]:
+def _time_limits(basis: Basis, selector: Selector) -> Iterator[Bools]:
     """The events whose own time is within each given limit, (n,)."""
     if selector.lane:
         fits = matcher(selector.lane)
@@ -114,7 +114,7 @@ def _types(basis: Basis) -> Sequence[str]:
     return types
 
 
-def _in_module(basis: Basis, pattern: str) -> NDArray[np.bool_]:
+def _in_module(basis: Basis, pattern: str) -> Bools:
     """Events of a module whose name fits, or of one inside it."""
     fits = matcher(pattern)
 
@@ -123,29 +123,29 @@ def _in_module(basis: Basis, pattern: str) -> NDArray[np.bool_]:
         return any(fits(".".join(parts[: count + 1])) for count in range(len(parts)))
 
     flagged = np.array([*map(inside, basis.modules), False], dtype=np.bool_)
-    found: NDArray[np.bool_] = flagged[basis.module]
+    found: Bools = flagged[basis.module]
     return found
 
 
-def _of_node(basis: Basis, pattern: str) -> NDArray[np.bool_]:
+def _of_node(basis: Basis, pattern: str) -> Bools:
     """Selection by node of the operator graph, or by kernel number in a launched graph."""
     fits = flags(basis.nodes.names, pattern)
     parts = np.array([*(any(fits[row] for row in part) for part in basis.nodes.shares), False])
     number = int(pattern) if pattern.isdigit() else NOTHING - 1
-    found: NDArray[np.bool_] = parts[basis.nodes.part] | (basis.events.graph_node == number)
+    found: Bools = parts[basis.nodes.part] | (basis.events.graph_node == number)
     return found
 
 
-def _in_phase(basis: Basis, phase: str) -> NDArray[np.bool_]:
+def _in_phase(basis: Basis, phase: str) -> Bools:
     """Backward by autograd's nodes, the optimizer by its ranges; forward is what is neither."""
     optimizer = basis.within(flags(basis.events.names, _OPTIMIZER)[basis.events.name]) != NOTHING
     backward = basis.owned.backward & ~optimizer
     masks = {"forward": ~(backward | optimizer), "backward": backward, "optimizer": optimizer}
-    chosen: NDArray[np.bool_] = masks[phase]
+    chosen: Bools = masks[phase]
     return chosen
 
 
-def _in_iteration(basis: Basis, iteration: int) -> NDArray[np.bool_]:
+def _in_iteration(basis: Basis, iteration: int) -> Bools:
     """Host events that start in a step, and the device work that they launch."""
     steps, start_ns = basis.analysis.steps, basis.events.start_ns
     if not 0 <= iteration < len(steps.start_ns):
@@ -153,11 +153,11 @@ def _in_iteration(basis: Basis, iteration: int) -> NDArray[np.bool_]:
     device = np.isin(basis.events.category, DEVICE_WORK)
     starts = ~device & (start_ns >= steps.start_ns[iteration])
     starts &= start_ns < steps.end_ns[iteration]
-    found: NDArray[np.bool_] = starts | device & (basis.within(starts) != NOTHING)
+    found: Bools = starts | device & (basis.within(starts) != NOTHING)
     return found
 
 
-def _of_tensors(basis: Basis, selector: Selector, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _of_tensors(basis: Basis, selector: Selector, chosen: Bools) -> Bools:
     """Events whose innermost operator was given such tensors; only of the chosen."""
     operators = np.unique(basis.owned.operator[chosen])
     arguments = basis.events.details.read(operators[operators != NOTHING].tolist())
@@ -166,5 +166,5 @@ def _of_tensors(basis: Basis, selector: Selector, chosen: NDArray[np.bool_]) -> 
     for event, given in arguments.items():
         call = recorded(given)
         right[event] = call is not None and of_type(call.dtype) and of_shape(call.shapes)
-    found: NDArray[np.bool_] = right[basis.owned.operator]
+    found: Bools = right[basis.owned.operator]
     return found

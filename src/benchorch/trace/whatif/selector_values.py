@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import NoReturn, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
+from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.dag import Class
 
 _MOST_S = 5.0
@@ -57,7 +57,7 @@ def _bounded(pattern: str, searched: re.Pattern[str]) -> Callable[[str], bool]:
     return fits
 
 
-def flags(names: Iterable[str], pattern: str) -> NDArray[np.bool_]:
+def flags(names: Iterable[str], pattern: str) -> Bools:
     """Mask of the matching names, with one more entry, False, for index -1."""
     fits = matcher(pattern)
     return np.array([*(fits(name) for name in names), False], dtype=np.bool_)
@@ -127,6 +127,6 @@ class Selection:
         edges: (E,) the edges whose weight is meant.
     """
 
-    chosen: NDArray[np.bool_]
-    root: NDArray[np.int64]
-    edges: NDArray[np.bool_]
+    chosen: Bools
+    root: Int64s
+    edges: Bools

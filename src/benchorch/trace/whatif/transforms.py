@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from benchorch.trace.arrays import Bools, Floats, Int64s
 from benchorch.trace.dag import Class, EdgeKind
 from benchorch.trace.events import DEVICE_WORK, NOTHING
 from benchorch.trace.whatif.basis import Basis
@@ -190,7 +190,7 @@ def _given(value: Transform | Selector) -> str:
     return ", ".join(listed)
 
 
-def removed_with(basis: Basis, work: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def removed_with(basis: Basis, work: Bools) -> Bools:
     """Some events, of device work among them the host calls, and the operators' own time."""
     device = np.flatnonzero(work & np.isin(basis.events.category, DEVICE_WORK))
     gone = np.append(work, False)
@@ -199,28 +199,24 @@ def removed_with(basis: Basis, work: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return gone[:-1]
 
 
-def into(basis: Basis, work: NDArray[np.bool_], *kinds: EdgeKind) -> NDArray[np.bool_]:
+def into(basis: Basis, work: Bools, *kinds: EdgeKind) -> Bools:
     """The edges of some kinds that lead to the start of some events, (E,)."""
     begins = np.append(work, False)[basis.dag.event] & ~basis.dag.is_end
-    found: NDArray[np.bool_] = np.isin(basis.dag.kind, kinds) & begins[basis.dag.head]
+    found: Bools = np.isin(basis.dag.kind, kinds) & begins[basis.dag.head]
     return found
 
 
-def _totals(
-    basis: Basis, hypothesis: Hypothesis, selection: Selection
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _totals(basis: Basis, hypothesis: Hypothesis, selection: Selection) -> tuple[Int64s, Floats]:
     """The chosen event that each edge counts towards, (E,), and the sum of each, (n + 1,)."""
     found = np.append(selection.root, NOTHING)[basis.dag.owner]
-    root: NDArray[np.int64] = np.where(selection.edges, found, NOTHING)
+    root: Int64s = np.where(selection.edges, found, NOTHING)
     meant = root >= 0
     size = len(basis.events) + 1
     sums = np.bincount(root[meant], weights=hypothesis.weight_ns[meant], minlength=size)
     return root, sums.astype(np.float64)
 
 
-def _lengthened(
-    hypothesis: Hypothesis, root: NDArray[np.int64], more_ns: NDArray[np.float64]
-) -> Hypothesis:
+def _lengthened(hypothesis: Hypothesis, root: Int64s, more_ns: Floats) -> Hypothesis:
     """Hypothesis with more time on the longest edge of each event; the first of equals."""
     meant = np.flatnonzero(root >= 0)
     order = meant[np.lexsort((meant, -hypothesis.weight_ns[meant], root[meant]))]
@@ -237,12 +233,12 @@ _DEVICE_ONLY = "no device work is among it."
 class OnDeviceWork(OnSelection):
     """A change of chosen device work."""
 
-    def work(self, basis: Basis) -> NDArray[np.bool_]:
+    def work(self, basis: Basis) -> Bools:
         """The device work that was chosen, itself or in what was chosen, (n,)."""
         within = select(basis, self.select).root != NOTHING
         in_graph = np.zeros(len(basis.events) + 1, dtype=np.bool_)
         in_graph[basis.dag.event] = True
-        found: NDArray[np.bool_] = within & np.isin(basis.events.category, DEVICE_WORK)
+        found: Bools = within & np.isin(basis.events.category, DEVICE_WORK)
         return found & in_graph[:-1]
 
     def problems(self, basis: Basis) -> list[str]:
@@ -329,7 +325,7 @@ class Overlap(OnDeviceWork):
         return replace(hypothesis, dropped=dropped).adding(tail, dag.head[edges], gap_ns)
 
 
-def _runs(basis: Basis, work: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _runs(basis: Basis, work: Bools) -> Int64s:
     """The number of the run of neighbours on a stream that chosen work is in, (n,)."""
     events, dag = basis.events, basis.dag
     in_graph = np.zeros(len(events) + 1, dtype=np.bool_)
@@ -342,7 +338,7 @@ def _runs(basis: Basis, work: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.where(work, run, NOTHING)
 
 
-def _longest(basis: Basis, work: NDArray[np.bool_], run: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _longest(basis: Basis, work: Bools, run: Int64s) -> Bools:
     """Mask of the longest event of each run, the first of equals, (n,)."""
     chosen = np.flatnonzero(work)
     order = chosen[np.lexsort((-basis.events.duration_ns[chosen], run[chosen]))]
@@ -351,9 +347,7 @@ def _longest(basis: Basis, work: NDArray[np.bool_], run: NDArray[np.int64]) -> N
     return found
 
 
-def _without_launches(
-    basis: Basis, hypothesis: Hypothesis, work: NDArray[np.bool_], host: NDArray[np.bool_]
-) -> Hypothesis:
+def _without_launches(basis: Basis, hypothesis: Hypothesis, work: Bools, host: Bools) -> Hypothesis:
     """Some device work is no longer launched, and what the host did for it takes no time."""
     dropped = hypothesis.dropped | into(basis, work, EdgeKind.LAUNCH)
     spared = basis.owned_by(host)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from benchorch.trace.analysis import analyze_events
+from benchorch.trace.analysis import analyze
 from benchorch.trace.comparison.diff import PeriodDifference, difference
 from support.handmade_traces import note, op, trace
 from support.traces_with_arguments import operands, told
@@ -22,7 +22,7 @@ def program(mm_ns: int, shape: int, pause_ns: int = 10_000, name: str = "aten::a
     shapes = {
         at: operands([shape, shape]) for at in range(len(rows)) if rows[at].name.startswith("aten")
     }
-    return analyze_events(told(events, shapes))
+    return analyze(told(events, shapes))
 
 
 def compared(one, other) -> PeriodDifference:
@@ -50,6 +50,6 @@ def test_longer_pauses_between_operators_are_not_work() -> None:
 
 
 def test_without_shapes_the_sentence_says_what_is_missing() -> None:
-    bare = analyze_events(trace(op("aten::mm", 0, 5 * MS)))
-    other = analyze_events(trace(op("aten::mm", 0, 7 * MS)))
+    bare = analyze(trace(op("aten::mm", 0, 5 * MS)))
+    other = analyze(trace(op("aten::mm", 0, 7 * MS)))
     assert "record_shapes" in compared(bare, other).sentence

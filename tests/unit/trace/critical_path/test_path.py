@@ -8,7 +8,7 @@ from hypothesis import given
 
 from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind, Tier
-from benchorch.trace.graph.invariants import check
+from support.graph_invariants import check
 from support.random_graphs import Edge, dag_of, dags, lane_dags
 
 

@@ -35,4 +35,4 @@ def run(terminal: Terminal, quick: bool, calibrate: bool, minutes: float | None)
     if calibrate:
         return calibrated(terminal.say, MINUTES if minutes is None else minutes)
     examined = examine(terminal.say, QUICK if quick else FULL)
-    return Reply(text=as_text(examined), data=as_json(examined))
+    return Reply(text=as_text(examined), data=as_json(examined), is_coloured=True)

@@ -1,0 +1,56 @@
+"""More combinations than anybody waits for, and values that no sweep holds, are a sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchorch.cli import main
+from benchorch.errors import ConfigError
+from support.loggers import unchanged_loggers
+
+HEAD = "defaults: [config, {override model: mlp}, {override conversion: eager}, _self_]\n"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path) -> Iterator[None]:
+    with contextlib.chdir(tmp_path), contextlib.redirect_stdout(io.StringIO()), unchanged_loggers():
+        yield
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["-m", "workload.batch_size=range(1,1000000000000)"], "1e+12 combinations; 100,000 are"),
+        (["-m", "workload.batch_size=range(0.0,1e300,1e-300)"], "inf combinations"),
+        (["-m", "workload.batch_size=range(1,9,0)"], "inf combinations"),
+        (["-m", "workload.batch_size=range(1,2),range(1,2)"], "a list of values holds a sweep"),
+        (
+            [f"workload.{name}={[*range(1, 400)]}" for name in ("batch_size", "seq_len")],
+            "1.592e+05",
+        ),
+    ],
+)
+def test_a_sweep_that_nobody_waits_for_is_refused(words: list[str], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence.replace("+", r"\+")):
+        main.run(["plan", "model=mlp", "conversion=eager", *words])
+
+
+@pytest.mark.timeout(120)
+def test_a_matrix_that_nobody_waits_for_is_refused() -> None:
+    axes = "".join(f"  workload.{name}: {[*range(1, 400)]}\n" for name in ("batch_size", "seed"))
+    Path("r.yaml").write_text(f"{HEAD}matrix:\n{axes}")
+    with pytest.raises(ConfigError, match="matrix has"):
+        main.run(["plan", "r.yaml"])
+
+
+@pytest.mark.parametrize("model", ["{widths: [4]}", "[mlp]", "null", "1"])
+def test_a_recipe_without_defaults_may_have_any_model(model: str) -> None:
+    Path("r.yaml").write_text(f"model: {model}\n")
+    with pytest.raises(ConfigError, match="there is no defaults list"):
+        main.run(["plan", "r.yaml"])

@@ -1,0 +1,160 @@
+"""Waits of threads, loops, processes and ranks: what a change does is known by construction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from benchorch.trace.analysis import analyze
+from benchorch.trace.events import Category, Events
+from benchorch.trace.ranks import merged
+from benchorch.trace.readers.open import read_events
+from benchorch.trace.whatif.predict import Prediction, predict
+from benchorch.trace.whatif.reading import parse
+from support.handmade_traces import Made, note, op, trace
+
+US, MS = 1_000, 1_000_000
+STEPS = 8
+
+
+def frame(name: str, start_ns: float, end_ns: float, lane: str = "main") -> Made:
+    return op(name, round(start_ns), round(end_ns), category=Category.PYTHON, lane=lane)
+
+
+def steps(period_ns: int, step: Iterator[Made] | object) -> Events:
+    made = []
+    for number in range(STEPS):
+        at = number * period_ns
+        made += [note(f"ProfilerStep#{number}", at, at + period_ns), *step(at)]  # type: ignore[operator]
+    return trace(made)
+
+
+def asked(events: Events, **change: object) -> Prediction:
+    return predict(analyze(events), parse({"changes": [change]}).changes)
+
+
+def polling(at: int) -> Iterable[Made]:
+    """Sleeps of a millisecond, until another thread has worked for 9.5."""
+    poll = [
+        frame("<built-in function sleep>", at + k * MS + 10 * US, at + (k + 1) * MS)
+        for k in range(10)
+    ]
+    return [
+        frame("a.py(1): poll", at, at + 10 * MS),
+        *poll,
+        frame("a.py(9): own", at + 10 * MS, at + 14 * MS),
+        frame("a.py(5): background", at + 50 * US, at + 9_500 * US, "worker"),
+    ]
+
+
+def test_a_function_that_polls_waits_for_what_another_thread_finishes() -> None:
+    events = steps(14 * MS, polling)
+    faster = asked(events, name="*: background", speedup=2)
+    assert faster.predicted_ns == pytest.approx(9.25 * MS, rel=0.05)
+    slower = asked(events, name="*: own", speedup=0.5)
+    assert slower.predicted_ns == pytest.approx(18 * MS, rel=0.05)
+
+
+def sleeping(at: int) -> Iterable[Made]:
+    """A coroutine sleeps for 6 ms in an event loop, which waits for the timer; 2 ms of its own."""
+    wake = at + 6_100 * US
+    return [
+        frame("asyncio/base_events.py(593): run_forever", at, at + 8 * MS),
+        frame("a.py(3): use", at + 20 * US, at + 80 * US),
+        frame("asyncio/tasks.py(649): sleep", at + 30 * US, at + 70 * US),
+        frame("asyncio/base_events.py(716): call_later", at + 40 * US, at + 60 * US),
+        frame("<built-in method poll of select.epoll object at 0x7f>", at + 100 * US, wake),
+        frame("asyncio/futures.py(311): _set_result_unless_cancelled", wake + 10, wake + 20 * US),
+        frame("a.py(7): use", wake + 30 * US, at + 8 * MS),
+        frame("asyncio/tasks.py(655): sleep", wake + 40 * US, wake + 60 * US),
+    ]
+
+
+def test_an_event_loop_waits_for_the_timer_of_what_it_resumes() -> None:
+    found = asked(steps(8 * MS, sleeping), name="asyncio/tasks.py*: sleep", speedup=2)
+    assert found.predicted_ns == pytest.approx(5 * MS, rel=0.05)
+    assert found.low_ns <= 5 * MS <= found.high_ns
+
+
+def reading(at: int) -> Iterable[Made]:
+    """Main hands something to a process and waits; a thread reads its result 20 ms later."""
+    lock = "<built-in method acquire of _thread.lock object at 0x7f>"
+    return [
+        frame("a.py(1): tail", at, at + 5 * MS),
+        frame(lock, at + 5 * MS, at + 25 * MS),
+        frame("multiprocessing/connection.py(933): wait", at - 100 * US, at + 24_900 * US, "reads"),
+        frame(
+            "<built-in method poll of select.poll object at 0x7f>", at, at + 24_800 * US, "reads"
+        ),
+    ]
+
+
+def test_a_process_outside_takes_as_long_from_when_it_was_given_work() -> None:
+    slower = asked(steps(25 * MS, reading), name="*: tail", speedup=0.25)
+    assert slower.predicted_ns == pytest.approx(40 * MS, rel=0.05)
+
+
+def gathering(compute_ns: int) -> Events:
+    """A rank computes, then gathers; the waiting lies between two operators inside of the range."""
+
+    def step(at: int) -> Iterable[Made]:
+        begun = at + compute_ns
+        return [
+            op("aten::mm", at, begun - 50 * US),
+            op("c10d::allgather_", begun - 40 * US, begun - 20 * US),
+            frame("<built-in method wait of pybind11_builtins object>", begun, at + 11 * MS),
+            note("gloo:all_gather", begun, at + 10_900 * US, lane="gloo"),
+            op("aten::empty", begun + 5 * US, begun + 9 * US, lane="gloo"),
+            op("aten::select", at + 10_800 * US, at + 10_850 * US, lane="gloo"),
+        ]
+
+    return steps(11 * MS, step)
+
+
+def test_a_collective_waits_for_the_last_rank_wherever_in_its_range() -> None:
+    events = merged([gathering(4 * MS), gathering(10 * MS)])
+    faster = asked(events, op="aten::mm", rank=1, speedup=2)
+    assert faster.predicted_ns == pytest.approx(6 * MS, rel=0.06)
+    assert asked(events, op="aten::mm", rank=0, speedup=2).predicted_ns == pytest.approx(11 * MS)
+
+
+def test_what_other_ranks_do_may_go_on_when_their_traces_are_missing() -> None:
+    found = asked(gathering(4 * MS), op="aten::mm", speedup=2)
+    assert found.low_ns <= 9 * MS
+    assert found.high_ns >= 11 * MS
+
+
+def test_a_range_that_python_opens_is_around_what_comes_next(tmp_path: Path) -> None:
+    def row(category: str, name: str, start: float, length: float) -> dict[str, object]:
+        return {
+            **{"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1},
+            **{"ts": start, "dur": length},
+        }
+
+    rows = [
+        row("python_function", "a.py(1): step", 0, 1000),
+        row("python_function", "torch/autograd/profiler.py(918): __enter__", 10, 50),
+        row("python_function", "<built-in method _record_function_enter_new of x>", 20, 30),
+        row("user_annotation", "load", 40, 900),
+        row("python_function", "a.py(5): read", 70, 800),
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": rows}))
+    events = read_events(path)
+    (load,) = [at for at, code in enumerate(events.name) if events.names[code] == "load"]
+    assert (events.start_ns[load], events.end_ns[load]) == (60 * US, 940 * US)
+    assert asked(events, name="load", speedup=2).predicted_ns < 700 * US
+
+
+def test_the_profilers_own_time_widens_what_is_said_of_traced_code() -> None:
+    def step(at: int) -> Iterable[Made]:
+        yield frame("a.py(1): count", at, at + 2 * MS)
+        for begin in range(at, at + 2 * MS, 500):
+            yield frame("<built-in function len>", begin, begin + 100)
+        yield op("aten::mm", at + 2 * MS, at + 4 * MS)
+
+    found = asked(steps(4 * MS, step), op="aten::mm", speedup=float("inf"))
+    assert found.low_ns < MS < found.predicted_ns < 2 * MS <= found.high_ns
