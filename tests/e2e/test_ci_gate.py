@@ -29,17 +29,17 @@ def test_the_first_session_passes_and_the_next_one_is_gated(tmp_path: Path) -> N
     own |= {"BENCHORCH": f"{sys.executable} -m benchorch", "XDG_STATE_HOME": str(tmp_path / "s")}
     own |= {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
     told = []
-    for _ in range(2):
+    for recipe, code in (("", 0), ("", 0), (" conversion=[eager,tensorrt]", 1)):
         done = subprocess.run(
-            ["bash", CI / "gate.sh"], cwd=tmp_path, env={**os.environ, **own},
-            capture_output=True, text=True, check=False,
+            ["bash", CI / "gate.sh"], cwd=tmp_path, capture_output=True, text=True, check=False,
+            env={**os.environ, **own, "RECIPE": f"gated.yaml{recipe}"},
         )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
         told.append(done.stdout)
     assert "this session is the first one" in told[0]
     assert "baseline" in told[1]
-    assert len(list((tmp_path / "site" / "runs").glob("*.json"))) == 2
-    assert "## benchorch gate: " in (tmp_path / "summary.md").read_text()
+    assert len(list((tmp_path / "site" / "runs").glob("*.json"))) == 3
+    assert (tmp_path / "summary.md").read_text().count("## benchorch gate: ") == 3
 
 
 def test_the_action_the_job_and_the_hook_name_what_exists() -> None:

@@ -158,7 +158,7 @@ def _find_recipe(word: str) -> Path:
     near = same_name[0] if same_name else by_stem.get(nearest(Path(word).stem, by_stem))
     meant = f" Did you mean {near!r}?" if near else ""
     listed = "" if meant else f" Recipes: {', '.join(own or built_in)}."
-    correction = Correction(typed=word, meant=near) if near else None
+    correction = Correction(typed=word, meant=near or known[0])
     raise ConfigError([Problem(f"there is no recipe {word!r}.{meant}{listed}", correction)])
 
 

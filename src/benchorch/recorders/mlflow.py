@@ -29,6 +29,7 @@ from benchorch.host.paced_http import paced
 from benchorch.host.packages import absence
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
+from benchorch.journal.chain import UNREADABLE
 from benchorch.recorders import attachments, location, run_fields
 from benchorch.recorders.mlflow_view import SAVED_VIEW, VIEW_TAG
 from benchorch.recorders.run_fields import NOTE, RunFields
@@ -45,6 +46,7 @@ _MAX_NOTE_LENGTH = 5000
 _MAX_REASON_LENGTH = 400
 _RUNS_PER_PAGE = 500
 _UPLOADS_AT_ONCE = 4
+_MOST_BYTES = 2**28
 _REDIRECTED = (
     "it redirects, and credentials go to no address but the one named: name the final one in "
     "recorder.uri"
@@ -225,15 +227,19 @@ def _mlflow(recorder: Mlflow, failed: str = "did not record it") -> Iterator[Non
     """MLflow's settings during requests; its errors become one RecordError."""
     with _environment(recorder.timeout_s):
         try:
+            from google.protobuf.json_format import Error as NotItsJson  # type: ignore[import-untyped]
             from mlflow.exceptions import MlflowException
             from sqlalchemy.exc import SQLAlchemyError
         except ModuleNotFoundError as error:
             absent = absence(error)
             raise RecordError(f"{absent} {absent.next}" if absent else str(error)) from error
         try:
-            with paced():
+            with paced(_MOST_BYTES):
                 yield
-        except (MlflowException, SQLAlchemyError, OSError, ImportError, ValueError) as error:
+        except (
+            *(MlflowException, SQLAlchemyError, NotItsJson, OSError, ImportError),
+            *UNREADABLE,
+        ) as error:
             reason = location.scrubbed(_reason(error), recorder.uri)
             raise RecordError(f"{recorder.address['uri']} {failed}: {reason}") from None
 

@@ -58,3 +58,11 @@ def test_bytes_that_come_steadily_may_take_long(
     else:
         with pytest.raises(TimeoutError, match="trickle"):
             response.read()
+
+
+def test_a_response_that_never_ends_is_cut(server: OddServer) -> None:
+    server.respond = lambda *_: Answer(body=b" " * 300_000)
+    with paced(200_000), pytest.raises(requests.RequestException, match="more bytes"):
+        requests.get(server.url, timeout=TIMEOUT_S)
+    with paced(400_000):
+        assert len(requests.get(server.url, timeout=TIMEOUT_S).content) == 300_000

@@ -24,6 +24,7 @@ from benchorch.errors import RecordError
 from benchorch.journal import run_directory
 from benchorch.recorders.mlflow import Mlflow, create_store
 from benchorch.results.metrics.summary import summarise_all
+from support.odd_server import Answer, odd_server
 from support.recorded_trials import PLAN, SUMMARY, TRIAL
 from support.synthetic_runs import result, trial, write_run
 
@@ -262,6 +263,24 @@ def test_a_database_that_cannot_be_made_is_a_record_error(directory: Path) -> No
 def test_a_file_that_is_no_database_is_a_record_error(directory: Path) -> None:
     with pytest.raises(RecordError, match="not a database"):
         Mlflow(uri=f"sqlite:///{directory / 'plan.json'}").open(PLAN, directory)
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_for_a_database_is_a_record_error(directory: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.db")
+    with pytest.raises(RecordError, match="a pipe or a device"):
+        Mlflow(uri=f"sqlite:///{tmp_path / 'pipe.db'}").open(PLAN, directory)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [{"experiment": {"tags": 7}}, {"experiment": {"lifecycle_stage": [{}]}}, {"experiment": 7}, 7],
+)
+def test_a_reply_of_other_types_is_a_record_error(reply: object, directory: Path) -> None:
+    with odd_server() as server:
+        server.respond = lambda *_: Answer(body=json.dumps(reply).encode())
+        with pytest.raises(RecordError, match="did not record it"):
+            Mlflow(uri=server.url, timeout_s=2).open(PLAN, directory)
 
 
 def test_a_recorder_must_be_opened_first(uri: str, directory: Path) -> None:

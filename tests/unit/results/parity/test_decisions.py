@@ -1,0 +1,68 @@
+"""Parts of the comparison, each with the value that its words give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchorch.domain import parity_task
+from benchorch.results.parity import decisions
+from benchorch.results.parity.figures import Distances, distances
+from benchorch.results.parity.limits import DIVERGENCE_FACTOR, FLOAT32_EPSILON, Limits
+from benchorch.results.parity.slices import _without_mean, tenth
+from benchorch.results.parity.tasks import divergence_allowed, task_of
+
+LIMITS = Limits.of(0.01)
+
+
+def tied(y: list[int], ids: list[int], ordered: list[float]) -> list[bool]:
+    found = decisions._neighbours_tied(np.array([y]), np.array([ids]), np.array([ordered]), LIMITS)
+    assert found is not None
+    return [bool(one) for one in found[0]]
+
+
+def test_only_the_last_id_of_a_row_may_be_one_that_is_not_known() -> None:
+    tie = [2.0, 2.0, 1.0, 1.0]
+    assert tied([7, 4, 6, 5], [4, 7, 5, 6], tie) == [True, True, True, True]
+    assert tied([7, 4, 5, 9], [4, 7, 5, 6], tie) == [True, True, True, True]
+    assert tied([9, 4, 5, 6], [4, 7, 5, 6], tie) == [False, True, True, True]
+    assert tied([4, 9, 5, 6], [4, 7, 5, 6], [4.0, 3.0, 2.0, 1.0]) == [False, False, False, False]
+
+
+def test_rows_without_an_order_have_no_neighbours() -> None:
+    rows = np.array([[1.0, 3.0, 2.0]])
+    ids = np.array([[1, 2, 3]])
+    assert decisions._neighbours_tied(ids, ids, rows, LIMITS) is None
+
+
+def test_what_is_empty_differs_in_nothing() -> None:
+    nothing = np.zeros((0, 3), np.float32)
+    assert distances(nothing, nothing) == Distances(size=0)
+    assert distances(nothing, nothing).max_abs == 0
+    assert tenth(np.zeros(0)) == 0
+    assert tenth(np.array([1.0, 5.0])) == 5
+
+
+def test_a_slice_of_one_value_has_no_spread() -> None:
+    one = np.array([3.0])
+    assert _without_mean(one, one**2, 1).tolist() == [0.0]
+    assert _without_mean(np.array([4.0]), np.array([10.0]), 2).tolist() == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "task"), [((2, 5, 9), parity_task.LANGUAGE_MODEL), ((2, 9), parity_task.NONE)]
+)
+def test_scores_of_a_sequence_alone_are_a_language_models(
+    shape: tuple[int, ...], task: str
+) -> None:
+    reference = np.zeros(shape, np.float32)
+    assert task_of(parity_task.LANGUAGE_MODEL, "0", reference, {}, "m") == task
+
+
+@pytest.mark.parametrize("spread", [0.1, 10.0])
+def test_the_divergence_allowed_grows_with_the_spread_of_the_scores(spread: float) -> None:
+    scores = spread * np.array([[1.0, -1.0, 1.0, -1.0]])
+    rounding = divergence_allowed(scores, Limits.of(0.0))[0] - FLOAT32_EPSILON
+    allowed = divergence_allowed(scores, LIMITS)[0] - FLOAT32_EPSILON
+    expected = (DIVERGENCE_FACTOR * 0.01 * spread + np.sqrt(2 * rounding)) ** 2 / 2
+    assert allowed == pytest.approx(expected)
