@@ -110,6 +110,7 @@ _INPUTS: Mapping[str, Any] = {
     "Convolution": (("image", (3, 8, 8), "float32"),),
     "Transformer": (("ids", (6,), "int64"),),
     "Wide": (("x", (64,), "float32"),),
+    "Bounded": (("x", (64,), "float32"),),
 }
 
 

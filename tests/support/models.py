@@ -61,6 +61,13 @@ class Wide(torch.nn.Module):
         return self.second(hidden)
 
 
+class Bounded(Wide):
+    """The same on values between -1 and 1, so that calibration sees their largest."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(torch.tanh(x))
+
+
 class Transformer(torch.nn.Module):
     """A causal language model of one layer whose embedding is its head too."""
 

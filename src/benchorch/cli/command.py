@@ -15,6 +15,7 @@ import click
 from benchorch.cli.foreign_options import FOREIGN, in_place_of
 from benchorch.cli.terminal import Terminal
 from benchorch.config.components import nearest, suggest
+from benchorch.config.descriptions import options
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 
@@ -25,6 +26,7 @@ SHARED = "Everywhere: --json, --output FILE, --quiet, --verbose, --yes; see benc
 _AS_OPTION = re.compile(r"-[a-z]\w[\w.]*=")
 _FLAGS = frozenset({"--json", "--quiet", "-q", "--verbose", "-v", "--yes", "-y"})
 _SHOWN = ("--json", "--output", "--quiet", "--verbose", "--yes")
+_OF_TRIALS = ("export", "reproduce")
 _NAMES = ("as_json", "output", "quiet", "verbose", "yes")
 
 
@@ -93,11 +95,7 @@ class Command(click.Command):
         self.params += [o for o in _shared_options() if not own & set(o.opts)]
 
     def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> click.Context:
         """The parsed words; ConfigError for what the command does not take."""
         try:
@@ -164,11 +162,7 @@ class Words(Command):
         super().__init__(*args, context_settings={"ignore_unknown_options": True}, **settings)
 
     def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> click.Context:
         """The parsed words; ConfigError for ``-model=mlp``, of which click would take ``-m``."""
         from benchorch.cli.mistakes import refuse_mistakes
@@ -244,7 +238,15 @@ def _corrected(error: click.UsageError, words: list[str]) -> list[str] | None:
     if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
         return _with_allowed_value(error, words)
     extra = re.search(r"unexpected extra arguments? \((.+)\)$", error.message.rstrip("."))
-    return [word for word in words if word not in extra[1].split()] if extra else None
+    if extra is None:
+        return None
+    extras = extra[1].split()
+    place = words.index(extras[0])
+    takes_trial = error.ctx is not None and error.ctx.info_name in _OF_TRIALS
+    if place and takes_trial and extras[0] in options("conversion"):
+        named = f"{words[place - 1]}:{extras[0]}"
+        return [*words[: place - 1], named, *words[place + 1 :]]
+    return [word for word in words if word not in extras]
 
 
 def _with_allowed_value(error: click.BadParameter, words: list[str]) -> list[str] | None:
@@ -268,7 +270,7 @@ def _with_allowed_value(error: click.BadParameter, words: list[str]) -> list[str
 def _option_names(error: click.UsageError) -> list[str]:
     """The names of the options that the rejecting command takes."""
     params = error.ctx.command.params if error.ctx else ()
-    return [name.lstrip("-") for param in params for name in param.opts]
+    return [name.lstrip("-") for param in params for name in param.opts if name[0] == "-"]
 
 
 def _unknown_option(error: click.UsageError) -> str:

@@ -14,14 +14,7 @@ from benchorch.cli.mistakes import OWN_WITH_VALUE
 from benchorch.config.components import nearest
 from benchorch.config.descriptions import default_keys, groups, option_keys, options, root_keys
 from benchorch.config.overrides import key_of
-from benchorch.errors import (
-    BenchorchError,
-    ConfigError,
-    Correction,
-    NoMachine,
-    Problem,
-    as_problem,
-)
+from benchorch.errors import BenchorchError, ConfigError, Correction, NoMachine, Problem, as_problem
 from benchorch.models import trust
 from benchorch.recorders.location import strike_out
 from benchorch.results.compare.load_run import is_run
@@ -292,6 +285,9 @@ def _reset(line: Line, key: str, allowed: Sequence[str]) -> Line | None:
     if at is None:
         return None
     name, sign, value = line[at].rpartition("=") if key[:2] == "--" else line[at].partition("=")
+    if name == "model" and ":" in value:  # a module of one's own
+        own = ["model=factory", f"model.factory={value.removeprefix('./')}"]
+        return [*line[:at], *own, *line[at + 1 :]]
     default = _default(line, key_of(name))
     usual = default if default in allowed or not allowed else allowed[0]
     meant = _listed(name, value) or nearest(value, allowed, cutoff=0.5) or usual

@@ -61,10 +61,7 @@ class Application:
         if self.invocation is None:
             composer = Composer(loader, self.config_name)
             self.invocation = Invocation(
-                composer=composer,
-                directory=directory,
-                report=self.report,
-                terms=self.terms,
+                composer=composer, directory=directory, report=self.report, terms=self.terms
             )
             self.invocation.open()
         return self.invocation.run(jobs)

@@ -170,7 +170,11 @@ class _Reader:
         group = next((one for one in _NAMED if word in options(one)), None)
         key, colon, value = word.partition(":")
         recipe = recipe_called(word)
-        if group:
+        before, sign, first = self.meant[-1].partition("=") if self.meant else ("", "", "")
+        if sign and word.isdecimal() and first.strip("[]").replace(",", "").isdecimal():
+            self._wrong(word, f"a list is written {before}=[A,B].", [])
+            self.meant[-1] = f"{before}=[{first.strip('[]')},{word}]"
+        elif group:
             self._wrong(word, f"is a {group}: name it by its key.", [])
             self._choose(group, word)
         elif word in COMMANDS:

@@ -74,14 +74,7 @@ class ModelBenchmark:
         started = f"{datetime.now():%Y-%m-%d-%H-%M-%S-%f}"  # noqa: DTZ005 local, as Hydra's
         directory = self.folder / started
         settings: dict[str, Any] = {**_DEFAULTS, **overrides}
-        results = benchmark(
-            model,
-            inputs,
-            conversions,
-            directory=directory,
-            quiet=True,
-            **settings,
-        )
+        results = benchmark(model, inputs, conversions, directory=directory, quiet=True, **settings)
         self.told.append(f"{self.name}\n{results}")
         baseline = self.config.getoption("--benchorch-gate")
         if baseline is not None:

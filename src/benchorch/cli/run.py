@@ -11,15 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from benchorch.cli.arguments import Request
-from benchorch.cli.terminal import (
-    INTERRUPTED,
-    OK,
-    TERMINATED,
-    Terminal,
-    ask,
-    print_err,
-    print_out,
-)
+from benchorch.cli.terminal import INTERRUPTED, OK, TERMINATED, Terminal, ask, print_err, print_out
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, Correction, ExecutorError, NoMachine, Problem
 from benchorch.host.processes.sigterm import Terminated, sigterm_as_interrupt
@@ -86,12 +78,7 @@ def _show(request: Request, shown: Shown, composer: Composer) -> int:
 
 
 def run_again(
-    directory: Path,
-    terminal: Terminal,
-    *,
-    failed: bool,
-    only: Sequence[str],
-    exit_first: bool,
+    directory: Path, terminal: Terminal, *, failed: bool, only: Sequence[str], exit_first: bool
 ) -> int:
     """Run trials of a stored run once more; the exit code."""
     from benchorch.config.composer import Composer, config_loader
@@ -248,10 +235,7 @@ def _resume(directory: Path, composer: Composer, terms: Terms, terminal: Termina
     from benchorch.run.invocation import Invocation
 
     invocation = Invocation(
-        composer=composer,
-        directory=directory.resolve(),
-        report=_report(terminal),
-        terms=terms,
+        composer=composer, directory=directory.resolve(), report=_report(terminal), terms=terms
     )
     invocation.open()
     plan = invocation.plan

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, final
 
 from benchorch.conversions.onnx_prepare import prepared, require_operators, without_gemms
+from benchorch.conversions.quantization import only_weights
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, runtime_distribution, write_graph
@@ -41,8 +42,9 @@ class OnnxBlockWeights(FileStep):
 
     @property
     def requested_precision(self) -> str:
-        """Four bits."""
-        return "int4"
+        """Dtype of the weights, and whether activations are rounded, too."""
+        dtype = f"int{self.bits}"
+        return dtype if self.compute == "int8" else only_weights(dtype)
 
     @property
     def tolerance_ratio(self) -> float:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, final
 
+from benchorch.conversions.quantization import only_weights
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.openvino_files import (
@@ -51,7 +52,7 @@ class OpenVinoWeights(FileStep):
     @property
     def requested_precision(self) -> str:
         """Dtype of the weights."""
-        return f"int{self.bits}"
+        return only_weights(f"int{self.bits}")
 
     @property
     def tolerance_ratio(self) -> float:

@@ -107,11 +107,17 @@ def linear_layers(
     )
     if found:
         return found
+    sizes = f" of input sizes that {inputs} divides and output sizes that {outputs} divides"
     raise BuildError(
-        f"torchao's {scheme} quantises torch.nn.Linear whose input size is a multiple of {inputs} "
-        f"and output size of {outputs}; of the model's {len(linear)} linear layers none is such.",
+        f"torchao's {scheme} quantises torch.nn.Linear{sizes if linear else ''}, and the model has "
+        f"none{f' among its {len(linear)}' if linear else ''}.",
         remedy="choose another conversion for this model",
     )
+
+
+def only_weights(dtype: str) -> str:
+    """The precision of products of weights in a dtype that compute in floating point."""
+    return f"{dtype} weights"
 
 
 def check_samples(samples: int) -> None:

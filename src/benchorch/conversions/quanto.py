@@ -11,7 +11,13 @@ from pathlib import Path
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from benchorch.conversions.quantization import calibrate, check_samples, missing, quietly
+from benchorch.conversions.quantization import (
+    calibrate,
+    check_samples,
+    missing,
+    only_weights,
+    quietly,
+)
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
 from benchorch.files import read_json
@@ -70,7 +76,7 @@ class Quanto(StateStep):
     @property
     def requested_precision(self) -> str:
         """Dtype of the weights."""
-        return self.weights
+        return self.weights if self.activations else only_weights(self.weights)
 
     @property
     def tolerance_ratio(self) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from benchorch.conversions.quantization import TILE, linear_layers, missing, quietly
+from benchorch.conversions.quantization import TILE, linear_layers, missing, only_weights, quietly
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.compilers import KERNELS
@@ -61,8 +61,9 @@ class TorchAo(StateStep):
 
     @property
     def requested_precision(self) -> str:
-        """Dtype of the weights."""
-        return "int4" if "int4" in self.scheme else self.scheme.partition("_")[0]
+        """Dtype of the weights, and of the activations where those are rounded, too."""
+        dtype = "int4" if "int4" in self.scheme else self.scheme.partition("_")[0]
+        return only_weights(dtype) if self.scheme.endswith(("weight_only", "hqq")) else dtype
 
     @property
     def tolerance_ratio(self) -> float:

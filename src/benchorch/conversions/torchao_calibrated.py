@@ -13,6 +13,7 @@ from benchorch.conversions.quantization import (
     check_samples,
     linear_layers,
     missing,
+    only_weights,
     quietly,
 )
 from benchorch.domain.tensors import Example
@@ -57,7 +58,7 @@ class TorchAoCalibrated(StateStep):
     @property
     def requested_precision(self) -> str:
         """Dtype of the weights."""
-        return "int8" if self.method == "smoothquant" else "int4"
+        return "int8" if self.method == "smoothquant" else only_weights("int4")
 
     @property
     def tolerance_ratio(self) -> float:

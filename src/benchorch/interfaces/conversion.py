@@ -97,7 +97,7 @@ class Step(ABC):
 
     @property
     def requested_precision(self) -> str:
-        """Requested dtype of the arithmetic (``float16``, ``int8``); empty to keep it."""
+        """Requested dtype of the arithmetic, ``int8`` or ``int8 weights``; empty to keep it."""
         return ""
 
     def without_effect(self, facts: Mapping[str, Json], device: str) -> str | None:

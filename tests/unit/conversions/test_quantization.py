@@ -309,8 +309,7 @@ class Copies(torch.nn.Module):
 @pytest.mark.parametrize(
     ("step", "sentence"),
     [
-        (TorchAo(scheme="int8_weight_only"), "quantises torch.nn.Linear, and the model has no"),
-        (TorchAo(scheme="int4_weight_only"), "its output size of 16, and the model has no"),
+        (TorchAo(scheme="int8_weight_only"), "quantises torch.nn.Linear, and the model has none"),
         (Quanto(weights="int8"), "Linear and Conv2d layers; this model has none"),
         (DynamicQuantization(), "Linear, LSTM and GRU, and the model has none"),
         (FxQuantization(), "found no layer in the model"),
@@ -329,6 +328,14 @@ def test_a_model_with_nothing_to_quantise_is_refused(
         request = exported(request)
     with pytest.raises(BuildError, match=sentence):
         step.build(request)
+
+
+def test_sizes_that_no_kernel_takes_are_named(tmp_path: Path) -> None:
+    pytest.importorskip("torchao", reason="torchao is not installed")
+    module = torch.nn.Linear(24, 8).eval()
+    request = request_of(lab.chain_of("eager", "Wide"), tmp_path / "out", module=module)
+    with pytest.raises(BuildError, match="that 16 divides, and the model has none among its 1"):
+        TorchAo(scheme="int4_weight_only").build(request)
 
 
 def test_a_model_that_symbolic_tracing_cannot_follow_is_refused(tmp_path: Path) -> None:

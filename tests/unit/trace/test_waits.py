@@ -121,6 +121,29 @@ def test_a_collective_waits_for_the_last_rank_wherever_in_its_range() -> None:
     assert asked(events, op="aten::mm", rank=0, speedup=2).predicted_ns == pytest.approx(11 * MS)
 
 
+def sending(at: int) -> Iterable[Made]:
+    sent = at + 16 * MS
+    return [
+        frame("a.py(1): first", at, sent),
+        op("c10d::send", sent, sent + 50 * US),
+        note("gloo:send", sent + 60 * US, sent + 90 * US),
+    ]
+
+
+def receiving(at: int) -> Iterable[Made]:
+    return [
+        frame("a.py(2): second", at, at + 6 * MS),
+        op("c10d::recv_", at + 6 * MS, at + 6_050 * US),
+        note("gloo:recv", at + 6_060 * US, at + 16_100 * US),
+    ]
+
+
+def test_what_is_received_has_been_sent_before() -> None:
+    events = merged([steps(17 * MS, sending), steps(17 * MS, receiving)])
+    assert asked(events, name="*: first", speedup=2).predicted_ns == pytest.approx(9 * MS, rel=0.1)
+    assert asked(events, name="*: second", speedup=2).predicted_ns == pytest.approx(17 * MS)
+
+
 def test_what_other_ranks_do_may_go_on_when_their_traces_are_missing() -> None:
     found = asked(gathering(4 * MS), op="aten::mm", speedup=2)
     assert found.low_ns <= 9 * MS

@@ -15,13 +15,7 @@ from benchorch.errors import ConfigError, StoreError
 from benchorch.formatting import plural
 from benchorch.interfaces.executor import ARCHIVE_VARIABLE
 from benchorch.journal.registry import find_invocation, remember
-from benchorch.run.archive import (
-    Archived,
-    again,
-    archive_run,
-    archived_runs,
-    download_run,
-)
+from benchorch.run.archive import Archived, again, archive_run, archived_runs, download_run
 from benchorch.run.record import end_on_stdin
 from benchorch.run.sidecar import ignore_interrupts
 from benchorch.stores.objects import Objects

@@ -10,12 +10,7 @@ import click
 
 from benchorch.cli.command import command, completed
 from benchorch.cli.commands import conversions_report
-from benchorch.cli.commands.conversion_catalog import (
-    Catalog,
-    Conversion,
-    missing_packages,
-    targets,
-)
+from benchorch.cli.commands.conversion_catalog import Catalog, Conversion, missing_packages, targets
 from benchorch.cli.terminal import Terminal
 from benchorch.config.components import make, misspelt
 from benchorch.config.directories import builtin_directory
@@ -111,9 +106,7 @@ def availability(conversion: Conversion) -> Availability:
     if missing:
         where = "" if on_cpu is None or on_gpu is not None else f", and a GPU: {on_cpu}"
         return Availability(
-            hardware="",
-            reason=f"{needs(missing)}{where}",
-            enable=install_command(missing),
+            hardware="", reason=f"{needs(missing)}{where}", enable=install_command(missing)
         )
     if on_cpu is None:
         return Availability(hardware="local")

@@ -53,11 +53,7 @@ class _GateOrDuel(Command):
     """A gate; with ``--against`` or ``--env`` a duel, which has options of its own."""
 
     def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> click.Context:
         """The parsed words of either."""
         if any(word.partition("=")[0] in DUEL for word in args):

@@ -83,11 +83,7 @@ def _folded(line: str, width: int) -> str:
     if not 0 < hanging <= width // 2:
         hanging = len(line) - len(line.lstrip()) + 2
     return textwrap.fill(
-        line,
-        width,
-        subsequent_indent=" " * hanging,
-        break_long_words=False,
-        break_on_hyphens=False,
+        line, width, subsequent_indent=" " * hanging, break_long_words=False, break_on_hyphens=False
     )
 
 

@@ -58,9 +58,7 @@ def _state(result: TrialResult | None) -> str:
 
 
 def _winners(
-    trials: Sequence[Trial],
-    results: Mapping[str, TrialResult],
-    summaries: Mapping[str, Summary],
+    trials: Sequence[Trial], results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> tuple[str, str]:
     """How often each conversion has the best figure, and in how many cases that is proven."""
     cases: dict[str, list[Trial]] = {}

@@ -357,9 +357,7 @@ def _other_scenario(labels: Mapping[str, str]) -> str:
 
 
 def fastest(
-    trials: Sequence[Trial],
-    results: Mapping[str, TrialResult],
-    summaries: Mapping[str, Summary],
+    trials: Sequence[Trial], results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> Trial | None:
     """The trial with the best figure by its ratio to the common baseline.
 
@@ -372,9 +370,7 @@ def fastest(
 
 
 def _qualified(
-    trials: Sequence[Trial],
-    results: Mapping[str, TrialResult],
-    summaries: Mapping[str, Summary],
+    trials: Sequence[Trial], results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
 ) -> list[Trial]:
     """Trials that ran and are still the same model."""
     return [t for t in trials if t.trial_id in results and _rank(t, results, summaries)[0] == 0]

@@ -158,6 +158,9 @@ class Periods:
         chosen = typical(observed_ns, self.steps.back_to_back)
         if not chosen.any():
             chosen = np.ones(len(observed_ns), dtype=np.bool_)
+        elif self.steps.back_to_back and len(changed_ns) >= MANY:
+            usual = chosen & typical(changed_ns)  # an accident need not be one in both
+            chosen = usual if usual.any() else chosen
         before = float(observed_ns[chosen].sum())
         ratio = float(changed_ns[chosen].sum()) / before if before else 1.0
         return self.steps.period_ns * ratio

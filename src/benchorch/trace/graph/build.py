@@ -16,7 +16,7 @@ from benchorch.trace.graph.device_order import (
     staged_copies,
 )
 from benchorch.trace.graph.edge_list import Found
-from benchorch.trace.graph.launch_blocking import full_streams, locks
+from benchorch.trace.graph.launch_blocking import full_streams
 from benchorch.trace.graph.recorded_waits import (
     handed_outside,
     held_locks,
@@ -83,12 +83,6 @@ def _of_devices(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[
     streams = streams_of(scope, stream_queues(scope), records)
     known, unknown = delayed_work(scope, streams, records)
     fit = fitted(scope, np.concatenate([known, unknown]))
-    waited = [
-        sync_edges(scope, streams, records),
-        polling(scope, streams.queue),
-        staged_copies(scope),
-        full_streams(scope, streams.queue),
-    ]
     return [
         device_edges(scope, fit, label),
         cuda_graph_launches(scope, streams.queue, fit),
@@ -99,8 +93,10 @@ def _of_devices(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[
         recorded_stream_waits(scope, streams, fit),
         unknown_stream_waits(scope, unknown, fit),
         ordered_by_events(scope, streams.queue, fit),
-        *waited,
-        locks(scope, np.concatenate([one.waits for one in waited])),
+        sync_edges(scope, streams, records),
+        polling(scope, streams.queue),
+        staged_copies(scope),
+        full_streams(scope, streams.queue),
     ]
 
 

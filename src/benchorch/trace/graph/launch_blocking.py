@@ -1,19 +1,14 @@
-"""Edges of launches that were held up: by a full stream, or by another thread's lock."""
-
-import re
+"""Edges of launches that a full stream held up."""
 
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.dag import Class, EdgeKind, Tier
-from benchorch.trace.events import NOTHING, Category
+from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.edge_list import Found, edges, found, joined
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.stream_queues import Queues
-from benchorch.trace.lookup import event_index
 
-_LOCKING = re.compile(r"Launch|Memcpy|Memset|Malloc|Free|HostAlloc|HostRegister")
-"""Calls that take the lock that all threads of a process share."""
 _CONSTANT_RATIO = 0.5
 """Of the later half of all launches: so many leave the queue at its most, where it has a limit."""
 _NEAR = 3
@@ -94,44 +89,3 @@ def _least_ns(scope: Scope, call: Int64s, full: Bools) -> Int64s:
         else:
             least_ns[these] = min(_USUAL_LAUNCH_NS, int(took_ns[these].min()))
     return least_ns
-
-
-def locks(scope: Scope, explained: Int64s) -> Found:
-    """Of two long calls of different threads at once the one that ended later waited for a lock.
-
-    Both take much longer than such calls do, and nothing else explains how long the later took.
-    """
-    call = scope.named(_LOCKING, Category.RUNTIME)
-    free = np.ones(2 * len(scope), dtype=np.bool_)
-    free[explained] = False
-    call = call[free[2 * call + 1]]
-    long, usual_ns = _long(scope, call)
-    call, usual_ns = call[long], usual_ns[long]
-    lane, end_ns = scope.lane[call], scope.end_ns[call]
-    ends = event_index(scope.events.ranks, 2 * call + 1, lane, end_ns)
-    before = ends.last_elsewhere(lane, end_ns, scope.start_ns[call])
-    during = before != NOTHING
-    before, call, usual_ns = before[during], call[during], usual_ns[during]
-    return found(
-        edges(
-            before,
-            2 * call + 1,
-            EdgeKind.SYNC,
-            Class.LOCK,
-            tier=Tier.INFERRED,
-            weight_ns=usual_ns,
-            owner=call,
-        ),
-        waits=2 * call + 1,
-        floor_ns=usual_ns,
-    )
-
-
-def _long(scope: Scope, call: Int64s) -> tuple[Bools, Int64s]:
-    """Which calls took several times the median of their name, and that median."""
-    took_ns = scope.end_ns[call] - scope.start_ns[call]
-    usual_ns = np.zeros(len(call), dtype=np.int64)
-    for name in np.flatnonzero(np.bincount(scope.name[call])).tolist():
-        these = scope.name[call] == name
-        usual_ns[these] = int(np.median(took_ns[these]))
-    return took_ns > scope.thresholds.blocked_ratio * usual_ns, usual_ns

@@ -25,7 +25,6 @@ class Thresholds:
         wake_ns: what ended a gap ended at most this long before it.
         woken_ns: ... and if anything did, so much before it, for a thread takes time to wake up.
         stalled_ns: a kernel that starts so much later than is explained waited for something.
-        blocked_ratio: a call that takes so many times its median was held up.
         queue: work that a stream holds at the least before a launch blocks.
     """
 
@@ -34,7 +33,6 @@ class Thresholds:
     wake_ns: int = 300_000
     woken_ns: int = 8_000
     stalled_ns: int = 20_000
-    blocked_ratio: float = 3.0
     queue: int = 60
 
 

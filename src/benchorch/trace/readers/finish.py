@@ -69,8 +69,9 @@ Columns = dict[str, NDArray[Any]]
 _NODE_SUFFIX = "_kernel_time"
 _OPENS = re.compile(
     r"_record_function_enter|torch[/\\](_ops|autograd[/\\]profiler|profiler[/\\]profiler)\.py"
-    r"|contextlib\.py|: __enter__$"
+    r"|contextlib\.py|: __enter__$|^c10d::|^record_param_comms"
 )
+_AWAITS = re.compile(r"built-in method wait of ")
 _STRAY_RATIO, _STRAY_NS, _LONGEST_NS = 100, 3_600_000_000_000, 30 * 86_400_000_000_000
 _FENCES = ("_fence_before", "_fence_after")
 
@@ -114,16 +115,20 @@ def _open_ranges(columns: Columns, names: Sequence[str]) -> None:
 
     A range begins inside of those calls and outlives them: what comes next is in the range.
     """
-    frame, opened = (
-        np.flatnonzero(columns["category"] == one) for one in (Category.PYTHON, Category.ANNOTATION)
+    opens, awaits = (
+        np.array([pattern.search(name) is not None for name in names])[columns["name"]]
+        for pattern in (_OPENS, _AWAITS)
     )
+    category = columns["category"]
+    frame = np.flatnonzero((category == Category.PYTHON) | (category == Category.OPERATOR) & opens)
+    opened = np.flatnonzero(category == Category.ANNOTATION)
     if not len(frame) or not len(opened):
         return
     frame = frame[by_start(columns["lane"][frame], columns["start_ns"][frame])]
     lane, start_ns = columns["lane"][frame], columns["start_ns"][frame]
     end_ns = start_ns + columns["duration_ns"][frame]
     parent = nest(Spans(lane=lane, start_ns=start_ns, end_ns=end_ns)).parent
-    opens = np.array([_OPENS.search(name) is not None for name in names])[columns["name"][frame]]
+    opens, awaits = opens[frame], awaits[frame]
     begin_ns = columns["start_ns"][opened]
     last_ns = begin_ns + columns["duration_ns"][opened]
     at = by_lane(lane, start_ns, columns["lane"][opened], begin_ns, "right") - 1
@@ -133,6 +138,12 @@ def _open_ranges(columns: Columns, names: Sequence[str]) -> None:
     while (inside := (at != NOTHING) & opens[at] & (end_ns[at] < last_ns)).any():
         begin_ns = np.where(inside, end_ns[at], begin_ns)
         at = np.where(inside, parent[at], at)
+    # The calling thread may carry out a collective itself: in the call that waits for it.
+    at = by_lane(lane, start_ns, columns["lane"][opened], begin_ns)
+    at = np.minimum(at, len(lane) - 1)
+    around = awaits[at] & (lane[at] == columns["lane"][opened]) & (end_ns[at] >= last_ns)
+    around &= (start_ns[at] >= begin_ns) & (start_ns[at] < last_ns)
+    begin_ns = np.where(around, start_ns[at], begin_ns)
     columns["start_ns"][opened], columns["duration_ns"][opened] = begin_ns, last_ns - begin_ns
 
 

@@ -238,12 +238,3 @@ def test_collectives_and_copies_have_classes_of_their_own() -> None:
     )
     work = dag.kind == EdgeKind.WORK
     assert {CLASSES[label] for label in dag.label[work]} == {Class.GPU_COMM, Class.GPU_COPY}
-
-
-def test_calls_that_wait_for_the_same_lock_end_one_after_another() -> None:
-    usual = [launch(at, at, lane=lane) for at, lane in ((0, "a"), (20, "a"), (0, "b"), (20, "b"))]
-    slow = [launch(100, 101, took_ns=50, lane="a"), launch(102, 102, took_ns=90, lane="b")]
-    works = [kernel("k", 300 + at, 301 + at, at) for at in (0, 20, 101, 102)]
-    dag = build_dag(trace(usual, slow, works))
-    assert_sound(dag)
-    assert into(dag, point(dag, 5, end=True), EdgeKind.SYNC) == [(4, True, 5)]

@@ -122,7 +122,7 @@ def test_json_that_nests_without_end_says_so(tmp_path: Path) -> None:
 
 def test_a_pipe_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "question.yaml")
-    with pytest.raises(TraceError, match="is no file"):
+    with pytest.raises(TraceError, match="and no file"):
         read(tmp_path / "question.yaml")
 
 

@@ -21,9 +21,7 @@ from benchorch.errors import ConfigError
 )
 @click.option("--quick", is_flag=True, help="fewer repetitions: wider intervals")
 @click.option(
-    "--calibrate",
-    is_flag=True,
-    help="only find out which differences can be detected here",
+    "--calibrate", is_flag=True, help="only find out which differences can be detected here"
 )
 @click.option(
     "--minutes", type=minutes, metavar="M", help=f"calibrate for so many minutes ({MINUTES:g})"

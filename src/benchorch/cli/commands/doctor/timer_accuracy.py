@@ -133,7 +133,4 @@ def _tenth_percentile(blocks_ns: list[int]) -> float:
 
 def _ends(estimate: Estimate) -> tuple[float, float]:
     low, high = estimate.low, estimate.high
-    return (
-        estimate.value if low is None else low,
-        estimate.value if high is None else high,
-    )
+    return (estimate.value if low is None else low, estimate.value if high is None else high)
