@@ -26,20 +26,14 @@ SHARED = "Everywhere: --json, --output FILE, --quiet, --verbose, --yes; see benc
 _AS_OPTION = re.compile(r"-[a-z]\w[\w.]*=")
 _FLAGS = frozenset({"--json", "--quiet", "-q", "--verbose", "-v", "--yes", "-y"})
 _SHOWN = ("--json", "--output", "--quiet", "--verbose", "--yes")
-_OF_TRIALS = ("export", "reproduce")
 _NAMES = ("as_json", "output", "quiet", "verbose", "yes")
 
 
 def _shared_options() -> list[click.Option]:
     """The options of every command, by which `Terminal` is made."""
-    flag = {"is_flag": True, "hidden": True}
-    return [
-        click.Option(["--json", "as_json"], **flag),  # type: ignore[arg-type]
-        click.Option(["--quiet", "-q"], **flag),  # type: ignore[arg-type]
-        click.Option(["--verbose", "-v"], **flag),  # type: ignore[arg-type]
-        click.Option(["--yes", "-y"], **flag),  # type: ignore[arg-type]
-        click.Option(["--output", "-o"], hidden=True, type=click.Path(path_type=Path)),
-    ]
+    flags = (["--json", "as_json"], ["--quiet", "-q"], ["--verbose", "-v"], ["--yes", "-y"])
+    output = click.Option(["--output", "-o"], hidden=True, type=click.Path(path_type=Path))
+    return [*(click.Option(names, is_flag=True, hidden=True) for names in flags), output]
 
 
 def completed(by: str) -> Callable[..., list[CompletionItem]]:
@@ -242,7 +236,7 @@ def _corrected(error: click.UsageError, words: list[str]) -> list[str] | None:
         return None
     extras = extra[1].split()
     place = words.index(extras[0])
-    takes_trial = error.ctx is not None and error.ctx.info_name in _OF_TRIALS
+    takes_trial = error.ctx is not None and error.ctx.info_name in ("export", "reproduce")
     if place and takes_trial and extras[0] in options("conversion"):
         named = f"{words[place - 1]}:{extras[0]}"
         return [*words[: place - 1], named, *words[place + 1 :]]

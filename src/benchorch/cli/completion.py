@@ -13,7 +13,6 @@ from click.shell_completion import (
     FishComplete,
     ShellComplete,
     ZshComplete,
-    add_completion_class,
 )
 
 from benchorch.config.descriptions import default_keys, groups, options, root_keys
@@ -94,7 +93,6 @@ def answer(program: click.Command, instruction: str) -> int:
 
 
 def _made(shell: str, program: click.Command) -> ShellComplete:
-    add_completion_class(_Bash)
     return _SHELLS[shell](program, {}, "benchorch", _VARIABLE)
 
 

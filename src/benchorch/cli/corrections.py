@@ -24,13 +24,8 @@ _SHARED = frozenset({"--json", "--quiet", "-q", "--verbose", "-v", "--yes", "-y"
 _WITH_VALUE = frozenset({"--output", "-o", "--head", "--working-dir"})
 
 _STATUS, _FIRST = "benchorch status", "benchorch run recipes/tiny.yaml"
-_OF_A_TRIAL = {
-    "rerun": "--only {trial}",
-    "logs": "{run} {trial}",
-    "export": "{run}:{trial}",
-    "reproduce": "{run}:{trial}",
-    "compare": "{run}::{trial}",
-}
+_OF_A_TRIAL = {"rerun": "--only {trial}", "logs": "{run} {trial}", "compare": "{run}::{trial}"}
+_OF_A_TRIAL |= dict.fromkeys(("export", "reproduce"), "{run}:{trial}")
 """How commands about a run name one of its trials."""
 
 Line = list[str]

@@ -190,9 +190,8 @@ def _reply(opened: Sequence[_Opened], path: Path) -> Reply:
     plans = [one.run.plan_id for one in opened]
     what = "this run" if len(opened) == 1 else f"these {len(opened)} runs"
     text = f"{path} holds {what}: {results} of {trials} trials."
-    if len(plans) == 1:
-        return Reply(text=text, data={"written": str(path), "plan_id": plans[0]})
-    return Reply(text=text, data={"written": str(path), "plan_ids": plans})
+    named: dict[str, Json] = {"plan_id": plans[0]} if len(plans) == 1 else {"plan_ids": [*plans]}
+    return Reply(text=text, data={"written": str(path), **named})
 
 
 def _write(path: Path, text: str) -> None:

@@ -9,7 +9,7 @@ from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSou
 from omegaconf import OmegaConf
 
 from benchorch.config.conversion_aliases import JOINT, RETIRED_TARGET, Names, other_names
-from benchorch.config.conversion_chains import ConversionFiles, joined
+from benchorch.config.conversion_chains import ConversionFiles, UnknownFile, joined
 from benchorch.config.hardware_aliases import (
     HARDWARE,
     SLASH,
@@ -104,7 +104,7 @@ class AliasSource(ConfigSource):
         files = ConversionFiles(self._directories)
         try:
             nodes = [(part, files.node(part)) for part in parts]
-        except LookupError:
+        except UnknownFile:
             return {"defaults": [*parts, "_self_"]}
         try:
             return dict(joined(nodes))

@@ -24,6 +24,10 @@ Steps = Mapping[str, ConfigNode]
 T = TypeVar("T", Step, Runtime)
 
 
+class UnknownFile(ConfigError):
+    """A name that is no file of the group; Hydra may find it elsewhere."""
+
+
 class ConversionFiles:
     """The files of ``conversion`` in configuration directories; of two of a name the first."""
 
@@ -41,8 +45,10 @@ class ConversionFiles:
     def node(self, name: str) -> ConfigNode:
         """A file over those that its defaults list names.
 
-        LookupError where it extends what only Hydra can find.
+        UnknownFile where it extends what only Hydra can find.
         """
+        if name not in self.paths:
+            raise UnknownFile([f"conversion: {name!r} is no file of this group."])
         content = dict(_read(self.paths[name]))
         extended = cast("list[str]", content.pop("defaults", []))
         order = extended if _SELF in extended else [*extended, _SELF]

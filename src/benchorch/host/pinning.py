@@ -104,9 +104,7 @@ def pinned(threads: int) -> Iterator[tuple[int, ...]]:
 
 
 def placement(
-    threads: int,
-    root: Path = ROOT,
-    crowded: Callable[[], Mapping[int, int]] = dict,
+    threads: int, root: Path = ROOT, crowded: Callable[[], Mapping[int, int]] = dict
 ) -> PinnedCpus:
     """Whole cores of one memory node where they suffice, and rather not processor 0.
 

@@ -99,11 +99,10 @@ def _artifact_note(plan_id: str, result: TrialResult) -> dict[str, str]:
     if built is None or not built.key:
         return {}
     export = f"benchorch export {plan_id}:{result.trial_id} --output FOLDER"
-    text = (
-        f"Built artifact, {format_bytes(built.artifact_bytes)}: `benchorch cache show {built.key}`."
-        f"\n\nTo serve it: `{export}`; with `--register NAME` it becomes a version of a model here."
-    )
-    return {NOTE: text}
+    size = format_bytes(built.artifact_bytes)
+    registered = "with `--register NAME` it becomes a version of a model here"
+    shown = f"Built artifact, {size}: `benchorch cache show {built.key}`."
+    return {NOTE: f"{shown}\n\nTo serve it: `{export}`; {registered}."}
 
 
 def of_plan(plan: Plan) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ import math
 import shutil
 from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -266,9 +267,13 @@ class Invocation:
                     found = winner_of(self.plan, self.results, summaries)
                     write_json(self.directory / run_directory.WINNER, found)
         finally:
-            recorded = _finished(self._recorder, complete, self.report.recording)
+            recorded = _finished(
+                self._recorder, complete, partial(self.report.waiting, "recording the results")
+            )
             self._status.end(complete=complete)
-            archived = _finished(self._archiver, complete, self.report.keeping)
+            archived = _finished(
+                self._archiver, complete, partial(self.report.waiting, "copying to the bucket")
+            )
         if self.results or complete:
             self.report.closing(
                 self.plan,

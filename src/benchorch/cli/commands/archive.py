@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -36,9 +37,7 @@ def run_keep(terminal: Terminal, run: str, at: str | None, follow: bool) -> Repl
     place = _place(at)
     archived = archive_run(directory, place, end_on_stdin if follow else None)
     reply = _archived(directory, place, archived)
-    return (
-        Reply(text=archived.reason, data=reply.data, exit_code=reply.exit_code) if follow else reply
-    )
+    return replace(reply, text=archived.reason) if follow else reply
 
 
 @command("fetch", help="Download a run from a bucket; without PLAN, list its runs.")

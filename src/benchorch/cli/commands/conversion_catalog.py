@@ -98,8 +98,8 @@ class Catalog:
         if missing or not parts:
             problems = tuple(f"there is no conversion {part!r}." for part in missing or [name])
             return Conversion(name=name, parts=parts, description="", node={}, problems=problems)
-        nodes = [(part, self._files.node(part)) for part in parts]
         try:
+            nodes = [(part, self._files.node(part)) for part in parts]
             node = joined(nodes)
         except ConfigError as error:
             return Conversion(

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, cast
 
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import write_text
+from benchorch.formatting import is_known
 from benchorch.results.report.html_table import html_table
-from benchorch.results.report.tables import has_known_ratio
+from benchorch.stats.ratio_test import INCONCLUSIVE
 
 if TYPE_CHECKING:
     from benchorch.results.compare.stored_run import StoredRun, StoredTrial
@@ -217,7 +218,11 @@ def _gains(folder: str, run: StoredRun) -> Iterator[Gain]:
         ran = [each for each in tried if not each.failure]
         same = [each for each in ran if not each.disagreement]
         compared = [e.summary.speedup for e in same if e.summary and e.summary.speedup]
-        ratios = [each.ratio.value for each in compared if has_known_ratio(each)]
+        ratios = [
+            each.ratio.value
+            for each in compared
+            if each.verdict != INCONCLUSIVE or is_known(each.ratio)
+        ]
         yield Gain(
             folder=folder,
             conversion=conversion,

@@ -139,9 +139,7 @@ class _Pairs:
     def by_median(self) -> MetricVerdict:
         """Verdict by the median of the pairs; by their mean if they are too few."""
         ratio = median_of_pairs(
-            [math.log(new / old) for new, old in self.values],
-            self.first,
-            alpha=self.terms.alpha,
+            [math.log(new / old) for new, old in self.values], self.first, alpha=self.terms.alpha
         )
         if ratio is None:
             return self.by_mean()

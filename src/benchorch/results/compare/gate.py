@@ -144,12 +144,7 @@ def gated(judged: MetricVerdict, floor: MetricVerdict | None, limit_ratio: float
         needed = min(counts, default=None)
         remark = _advice(needed)
     return Gated(
-        judged=judged,
-        state=state,
-        limit=limit,
-        floor=floor,
-        remark=remark,
-        processes_needed=needed,
+        judged=judged, state=state, limit=limit, floor=floor, remark=remark, processes_needed=needed
     )
 
 

@@ -184,9 +184,7 @@ class _Case:
         found = samples and self._found(samples, family)
         if not samples or not found:
             return self._outcome(
-                ratio=self._bare_ratio(),
-                verdict=INCONCLUSIVE,
-                reason="its spread is unknown",
+                ratio=self._bare_ratio(), verdict=INCONCLUSIVE, reason="its spread is unknown"
             )
         warning, remedy = self._warning(samples)
         verdict = INCONCLUSIVE if warning else _verdict(found, self.metric)

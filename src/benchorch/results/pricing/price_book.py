@@ -89,7 +89,7 @@ class PriceBook:
         listed = {kind: price for kind, price in found.items() if price is not None}
         warnings: list[str] = []
         on_demand = listed | self._known(Market.ON_DEMAND, kinds, listed, now, warnings)
-        spot = self._known(Market.SPOT, kinds, listed, now, warnings)
+        spot = self._known(Market.SPOT, kinds, on_demand, now, warnings)
         old = {kind: price for kind, price in on_demand.items() if price is listed.get(kind)}
         for as_of in sorted({price.as_of for price in old.values()}):
             kinds_then = sorted(kind for kind, price in old.items() if price.as_of == as_of)

@@ -18,11 +18,7 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.domain.codec import decode, encode
 from benchorch.errors import StoreError
-from benchorch.executors.scheduling.duration_forecast import (
-    PastTrial,
-    journal_lines,
-    past_trials,
-)
+from benchorch.executors.scheduling.duration_forecast import PastTrial, journal_lines, past_trials
 from benchorch.files import read_json, write_json
 from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.registry import newest_invocations, state_directory

@@ -234,13 +234,9 @@ class ConsoleReport:
             sentences = f"{of_all} Each case: {directory / TABLE}"
         self._console.print(f"\n[bold]{_plain(sentences)}[/]", highlight=False)
 
-    def recording(self) -> None:
-        """Print that the tracker is being filled; Ctrl-C ends only the waiting."""
-        self._console.print("recording the results ... (Ctrl-C stops waiting; nothing is lost)")
-
-    def keeping(self) -> None:
-        """Print that the archive is being filled; Ctrl-C ends only the waiting."""
-        self._console.print("copying to the bucket ... (Ctrl-C stops waiting; nothing is lost)")
+    def waiting(self, what: str) -> None:
+        """Print what the end waits for; Ctrl-C ends only the waiting."""
+        self.text(f"{what} ... (Ctrl-C stops waiting; nothing is lost)")
 
     def closing(
         self,
@@ -317,11 +313,11 @@ class ConsoleReport:
 
     def interrupted(self, directory: Path, *, results: int) -> None:
         """Print how far the run has come, and how to go on."""
-        if results:  # the last lines name the command that resumes it
-            self.text("\nInterrupted: the table is partial. All results so far are stored.")
-            return
-        way_on = f"To continue:\n  python -m benchorch resume={directory}"
-        self.text(f"\nInterrupted: no trial has a result yet. {way_on}")
+        so_far = "the table is partial. All results so far are stored."  # and how it is resumed
+        nothing = (
+            f"no trial has a result yet. To continue:\n  python -m benchorch resume={directory}"
+        )
+        self.text(f"\nInterrupted: {so_far if results else nothing}")
 
 
 def _end_of(result: TrialResult) -> str:

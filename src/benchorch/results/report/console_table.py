@@ -27,10 +27,7 @@ _TYPED = re.compile(r" *(?:\w+:? +)?(?:python -m |\.venv/bin/)?(?:benchorch|cd|m
 
 
 def columns_of(stream: IO[str]) -> int:
-    """Columns that the environment names, or of a terminal: standard output, else the stream.
-
-    0 where there is none.
-    """
+    """Columns that the environment names, or of a terminal; 0 where there is none."""
     with contextlib.suppress(OSError, ValueError):  # a file, or a text in memory
         named = shutil.get_terminal_size((0, 0)).columns
         return named or os.get_terminal_size(stream.fileno()).columns

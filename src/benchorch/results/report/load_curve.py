@@ -15,9 +15,7 @@ def load_files(processes: Sequence[ProcessRecord]) -> dict[str, str]:
     """A trial's curve as files, each by its name; none where fewer than two rates were offered."""
     loads = [load for process in processes for load in process.observations.loads]
     points = load_points(processes) if loads else ()
-    if len(points) < 2:
-        return {}
-    return {"load.md": load_table(points)}
+    return {"load.md": load_table(points)} if len(points) > 1 else {}
 
 
 def load_table(points: Sequence[LoadPoint]) -> str:

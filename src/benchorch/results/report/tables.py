@@ -260,11 +260,6 @@ def speedup_text(summary: Summary, result: TrialResult) -> str:
     return f"{value}× [{low}, {high}] {summary.speedup.verdict}"
 
 
-def has_known_ratio(speedup: Comparison) -> bool:
-    """Whether the ratio is worth a claim: the comparison is decided, or its interval narrow."""
-    return speedup.verdict != INCONCLUSIVE or is_known(speedup.ratio)
-
-
 def _is_printed(speedup: Comparison) -> bool:
     """Whether the ratio is decided or known; that of one pair, or two like ones, is printed too."""
     return speedup.verdict != INCONCLUSIVE or not is_unknown(speedup.ratio)

@@ -31,16 +31,13 @@ def winner_of(
     if summary.speedup is not None:
         shown["speedup_ratio/p50"] = summary.speedup.ratio
     verdict = summary.speedup.verdict if summary.speedup else "baseline"
-    metrics: dict[str, Json] = {}
-    for name, estimate in shown.items():
-        metrics.update(_with_ends(name, estimate))
     return {
         **found,
         "trial_id": best.trial_id,
         "conversion": best.labels["conversion"],
         "hardware": best.labels["hardware"],
         "verdict": verdict,
-        "metrics": metrics,
+        "metrics": {k: v for one in shown.items() for k, v in _with_ends(*one).items()},
     }
 
 

@@ -94,10 +94,7 @@ def repetition(plan: Plan, session: ConfigNode) -> Plan:
 
 
 def obstacles(
-    trials: Sequence[StoredTrial],
-    plan: Plan,
-    files: Mapping[str, str],
-    across: Collection[str],
+    trials: Sequence[StoredTrial], plan: Plan, files: Mapping[str, str], across: Collection[str]
 ) -> list[str]:
     """Why what is measured here and now could not be compared, a sentence each.
 

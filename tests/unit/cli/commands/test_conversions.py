@@ -197,3 +197,10 @@ def test_it_costs_no_second_and_loads_nothing_heavy() -> None:
         env={**os.environ},
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_file_that_extends_another_place_is_a_problem_of_that_file(tmp_path: Path) -> None:
+    (tmp_path / "conversion").mkdir()
+    (tmp_path / "conversion" / "mine.yaml").write_text("defaults: [/conversion/bf16, _self_]\n")
+    found = Catalog([tmp_path, builtin_directory("conf")]).open("mine")
+    assert found.problems == ("conversion: '/conversion/bf16' is no file of this group.",)

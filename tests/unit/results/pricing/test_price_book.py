@@ -84,14 +84,15 @@ def test_spot_prices_keep_the_median_and_the_cheapest_zone(tmp_path):
     assert spot.least_usd_per_hour == pytest.approx(1.1 / 3)
 
 
-def test_a_spot_price_that_no_discount_explains_is_not_believed(tmp_path):
+@pytest.mark.parametrize("region", ["us-east-1", "eu-west-1"])
+def test_a_spot_price_that_no_discount_explains_is_not_believed(tmp_path, region):
     """An emulated AWS told one of a hundred-thousandth of a dollar, and it was recorded."""
 
     class Cheap(Told):
         def spot(self, kinds, region):
             return dict.fromkeys(kinds, SpotPrice(1e-5, 1e-5))
 
-    found = book(tmp_path, Cheap()).snapshot(["g5.xlarge"], {})
+    found = book(tmp_path, Cheap(), region=region).snapshot(["g5.xlarge"], {})
     assert found.of("g5.xlarge", Market.SPOT) is None
     assert any("reports 1e-05 USD an hour" in warning for warning in found.warnings)
 
