@@ -262,7 +262,7 @@ def _variable(environment: Mapping[str, str], name: str) -> str | None:
 
 def _status(name: str, *, digest: bool) -> list[Any] | None:
     try:
-        found = os.stat(name)
+        found = os.stat(os.fspath(name))  # a number would name a descriptor
     except OSError:
         return None
     small = digest and found.st_size <= _LARGEST_DIGESTED_BYTES and os.path.isfile(name)
