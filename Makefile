@@ -64,7 +64,7 @@ fuzz: $(VENV)/.installed-dev ## command lines, recipes and journals at random, F
 MUTANTS ?=
 MUTATED := build/mutants
 
-mutants: $(VENV)/.installed-dev ## changes of journal, signatures, stopping and parity that no test notices; hours
+mutants: $(VENV)/.installed-dev ## changes of stats, stores, journal, stopping, parity and scheduling that no test notices; a day
 	@$(VENV)/bin/python -m venv --clear $(MUTATED)
 	@$(MUTATED)/bin/python -m pip install -qq --disable-pip-version-check mutmut==3.8.1
 	@printf '%s\n' "$$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" $(CURDIR)/mutants/src \

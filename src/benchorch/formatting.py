@@ -73,9 +73,9 @@ def varying_labels(labels: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
 
 
 def cell_name(labels: Mapping[str, str], varying: Sequence[str]) -> str:
-    """A trial's name in this plan: its conversion, and whatever else differs."""
+    """A trial's name in this plan, in one line: its conversion, and whatever else differs."""
     others = [labels[name] for name in varying if labels.get(name)]
-    return " ".join([*others, labels["conversion"]])
+    return " ".join(" ".join([*others, labels["conversion"]]).split())
 
 
 def plural(count: int, noun: str) -> str:

@@ -63,7 +63,7 @@ def lease(directory: Path, *, take_over: bool) -> Iterator[None]:
 def _end(holder: Holder, directory: Path, lock: IO[str]) -> bool:
     """End another recorder and take its lock; False where it is not there to be ended."""
     for number, wait_s in ((signal.SIGTERM, _GRACE_S), (signal.SIGKILL, _GIVE_UP_S)):
-        if is_still(holder, (directory / CURSOR).resolve()):
+        if is_still(holder.pid, holder.begun_s, holder.host, (directory / CURSOR).resolve()):
             with contextlib.suppress(OSError):
                 os.kill(holder.pid, number)
         deadline_s = time.monotonic() + wait_s

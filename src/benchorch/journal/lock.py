@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Protocol, final
+from typing import IO, final
 
 from benchorch.domain.codec import decode, encode
 from benchorch.domain.session import Event
@@ -47,22 +47,6 @@ class TrialStatus:
     since: str
     text: str
     waits: bool = False
-
-
-class NotedProcess(Protocol):
-    """Identity of a process, distinct from a later process of the same number."""
-
-    @property
-    def pid(self) -> int:
-        """Process number on its host."""
-
-    @property
-    def begun_s(self) -> float:
-        """Start time in seconds since 1970."""
-
-    @property
-    def host(self) -> str:
-        """Host name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,18 +110,19 @@ def read_coordinator(directory: Path) -> Coordinator | None:
 
 def is_coordinator_process(coordinator: Coordinator, directory: Path) -> bool:
     """Whether its number is still that process's: started then, with the run's lock open."""
-    return is_still(coordinator, (directory / LOCK).resolve())
+    opened = (directory / LOCK).resolve()
+    return is_still(coordinator.pid, coordinator.begun_s, coordinator.host, opened)
 
 
-def is_still(noted: NotedProcess, opened: Path) -> bool:
+def is_still(pid: int, begun_s: float, host: str, opened: Path) -> bool:
     """Whether a process of this machine still is the one noted: begun then, with a file open."""
     import psutil
 
-    if noted.host != socket.gethostname():
+    if host != socket.gethostname():
         return False
     try:
-        process = psutil.Process(noted.pid)
-        same = abs(process.create_time() - noted.begun_s) < _SAME_START_S
+        process = psutil.Process(pid)
+        same = abs(process.create_time() - begun_s) < _SAME_START_S
         return same and opened in {Path(file.path) for file in process.open_files()}
     except psutil.Error:
         return False

@@ -342,7 +342,7 @@ def _case_of(labels: Mapping[str, str]) -> str:
     compared = ("conversion.", "hardware.")
     axes = [axis for axis in labels.get("axes", "").split() if not axis.startswith(compared)]
     names = (labels.get("model", ""), labels.get("workload", ""), _other_scenario(labels), *axes)
-    return " ".join(filter(None, names))
+    return " ".join(" ".join(names).split())
 
 
 def _other_scenario(labels: Mapping[str, str]) -> str:
@@ -480,12 +480,12 @@ def markdown(
 ) -> str:
     """The table as Markdown, with the conclusion, every note and every skip."""
     head, *body = rows
-    lines = [f"# {plan.name} ({plan.plan_id})", "", f"| {' | '.join(head)} |"]
+    lines = [f"# {_in_table(plan.name)} ({plan.plan_id})", "", f"| {' | '.join(head)} |"]
     lines.append("|" + "---|" * len(head))
     lines += [f"| {' | '.join(map(_in_table, row))} |" for row in body]
     lines += ["", concluded, ""]
     lines += [f"- note: {note}" for note in notes]
-    lines += [f"- skipped: {skip_text(skip)}" for skip in plan.skips]
+    lines += [f"- skipped: {_in_table(skip_text(skip))}" for skip in plan.skips]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -85,11 +85,11 @@ class Basis:
         return 1.5 * float(np.quantile(took_ns, 0.25)) if len(took_ns) else 0.0
 
     @cached_property
-    def traced(self) -> bool:
-        """Whether Python's calls were traced, in such numbers that it took noticeable time."""
-        return self.point_ns < DENSE_NS and self.stacks
+    def dense(self) -> bool:
+        """Whether points are so many that recording them took noticeable time."""
+        return 0 < self.point_ns < DENSE_NS
 
-    @property
+    @cached_property
     def stacks(self) -> bool:
         """Whether the trace has frames of Python."""
         return bool((self.events.category == Category.PYTHON).any())
@@ -102,8 +102,8 @@ class Basis:
         """
         host = (self.dag.kind == EdgeKind.CHAIN) & (self.dag.weight_ns > 0)
         host &= self.dag.lane[self.dag.head] == self.analysis.steps.lane
-        point_ns = min(self.point_ns, MOST_POINT_NS)
         left = np.ones(self.dag.edges)
+        point_ns = min(self.point_ns, MOST_POINT_NS)
         left[host] = np.maximum(1.0 - point_ns / self.dag.weight_ns[host], 0.0)
         if self.stacks:
             left[host & self.labelled(Class.CPU_PYTHON)] *= TRACED_RATIO

@@ -138,7 +138,7 @@ def predict(
     replay = _replay(basis, hypothesis)
     plain_ns = _unprofiled(basis, hypothesis, replay.period_ns)
     # Stacks cost the more, and by how much depends on Python's version: the middle of both.
-    predicted_ns = (replay.period_ns + plain_ns) / 2 if basis.traced else replay.period_ns
+    predicted_ns = (replay.period_ns + plain_ns) / 2 if basis.stacks else replay.period_ns
     parts = _errors(basis, hypothesis, replay.period_ns)
     profiled = (predicted_ns, replay.period_ns, plain_ns)
     parts["profiler's own time"] = predicted_ns - min(profiled), max(profiled) - predicted_ns
@@ -221,9 +221,9 @@ def _errors(basis: Basis, hypothesis: Hypothesis, predicted_ns: float) -> dict[s
 
 def _unprofiled(basis: Basis, hypothesis: Hypothesis, predicted_ns: float) -> float:
     """The period if none of the profiler's own time were the program's."""
-    dag, periods, left = basis.dag, basis.analysis.periods, basis.left_unprofiled
-    if hypothesis.added is not None:
+    if hypothesis.added is not None or not basis.dense:
         return predicted_ns
+    dag, periods, left = basis.dag, basis.analysis.periods, basis.left_unprofiled
     weight_ns, residual_ns, dropped = hypothesis.rewired()[1]
     if "unprofiled" not in periods.known:
         plain_ns = np.rint(dag.weight_ns * left).astype(np.int64)
@@ -286,6 +286,9 @@ def _alternatives(basis: Basis, hypothesis: Hypothesis) -> dict[str, float]:
 def _calls(basis: Basis, weight_ns: Int64s) -> Int64s:
     """The weights if Python's time before an operator changes with it: it arranged the call."""
     dag, none = basis.dag, len(basis.events)
+    changed = dag.owner[weight_ns != dag.weight_ns]
+    if not (basis.events.category[changed[changed != NOBODY]] == Category.OPERATOR).any():
+        return weight_ns
     owner = np.where(dag.owner == NOBODY, none, dag.owner)
     before, after = (np.bincount(owner, one, none + 1) for one in (dag.weight_ns, weight_ns))
     left = np.divide(after, before, out=np.ones(none + 1), where=before > 0)

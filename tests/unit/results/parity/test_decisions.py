@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from benchorch.domain import parity_task
-from benchorch.results.parity import decisions
+from benchorch.results.parity import decisions, limits
 from benchorch.results.parity.figures import Distances, distances
 from benchorch.results.parity.limits import DIVERGENCE_FACTOR, FLOAT32_EPSILON, Limits
 from benchorch.results.parity.slices import _without_mean, tenth
@@ -66,3 +68,21 @@ def test_the_divergence_allowed_grows_with_the_spread_of_the_scores(spread: floa
     allowed = divergence_allowed(scores, LIMITS)[0] - FLOAT32_EPSILON
     expected = (DIVERGENCE_FACTOR * 0.01 * spread + np.sqrt(2 * rounding)) ** 2 / 2
     assert allowed == pytest.approx(expected)
+
+
+PUBLISHED = (
+    f"`{limits.CENTRED_FACTOR:g} t`, at most {limits.CENTRED_MOST:g}",
+    f"`{limits.SURVIVING_FACTOR:g} t`, at most {limits.SURVIVING_MOST:g}",
+    f"at most {limits.WORST_MOST:g}, or {limits.LOST_FACTOR:g} times the usual channel's",
+    f"`{limits.TENTH_FACTOR:g} t`, at most {limits.TENTH_MOST:g}",
+    f"`{limits.WORST_FACTOR:g} t`, at most {limits.WORST_MOST:g}; for channels of single rows "
+    f"{limits.WORST_MOST_OF_MANY:g}",
+    f"channels that are {limits.GROUP_GAP:g} times smaller or larger",
+    f"by more than {limits.SAME_ROUNDING_RATIO:.0e}".replace("e-05", "e-5"),
+)
+
+
+@pytest.mark.parametrize("text", PUBLISHED)
+def test_the_limits_are_those_that_are_published(text: str) -> None:
+    page = Path(__file__).resolve().parents[4] / "docs" / "measuring" / "parity.md"
+    assert text in page.read_text()
