@@ -69,10 +69,11 @@ def folded(text: str, stream: IO[str]) -> str:
     width = columns_of(stream)
     if not width or (width >= WIDTH and not stream.isatty()):
         return text
-    return "\n".join(_folded(line, width) for line in text.split("\n"))
+    return "\n".join(fold_line(line, width) for line in text.split("\n"))
 
 
-def _folded(line: str, width: int) -> str:
+def fold_line(line: str, width: int) -> str:
+    """A line folded between words to a width, unless it is a command or coloured."""
     if len(line) <= width or "\x1b" in line or _TYPED.match(line):
         return line
     label = _LABEL.match(line)

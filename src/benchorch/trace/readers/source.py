@@ -1,5 +1,6 @@
 """The bytes of a trace's file, unpacked if it is packed, a bounded piece at a time."""
 
+import os
 import zlib
 from collections import Counter
 from io import BufferedReader
@@ -12,6 +13,7 @@ from benchorch.units import format_bytes
 
 GZIP_MAGIC = b"\x1f\x8b"
 MOST_UNPACKED_BYTES = 16 * 2**30
+_MOST_RATIO, _ANY_BYTES = 300, 2**30
 _PACKED_BYTES = 64 * 2**10  # what a damaged place can cost
 _GZIP_FRAME = 31  # zlib's number for: with gzip's header and checksum
 _SKIPPED_BYTES = 2**20
@@ -22,7 +24,7 @@ class TraceFile:
     """A file that is read forwards, plain or gzip by what it starts with, not by its name.
 
     Memory is bounded by the size requested, whatever the ratio of the packing; a packed file of
-    which more than `limit_bytes` come is rejected.
+    which more than `limit_bytes` come, or far more than its size lets expect, is rejected.
 
     Attributes:
         repairs: ``truncated gzip`` or ``damaged gzip`` where the packing broke off.
@@ -31,13 +33,14 @@ class TraceFile:
     def __init__(self, path: Path, limit_bytes: int = MOST_UNPACKED_BYTES) -> None:
         self.repairs: Counter[str] = Counter()
         self.path = path
-        self._limit_bytes = limit_bytes
         self._position = 0
         self._ended = False
         self._file = _opened(path)
         packed = self._file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
         self._file.seek(0)
         self._inflate = zlib.decompressobj(_GZIP_FRAME) if packed else None
+        expected_bytes = max(_ANY_BYTES, _MOST_RATIO * os.fstat(self._file.fileno()).st_size)
+        self._limit_bytes = min(limit_bytes, expected_bytes)
 
     def __enter__(self) -> Self:
         return self

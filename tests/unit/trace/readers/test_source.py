@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import gzip
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from benchorch.errors import TraceError
+from benchorch.trace.readers import source as source_module
 from benchorch.trace.readers.source import TraceFile
 
 
@@ -57,3 +59,14 @@ def test_a_file_that_unpacks_to_too_much_is_rejected(tmp_path: Path) -> None:
         source.read(40_000)
         with pytest.raises(TraceError, match="unpacks to"):
             source.read(40_000)
+
+
+def test_a_bomb_is_rejected_by_its_ratio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "_ANY_BYTES", 10_000)
+    bomb, sound = tmp_path / "bomb.json.gz", tmp_path / "sound.json.gz"
+    bomb.write_bytes(gzip.compress(b" " * 5_000_000, mtime=0))
+    sound.write_bytes(gzip.compress(b"".join(b"%d," % i for i in range(10_000)), mtime=0))
+    with TraceFile(bomb) as file, pytest.raises(TraceError, match="unpacks to more than"):
+        list(iter(partial(file.read, 100_000), b""))
+    with TraceFile(sound) as file:
+        assert len(file.read(100_000)) == 48_890

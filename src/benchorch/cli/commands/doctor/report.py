@@ -14,7 +14,7 @@ from benchorch.cli.commands.doctor.timer_accuracy import GOAL_RATIO, Agreement
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.host.advice import BAD, GOOD, NOTE
-from benchorch.results.report.console_table import terminal_width
+from benchorch.results.report.console_table import fold_line, terminal_width
 from benchorch.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
@@ -192,7 +192,8 @@ def _what_to_do(console: Console, examined: Examination) -> None:
     if examined.advice:
         console.print("\n[bold]what to change[/]")
     for number, advice in enumerate(examined.advice, start=1):
-        console.print(f"{number:>3}. {advice}", markup=False, highlight=False, soft_wrap=True)
+        text = fold_line(f"{number:>3}. {advice}", console.width)
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
     console.print("\n[bold]next[/]", end="  ")
     console.print(examined.next_command, markup=False, highlight=False)
     console.print(f"[dim]examined in {format_seconds(examined.elapsed_s)}; no settings changed[/]")
