@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
+from benchorch import files
 from benchorch.cli.commands import compare, report
 from benchorch.config.composer import Composer
 from benchorch.domain.codec import decode
@@ -156,6 +157,7 @@ def test_every_line_of_a_run_is_decoded_once(
 
     monkeypatch.setattr(run_directory, "json", SimpleNamespace(loads=counting))
     monkeypatch.setattr(chain, "json", SimpleNamespace(loads=counting))
+    monkeypatch.setattr(files, "json", SimpleNamespace(loads=counting))
     report.run.reply([str(there)])
     assert len(decoded) == 1 + 2 + 2 * 10  # the plan, two results, the series of their processes
 
