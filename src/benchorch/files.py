@@ -51,11 +51,15 @@ def open_regular(path: Path, *, links: bool = True) -> BufferedReader:
     Args:
         links: follows a link, where benchorch or the user named the file.
     """
-    descriptor = os.open(path, _FLAGS | (0 if links else _NOFOLLOW))
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+
+    def regular(name: str, _: int) -> int:
+        descriptor = os.open(name, _FLAGS | (0 if links else _NOFOLLOW))
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is a folder, a pipe or a device, and no file", str(path))
-    return os.fdopen(descriptor, "rb")
+        raise OSError(errno.EINVAL, "it is a folder, a pipe or a device, and no file", name)
+
+    return open(os.fspath(path), "rb", opener=regular)  # whose name parsers show
 
 
 def read_small(path: Path, *, links: bool = False, most_bytes: int = 2**26) -> bytes:
