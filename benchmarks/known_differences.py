@@ -158,7 +158,7 @@ def session(repository: Path, cell: Record, records: Records, given: argparse.Na
         if one["kind"] == "sessions" and one["busy"] == cell["busy"] and Path(one["base"]).exists()
         for run in (one["base"], one["judged"]["0.0"]["run"])
     ]
-    judged = {share: judgement(repository, base, run, earlier) for share, run in runs.items()}
+    judged = {str(share): judgement(repository, base, run, earlier) for share, run in runs.items()}
     return {"base": base, "order": order, "earlier": len(earlier), "judged": judged,
             "processes": given.processes}  # fmt: skip
 
