@@ -88,11 +88,12 @@ def _group_of(key: Node) -> str:
 
 def _of_group(path: Path, group: str, key: Node, value: Node) -> Iterator[str]:
     """A group's options as the value of its key, which holds the keys of the chosen one."""
-    listed = value.value if isinstance(value.value, list) and _pairs(value) is None else [value]
+    items = _items(value)
+    listed = [value] if items is None else items
     names = [one.value for one in listed if isinstance(one.value, str) and one.value]
     if not names or len(names) < len(listed):
         return
-    if value not in listed or groups()[group] == "null":
+    if items is not None or groups()[group] == "null":
         what = f"{key.value}: options to compare are an axis of the matrix."
         yield located(path, key.start_mark, what, f"{MATRIX}:\n  {group}: [{', '.join(names)}]")
     else:
@@ -102,7 +103,7 @@ def _of_group(path: Path, group: str, key: Node, value: Node) -> Iterator[str]:
 
 def _of_defaults(path: Path, value: Node, *, others: bool) -> Iterator[str]:
     """What is wrong with a defaults list, such as that the recipe's own keys would not count."""
-    entries = value.value if isinstance(value.value, list) and _pairs(value) is None else []
+    entries = _items(value) or ()
     for entry in entries:
         for name, option in _pairs(entry) or ():
             yield from _of_choice(path, str(name.value), name, option)
@@ -120,9 +121,9 @@ def _of_choice(path: Path, name: str, key: Node, option: Node) -> Iterator[str]:
     if name in groups() and isinstance(option.value, str):
         what = f"{name}: this group has a default, which 'override' replaces."
         yield located(path, key.start_mark, what, f"- override {name}: {option.value}")
-    elif isinstance(option.value, list) and _pairs(option) is None:
+    elif (items := _items(option)) is not None:
         group = name.removeprefix("override ")
-        listed = ", ".join(str(one.value) for one in option.value)
+        listed = ", ".join(str(one.value) for one in items)
         what = f"{group}: defaults take one option; several are an axis of the matrix."
         yield located(path, option.start_mark, what, f"{MATRIX}:\n  {group}: [{listed}]")
 
@@ -210,10 +211,10 @@ def _of_key(key: Node, value: Node, composer: Composer) -> Iterator[tuple[Node, 
 
 
 def _of_each(value: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
-    is_list = isinstance(value.value, list) and _pairs(value) is None
-    entries = value.value if is_list else [value] if value.value else []
+    items = _items(value)
+    entries = items if items is not None else [value] if value.value else []
     for entry in entries:
-        if is_list and isinstance(entry.value, str):
+        if items is not None and isinstance(entry.value, str):
             yield from ((entry, text) for text in composer.problems([entry.value], sweep=False))
         elif entry.tag != "tag:yaml.org,2002:null":
             yield entry, NOT_OVERRIDES
@@ -294,6 +295,13 @@ def _root(path: Path) -> Node | None:
     import yaml
 
     return yaml.compose(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def _items(node: Node) -> Sequence[Node] | None:
+    """The entries of a list; None for anything else."""
+    from yaml import SequenceNode
+
+    return node.value if isinstance(node, SequenceNode) else None
 
 
 def _pairs(node: Node) -> Sequence[tuple[Node, Node]] | None:
