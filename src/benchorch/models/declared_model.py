@@ -53,8 +53,8 @@ class DeclaredModel(Model):
         }
 
     def requested(self) -> Mapping[str, Json]:
-        """The class and its own options."""
-        shared = {each.name for each in fields(DeclaredModel)}
+        """The class and its own options; not its name for people."""
+        shared = {"labels", *(each.name for each in fields(DeclaredModel))}
         own = [each.name for each in fields(self) if each.name not in shared]
         return {
             "class": f"{type(self).__module__}.{type(self).__qualname__}",

@@ -1,11 +1,11 @@
-"""Exported programs of live modules and of scripts: one folder each, named by its content."""
+"""Exported programs and saved models of live code: one folder each, named by its content."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,13 +32,28 @@ def programs_folder() -> Path:
 
 def keep_program(program: torch.export.ExportedProgram, folder: Path) -> dict[str, Json]:
     """Write a program below a folder, and remove old ones; the keys of ``model`` that name it."""
+    program.example_inputs = None  # they would be pickled
+
+    def write(place: Path) -> str:
+        save_program(program, place)
+        return program_digest(place)
+
+    place, digest = keep(write, folder)
+    return {"program": str(place), "digest": digest}
+
+
+def keep(write: Callable[[Path], str], folder: Path) -> tuple[Path, str]:
+    """Have a folder written below another, and remove old ones; its place and its digest.
+
+    Args:
+        write: writes into an empty folder, and returns the digest of what is in it.
+        folder: the one below which each is kept.
+    """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    program.example_inputs = None  # they would be pickled
     partial = Path(tempfile.mkdtemp(dir=folder, prefix=".partial-"))
     try:
-        save_program(program, partial)
-        digest = program_digest(partial)
+        digest = write(partial)
         place = folder / digest[:16]
         with suppress(OSError):  # it is there already
             partial.rename(place)
@@ -46,7 +61,7 @@ def keep_program(program: torch.export.ExportedProgram, folder: Path) -> dict[st
         shutil.rmtree(partial, ignore_errors=True)
     os.utime(place)
     remove_old(folder)
-    return {"program": str(place), "digest": digest}
+    return place, digest
 
 
 def remove_old(folder: Path, most_bytes: int = MOST_BYTES) -> None:

@@ -40,6 +40,7 @@ class TransformersModel(DeclaredModel):
         revision: a commit of the hub's repository; a branch name may move.
         outputs: fields of the answer, in the order in which they are returned; empty for all.
         limits: the largest value of each symbol, e.g. how many positions were embedded.
+        labels: its name for people as ``model``, and others such as its author.
     """
 
     architecture: str
@@ -49,6 +50,7 @@ class TransformersModel(DeclaredModel):
     revision: str | None = None
     outputs: tuple[str, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     requires = ("torch", "transformers")
 

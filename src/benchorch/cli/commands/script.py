@@ -19,7 +19,7 @@ from benchorch.cli.command import Words, command
 from benchorch.cli.commands import script_report
 from benchorch.cli.run import benchmark
 from benchorch.cli.terminal import Terminal
-from benchorch.config.components import misspelt
+from benchorch.config.components import make, misspelt
 from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
@@ -27,8 +27,9 @@ from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, Problem, RecordError
 from benchorch.frontends.scripts.discover import Enough, Script, labels_of
 from benchorch.frontends.scripts.discover_all import Discovery
-from benchorch.frontends.scripts.model_configs import words_for, write_configs
+from benchorch.frontends.scripts.model_configs import prompt_words, words_for, write_configs
 from benchorch.host import sandbox
+from benchorch.interfaces.scenario import Scenario
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
 from benchorch.models.script_files import MODEL_SUFFIXES
@@ -176,7 +177,8 @@ def prepare(
 ) -> Prepared:
     """Find the models, and with ``--build-only`` build them."""
     scripts, overrides = parse(words, behind, options)
-    _check(overrides)
+    if _generates(overrides):
+        scripts = [replace(script, generation=True) for script in scripts]
     say = terminal.say
     analyze = options.analyze_only or terminal.wants_json
     grant(*(str(script.path) for script in scripts))
@@ -202,7 +204,7 @@ def prepare(
     }
     if not any(configs.values()):
         return Prepared(reply=Reply(text=reply.text, data=reply.data, exit_code=1))
-    words = [*words_for(configs, founds), *overrides]
+    words = [*words_for(configs, founds), *_prompts(founds, overrides), *overrides]
     if options.build_only:
         return Prepared(reply=_built(reply, configs, words, say))
     directory = None
@@ -217,13 +219,24 @@ def prepare(
     )
 
 
-def _check(overrides: Sequence[str]) -> None:
-    """ConfigError for a run's words that are mistaken, before any script runs."""
+def _generates(overrides: Sequence[str]) -> bool:
+    """Whether a scenario of the run generates tokens; ConfigError for mistaken words."""
     request = parse_run(overrides, "script")
     composer = Composer(config_loader(request.directories), request.config_name)
     problems = composer.problems(composer.lifted(request.overrides), sweep=request.multirun)
     if problems:
         raise ConfigError(problems)
+    jobs = composer.jobs(request.overrides, sweep=request.multirun)
+    nodes = [cell.config["scenario"] for job in jobs for cell in composer.cells(job)]
+    return any(make(cast(ConfigNode, each), Scenario, "scenario").sampling for each in nodes)
+
+
+def _prompts(founds: Sequence[ConfigNode], overrides: Sequence[str]) -> list[str]:
+    """The script's own size of prompts, but for what the run's words or recipe say."""
+    if any(map(is_recipe, overrides)):
+        return []
+    given = {word.lstrip("+").partition("=")[0] for word in overrides}
+    return [word for word in prompt_words(founds) if word.partition("=")[0] not in given]
 
 
 def _with_directory(words: Sequence[str]) -> tuple[Path, list[str]]:

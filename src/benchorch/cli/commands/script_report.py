@@ -81,6 +81,8 @@ def _model(model: ConfigNode) -> Iterator[str]:
     ]
     if made > 1:
         rows.append(("made", f"{made} times"))
+    if model.get("generates"):
+        rows.append(("generates", "scenario=generate measures its tokens per second"))
     if "in_child" in model:
         rows.append(("process", "one that the script starts"))
     for name, value in rows:

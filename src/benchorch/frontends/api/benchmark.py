@@ -38,6 +38,8 @@ COMPILED_NOTE = (
     "The model was given as torch.compile made it, and is measured as it was before: "
     "conversions=['inductor'] measures torch.compile."
 )
+PROMPTS_NOTE = "The prompts have the size of the given ones; their tokens are drawn at random."
+_GENERATES = {"scenario=generate", "scenario.generate=true"}
 _ROWS = f"workload.{ROWS}"
 _DYNAMIC = "workload.dynamic"
 _WITHOUT_INPUTS = ("factory", "exported", "estimator")
@@ -151,6 +153,8 @@ def _checked(
     for group, names in (("conversion", conversions), ("hardware", hardware)):
         words += problems.attempt(partial(_choice, group, names, composer)) or []
     given = problems.attempt(lambda: keyword_overrides(overrides, _OWN)) or []
+    if checked is not None and _is_generated(checked.module, given):
+        checked, inputs = problems.attempt(partial(_generated, checked, inputs)), None
     checked, sets = problems.attempt(lambda: _with_inputs(checked, inputs)) or (checked, [])
     if checked is not None:
         problems.add(
@@ -294,6 +298,39 @@ def _live(module: torch.nn.Module) -> _Model:
         module=module,
         names=forward_names(module),
         note="" if compiled is module else COMPILED_NOTE,
+    )
+
+
+def _is_generated(module: torch.nn.Module | None, given: Sequence[str]) -> bool:
+    """Whether a live language model is to generate tokens, instead of one call of its forward."""
+    from benchorch.models.saved_language_model import is_language_model
+
+    return is_language_model(module) and bool(_GENERATES & set(given))
+
+
+def _generated(model: _Model, inputs: object) -> _Model:
+    """The model saved to generate from prompts of the inputs' size; ConfigError where it cannot."""
+    from benchorch.frontends.api.live_model import sets_by_name
+    from benchorch.models.kept_programs import programs_folder
+    from benchorch.models.saved_language_model import NotSavedError, save_language_model
+
+    prompt = {} if inputs is None else sets_by_name(inputs, model.names)[0]
+    shape = getattr(prompt.get("input_ids"), "shape", ())
+    sizes = zip(("batch_size", "prompt_tokens"), shape, strict=False)
+    try:
+        node = save_language_model(model.module, programs_folder().parent / "language_models")
+    except NotSavedError as error:
+        raise ConfigError([f"model: cannot generate: {error}."]) from error
+    return replace(
+        model,
+        choice="hub",
+        words=(
+            *model.words,
+            *(f"workload.{symbol}={size}" for symbol, size in sizes),
+            *(f"++model.{key}={spelled(value)}" for key, value in node.items()),
+        ),
+        module=None,
+        note=f"{model.note} {PROMPTS_NOTE if prompt else ''}".strip(),
     )
 
 

@@ -61,6 +61,7 @@ class Script:
         hashes: of the models or calls that are wanted; empty for all.
         pattern: of qualified names that are wanted, such as ``model.encoder.*``; "" for all.
         capture: whether modules are exported, so that the script runs once.
+        generation: whether language models are saved instead, to generate tokens.
         title: its name for people; "" for the file's name.
         place: its path below the folder that all scripts of the command share.
     """
@@ -71,6 +72,7 @@ class Script:
     max_depth: int = 0
     pattern: str = ""
     capture: bool = True
+    generation: bool = False
     title: str = ""
     place: str = ""
 
@@ -252,6 +254,7 @@ def _run(
             folder=folder,
             wanted=script.hashes,
             capture=script.capture,
+            generation=script.generation,
         ),
         DiscoveryReply,
         log=script.log,

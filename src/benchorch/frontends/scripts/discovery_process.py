@@ -21,6 +21,7 @@ from benchorch.domain.codec import Json, from_json, to_json
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
 from benchorch.host.processes import child_channel
+from benchorch.models.saved_language_model import is_language_model
 from benchorch.models.script import SEED
 from benchorch.models.script_files import GRAPH_SUFFIX, PROGRAM_SUFFIX
 from benchorch.models.script_inputs import arrays_of, digest_of_arrays, dtype_name
@@ -50,6 +51,7 @@ class DiscoveryRequest:
         folder: where inputs and weights are kept; None where nothing is to be benchmarked.
         wanted: hashes of models or calls; empty for all.
         capture: whether the modules are exported, so that the script need not run again.
+        generation: whether language models are saved instead, to generate tokens.
     """
 
     script: Path
@@ -58,6 +60,7 @@ class DiscoveryRequest:
     folder: Path | None = None
     wanted: tuple[str, ...] = ()
     capture: bool = False
+    generation: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,19 +283,23 @@ class _InputFiles:
         folder: where inputs go, or None where nothing is to be benchmarked.
         wanted: hashes of models or calls; empty for all.
         capture: whether the modules are exported besides.
+        generation: whether language models are saved instead.
         on_capture: called before each export, which may take long.
         process: that of the script; other processes are not run again for a call of theirs.
         captured_bytes: weights that were written so far.
         calls: what is told of each call, by its hash.
+        generating: hashes of the models that can generate tokens.
     """
 
     folder: Path | None
     wanted: frozenset[str]
     capture: bool
+    generation: bool
     process: int
     on_capture: Callable[[], None] = lambda: None
     captured_bytes: int = 0
     calls: dict[str, dict[str, Json]] = field(default_factory=dict)
+    generating: set[str] = field(default_factory=set)
 
     @classmethod
     def of(
@@ -303,6 +310,7 @@ class _InputFiles:
             folder=request.folder,
             wanted=frozenset(request.wanted),
             capture=request.capture,
+            generation=request.generation,
             process=process,
             on_capture=on_capture,
         )
@@ -324,6 +332,11 @@ class _InputFiles:
         if first_call.step:
             call["step"] = first_call.step
         self.calls[invocation.hash] = call
+        if is_language_model(first_call.module):
+            self.generating.add(first_call.seen.hash)
+        if self.folder is not None and self.generation:
+            self._save(first_call, call, self.folder / "language_models")
+            return
         if self.folder is None or call["obstacle"] or not self._is_requested(first_call):
             return
         if not self.wanted and len(first_call.seen.invocations) > KEPT_INVOCATIONS:
@@ -339,6 +352,30 @@ class _InputFiles:
             call["obstacle"] = f"it is called in a child process and not exported: {reason}"
             return
         call["model"], call["not_captured"] = fields, reason
+
+    def _save(self, first_call: FirstCall, call: dict[str, Json], folder: Path) -> None:
+        """Save the language model at its first call, whose cache is no input of a generation."""
+        from benchorch.frontends.scripts.capture import state_bytes, too_large
+        from benchorch.models.saved_language_model import NotSavedError, save_language_model
+
+        seen = first_call.seen
+        if seen.hash not in self.generating:
+            call["obstacle"] = "it generates no tokens"
+            return
+        call["obstacle"] = ""
+        calls = (self.calls[each] for each in seen.invocations if each in self.calls)
+        if not self._is_requested(first_call) or any("model" in each for each in calls):
+            return
+        size = state_bytes(first_call.module)
+        call["obstacle"] = too_large(self.captured_bytes, size)
+        if call["obstacle"]:
+            return
+        self.on_capture()
+        try:
+            call["model"] = save_language_model(first_call.module, folder)
+            self.captured_bytes += size
+        except NotSavedError as error:
+            call["obstacle"] = str(error)
 
     def _is_requested(self, first_call: FirstCall) -> bool:
         hashes = {first_call.seen.hash, first_call.invocation.hash}
@@ -464,6 +501,7 @@ def _told(seen: FoundModel, keep: _InputFiles) -> dict[str, Json]:
         "parameter_bytes": seen.parameter_bytes,
         "buffer_bytes": seen.buffer_bytes,
         "dtypes": list(seen.dtypes),
+        "generates": seen.hash in keep.generating,
         "more_signatures": seen.uncounted,
         "invocations": [_told_call(call, keep) for call in seen.invocations.values()],
     }

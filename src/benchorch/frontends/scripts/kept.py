@@ -12,6 +12,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import read_json, write_text
 from benchorch.frontends.scripts.discover import Script
+from benchorch.models.saved_language_model import WEIGHTS
 from benchorch.models.script import script_digest
 
 _NOT_WHOLE = ("interrupt", "timeout", "memory", "not_run")
@@ -56,6 +57,7 @@ def _key(script: Script, how: str) -> str:
         *script.arguments,
         str(script.depth),
         str(script.capture),
+        *(["generation"] if script.generation else []),
         how,
     )
     return hashlib.sha256("\n".join((*words, _environment())).encode()).hexdigest()
@@ -84,5 +86,7 @@ def _files(found: ConfigNode) -> Iterator[Path]:
             node = cast(ConfigNode, call.get("model", {}))
             inputs = cast(ConfigNode, node.get("inputs", {}))
             yield from (
-                Path(str(each)) for each in (inputs.get("file"), node.get("program")) if each
+                Path(str(each))
+                for each in (inputs.get("file"), node.get("program"), node.get(WEIGHTS))
+                if each
             )

@@ -9,6 +9,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import write_text
 from benchorch.frontends.scripts.discover import Script
+from benchorch.models.saved_language_model import WEIGHTS
 from benchorch.models.script import script_digest
 from benchorch.models.script_files import MODEL_SUFFIXES
 
@@ -69,6 +70,8 @@ def _yaml(
     }
     if "program" in fields:
         source = {"_target_": "benchorch.models.exported.ExportedModel"}
+    elif WEIGHTS in fields:
+        source = {"_target_": "benchorch.models.transformers.TransformersModel"}
     node: dict[str, Json] = {
         **source,
         "architecture": str(model["class"]).rpartition(".")[2],
@@ -134,6 +137,20 @@ def words_for(
     words = [word for folder in folders for word in ("--config-dir", str(folder))]
     chosen = names[0] if len(names) == 1 else f"[{','.join(names)}]"
     return [*words, f"model={chosen}", *_dtype_words(founds)]
+
+
+def prompt_words(founds: Sequence[ConfigNode]) -> list[str]:
+    """The size of the prompts from which the language models generate, where all have the same."""
+    shapes = {
+        tuple(cast("list[int]", each["shape"]))
+        for found in founds
+        for _, call in benchmarkable(found)
+        for each in cast("list[ConfigNode]", call["inputs"])
+        if WEIGHTS in cast(ConfigNode, call["model"]) and each["name"] == "input_ids"
+    }
+    keys = ("workload.batch_size", "workload.prompt_tokens")
+    shape = shapes.pop() if len(shapes) == 1 else ()
+    return [f"{key}={size}" for key, size in zip(keys, shape, strict=False)]
 
 
 def _dtype_words(founds: Sequence[ConfigNode]) -> list[str]:

@@ -308,3 +308,29 @@ def test_a_kind_of_tensor_that_no_program_can_hold_is_refused() -> None:
     (problem,) = refused(module, X)
     assert "weight is a Tagged, a kind of tensor that an exported program cannot hold" in problem
     assert ".as_subclass(torch.Tensor)" in problem
+
+
+def test_a_live_language_model_generates_where_its_scenario_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    from benchorch.frontends.api.benchmark import PROMPTS_NOTE, _checked
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    sizes = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 49}
+    model = GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=1, n_head=2, **sizes)).eval()
+    given = {"scenario": "generate", "workload.new_tokens": 4}
+    request = _checked(model, torch.ones(2, 6, dtype=torch.int64), "eager", "local", given)
+    assert request.program is None
+    assert request.model.choice == "hub"
+    assert PROMPTS_NOTE in request.model.note
+    words = [f"model={request.model.choice}", *request.model.words, *request.words]
+    (cell,) = request.composer.cells(words)
+    assert cell.config["workload"]["prompt_tokens"] == 6  # type: ignore[index, call-overload]
+    assert cell.config["model"]["architecture"] == "GPT2LMHeadModel"  # type: ignore[index, call-overload]
+    assert not _checked(model, None, "eager", "local", given).model.note
+
+
+def test_a_module_that_is_no_language_model_does_not_generate() -> None:
+    assert "needs a language model" in refused(Scaled(), (X, SCALE), scenario="generate")[0]
