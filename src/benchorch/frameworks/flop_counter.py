@@ -24,6 +24,7 @@ products, and 3,636,251,112 FLOPs.
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -115,6 +116,11 @@ def _counting(tally: _Tally) -> TorchDispatchMode:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Only where it is imported, which takes longer than torch itself."""
+            return "torch._dynamo" in sys.modules
+
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -309,3 +311,16 @@ def small_transformer(kind: str, attention: str) -> tuple[nn.Module, dict[str, A
         return model.eval(), {"input_ids": ids, "attention_mask": np.ones_like(ids)}
     model = ViTModel(ViTConfig(image_size=32, patch_size=8, **sizes))
     return model.eval(), {"pixel_values": floats(2, 3, 32, 32)}
+
+
+def test_counting_does_not_import_dynamo() -> None:
+    code = """
+import sys, numpy, torch
+from benchorch.domain.tensors import Example
+from benchorch.frameworks.flop_counter import count_model
+arrays = {"input": numpy.ones((2, 4), numpy.float32)}
+print(count_model(torch.nn.Linear(4, 3), Example(arrays=arrays, keywords={}, specs=())).macs)
+print("torch._dynamo" in sys.modules)
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["30", "False"]
