@@ -1,16 +1,31 @@
 """Directory of Inductor's own cache while it compiles for one artifact."""
 
+import contextlib
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from benchorch.host.processes import template
+from benchorch.journal.registry import state_directory
 
 _VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 @contextmanager
 def inductor_cache(directory: Path) -> Iterator[None]:
-    """Inductor reads and writes its cache here; it takes the place from the environment alone."""
+    """Inductor reads and writes its cache here; it takes the place from the environment alone.
+
+    What it compiles to learn which instruction sets the compiler has is kept for all artifacts.
+    """
+    with _placed(directory), _checks_once():
+        yield
+
+
+@contextmanager
+def _placed(directory: Path) -> Iterator[None]:
     before = os.environ.get(_VARIABLE)
     os.environ[_VARIABLE] = str(directory)
     try:
@@ -20,3 +35,50 @@ def inductor_cache(directory: Path) -> Iterator[None]:
             os.environ.pop(_VARIABLE, None)
         else:
             os.environ[_VARIABLE] = before
+
+
+@contextmanager
+def _checks_once() -> Iterator[None]:
+    """Inductor checks each instruction set with a compilation once on this machine, not per cache.
+
+    A compilation takes seconds. Loading what it gave takes a tenth of that, and belongs to the
+    first call of a process; a forked process, whose start is no result, skips it as well.
+    """
+    from torch._inductor.cpu_vec_isa import VecISA
+
+    check = VecISA.check_build
+    VecISA.check_build = _kept(check)  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        VecISA.check_build = check  # type: ignore[method-assign]
+
+
+def _kept(check: Callable[[Any, str], bool]) -> Callable[[Any, str], bool]:
+    """The check in a directory that all artifacts share; only success is kept."""
+
+    def checked(isa: Any, code: str) -> bool:
+        shared = state_directory() / "instruction-sets"
+        passed = shared / f"{_identity(isa, code)}.passed"
+        if template.is_forked() and passed.exists():
+            return True
+        try:
+            shared.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError:
+            return check(isa, code)
+        with _placed(shared):
+            found = check(isa, code)
+        if found:
+            with contextlib.suppress(OSError):
+                passed.touch()
+        return found
+
+    return checked
+
+
+def _identity(isa: Any, code: str) -> str:
+    """Digest of what a check depends on: the code, torch, the compiler and its flags."""
+    from torch._inductor.cpu_vec_isa import _get_isa_dry_compile_fingerprint
+
+    facts = f"{code}\n{_get_isa_dry_compile_fingerprint(isa.build_arch_flags())}"
+    return hashlib.sha256(facts.encode()).hexdigest()

@@ -32,6 +32,17 @@ _ANSWER_S = 30.0
 _TASKS = Path("/proc/self/task")
 
 
+class _Process:
+    """Facts of this process."""
+
+    is_forked = False
+
+
+def is_forked() -> bool:
+    """Whether this process was forked from a template, so that its start is no result."""
+    return _Process.is_forked
+
+
 def is_possible() -> bool:
     """Whether this system has what a template needs."""
     return sys.platform == "linux" and hasattr(os, "pidfd_open")
@@ -171,6 +182,7 @@ def _is_alone() -> bool:
 
 def _become(descriptors: Sequence[int], entry: Callable[[], None]) -> NoReturn:
     """Run `entry` as if `spawn` had executed it; an exception ends the process as any other."""
+    _Process.is_forked = True
     os.setsid()
     request, log, writer, start = descriptors
     with os.fdopen(start, "rb") as file:
