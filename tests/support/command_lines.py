@@ -7,6 +7,7 @@ next. The process reads a request from each line of its standard input; see `ser
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -122,6 +123,9 @@ def warm(packages: Sequence[str]) -> None:
     sys.argv = ["benchorch", "plan", "model=mlp", "conversion=eager"]
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
         main()
+    gc.collect()
+    gc.freeze()  # else a fork's collections, the one at its end included, look at all of it ...
+    gc.unfreeze = lambda: None  # ... and they would do so after a measurement
 
 
 def served(request: Mapping[str, Any]) -> dict[str, Any] | None:
