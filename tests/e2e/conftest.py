@@ -66,7 +66,8 @@ def commands_of(tmp_path_factory):
         @functools.cache
         def commands(site):
             home = tmp_path_factory.mktemp("commands")
-            packages = ("scipy.special", "rich.console")  # which reading a run takes
+            # Reading a run takes two of them; trials in the command's own process the third.
+            packages = ("scipy.special", "rich.console", "torch")
             return stack.enter_context(started(home, *packages, variables=path_of(site)))
 
         yield commands

@@ -21,7 +21,7 @@ FAST = {
     **{"stopping.window_s": 0.05, "protocol.canary_tolerance_ratio": None},
     **{"protocol.pair_window_s": 0.05, "profiler": "none", "recorder": "none"},
 }
-ONCE = {**FAST, "stopping.processes": 1, "protocol.pairing": "none"}
+ONCE = {**FAST, "stopping.processes": 1, "protocol.pairing": "none", "executor": "inline"}
 SLOW = """
 import benchorch, torch
 class Slow(torch.nn.Module):

@@ -15,6 +15,7 @@ FAST = (
     "profiler=none",  # what a profile leaves is looked at in test_profiles.py
 )
 ONCE = (*FAST, "stopping.processes=1", "protocol.pairing=none")  # where no interval is looked at
+INLINE = (*ONCE, "executor=inline")  # where no process of a trial is looked at
 UNTRACKED = ("recorder=none",)
 
 
@@ -206,7 +207,7 @@ def test_a_run_that_is_still_going_on_is_not_run_twice(tracked):
 
 
 def test_a_sweep_is_one_plan_in_the_directory_that_was_named(place):
-    words = ("-m", "model=mlp", "conversion=eager", "workload.batch_size=1,2", *ONCE, *UNTRACKED)
+    words = ("-m", "model=mlp", "conversion=eager", "workload.batch_size=1,2", *INLINE, *UNTRACKED)
     place.run(*words, "hydra.sweep.dir=swept")
     plan = json.loads((place.path / "swept" / "plan.json").read_text())
     assert len(plan["trials"]) == 2
@@ -285,7 +286,7 @@ def test_rebuild_never_takes_what_is_there_and_always_builds_anew(place):
 
 
 def test_a_tracker_that_cannot_be_reached_costs_nothing_but_a_sentence(place):
-    words = ("model=mlp", "conversion=eager", *ONCE, "recorder.uri=http://127.0.0.1:9")
+    words = ("model=mlp", "conversion=eager", *INLINE, "recorder.uri=http://127.0.0.1:9")
     done = place.run(*words, "hydra.run.dir=out")
     assert "python -m benchorch record" in done.stdout
     assert len(place.results("out")) == 1

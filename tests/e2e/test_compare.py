@@ -9,6 +9,7 @@ import pytest
 SHORT = ("stopping=fixed", "stopping.processes=2", "stopping.calls=5", "stopping.window_s=0.05")
 SHORT += ("profiler=none",)
 PLAIN = ("recorder=none", "protocol.split_passes=0", "protocol.pair_window_s=0.1")
+PLAIN += ("executor=inline",)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ WORDS = [words[3:] for words in COMMANDS]
 LONG = [words for words in WORDS if words[0].startswith("model=") and "[" in words[1]]
 FAST = ["stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"]
 FAST += ["protocol.pairing=none", "protocol.canary_tolerance_ratio=null", "hydra.run.dir=out"]
+FAST += ["executor=inline"]
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ def extended(tmp_path, site, make_place):
 
 SMALL = ["model=mlp", "model.widths=[256,16,8]", "workload.batch_size=2"]
 FAST = ["stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"]
-FAST += ["profiler=none", "protocol.canary_tolerance_ratio=null"]
+FAST += ["profiler=none", "protocol.canary_tolerance_ratio=null", "executor=inline"]
 
 
 def test_its_conversion_is_measured_and_proven(extended):

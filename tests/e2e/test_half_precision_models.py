@@ -12,7 +12,7 @@ def made():
 """
 FAST = ["stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"]
 FAST += ["profiler=none", "recorder=none", "protocol.pairing=none"]
-FAST += ["protocol.canary_tolerance_ratio=null"]
+FAST += ["protocol.canary_tolerance_ratio=null", "executor=inline"]
 
 
 def test_a_bfloat16_model_is_benchmarked_in_bfloat16(place):

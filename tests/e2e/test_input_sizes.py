@@ -10,7 +10,7 @@ from benchorch.journal.reader import read_results
 
 FAST = ["stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"]
 FAST += ["profiler=none", "recorder=none", "protocol.pairing=none"]
-FAST += ["protocol.canary_tolerance_ratio=null"]
+FAST += ["protocol.canary_tolerance_ratio=null", "executor=inline"]
 MODEL = """
 import torch
 

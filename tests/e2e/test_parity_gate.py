@@ -4,7 +4,7 @@ import pytest
 
 SMALL = ["model=mlp", "model.widths=[256,16,8]", "workload.batch_size=2", "recorder=none"]
 FAST = ["stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"]
-FAST += ["profiler=none", "protocol.canary_tolerance_ratio=null"]
+FAST += ["profiler=none", "protocol.canary_tolerance_ratio=null", "executor=inline"]
 STRICT = ["conversion=bf16", "conversion.tolerance_ratio=1e-6", "protocol.pairing=none"]
 METRIC = """
 import numpy as np

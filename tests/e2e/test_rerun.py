@@ -8,6 +8,7 @@ FAST = (
     *("stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"),
     *("protocol.canary_tolerance_ratio=null", "protocol.pairing=none", "control=false"),
     *("profiler=none", "recorder=none", "store.root=store", "hydra.run.dir=out"),
+    "executor=inline",
 )
 NET = """
 from pathlib import Path
@@ -43,8 +44,15 @@ def picky(place):
     return place
 
 
+def fail(place, *words):
+    """The end of a run whose failures show tracebacks: it is measured in one process."""
+    done = place.commands.run(place.path, ["run", *words, *FAST], 60, environment=place.environment)
+    assert done.code == 1
+    return done
+
+
 def test_only_what_failed_runs_again_and_then_nothing_does(picky):
-    picky.run("run", *MODEL, "conversion=[eager,export,bf16]", *FAST, code=1)
+    fail(picky, *MODEL, "conversion=[eager,export,bf16]")
     before = ran(picky)
     assert sorted(before) == [("bf16", "ok"), ("eager", "ok"), ("export", "failed")]
     (picky.path / "mended").touch()
@@ -59,7 +67,7 @@ def test_only_what_failed_runs_again_and_then_nothing_does(picky):
 
 
 def test_the_first_failure_ends_a_run_and_what_has_not_run_waits_for_resume(picky):
-    done = picky.run("run", "-x", *MODEL, "conversion=[export,eager,bf16]", *FAST, code=1)
+    done = fail(picky, "-x", *MODEL, "conversion=[export,eager,bf16]")
     assert "The first failure ends the run (--exitfirst)." in done.stdout
     assert "resume    python -m benchorch resume=" in done.stdout
     before = ran(picky)
