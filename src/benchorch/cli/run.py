@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from benchorch.cli.arguments import Request
-from benchorch.cli.terminal import INTERRUPTED, OK, TERMINATED, Terminal, ask, print_err, print_out
+from benchorch.cli.terminal import INTERRUPTED, OK, Terminal, ask, print_err, print_out
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, Correction, ExecutorError, NoMachine, Problem
-from benchorch.host.processes.sigterm import Terminated, sigterm_as_interrupt
+from benchorch.host.processes.sigterm import TERMINATED, Terminated, sigterm_as_interrupt
 
 if TYPE_CHECKING:
     from benchorch.cli.shown_configuration import Shown

@@ -15,7 +15,7 @@ from benchorch.files import write_text
 from benchorch.formatting import plural, printable, printable_with_colours
 from benchorch.results.report.console_table import folded
 
-OK, FAILED, WRONG_REQUEST, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+OK, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
 HELP = "benchorch --help"
 
 # What programs tell errors apart by; the nearest base class counts.

@@ -211,10 +211,11 @@ def _restrict(enclosed: Enclosure) -> None:
     if version < _LEAST_VERSION:
         raise OSError(0, f"Linux {platform.release()} has no Landlock, or an early one")
     rights = _FIRST_RIGHTS | _RENAME | _TRUNCATE
-    connecting, signals_and_sockets = 2 * (version >= 4), 3 * (version >= 6)
-    sizes = 8 + 8 * (version >= 4) + 8 * (version >= 6)
-    attributes = struct.pack("=QQQ", rights, connecting, signals_and_sockets)
-    ruleset = libc.syscall(_CREATE, attributes, ctypes.c_size_t(sizes), 0)
+    # Connections are left to the namespace, whose only network is the program's own loopback.
+    connections, signals_and_sockets = 0, 3 * (version >= 6)
+    size = 24 if version >= 6 else 8
+    attributes = struct.pack("=QQQ", rights, connections, signals_and_sockets)
+    ruleset = libc.syscall(_CREATE, attributes, ctypes.c_size_t(size), 0)
     _check(min(ruleset, 0), "Landlock gives no rules")
     for path, allowed in _rules(enclosed, rights):
         _allow(libc, ruleset, path, allowed)

@@ -1,4 +1,7 @@
-"""The values of a generated input: four ways to fill an array from a seed."""
+"""The values of a generated input: four ways to fill an array from a seed.
+
+A floating-point tensor that names none is normally distributed, a boolean one true and false.
+"""
 
 from __future__ import annotations
 
@@ -152,13 +155,22 @@ def generator(node: Mapping[str, Json]) -> Generator:
     return _KINDS[str(node["generator"])](**options)
 
 
+def with_generator(node: Mapping[str, Json], dtype: str) -> Mapping[str, Json]:
+    """The tensor with the usual generator of its dtype, where it names none and there is one."""
+    usual: dict[str, Json] = {"generator": "normal"} if _is_float(dtype) else {}
+    if dtype == "bool":
+        usual = {"generator": "integers", "high": 2}
+    return node if node.get("generator") is not None else {**usual, **node}
+
+
 def generator_problems(where: str, node: Mapping[str, Json], dtype: str) -> list[str]:
     """An unknown generator, options it does not have or lacks, values of a wrong type or size."""
+    node = with_generator(node, dtype)
     name = node.get("generator")
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
         if name is None:
-            return [missing(f"{where}.generator", "normal", "+")]
+            return [missing(f"{where}.generator", "integers", "+")]
         problem = f"{where}.generator: unknown generator {name!r}."
         return [misspelt(problem, str(name), _KINDS, f" Generators: {', '.join(_KINDS)}.")]
     options = {key: value for key, value in node.items() if key not in GENERATOR_OPTIONS}

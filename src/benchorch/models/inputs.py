@@ -18,7 +18,7 @@ from benchorch.models.declared import (
     tensor_spec,
     unique,
 )
-from benchorch.models.generators import generator, generator_problems
+from benchorch.models.generators import generator, generator_problems, with_generator
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -104,14 +104,13 @@ class GeneratedInputs:
         import numpy as np
 
         tensors = self._tensors()
-        return {
-            spec.name: generator(tensors[spec.name]).fill(
-                np.random.default_rng(_stream(seed, spec.name)),
-                spec.resolve(workload.symbols),
-                dtype_of(tensors[spec.name].get("dtype"), workload),
-            )
-            for spec in self.specs()
-        }
+        filled = {}
+        for spec in self.specs():
+            dtype = dtype_of(tensors[spec.name].get("dtype"), workload)
+            random = np.random.default_rng(_stream(seed, spec.name))
+            values = generator(with_generator(tensors[spec.name], dtype))
+            filled[spec.name] = values.fill(random, spec.resolve(workload.symbols), dtype)
+        return filled
 
     def _tensors(self) -> dict[str, Mapping[str, Json]]:
         return {name: node for name, node in self.node.items() if isinstance(node, Mapping)}

@@ -2,6 +2,7 @@
 
 import ast
 import linecache
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from benchorch.files import read_json
 
 _MAGIC = ("%", "!", "?")
+_HELP = re.compile(r"[\w.]+\?\??\s*")
 _ABOUT_THE_CELL = ("%%time", "%%timeit", "%%capture", "%%prun")
 """Magics whose cell is Python all the same."""
 
@@ -58,4 +60,5 @@ def _lines(source: str) -> Iterator[str]:
     for line in source.splitlines():
         text = line.lstrip()
         indent = line[: len(line) - len(text)]
-        yield f"{indent}pass" if text.startswith(_MAGIC) else line
+        is_help = bool(_HELP.fullmatch(text))
+        yield f"{indent}pass" if text.startswith(_MAGIC) or is_help else line

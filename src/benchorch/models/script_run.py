@@ -1,5 +1,6 @@
 """Run a user's script as Python would, in this process, with its modules' calls recorded."""
 
+import ast
 import os
 import re
 import runpy
@@ -7,6 +8,7 @@ import sys
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import takewhile
 from pathlib import Path
 
 from benchorch.frameworks.program_archive import read_program
@@ -54,7 +56,21 @@ def run_script(
 def _run_code(path: Path) -> Mapping[str, object]:
     if path.suffix == NOTEBOOK_SUFFIX:
         return run_notebook(path)
+    if path.suffix == ".py" and _imports_from_its_package(path):
+        folders = [path.parent, *path.parents[1:]]
+        packages = list(takewhile(lambda each: (each / "__init__.py").is_file(), folders))
+        sys.path.insert(0, str(packages[-1].parent))
+        names = [each.name for each in reversed(packages)]
+        return runpy.run_module(".".join([*names, path.stem]), run_name="__main__", alter_sys=True)
     return runpy.run_path(str(path), run_name="__main__")
+
+
+def _imports_from_its_package(path: Path) -> bool:
+    """Whether it can only be run as ``python -m package.module``: by its relative imports."""
+    if not (path.parent / "__init__.py").is_file():
+        return False
+    nodes = ast.walk(ast.parse(path.read_bytes()))
+    return any(isinstance(node, ast.ImportFrom) and node.level for node in nodes)
 
 
 def _call_program(path: Path) -> object:

@@ -537,15 +537,23 @@ def name_in(frame: FrameType | None, module: object) -> str:
     frames = list(_outwards(frame))
     own = [each for each in frames if each.f_globals.get("__name__") in _MAINS]
     scopes = [
-        *((each.f_back, scope) for each in own for scope in (each.f_locals, each.f_globals)),
+        *((each, scope) for each in own for scope in (each.f_locals, each.f_globals)),
         (None, vars(sys.modules["__main__"])),
-        *((each.f_back, each.f_locals) for each in frames),
+        *((each, each.f_locals) for each in frames),
     ]
-    found = ((caller, scope, name) for caller, scope in scopes for name in _names_in(scope, module))
-    caller, scope, name = next(found, (None, {}, type(module).__name__))
-    if not name.startswith("self."):
+    found = ((frame, scope, name) for frame, scope in scopes for name in _names_in(scope, module))
+    holding, scope, name = next(found, (None, {}, type(module).__name__))
+    holder, _, path = name.partition(".")
+    if holding is None or not path or not _is_own_instance(holder, scope, holding):
         return name
-    return f"{name_in(caller, scope['self'])}{name.removeprefix('self')}"
+    return f"{name_in(holding.f_back, scope[holder])}.{path}"
+
+
+def _is_own_instance(name: str, scope: Mapping[str, object], frame: FrameType) -> bool:
+    """Whether a variable is the object that the frame's method belongs to, mostly ``self``."""
+    code = frame.f_code
+    is_first = code.co_argcount > 0 and code.co_varnames[0] == name
+    return name == "self" or (is_first and hasattr(type(scope.get(name)), code.co_name))
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

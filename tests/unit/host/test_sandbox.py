@@ -16,6 +16,7 @@ ATTEMPTS = """
 import json, os, socket, subprocess, sys
 from pathlib import Path
 mine, other, parent = Path(sys.argv[1]), Path(sys.argv[2]), os.getppid()
+server = socket.create_server(("127.0.0.1", 0))
 attempts = {
     "read its own folder": lambda: (mine / "data.txt").read_text(),
     "write to its own folder": lambda: (mine / "new.txt").write_text("x"),
@@ -29,6 +30,7 @@ attempts = {
     "read memory that others share": lambda: open(os.environ["BENCHORCH_SHARED"]).read(),
     "make a link to it": lambda: Path.home().joinpath("link").hardlink_to(other / "data.txt"),
     "listen to itself": lambda: socket.create_server(("127.0.0.1", 0)),
+    "connect to itself": lambda: socket.create_connection(server.getsockname(), 1),
     "connect to a socket": lambda: socket.socket(socket.AF_UNIX).connect(str(other / "socket")),
     "connect": lambda: socket.create_connection(("127.0.0.1", int(sys.argv[3])), 1),
     "send a datagram": lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 9)),
@@ -46,7 +48,7 @@ for name, attempt in attempts.items():
 """
 POSSIBLE = {
     *("read its own folder", "write to its home", "run a program", "import a package"),
-    *("write to a given folder", "listen to itself"),
+    *("write to a given folder", "listen to itself", "connect to itself"),
 }
 
 

@@ -102,11 +102,28 @@ def test_an_unstated_dtype_is_the_workloads() -> None:
     assert inputs.batch(double, 0)["x"].dtype == np.float64
 
 
+@pytest.mark.parametrize("dtype", [None, "float64", "bfloat16"])
+def test_floats_are_normal_where_no_generator_is_named(dtype: str | None) -> None:
+    tensor = {} if dtype is None else {"dtype": dtype}
+    named = one(5, shape=[64], generator="normal", **tensor)
+    assert (one(5, shape=[64], **tensor) == named).all()
+    wide = one(5, shape=[64], std=3.0, **tensor).astype("float64")
+    assert np.allclose(wide, 3 * named.astype("float64"), rtol=0.02)
+
+
+def test_booleans_are_true_and_false_where_no_generator_is_named() -> None:
+    assert set(one(5, shape=[64], dtype="bool").tolist()) == {True, False}
+
+
 @pytest.mark.parametrize(
     ("tensor", "sentence"),
     [
         ({"generator": "intgers", "high": 3}, "unknown generator 'intgers'. Did you mean 'integ"),
-        ({}, "model.inputs.x.generator: is missing; set +model.inputs.x.generator=normal"),
+        (
+            {"dtype": "int64"},
+            "model.inputs.x.generator: is missing; set +model.inputs.x.generator=integers",
+        ),
+        ({"low": 1}, "model.inputs.x.low: unknown option."),
         (
             {"generator": "integers"},
             "model.inputs.x.high: is missing; set +",

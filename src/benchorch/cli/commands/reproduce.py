@@ -15,12 +15,13 @@ import click
 from benchorch.cli.command import Words, command, run_argument, words_argument
 from benchorch.cli.commands.comparison_arguments import ACROSS, named_factors, value_text
 from benchorch.cli.run import run_stored
-from benchorch.cli.terminal import INTERRUPTED, TERMINATED, Terminal
+from benchorch.cli.terminal import INTERRUPTED, Terminal
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
+from benchorch.host.processes.sigterm import TERMINATED
 from benchorch.journal.registry import find_invocation, new_directory
 from benchorch.journal.run_directory import read_plan
 from benchorch.results.compare.load_run import load

@@ -26,7 +26,7 @@ from benchorch.frontends.accelerate.function import activate, deactivate
 from benchorch.frontends.accelerate.outcomes import Outcomes
 from benchorch.frontends.accelerate.report import AcceleratedReport
 from benchorch.frontends.accelerate.transfer import ExportedCall, GraphExporter
-from benchorch.host.processes.sigterm import sigterm_as_interrupt
+from benchorch.host.processes.sigterm import TERMINATED, Terminated, sigterm_as_interrupt
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
 from benchorch.results.report.console import ConsoleReport, silent_console
@@ -298,10 +298,12 @@ class RemoteProfile:
         try:
             with sigterm_as_interrupt():
                 invocation.run(jobs)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             self._write()  # before the end: what is in the directory goes to the tracker then
             invocation.interrupt()
             self._show()
+            if isinstance(interrupt, Terminated):  # whoever sent it wants no traceback
+                raise SystemExit(TERMINATED) from None
             raise
         except BenchorchError:
             self._write()

@@ -61,13 +61,21 @@ class PositionalModule(torch.nn.Module):
         self.forward = _with_arguments(lambda **named: module(*named.values()), arguments)
 
 
+def _as_lambda(function: Callable[..., Any], name: str) -> str:
+    """A function of one argument that makes the same call."""
+    given = ["x"]
+    if isinstance(function, functools.partial):
+        given = [*("..." for _ in function.args), "x", *(f"{key}=..." for key in function.keywords)]
+    return f"lambda x: {name}({', '.join(given)})"
+
+
 def _forward(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The function called by name, those arguments included that it takes by position alone."""
     try:
         signature = _signature(function)
     except ValueError as error:
         raise ConfigError(
-            [f"model: {name} does not declare its arguments; give lambda x: {name}(x)."]
+            [f"model: {name} does not declare its arguments; give {_as_lambda(function, name)}."]
         ) from error
     parameters = [one for one in signature.parameters.values() if one.kind not in _VARIADIC]
     if not parameters:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import re
 import sys
 import threading
 import time
@@ -46,6 +47,8 @@ _LABELS = "# labels:"
 
 _MOST_BYTES = 2**28
 _WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".joblib", ".safetensors", ".h5", ".gguf")
+
+_MAY_BE_DENIED = re.compile(r"Errno|OSError|Permission|denied|Read-only|No such file|[Cc]onnect")
 
 OnCall: TypeAlias = Callable[[ConfigNode, ConfigNode], None]
 """Called with a model and one of its calls."""
@@ -222,9 +225,11 @@ def _started_by(script: Script, folder: Path | None, *, sandboxed: bool) -> Iter
 
 
 def _in_a_sandbox(problem: ConfigNode) -> Json:
-    """A problem of a script that could neither write nor reach the network."""
+    """A problem of a script that could neither write nor reach the network, if that may be why."""
     hint = "it ran in a sandbox; if you trust it: --no-sandbox"
-    remedy = str(problem["remedy"])
+    remedy = str(problem["remedy"]).rstrip(".")
+    if problem["kind"] != "timeout" and not _MAY_BE_DENIED.search(str(problem["message"])):
+        return cast(Json, problem)
     return {**problem, "remedy": f"{remedy}; {hint}" if remedy else hint}
 
 

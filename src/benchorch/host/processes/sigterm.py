@@ -6,6 +6,9 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
+TERMINATED = 143
+"""Exit code of a program that SIGTERM ended."""
+
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM, which service managers and schedulers send before they kill."""

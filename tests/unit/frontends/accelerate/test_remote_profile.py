@@ -14,6 +14,8 @@ import torch
 import benchorch
 from benchorch import RemoteInferenceSession, remote_inference, remote_profile
 from benchorch.errors import ConfigError
+from benchorch.host.processes.sigterm import TERMINATED, Terminated
+from benchorch.run.invocation import Invocation
 
 QUIET = {"quiet": True, "recorder": "none"}
 
@@ -191,3 +193,16 @@ def test_remote_inference_is_one_backend_called_once() -> None:
     profile = remote_inference("local/eager", **QUIET)
     same = remote_profile(backends=["local/eager"], num_repeats=1, **QUIET)
     assert (profile.names, profile.words) == (same.names, same.words)
+
+
+def test_sigterm_ends_the_program_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(*_: object) -> None:
+        raise Terminated
+
+    monkeypatch.setattr(Invocation, "run", ended)
+    function = accelerated()
+    profile = remote_profile(backends="local/eager", **QUIET)
+    with pytest.raises(SystemExit) as left, profile:
+        function(torch.ones(3))
+    assert left.value.code == TERMINATED
+    assert (profile.directory / "segments.txt").exists()

@@ -97,6 +97,12 @@ def test_a_function_is_exported_with_the_weights_that_it_uses(
     torch.testing.assert_close(answers, expected)
 
 
+def test_a_partial_of_what_declares_no_arguments_is_told_as_a_call_with_them() -> None:
+    linear = functools.partial(torch.nn.functional.linear, weight=torch.ones(2, 4), bias=None)
+    with pytest.raises(ConfigError, match=r"lambda x: linear\(x, weight=\.\.\., bias=\.\.\.\)"):
+        FunctionModule(linear)
+
+
 def test_what_is_callable_without_arguments_makes_a_module() -> None:
     assert not is_function(lambda: NET)
     assert not is_function(Net)

@@ -63,7 +63,11 @@ def test_a_notebook_runs_its_code_cells_without_magics(
     import sys
 
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    cells = ("%matplotlib inline\n!pip list\na = 1", "%%bash\nexit 1", "%%time\nb = a + 1")
+    cells = (
+        "%matplotlib inline\n!pip list\na = 1\na?\nif a:\n    print??",
+        "%%bash\nexit 1",
+        "%%time\nb = a + 1",
+    )
     path = notebook(tmp_path / "nb.ipynb", *cells)
     assert unreadable(path) == ""
     variables = run_notebook(path)
@@ -73,6 +77,32 @@ def test_a_notebook_runs_its_code_cells_without_magics(
         ", cell 3",
         ", cell 4",
     ]
+
+
+def test_a_module_of_a_package_is_run_as_one_where_it_imports_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    from benchorch.models.script_run import run_script
+    from benchorch.models.script_watch import Watch
+
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    inner = tmp_path / "mypackage22" / "inner"
+    inner.mkdir(parents=True)
+    (inner.parent / "__init__.py").touch()
+    (inner / "__init__.py").touch()
+    (inner.parent / "nets.py").write_text("import torch\nnet = torch.nn.Linear(2, 2)\n")
+    script = inner / "train.py"
+    script.write_text(
+        "import sys, torch\nfrom ..nets import net\n"
+        "if __name__ == '__main__':\n    net(torch.ones(1, 2))\n    words = sys.argv[1:]\n"
+    )
+    watch = Watch(0, lambda _: None)
+    variables = run_script(script, ["--epochs", "1"], watch, 0)
+    assert variables["words"] == ["--epochs", "1"]
+    assert [model.name for model in watch.models] == ["net"]
 
 
 def test_a_cell_that_is_not_python_is_named_with_its_line(tmp_path: Path) -> None:
