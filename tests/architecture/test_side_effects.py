@@ -41,8 +41,8 @@ TORCH_CODE = {
 """Modules written in torch's own classes; imported where a module is loaded."""
 
 PRINTING = {"cli/terminal.py", "results/report/console.py", "cli/main.py", "cli/completion.py"}
-RUNS_A_USERS_FILE = {"models/notebook.py", "models/estimator.py"}
-"""A notebook and a pickled estimator that the command line named run as a script does."""
+RUNS_A_USERS_FILE = {"models/script_run.py", "models/notebook.py", "models/estimator.py"}
+"""A script that the command line named; a notebook and a pickled estimator run as one does."""
 
 CATCHING_EVERYTHING = {
     "trial/worker.py",

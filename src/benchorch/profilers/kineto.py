@@ -36,7 +36,11 @@ _NAMELESS: Mapping[str, str] = {"aot inductor": "AOTInductor's library"}
 
 def sees(executable: object) -> bool:
     """Whether the calls of an executable run through torch at all."""
-    return isinstance(executable, TorchExecutable)
+    if not isinstance(executable, TorchExecutable):
+        return False
+    from benchorch.frameworks.opaque_module import OpaqueModule
+
+    return not isinstance(executable.module, OpaqueModule)
 
 
 def capture(

@@ -263,3 +263,26 @@ def test_a_compiled_model_tells_its_kernels_and_where_they_come_from(tmp_path: P
     assert kernels
     known = {name.rpartition(":")[0] for name in told["cppCodeToPost"]}
     assert all(any(name.endswith(kernel) for name in known) for kernel in kernels)
+
+
+def test_what_runs_in_another_library_is_not_seen_by_torch() -> None:
+    from benchorch.frameworks.opaque_module import OpaqueModule
+    from benchorch.frameworks.torch_call import TorchExecutable
+    from benchorch.profilers import kineto
+
+    class Elsewhere(OpaqueModule):
+        def answer(self, **tensors: torch.Tensor) -> object:
+            return tensors
+
+    def executable(module: torch.nn.Module) -> TorchExecutable:
+        return TorchExecutable(
+            place=lambda arrays: {},
+            prepare=lambda placed: lambda: None,
+            provider="lightgbm predict",
+            dtypes=(),
+            device="cpu",
+            module=module,
+        )
+
+    assert kineto.sees(executable(torch.nn.Linear(2, 2)))
+    assert not kineto.sees(executable(Elsewhere()))
