@@ -170,10 +170,11 @@ class Periods:
         weight_ns: Int64s | None = None,
         residual_ns: Int64s | None = None,
         dropped: Bools | None = None,
+        guess_ns: Int64s | None = None,
     ) -> float:
-        """The steady period with other weights, in ns."""
+        """The steady period with other weights, in ns; `guess_ns` as of `Contracted.elapsed`."""
         length_ns = self.graph.lengths(edge_steps(self.dag, weight_ns, residual_ns, dropped))
-        period_ns = self.period_ns(self.of(self.graph.elapsed(length_ns)))
+        period_ns = self.period_ns(self.of(self.graph.elapsed(length_ns, guess_ns)))
         return max(period_ns, self.least_ns(self.dag.weight_ns if weight_ns is None else weight_ns))
 
     def least_ns(self, weight_ns: Int64s) -> float:

@@ -45,9 +45,12 @@ def steps(
     step = weight + residual[dag.head]
     if dropped is None:
         return step
-    others = np.bincount(dag.head[~dropped], minlength=dag.points)[dag.head]
-    unheld = np.where(others > 0, -NEVER, residual[dag.head])
-    return np.where(dropped, unheld, step)
+    gone = np.flatnonzero(dropped)
+    heads = dag.head[gone]
+    left = np.bincount(dag.head, minlength=dag.points)
+    left -= np.bincount(heads, minlength=dag.points)
+    step[gone] = np.where(left[heads] > 0, -NEVER, residual[heads])
+    return step
 
 
 # Most points have one edge in and one out: there time simply adds up. A what-if changes many
@@ -76,9 +79,9 @@ class Contracted:
     last: Int64s
 
     @cached_property
-    def _ends(self) -> tuple[list[int], list[int]]:
-        """`tail` and `head` as numbers of Python, over which every replay walks."""
-        return self.tail.tolist(), self.head.tolist()
+    def _sweep(self) -> "_Sweep":
+        """What every replay has in common."""
+        return _sweep(self.tail, self.head, len(self.points))
 
     def lengths(self, edge_ns: Int64s) -> Int64s:
         """Lengths of chains, (K,) in ns, from the `steps` of all edges."""
@@ -86,14 +89,18 @@ class Contracted:
             return np.zeros(0, dtype=np.int64)
         return np.add.reduceat(edge_ns[self.edges], self.first)
 
-    def elapsed(self, length_ns: Int64s) -> Int64s:
-        """Time from the source to each branch node, (B,) in ns; the last is the makespan."""
-        time_ns = [0] * len(self.points)
-        for tail, head, length in zip(*self._ends, length_ns.tolist(), strict=True):
-            earliest = time_ns[tail] + length
-            if earliest > time_ns[head]:
-                time_ns[head] = earliest
-        return np.array(time_ns, dtype=np.int64)
+    def elapsed(self, length_ns: Int64s, guess_ns: Int64s | None = None) -> Int64s:
+        """Time from the source to each branch node, (B,) in ns; the last is the makespan.
+
+        A guess, such as another replay's times, is returned if it is right: there is one solution.
+        """
+        if guess_ns is not None and len(length_ns):
+            reached_ns = guess_ns[self.tail] + length_ns
+            begins = np.flatnonzero(np.diff(self.head, prepend=-1))
+            held_ns = guess_ns[self.head[begins]]
+            if np.array_equal(np.maximum.reduceat(reached_ns, begins), held_ns):
+                return guess_ns
+        return self._sweep.elapsed(length_ns)
 
     def numbers(self, points: Int64s) -> Int64s:
         """The branch nodes at some points that were kept as such."""
@@ -111,6 +118,72 @@ class Contracted:
         begins = self.first[chains] - (np.cumsum(length) - length)
         found: Int64s = self.edges[np.repeat(begins, length) + np.arange(length.sum())]
         return found
+
+
+# A node with one chain into it comes a sum after the last join before it: only joins are swept over.
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Sweep:
+    """The joins of contracted chains, as J maxima of two in the order of time; number 0 is time 0.
+
+    Attributes:
+        tail: (K,) branch node at which each chain begins.
+        only: (B,) the only chain into each branch node, K where there are none or several.
+        doubled: in turn, branch nodes and those before them whose sums they add to their own.
+        join: (B,) number of the last maximum that each branch node depends on.
+        chain: (2, J) both chains, K for the maximum before, which has no length.
+        begin: for both, the maximum at whose time the sums begin.
+    """
+
+    tail: Int32s
+    only: Int64s
+    doubled: Sequence[tuple[Int64s, Int64s]]
+    join: Int64s
+    chain: Int64s
+    begin: tuple[list[int], list[int]]
+
+    def elapsed(self, length_ns: Int64s) -> Int64s:
+        """Time of each branch node, (B,) in ns, for the lengths of chains."""
+        sum_ns = np.append(length_ns, 0)[self.only]
+        for node, before in self.doubled:
+            sum_ns[node] += sum_ns[before]
+        both_ns = np.append(length_ns + sum_ns[self.tail], 0)[self.chain].tolist()
+        time_ns = [0]
+        for first, one, second, other in zip(
+            self.begin[0], both_ns[0], self.begin[1], both_ns[1], strict=True
+        ):
+            early, late = time_ns[first] + one, time_ns[second] + other
+            time_ns.append(late if late > early else early)
+        found: Int64s = np.array(time_ns, dtype=np.int64)[self.join] + sum_ns
+        return found
+
+
+def _sweep(tail: Int32s, head: Int32s, nodes: int) -> _Sweep:
+    chains, inward = np.arange(len(tail)), np.bincount(head, minlength=nodes)
+    first = np.cumsum(inward) - inward
+    only = np.where(inward == 1, first, len(tail))
+    before = np.arange(nodes)
+    before[inward == 1] = tail[first[inward == 1]]
+    doubled = []
+    while len(node := np.flatnonzero(before[before] != before)):
+        doubled.append((node, before[node]))
+        before = before[before]
+    later = np.flatnonzero((inward[head] > 1) & (chains != first[head]))  # each is one maximum
+    number = np.zeros(nodes, dtype=np.int64)
+    number[head[later]] = np.arange(1, len(later) + 1)  # of several the last one stays
+    join = number[before]
+    begin = join[tail]
+    starts = later - 1 == first[head[later]]
+    pairs = np.array([np.where(starts, later - 1, len(tail)), later])
+    begins = np.array([np.where(starts, begin[later - 1], np.arange(len(later))), begin[later]])
+    return _Sweep(
+        tail=tail,
+        only=only,
+        doubled=doubled,
+        join=join,
+        chain=pairs,
+        begin=(begins[0].tolist(), begins[1].tolist()),
+    )
 
 
 def contract(dag: Dag, kept: Int64s | Sequence[int] = ()) -> Contracted:

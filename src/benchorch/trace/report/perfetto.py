@@ -5,8 +5,10 @@ import io
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.analysis import Analysis
 from benchorch.trace.arrays import Int64s
@@ -126,15 +128,10 @@ def _slices(events: Events, kept: Int64s, tracks: Int64s, origin_ns: int) -> Ite
     processes = _process_numbers(events)
     # Viewers nest slices of the same start by their order in the file.
     order = np.lexsort((-length_ns, events.start_ns[kept], tracks))
-    written = _spans(events.start_ns[kept][order] - origin_ns, length_ns[order])
-    rows = zip(
-        events.name[kept][order].tolist(),
-        events.lane[kept][order].tolist(),
-        tracks[order].tolist(),
-        written,
-        strict=True,
-    )
-    for name, lane, track, span in rows:
+    columns = events.name[kept], events.lane[kept], tracks
+    rows = _in_blocks(*(column[order] for column in columns))
+    spans = _spans(events.start_ns[kept][order] - origin_ns, length_ns[order])
+    for (name, lane, track), span in zip(rows, spans, strict=True):
         yield f'{{"ph":"X","name":{names[name]},"pid":{processes[lane]},"tid":{track},{span}}}'
 
 
@@ -145,8 +142,7 @@ def _path(analysis: Analysis, origin_ns: int) -> Iterator[str]:
     name = np.where(path.owner == NOBODY, NOBODY, events.name[path.owner])
     columns = (name, path.label, why.cause, why.certainty)
     rendered, quoted = cache(_said), cache(json_text)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    for span, (code, *kinds) in zip(spans, rows, strict=True):
+    for span, (code, *kinds) in zip(spans, _in_blocks(*columns), strict=True):
         named = CLASSES[kinds[0]].value if code == NOBODY else events.names[code]
         yield f'{{"ph":"X","name":{quoted(named)},"pid":0,"tid":1,{span},{rendered(*kinds)}}}'
 
@@ -184,7 +180,14 @@ def _arrows(analysis: Analysis, kept: Int64s, tracks: Int64s, origin_ns: int) ->
                 )
 
 
-def _spans(start_ns: Int64s, length_ns: Int64s) -> list[str]:
+def _spans(start_ns: Int64s, length_ns: Int64s) -> Iterator[str]:
     """Start and duration of each as JSON."""
-    rows = zip(start_ns.tolist(), np.maximum(length_ns, 0).tolist(), strict=True)
-    return [f'"ts":{start / NS_PER_US:.3f},"dur":{long / NS_PER_US:.3f}' for start, long in rows]
+    for start, long in _in_blocks(start_ns, np.maximum(length_ns, 0)):
+        yield f'"ts":{start / NS_PER_US:.3f},"dur":{long / NS_PER_US:.3f}'
+
+
+def _in_blocks(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
+    """Rows of columns as Python's values, of which only some exist at a time."""
+    for at in range(0, len(columns[0]), LINES_AT_ONCE):
+        rows = (column[at : at + LINES_AT_ONCE].tolist() for column in columns)
+        yield from zip(*rows, strict=True)

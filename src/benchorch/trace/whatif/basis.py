@@ -11,7 +11,7 @@ from benchorch.trace.arrays import Bools, Floats, Int64s
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import Owners, inherited, module_names, owners
-from benchorch.trace.dag import CLASSES, Class, Dag, EdgeKind
+from benchorch.trace.dag import CLASSES, Class, CriticalPath, Dag, EdgeKind
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.whatif.selector_values import WORK, Selection, Selector
@@ -65,6 +65,24 @@ class Basis:
         path = self.analysis.path
         host = np.array([one.value.startswith(("cpu", "data")) for one in CLASSES])[path.label]
         return float(path.duration_ns[host].sum()) / max(path.length_ns, 1)
+
+    @cached_property
+    def shares(self) -> dict[str, float]:
+        """Shares of the observed path by cause."""
+        found = self.analysis.reasons.shares(self.analysis.path)
+        return {one.value: share for one, share in found.items()}
+
+    @cached_property
+    def named_ns(self) -> Floats:
+        """Time of the observed path as `named` has it."""
+        return self.named(self.analysis.path)
+
+    def named(self, path: CriticalPath) -> Floats:
+        """Time of a period by the name of its owner; the last entry is that of none."""
+        unowned = len(self.events.names)
+        column = np.where(path.owner >= 0, self.events.name[path.owner], unowned)
+        first, last = self.analysis.steps.shown
+        return np.bincount(column, path.duration_ns, unowned + 1) / (last - first + 1)
 
     @cached_property
     def nodes(self) -> Entities:

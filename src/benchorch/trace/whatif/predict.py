@@ -8,7 +8,7 @@ import numpy as np
 
 from benchorch.errors import TraceError
 from benchorch.trace.analysis import Analysis
-from benchorch.trace.arrays import Floats, Int64s
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.attribution.entities import measured
 from benchorch.trace.attribution.tables import Ledger
 from benchorch.trace.causes import reasons
@@ -19,7 +19,7 @@ from benchorch.trace.dag import NOBODY, Class, CriticalPath, Dag, EdgeKind, Tier
 from benchorch.trace.events import Category
 from benchorch.trace.findings import EntityRow
 from benchorch.trace.whatif.basis import Basis, prepare
-from benchorch.trace.whatif.hypothesis import Hypothesis, unchanged
+from benchorch.trace.whatif.hypothesis import Changed, Hypothesis, unchanged
 from benchorch.trace.whatif.transforms import Transform
 
 NOT_MODELLED = (
@@ -136,10 +136,10 @@ def predict(
     hypothesis = hypothesis_of(basis, changes)
     period_ns = basis.analysis.steps.period_ns
     replay = _replay(basis, hypothesis)
-    plain_ns = _unprofiled(basis, hypothesis, replay.period_ns)
+    plain_ns = _unprofiled(basis, hypothesis, replay)
     # Stacks cost the more, and by how much depends on Python's version: the middle of both.
     predicted_ns = (replay.period_ns + plain_ns) / 2 if basis.stacks else replay.period_ns
-    parts = _errors(basis, hypothesis, replay.period_ns)
+    parts = _errors(basis, hypothesis, replay)
     profiled = (predicted_ns, replay.period_ns, plain_ns)
     parts["profiler's own time"] = predicted_ns - min(profiled), max(profiled) - predicted_ns
     low = predicted_ns - _joined(parts, "below")
@@ -151,7 +151,7 @@ def predict(
         predicted_ns=round(predicted_ns),
         low_ns=max(0, round(low)),
         high_ns=round(high),
-        causes=_shares(basis, basis.analysis.path),
+        causes=basis.shares,
         predicted_causes=_shares(basis, replay.path),
         reasons={reason: round(max(below, above)) for reason, (below, above) in parts.items()},
         moved=_moved(basis, replay),
@@ -174,6 +174,8 @@ class _Replay:
     dag: Dag
     period_ns: float
     path: CriticalPath
+    elapsed_ns: Int64s
+    changed: Changed
 
 
 def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
@@ -195,15 +197,22 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     if dag is basis.dag:
         period_ns = max(period_ns, periods.least_ns(weight_ns))
     changed_dag = replace(dag, weight_ns=held_ns)
-    return _Replay(dag=changed_dag, period_ns=period_ns, path=path.since(begin_ns))
+    return _Replay(
+        dag=changed_dag,
+        period_ns=period_ns,
+        path=path.since(begin_ns),
+        elapsed_ns=elapsed_ns,
+        changed=changed,
+    )
 
 
 Error = tuple[float, float]
 """How much lower and how much higher a prediction may be for one reason, in ns."""
 
 
-def _errors(basis: Basis, hypothesis: Hypothesis, predicted_ns: float) -> dict[str, Error]:
+def _errors(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> dict[str, Error]:
     """Error components of a prediction, each with its reason."""
+    predicted_ns = replay.period_ns
     period_ns = float(basis.analysis.steps.period_ns)
     change_ns = abs(predicted_ns - period_ns)
     noise_ns = _noise_ns(basis.analysis.periods) * predicted_ns / max(period_ns, 1.0)
@@ -214,55 +223,50 @@ def _errors(basis: Basis, hypothesis: Hypothesis, predicted_ns: float) -> dict[s
         "profiler": (host,) * 2,
         "least": (LEAST_RATIO * predicted_ns,) * 2,
     }
-    for reason, other_ns in _alternatives(basis, hypothesis).items():
+    for reason, other_ns in _alternatives(basis, hypothesis, replay).items():
         found[reason] = (max(predicted_ns - other_ns, 0.0), max(other_ns - predicted_ns, 0.0))
     return found
 
 
-def _unprofiled(basis: Basis, hypothesis: Hypothesis, predicted_ns: float) -> float:
+def _relative(basis: Basis, reading: str, before: Changed, after: Changed, replay: _Replay) -> float:
+    """The period as a reading of the trace has it: observed, times the ratio of its own replays."""
+    periods, period_ns = basis.analysis.periods, float(basis.analysis.steps.period_ns)
+    if reading not in periods.known:
+        periods.known[reading] = periods.replayed(*before)
+    observed_ns = periods.known[reading]
+    if not observed_ns:
+        return period_ns
+    return period_ns * periods.replayed(*after, guess_ns=replay.elapsed_ns) / observed_ns
+
+
+def _unprofiled(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> float:
     """The period if none of the profiler's own time were the program's."""
     if hypothesis.added is not None or not basis.dense:
-        return predicted_ns
-    dag, periods, left = basis.dag, basis.analysis.periods, basis.left_unprofiled
-    weight_ns, residual_ns, dropped = hypothesis.rewired()[1]
-    if "unprofiled" not in periods.known:
-        plain_ns = np.rint(dag.weight_ns * left).astype(np.int64)
-        periods.known["unprofiled"] = periods.replayed(plain_ns)
-    plain_ns = np.rint(weight_ns * left).astype(np.int64)
-    after_ns, before_ns = (
-        periods.replayed(plain_ns, residual_ns, dropped),
-        periods.known["unprofiled"],
-    )
-    return basis.analysis.steps.period_ns * after_ns / before_ns if before_ns else predicted_ns
+        return replay.period_ns
+    dag, left, (weight_ns, residual_ns, dropped) = basis.dag, basis.left_unprofiled, replay.changed
+    before = np.rint(dag.weight_ns * left).astype(np.int64), dag.residual_ns, None
+    after = np.rint(weight_ns * left).astype(np.int64), residual_ns, dropped
+    return _relative(basis, "unprofiled", before, after, replay)
 
 
-def _alternatives(basis: Basis, hypothesis: Hypothesis) -> dict[str, float]:
+def _alternatives(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> dict[str, float]:
     """The period as other readings of the trace would have it."""
     dag, periods = basis.dag, basis.analysis.periods
     period_ns = float(basis.analysis.steps.period_ns)
     found: dict[str, float] = {}
     if hypothesis.added is not None:
         return found
-    weight_ns, residual_ns, dropped = hypothesis.rewired()[1]
-
-    def ratio(before: float, after: float) -> float:
-        return period_ns * after / before if before else period_ns
-
+    weight_ns, residual_ns, dropped = replay.changed
     if dag.residual_ns.any():
         nothing = np.zeros_like(dag.residual_ns)
-        if "unexplained" not in periods.known:
-            periods.known["unexplained"] = periods.replayed(None, nothing)
-        found["unexplained time"] = ratio(
-            periods.known["unexplained"], periods.replayed(weight_ns, nothing, dropped)
-        )
+        before, after = (dag.weight_ns, nothing, None), (weight_ns, nothing, dropped)
+        found["unexplained time"] = _relative(basis, "unexplained", before, after, replay)
     inferred = dag.tier == Tier.INFERRED
     if inferred.any():
         without = inferred if dropped is None else inferred | dropped
-        if "inferred" not in periods.known:
-            periods.known["inferred"] = periods.replayed(None, None, inferred)
-        found["inferred dependencies"] = ratio(
-            periods.known["inferred"], periods.replayed(weight_ns, residual_ns, without)
-        )
+        before = dag.weight_ns, dag.residual_ns, inferred
+        after = weight_ns, residual_ns, without
+        found["inferred dependencies"] = _relative(basis, "inferred", before, after, replay)
     called_ns = _calls(basis, weight_ns)
     if (called_ns != weight_ns).any():
         found["calling operators"] = periods.replayed(called_ns, residual_ns, dropped)
@@ -327,17 +331,8 @@ def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:
     analysis = basis.analysis
     if path.edge.max(initial=-1) >= analysis.dag.edges:
         return {}
-    observed = path is analysis.path
-    why = analysis.reasons if observed else reasons(analysis.events, analysis.dag, path)
-    return {one.value: share for one, share in why.shares(path).items()}
-
-
-def _named(basis: Basis, path: CriticalPath) -> Floats:
-    """Time of a period by the name of its owner; the last entry is that of none."""
-    unowned = len(basis.events.names)
-    column = np.where(path.owner >= 0, basis.events.name[path.owner], unowned)
-    first, last = basis.analysis.steps.shown
-    return np.bincount(column, path.duration_ns, unowned + 1) / (last - first + 1)
+    found = reasons(analysis.events, analysis.dag, path).shares(path)
+    return {one.value: share for one, share in found.items()}
 
 
 def _nodes(basis: Basis, replay: _Replay) -> tuple[EntityRow, ...]:
@@ -354,7 +349,7 @@ def _nodes(basis: Basis, replay: _Replay) -> tuple[EntityRow, ...]:
 
 def _moved(basis: Basis, replay: _Replay) -> tuple[Moved, ...]:
     """The largest differences between the paths, by name."""
-    before, after = _named(basis, basis.analysis.path), _named(basis, replay.path)
+    before, after = basis.named_ns, basis.named(replay.path)
     names = (*basis.events.names, UNNAMED)
     order = np.argsort(-np.abs(after - before), kind="stable")[:MOST_MOVED].tolist()
     return tuple(
