@@ -77,7 +77,10 @@ def _tight(scope: Scope, works: Int64s, others: Int64s) -> int:
 
 
 def _crossing(scope: Scope, queue: Queues, lane: int, other: int, fit: Fitted) -> Edges:
-    """From the last work that was launched on another lane before it, to each work of a lane."""
+    """From work of another lane to the first of a lane that was launched after it.
+
+    What follows on that lane comes later still.
+    """
     work = _works(scope, lane)
     call = scope.launch[work]
     work, call = work[call != NOTHING], call[call != NOTHING]
@@ -85,7 +88,8 @@ def _crossing(scope: Scope, queue: Queues, lane: int, other: int, fit: Fitted) -
     known = before != NOTHING
     known &= scope.end_ns[before] <= scope.start_ns[work]
     work, before = work[known], before[known]
-    return stream_edges(scope, before, work, Tier.SEMANTIC, fit)
+    first = np.diff(before, prepend=NOTHING) != 0
+    return stream_edges(scope, before[first], work[first], Tier.SEMANTIC, fit)
 
 
 def copy_engines(scope: Scope, fit: Fitted) -> Found:
