@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Int8s
+from benchorch.trace.arrays import Bools, Int8s, Int64s
 from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag, Tier
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.ranks import meetings
@@ -97,7 +97,7 @@ def reasons(events: Events, dag: Dag, path: CriticalPath) -> Reasons:
     certainty = np.full(len(path), Known.RECORDED, dtype=np.int8)
     certainty[python & (unowned | annotation)] = Known.INFERRED
     certainty[path.tier == Tier.INFERRED] = Known.INFERRED
-    waited = path.residual & _ends_wait(events, dag, path)
+    waited = _unexplained_waits(events, dag, path)
     cause[waited] = CAUSES.index(Cause.OUTSIDE)
     certainty[waited] = Known.INFERRED
     late = _stragglers(events, path)
@@ -123,15 +123,16 @@ def _stragglers(events: Events, path: CriticalPath) -> Bools:
     return inside
 
 
-def _ends_wait(events: Events, dag: Dag, path: CriticalPath) -> Bools:
-    """Segments that end where a wait for another thread does, which nothing recorded explains."""
-    if not len(path):
-        return np.zeros(0, dtype=np.bool_)
+def _unexplained_waits(events: Events, dag: Dag, path: CriticalPath) -> Int64s:
+    """Residuals that end where a wait for another thread does, which nothing recorded explains."""
+    residual = np.flatnonzero(path.residual)
+    if not len(residual):
+        return residual
     fits = np.array([*(_WAITS.search(name) is not None for name in events.names), False])
-    head = dag.head[path.edge]
+    head = dag.head[path.edge[residual]]
     name = np.append(events.name, NOTHING)[dag.event[head]]
-    ends: Bools = fits[name] & dag.is_end[head]
-    return ends
+    found: Int64s = residual[fits[name] & dag.is_end[head]]
+    return found
 
 
 def of_edges(dag: Dag) -> Int8s:

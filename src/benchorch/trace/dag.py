@@ -180,16 +180,17 @@ class CriticalPath:
         """Their sum, which is the makespan."""
         return int(self.duration_ns.sum())
 
-    def _at(self, which: Bools | Int64s) -> CriticalPath:
-        """Some of the segments, by mask or by index."""
+    def _at(self, which: Int64s | slice) -> CriticalPath:
+        """Some of the segments."""
         return CriticalPath(**{one.name: getattr(self, one.name)[which] for one in fields(self)})
 
     def since(self, begin_ns: int) -> CriticalPath:
         """The part from some time on."""
-        end_ns = self.start_ns + self.duration_ns
-        start_ns = np.maximum(self.start_ns, begin_ns)
-        cut = replace(self, start_ns=start_ns, duration_ns=end_ns - start_ns)
-        return cut._at(end_ns > begin_ns)
+        first = int(np.searchsorted(self.start_ns + self.duration_ns, begin_ns, side="right"))
+        part = self._at(slice(first, None))
+        start_ns = np.maximum(part.start_ns, begin_ns)
+        end_ns = part.start_ns + part.duration_ns
+        return replace(part, start_ns=start_ns, duration_ns=end_ns - start_ns)
 
     def cut_at(self, times_ns: Int64s) -> CriticalPath:
         """Path with segments cut in two at the given times."""

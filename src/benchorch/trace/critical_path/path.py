@@ -72,13 +72,16 @@ def path_along(dag: Dag, edges: Int64s, weight_ns: Int64s, residual_ns: Int64s) 
     took_time = np.flatnonzero(both_ns)
     duration_ns, edge = both_ns[took_time], edges[took_time >> 1]
     residual = (took_time & 1).astype(np.bool_)
-    unexplained = CLASSES.index(Class.UNEXPLAINED)
+    owner, label, tier = (column[edge] for column in (dag.owner, dag.label, dag.tier))
+    owner[residual] = NOBODY
+    label[residual] = CLASSES.index(Class.UNEXPLAINED)
+    tier[residual] = Tier.UNEXPLAINED
     return CriticalPath(
         start_ns=dag.time_ns[0] + np.cumsum(duration_ns) - duration_ns,
         duration_ns=duration_ns,
         edge=edge.astype(np.int32),
         residual=residual,
-        owner=np.where(residual, NOBODY, dag.owner[edge]).astype(np.int32),
-        label=np.where(residual, unexplained, dag.label[edge]).astype(np.int8),
-        tier=np.where(residual, Tier.UNEXPLAINED, dag.tier[edge]).astype(np.int8),
+        owner=owner,
+        label=label,
+        tier=tier,
     )

@@ -47,9 +47,9 @@ def steps(
         return step
     gone = np.flatnonzero(dropped)
     heads = dag.head[gone]
-    left = np.bincount(dag.head, minlength=dag.points)
-    left -= np.bincount(heads, minlength=dag.points)
-    step[gone] = np.where(left[heads] > 0, -NEVER, residual[heads])
+    into, place, lost = np.unique(heads, return_inverse=True, return_counts=True)
+    first, end = (np.searchsorted(dag.head, into, side=side) for side in ("left", "right"))
+    step[gone] = np.where((end - first > lost)[place], -NEVER, residual[heads])
     return step
 
 
@@ -120,7 +120,7 @@ class Contracted:
         return found
 
 
-# A node with one chain into it comes a sum after the last join before it: only joins are swept over.
+# A node with one chain into it comes a sum after the join before it: only joins are swept over.
 @final
 @dataclass(frozen=True, kw_only=True)
 class _Sweep:

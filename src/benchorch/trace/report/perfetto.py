@@ -130,8 +130,8 @@ def _slices(events: Events, kept: Int64s, tracks: Int64s, origin_ns: int) -> Ite
     order = np.lexsort((-length_ns, events.start_ns[kept], tracks))
     columns = events.name[kept], events.lane[kept], tracks
     rows = _in_blocks(*(column[order] for column in columns))
-    spans = _spans(events.start_ns[kept][order] - origin_ns, length_ns[order])
-    for (name, lane, track), span in zip(rows, spans, strict=True):
+    written = _spans(events.start_ns[kept][order] - origin_ns, length_ns[order])
+    for (name, lane, track), span in zip(rows, written, strict=True):
         yield f'{{"ph":"X","name":{names[name]},"pid":{processes[lane]},"tid":{track},{span}}}'
 
 

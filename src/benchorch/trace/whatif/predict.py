@@ -228,7 +228,9 @@ def _errors(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> dict[str, 
     return found
 
 
-def _relative(basis: Basis, reading: str, before: Changed, after: Changed, replay: _Replay) -> float:
+def _relative(
+    basis: Basis, reading: str, before: Changed, after: Changed, replay: _Replay
+) -> float:
     """The period as a reading of the trace has it: observed, times the ratio of its own replays."""
     periods, period_ns = basis.analysis.periods, float(basis.analysis.steps.period_ns)
     if reading not in periods.known:

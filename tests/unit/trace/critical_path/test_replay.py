@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchorch.trace.critical_path.replay import contract, steps
 from benchorch.trace.dag import CLASSES, Class, Dag, EdgeKind
 from support.graph_checks import replay
 from support.random_graphs import Edge, dag_of, dags, lane_dags
@@ -99,3 +100,19 @@ def test_residuals_can_be_taken_away(dag: Dag) -> None:
     )
     assert replay(weights_alone).tolist() == times.tolist()
     assert (times <= dag.time_ns).all()
+
+
+@given(dag=dags() | lane_dags(), data=st.data())
+def test_branch_nodes_come_when_all_points_are_replayed_one_after_another(
+    dag: Dag, data: st.DataObject
+) -> None:
+    weight_ns = scaled(dag.weight_ns, data.draw(selections(dag)), data.draw(st.floats(0.0, 3.0)))
+    dropped = data.draw(selections(dag))
+    kept = data.draw(st.lists(st.integers(0, dag.points - 1), max_size=3))
+    graph = contract(dag, kept)
+    expected = (replay(dag, weight_ns, dropped=dropped) - dag.time_ns[0])[graph.points]
+    length_ns = graph.lengths(steps(dag, weight_ns, None, dropped))
+    assert graph.elapsed(length_ns).tolist() == expected.tolist()
+    observed_ns = dag.time_ns[graph.points] - dag.time_ns[0]
+    assert graph.elapsed(length_ns, observed_ns).tolist() == expected.tolist()
+    assert graph.elapsed(length_ns, expected).tolist() == expected.tolist()
