@@ -47,6 +47,9 @@ DRAINED_RATIO = 0.7
 TURN_RATIO = 0.03
 """Of the median: steps that are by turns so much longer and shorter have no median step."""
 
+TURNS_RATIO = 0.85
+"""Of the changes from step to step: if so many cross the mean, steps go by turns."""
+
 CUT_RATIO = 0.5
 """Share of the median below which a last step counts as cut off."""
 
@@ -118,9 +121,7 @@ class Steps:
     def period_ns(self) -> int:
         """The (lower) median period; the mean where most differ by half, or by turns."""
         periods_ns = self.periods_ns
-        change_ns = np.diff(periods_ns)
-        in_turn = len(change_ns) > 2 and bool((change_ns[1:] * change_ns[:-1] < 0).all())
-        in_turn &= bool((np.abs(change_ns) > TURN_RATIO * np.median(periods_ns)).all())
+        in_turn = _in_turn(periods_ns)
         if self.back_to_back and (in_turn or not typical(periods_ns).any()):
             return round(float(np.mean(periods_ns[len(periods_ns) % 2 if in_turn else 0 :])))
         return int(np.sort(periods_ns)[(len(periods_ns) - 1) // 2])
@@ -136,6 +137,14 @@ class Steps:
         periods_ns = self.periods_ns
         nearest = self.first + int(np.argmin(np.abs(periods_ns - np.median(periods_ns))))
         return nearest, nearest
+
+
+def _in_turn(periods_ns: Int64s) -> bool:
+    """Whether steps are longer and shorter than their mean by turns, but for a few of them."""
+    change_ns = np.diff(periods_ns)
+    turns = np.diff(periods_ns > periods_ns.mean()) != 0
+    far = np.abs(change_ns[turns]) > TURN_RATIO * np.median(periods_ns)
+    return len(change_ns) > 2 and bool(turns.mean() >= TURNS_RATIO and far.all())
 
 
 def typical(periods_ns: Int64s, bursts: bool = True) -> Bools:
@@ -179,7 +188,7 @@ def find_steps(events: Events, name: str | None = None, number: int | None = Non
         )
     if number is not None:
         return replace(found, first=number, end=number + 1)
-    return _without_warm_up(found)
+    return _without_warm_up(found, _may_be_ahead(events, found.lane))
 
 
 _UNMARKED = (
@@ -405,8 +414,21 @@ def _work_of_ranges(
     return np.concatenate(found), np.concatenate(steps)
 
 
-def _without_warm_up(steps: Steps) -> Steps:
-    """Without first steps that initialise, the fill of a pipeline, and a last one cut off."""
+def _may_be_ahead(events: Events, lane: int) -> bool:
+    """Whether anything but the thread of the steps may have made what they use.
+
+    A single thread without a loader has only itself; with stacks it may read from a process.
+    """
+    others = (events.lane != lane) & (events.category != Category.OVERHEAD)
+    others |= events.category == Category.PYTHON
+    return bool(others.any() or events.called(_LOADER.search).any())
+
+
+def _without_warm_up(steps: Steps, ahead: bool) -> Steps:
+    """Without first steps that initialise, the fill of a pipeline, and a last one cut off.
+
+    Short first steps use what something else had made that may be `ahead`, or the rest is steady.
+    """
     periods_ns, end = steps.periods_ns, steps.end
     middle = float(np.median(periods_ns))
     if end > 2 and periods_ns[-1] < CUT_RATIO * middle and typical(periods_ns[:-1]).all():
@@ -427,9 +449,9 @@ def _without_warm_up(steps: Steps) -> Steps:
             f"of {len(steps)}, which took {took}."
         )
     drained = len(periods_ns[first:end]) // 3 if steps.back_to_back and not first else 0
-    if drained > 1 and np.mean(periods_ns[:drained]) < DRAINED_RATIO * np.mean(
-        periods_ns[drained:end]
-    ):
+    others = periods_ns[drained:end]
+    short = drained > 1 and np.mean(periods_ns[:drained]) < DRAINED_RATIO * np.mean(others)
+    if short and (ahead or typical(others).any()):
         first = drained
         notes.append(f"Set aside: the first {first} steps, which used what was made before them.")
     asynchronous = steps.back_to_back and bool((steps.done_ns > steps.end_ns).any())
@@ -437,7 +459,13 @@ def _without_warm_up(steps: Steps) -> Steps:
         first = 1  # the time in which the host gets ahead of the device is not steady
     if end < steps.end:
         notes.append("Set aside: the last step, which the end of the recording cut off.")
-    return replace(steps, first=first, end=end, notes=tuple(notes))
+    found = replace(steps, first=first, end=end)
+    if found.back_to_back and end - first > 3 and not typical(found.periods_ns).any():
+        notes.append(
+            "Most steps differ from the median one by more than half, so the period is their mean: "
+            "batches came in bursts, or other programs disturbed the recording."
+        )
+    return replace(found, notes=tuple(notes))
 
 
 def _named(events: Events, pattern: str) -> Bools:

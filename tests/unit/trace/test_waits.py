@@ -79,6 +79,30 @@ def test_an_event_loop_waits_for_the_timer_of_what_it_resumes() -> None:
     assert found.low_ns <= 5 * MS <= found.high_ns
 
 
+def flushing(at: int) -> Iterable[Made]:
+    """Main needs a lock that another thread holds for 8 ms; each has another name for it."""
+    done = at + 8_200 * US
+    return [
+        frame("a.py(1): step", at, done + 200 * US),
+        frame("<built-in method __exit__ of _thread.lock object at 0x7f01>", done, done + US),
+        frame("a.py(9): own", done + 200 * US, at + 10 * MS),
+        frame("a.py(5): background", at + 50 * US, done, "flusher"),
+        frame("<built-in function sleep>", at + 100 * US, at + 8_100 * US, "flusher"),
+        frame(
+            "<built-in method __exit__ of _thread.lock object at 0x7f02>",
+            *(at + 8_150 * US, at + 8_160 * US),
+            "flusher",
+        ),
+    ]
+
+
+def test_a_lock_is_waited_for_whatever_name_the_profiler_has_for_it_on_each_thread() -> None:
+    events = steps(10 * MS, flushing)
+    assert analyze(events).findings.verdict.limit == "sleep and lock"
+    faster = asked(events, name="<built-in function sleep>", speedup=2)
+    assert faster.predicted_ns == pytest.approx(6 * MS, rel=0.05)
+
+
 def reading(at: int) -> Iterable[Made]:
     """Main hands something to a process and waits; a thread reads its result 20 ms later."""
     lock = "<built-in method acquire of _thread.lock object at 0x7f>"

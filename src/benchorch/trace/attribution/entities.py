@@ -133,12 +133,13 @@ def frames(events: Events, owned: Owners) -> Entities:
 
 
 _BUILT_IN = re.compile(r"^<built-in (?:function|method) ([^ >]+)")
+_ADDRESS = re.compile(r" object at 0x[0-9a-f]+(?=>?$)")
 
 
 def _called(name: str, caller: str) -> str:
     """How people call a frame: built-in ones by their caller and without an address."""
     found = _BUILT_IN.match(name)
-    return f"{found[1]}, called by {caller}" if found and caller != name else name
+    return f"{found[1]}, called by {caller}" if found and caller != name else _ADDRESS.sub("", name)
 
 
 def kernels(events: Events, owned: Owners) -> Entities:

@@ -38,6 +38,9 @@ class Ledger:
 
     def __init__(self, events: Events, periods: Periods, times: OwnerTimes, count: int) -> None:
         self.events, self.periods, self.times, self.count = events, periods, times, max(count, 1)
+        begin_ns, end_ns = periods.interval_ns
+        # Steps differ: so many steady periods take as long as those shown, and rows sum to one.
+        self.lasted = (end_ns - begin_ns) / max(periods.steps.period_ns, 1) or 1.0
 
     def table(self, entities: Entities, replayed: int = REPLAYED) -> tuple[EntityRow, ...]:
         """One row per entity, by decreasing time on the path.
@@ -71,8 +74,8 @@ class Ledger:
                 EntityRow(
                     name=entities.names[row],
                     count=len(events) / self.count,
-                    total_ns=round(total[row] / self.count),
-                    on_path_ns=round(on_path[row] / self.count),
+                    total_ns=round(total[row] / self.lasted),
+                    on_path_ns=round(on_path[row] / self.lasted),
                     gain_ns=self._gain_ns(entities, row) if row in gaining else None,
                     events=tuple(longest.tolist()),
                 )
@@ -80,8 +83,8 @@ class Ledger:
         rest = EntityRow(
             name=UNATTRIBUTED,
             count=0,
-            total_ns=round(total[-1] / self.count),
-            on_path_ns=round(on_path[-1] / self.count),
+            total_ns=round(total[-1] / self.lasted),
+            on_path_ns=round(on_path[-1] / self.lasted),
         )
         return (*found, rest) if found else ()
 

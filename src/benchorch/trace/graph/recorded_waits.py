@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Int8s, Int64s
-from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
+from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Found, edges, found
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.thread_timelines import BusyIntervals, ThreadTimelines
 from benchorch.trace.graph.time_classes import SLEEPING, TIMER, waiting
-from benchorch.trace.lookup import EventIndex, event_index
+from benchorch.trace.lookup import EventIndex, by_lane, event_index
 
 # The k-th item taken from a queue is the k-th that was put there. Where those waits of a thread
 # that did wait show what they waited for, and that is something another thread does as often and in
@@ -198,41 +198,34 @@ def _rivals(scope: Scope, range_: Int64s, tail: Int64s, busy: BusyIntervals) -> 
     return rivals
 
 
-_RELEASE = re.compile(r"(?:__exit__|release) of (_thread\.(?:RL|l)ock object at \w+)")
+_RELEASE = re.compile(r"(?:__exit__|release) of _thread\.(?:RL|l)ock object")
 
 
 def held_locks(scope: Scope, timelines: ThreadTimelines) -> Found:
     """From the release of a lock to the end of the pause in which another thread waited for it.
 
-    That is a pause in a function that itself releases the same lock next, if another thread did
-    so meanwhile.
+    That is a pause in a function that itself releases a lock next, if another thread released one
+    meanwhile: the last that did. The name of the same lock on both is no sign, and another's none
+    against it: a profiler names a method by the first object of which a thread called it.
     """
     release = scope.named(_RELEASE, Category.PYTHON)
     if not len(release):
         return found()
-    locks = [_RELEASE.search(name) for name in scope.events.names]
-    numbers: dict[str, int] = {}
-    lock_of = np.array(
-        [numbers.setdefault(one[1], len(numbers)) if one else NOTHING for one in locks]
-    )
-    lock, end_ns = lock_of[scope.name[release]], scope.end_ns[release]
     gap = np.flatnonzero(
-        np.isin(timelines.owner, scope.parent[release])
+        (timelines.owner != NOBODY)
+        & np.isin(timelines.owner, scope.parent[release])
         & (timelines.elapsed_ns > scope.thresholds.idle_ns)
     )
-    tails, heads = [], []
-    for at in gap.tolist():
-        owner, begin, end = timelines.owner[at], timelines.start_ns[at], timelines.end_ns[at]
-        own = release[(scope.parent[release] == owner) & (scope.start_ns[release] >= end)]
-        if not len(own):
-            continue
-        wanted = lock_of[scope.name[own[np.argmin(scope.start_ns[own])]]]
-        others = (lock == wanted) & (scope.lane[release] != timelines.lane[at])
-        others &= (end_ns > begin) & (end_ns <= end)
-        if others.any():
-            tails.append(2 * release[others][np.argmax(end_ns[others])] + 1)
-            heads.append(timelines.head[at])
-    tail, head = np.array(tails, dtype=np.int64), np.array(heads, dtype=np.int64)
+    order = np.lexsort((scope.start_ns[release], scope.parent[release]))
+    parent, next_ns = scope.parent[release][order], scope.start_ns[release][order]
+    at = by_lane(parent, next_ns, timelines.owner[gap], timelines.end_ns[gap])
+    at = np.minimum(at, len(order) - 1)
+    own = (parent[at] == timelines.owner[gap]) & (next_ns[at] >= timelines.end_ns[gap])
+    gap = gap[own]
+    ranks = scope.events.ranks
+    ends = event_index(ranks, 2 * release + 1, scope.lane[release], scope.end_ns[release])
+    tail = ends.last_elsewhere(timelines.lane[gap], timelines.end_ns[gap], timelines.start_ns[gap])
+    tail, head = tail[tail != NOTHING], timelines.head[gap[tail != NOTHING]]
     woke_ns = timelines.time_ns[head] - timelines.time_ns[tail]
     waited = edges(tail, head, EdgeKind.WAIT, Class.LOCK, tier=Tier.SEMANTIC, weight_ns=woke_ns)
     return found(waited, waits=head, floor_ns=woke_ns)
