@@ -6,7 +6,9 @@ the words of each command; `arguments` those of a run.
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
 import io
 import os
 import shlex
@@ -29,6 +31,7 @@ COMPLETE = "_BENCHORCH_COMPLETE"
 def main() -> NoReturn:
     """Run the command line and exit with its code."""
     words = sys.argv[1:]
+    atexit.register(gc.freeze)  # else the interpreter looks at every object as it ends
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what its encoding lacks, such as a name's bytes
             stream.reconfigure(errors="backslashreplace")
