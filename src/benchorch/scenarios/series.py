@@ -358,15 +358,20 @@ def fault(saw: str) -> MeasureError:
 
 @contextmanager
 def quiet_heap() -> Iterator[None]:
-    """No garbage collection inside; afterwards it is as it was."""
-    was_enabled = gc.isenabled()
+    """No garbage collection inside; afterwards it is as it was.
+
+    What a template imported is frozen already, and stays so: every collection would look at it.
+    """
+    was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
     gc.collect()
-    gc.freeze()
+    if not was_frozen:
+        gc.freeze()
     gc.disable()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not was_frozen:
+            gc.unfreeze()
         if was_enabled:
             gc.enable()
 

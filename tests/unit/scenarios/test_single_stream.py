@@ -83,6 +83,17 @@ def test_garbage_is_collected_before_and_not_during_the_run(enabled: bool, colle
     assert not any(states)
 
 
+def test_what_a_template_froze_stays_frozen(collector: None) -> None:
+    clock = VirtualClock()
+    gc.freeze()
+    try:
+        before = gc.get_freeze_count()
+        run(clock, [lambda: clock.spend(5e6)])
+        assert before * 0.9 < gc.get_freeze_count() <= before
+    finally:
+        gc.unfreeze()
+
+
 def test_the_heap_is_as_before_when_a_call_fails() -> None:
     def call() -> None:
         raise RuntimeError("the model's own")

@@ -94,6 +94,24 @@ def test_a_template_of_what_is_measured_without_torch_has_not_imported_it() -> N
     assert told.stdout.strip() == "[True, False]"
 
 
+def test_a_template_collects_no_garbage_while_it_imports_and_its_forks_do_again() -> None:
+    code = """
+import gc, socket, sys
+from benchorch.host.processes import child_channel, template
+from benchorch.trial import templates, worker
+states = []
+child_channel.die_with_parent = child_channel.prefer_to_die = child_channel.Channel = lambda: None
+child_channel.read_request = lambda _: None
+templates._preload = lambda _: states.append(gc.isenabled())
+template.serve = lambda *_: states.append(gc.isenabled())
+sys.argv = ["", "0"]
+templates.main()
+print(states)
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[False, True]"
+
+
 class Playing:
     """Templates, and children whose ends are given in order."""
 
