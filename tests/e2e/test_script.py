@@ -38,7 +38,7 @@ WORDS = {
     "raises": "it raised RuntimeError: mat1 and mat2 shapes cannot be multiplied",
     "raises_late": "it raised ValueError: no more data (raises_late.py, line",
     "exits": "it ended itself with the words 'no licence'",
-    "exits_hard": "it ended its own process with exit code 3",
+    "exits_hard": "its process ended with exit code 3 before the script did",
     "reads_input": "it reads standard input, which is empty here",
     "needs_arguments": "give them after ::",
     "no_model": "it called no torch.nn.Module",

@@ -297,7 +297,8 @@ def _decoder(model: Model) -> Model:
         raise ConfigError(
             [
                 "scenario: generate needs a language model of transformers with input_ids and a "
-                "cache of keys and values, such as model=gpt2; this model has none."
+                "cache of keys and values: model=gpt2, model=hub, or one that a script calls or "
+                "a factory returns; this model has none."
             ]
         )
     return Decoder(source=model, length=length)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
+from benchorch.interfaces.generation import IDS
 from benchorch.models.callables import (
     UserCode,
     callable_problems,
@@ -21,6 +22,8 @@ from benchorch.models.weights import load_checkpoint
 
 if TYPE_CHECKING:
     import torch
+
+_ROWS_AND_TOKENS = 2  # axes
 
 
 @final
@@ -66,6 +69,25 @@ class FactoryModel(DeclaredModel):
         check_forward(self.factory, module, (*names, *self.kwargs))
         load_checkpoint(module, self.checkpoint)
         return frozen(module)
+
+    @property
+    def prompt_symbol(self) -> str | None:
+        """That of its tokens, of which a language model may generate more."""
+        ids = next((spec for spec in self.specs() if spec.name == IDS), None)
+        return str(ids.shape[1]) if ids is not None and len(ids.shape) == _ROWS_AND_TOKENS else None
+
+    def load_step(self, seed: int) -> torch.nn.Module:
+        """Its decoder on transformers' own cache; BuildError where it is no language model."""
+        from benchorch.models.architectures.decoder import decoder, is_language_model
+
+        module: Any = self.load(seed)
+        if not is_language_model(module) or module.config.is_encoder_decoder:
+            raise BuildError(
+                f"{self.factory} returned {type(module).__name__}, no decoder of transformers, "
+                "which scenario=generate needs",
+                kind="user_code",
+            )
+        return frozen(decoder(module))
 
     def identity(self) -> Mapping[str, Json] | None:
         """None: a user's code may do anything, so the module is hashed after loading."""

@@ -20,12 +20,6 @@ class NotSavedError(Exception):
     """Why a module cannot be measured as a language model, as a sentence without its end."""
 
 
-def is_language_model(module: object) -> bool:
-    """Whether it has transformers' ``generate``; imports nothing."""
-    can_generate = getattr(module, "can_generate", None)
-    return callable(can_generate) and bool(can_generate()) and hasattr(module, "save_pretrained")
-
-
 def save_language_model(module: Any, folder: Path) -> dict[str, Json]:
     """Write configuration and weights below a folder; the keys of ``model`` that name them.
 

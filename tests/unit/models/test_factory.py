@@ -185,3 +185,40 @@ def test_a_factory_must_be_named() -> None:
     factory, inputs = sorted(caught.value.problems)
     assert factory.startswith("model.factory: is missing; set model.factory=")
     assert inputs.startswith("model.inputs: is missing; set model.inputs='{x: {shape: ")
+
+
+GPT = """
+from transformers import GPT2Config, GPT2LMHeadModel
+
+def make():
+    sizes = dict(vocab_size=50, bos_token_id=0, eos_token_id=49)
+    return GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=1, n_head=2, **sizes))
+
+def plain():
+    import torch
+
+    class Plain(torch.nn.Module):
+        def forward(self, input_ids):
+            return input_ids
+
+    return Plain()
+"""
+
+
+def test_a_decoder_of_a_factory_generates_and_other_modules_do_not(tmp_path: Path) -> None:
+    (tmp_path / "gpt.py").write_text(GPT)
+    tokens: Json = {
+        "input_ids": {
+            **{"shape": ["batch_size", "seq_len"], "dtype": "int64"},
+            **{"generator": "integers", "high": 50},
+        }
+    }
+    made = FactoryModel(factory=f"{tmp_path}/gpt.py:make", inputs=tokens)
+    assert made.prompt_symbol == "seq_len"
+    names = [spec.name for spec in made.load_step(0).cache_specs()]
+    assert names == ["past_0_key", "past_0_value"]
+    other = FactoryModel(factory=f"{tmp_path}/gpt.py:plain", inputs=tokens)
+    with pytest.raises(BuildError, match="no decoder of transformers"):
+        other.load_step(0)
+    features: Json = {"x": {"shape": ["batch_size", 4]}}
+    assert FactoryModel(factory="mine:make", inputs=features).prompt_symbol is None

@@ -303,9 +303,11 @@ def _live(module: torch.nn.Module) -> _Model:
 
 def _is_generated(module: torch.nn.Module | None, given: Sequence[str]) -> bool:
     """Whether a live language model is to generate tokens, instead of one call of its forward."""
-    from benchorch.models.saved_language_model import is_language_model
+    if module is None or not _GENERATES & set(given):
+        return False
+    from benchorch.models.architectures.decoder import is_language_model
 
-    return is_language_model(module) and bool(_GENERATES & set(given))
+    return is_language_model(module)
 
 
 def _generated(model: _Model, inputs: object) -> _Model:

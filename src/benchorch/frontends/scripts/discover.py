@@ -297,8 +297,10 @@ def _ending(failure: Failure, timeout_s: float, reason: str) -> tuple[str, Probl
         remedy = "--timeout gives it longer"
     elif kind == "exit":
         code = failure.kind.removeprefix("exit:")
-        message = f"it ended its own process with exit code {code}, as os._exit does"
-        remedy = "let it end by itself, or raise SystemExit"
+        message = f"its process ended with exit code {code} before the script did"
+        remedy = (
+            "it called os._exit, or closed all files: let it end by itself, or raise SystemExit"
+        )
     elif kind == "stopped":
         message, remedy = "it was ended before it called a model", ""
     elif kind == "oom":

@@ -21,7 +21,6 @@ from benchorch.domain.codec import Json, from_json, to_json
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
 from benchorch.host.processes import child_channel
-from benchorch.models.saved_language_model import is_language_model
 from benchorch.models.script import SEED
 from benchorch.models.script_files import GRAPH_SUFFIX, PROGRAM_SUFFIX
 from benchorch.models.script_inputs import arrays_of, digest_of_arrays, dtype_name
@@ -316,6 +315,8 @@ class _InputFiles:
         )
 
     def __call__(self, first_call: FirstCall) -> None:
+        from benchorch.models.architectures.decoder import is_language_model
+
         arguments, invocation = first_call.arguments, first_call.invocation
         call: dict[str, Json] = {
             "inputs": [

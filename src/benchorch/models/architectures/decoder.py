@@ -64,6 +64,12 @@ class Decoder(nn.Module):
         return cache_specs(self.model)
 
 
+def is_language_model(module: object) -> bool:
+    """Whether it has transformers' ``generate``."""
+    can_generate = getattr(module, "can_generate", None)
+    return callable(can_generate) and bool(can_generate()) and hasattr(module, "save_pretrained")
+
+
 def decoder(model: nn.Module, *, static: bool = False) -> Decoder:
     """The model behind a forward whose signature names each tensor of the cache."""
     names = [IDS, POSITIONS, *(spec.name for spec in cache_specs(model))]

@@ -239,7 +239,8 @@ def _grade(letter: str) -> Iterator[str]:
     if letter == "C":
         yield (
             "This machine's speed varies too much for absolute figures (grade C); ratios to the "
-            "baseline are still valid: try benchorch doctor."
+            "baseline are more reliable, but not where other programs use its processors: try "
+            "benchorch doctor."
         )
 
 
