@@ -118,12 +118,16 @@ class NoMachine(ConfigError):
     Attributes:
         plan: what was requested, with minutes and dollars, for people.
         ways: why it is not reached and what can be done about it, for people.
+        data: both for programs.
     """
 
-    def __init__(self, problems: Sequence[str], *, plan: str, ways: str) -> None:
+    def __init__(
+        self, problems: Sequence[str], *, plan: str, ways: str, data: object = None
+    ) -> None:
         super().__init__(problems)
         self.plan = plan
         self.ways = ways
+        self.data = data
 
 
 class NoBaseline(ConfigError):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-GOLDEN = Path(__file__).resolve().parents[1] / "data" / "golden"
+CHECKOUT = Path(__file__).resolve().parents[2]
+GOLDEN = CHECKOUT / "tests" / "data" / "golden"
 NOT_A_LAPTOP = ("AWS_", "RAY_", "BENCHORCH_")
 THREE = ("-m", "model=bert", "hardware=local,g5,c8g")
 
@@ -44,7 +45,8 @@ def laptop(place):
 
 
 def printed(done):
-    return re.sub(r"\b[0-9a-f]{16}\b", "0" * 16, done.stdout + done.stderr)
+    said = (done.stdout + done.stderr).replace(str(CHECKOUT), "CHECKOUT")
+    return re.sub(r"\b[0-9a-f]{16}\b", "0" * 16, said)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,28 @@ def test_a_plan_for_programs_prices_what_is_not_here(laptop):
     machines = {machine["kind"]: machine["cost_usd"] for machine in plan["machines"]}
     assert set(machines) == {"g5.xlarge", "c8g.xlarge", "head"}
     assert plan["cost_usd"] == pytest.approx(sum(machines.values()))
+    assert any("priced by the list of" in note for note in plan["notes"])
+    assert any(note.startswith("cost_usd of a trial") for note in plan["notes"])
+    assert set(plan["unreachable"]) == {"g5.xlarge", "c8g.xlarge"}
+
+
+def test_the_line_for_programs_has_the_plan_and_the_ways_on(laptop):
+    error = json.loads(laptop.run("--json", "model=bert", "hardware=g5", code=2).stdout)
+    assert (error["code"], error["next"]) == ("no_machine", "")
+    assert {one["labels"]["hardware_kind"] for one in error["plan"]["trials"]} == {"g5.xlarge"}
+    assert error["plan"]["cost_usd"] > 0
+    commands = [way["command"] for way in error["plan"]["ways"]]
+    assert commands[:2] == ["executor.address=HOST:6379", "aws configure"]
+    assert re.match(r"make .*provision ARGS='--var fleet={\"g5.xlarge\"=1}'", commands[2])
+
+
+def test_a_gpu_that_this_machine_lacks_is_a_note_of_a_plan_and_refused_by_a_run(laptop):
+    words = ("model=mlp", "hardware=local_gpu", "conversion=eager")
+    assert "note  hardware=local_gpu: a CUDA device is needed" in laptop.run("plan", *words).stdout
+    said = laptop.run(*words, code=2)
+    assert "hardware=local_gpu: a CUDA device is needed" in said.stderr
+    assert "Try: benchorch model=mlp hardware=local conversion=eager" in said.stderr
+    assert not [*laptop.path.glob("runs/*")]
 
 
 def test_a_plan_for_programs_sums_nothing_up_where_a_price_is_unknown(laptop):

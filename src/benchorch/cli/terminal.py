@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from benchorch.domain.codec import Json
 from benchorch.domain.json_text import indented
@@ -144,4 +145,6 @@ def _error_data(error: BenchorchError) -> Json:
     data: dict[str, Json] = {"code": code, "message": str(error), "next": ""}
     if isinstance(error, ConfigError):
         data |= {"problems": list(error.problems), "next": error.next or HELP}
+    if isinstance(error, NoMachine):
+        data |= {"next": "", "plan": cast(Json, error.data)}
     return data

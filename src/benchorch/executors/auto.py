@@ -76,9 +76,9 @@ class Auto(Executor):
         if self.way(hardware_kind) is not Way.NONE:
             return None
         if STACK_HEAD.exists():
-            return "it is not this machine; as this is a stack's head, executor=ec2 launches it."
+            return "not this machine; as this is a stack's head, executor=ec2 launches it."
         return (
-            "it is not this machine; no Ray cluster is named (executor.address or RAY_ADDRESS); "
+            "not this machine; no Ray cluster is named (executor.address or RAY_ADDRESS); "
             f"{self._remote().unreachable(hardware_kind)}"
         )
 

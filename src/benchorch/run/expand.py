@@ -22,11 +22,13 @@ from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial, node_of
 from benchorch.errors import ConfigError
 from benchorch.host.environment import alternatives, is_installed, on_node_with
 from benchorch.host.packages import install_command, needs
-from benchorch.interfaces.executor import Executor
+from benchorch.interfaces.executor import Executor, Way
 from benchorch.models.callables import reference_problems
 from benchorch.models.parity_data import data_problems
 
 TRIAL_ID_DIGITS = 16
+ELSEWHERE = "hardware=local measures on this machine's CPU, hardware=g5 on a GPU machine of AWS"
+"""What to type where this machine is not of the requested kind."""
 DEFAULT_NAME = "benchorch"
 _NAMELESS = ("factory", "exported")
 """Options of ``model`` that are ways to a model, not models."""
@@ -157,8 +159,15 @@ class _Drafts:
                 remedy="executor=ec2 or executor=ray reaches a real one",
             )
         packages = self._executor.packages(setup.hardware.kind)
+        if packages is None and not self._keep_unreachable and (lacking := self._mismatch(setup)):
+            return Skip(labels={}, reason=lacking, remedy=ELSEWHERE)
         with on_node_with(packages):
             return self._lacking(setup, is_here=packages is None)
+
+    def _mismatch(self, setup: TrialSetup) -> str | None:
+        """Why this machine, on which the trial would run, is not of its kind, or None."""
+        is_here = self._executor.way(setup.hardware.kind) is Way.LOCAL
+        return setup.hardware.mismatch() if is_here and not self._executor.is_simulated() else None
 
     def _lacking(self, setup: TrialSetup, *, is_here: bool) -> Skip | None:
         """Why the packages of its node do not suffice, or None.

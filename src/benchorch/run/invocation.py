@@ -19,7 +19,7 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial
-from benchorch.errors import ConfigError, RecordError
+from benchorch.errors import ConfigError, Correction, Problem, RecordError
 from benchorch.files import write_json, write_text
 from benchorch.formatting import plural
 from benchorch.host.packages import INSTALL
@@ -41,7 +41,7 @@ from benchorch.results.pricing.sweep_history import write_cost
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import full_markdown
 from benchorch.results.report.winner import winner_of
-from benchorch.run.expand import describe
+from benchorch.run.expand import ELSEWHERE, describe
 from benchorch.run.expected_end import ExpectedEnd
 from benchorch.run.live_page import LivePage
 from benchorch.run.planner import Planned, new_plan_id, plan_jobs
@@ -506,10 +506,15 @@ def _is_sound(result: TrialResult) -> bool:
 
 
 def refuse_without_packages(plan: Plan) -> None:
-    """ConfigError where no trial is left because packages are not installed."""
+    """ConfigError where no trial is left because packages or the hardware are not here."""
     first = next(iter(plan.skips), None)
-    if first and not plan.trials and all(s.remedy.startswith(INSTALL) for s in plan.skips):
+    if first is None or plan.trials:
+        return
+    if all(skip.remedy.startswith(INSTALL) for skip in plan.skips):
         raise ConfigError([f"{describe(first.labels)}: {first.reason}"], next=first.remedy)
+    if all(skip.remedy == ELSEWHERE for skip in plan.skips):
+        problem = f"hardware={first.labels['hardware']}: {first.reason} {ELSEWHERE}."
+        raise ConfigError([Problem(problem, Correction(settings=["hardware=local"]))])
 
 
 def _merged(old: Plan | None, new: Plan) -> Plan:

@@ -21,6 +21,7 @@ from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.errors import ConfigError, Correction, NoMachine, Problem, Problems, StoreError
 from benchorch.formatting import printable
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
+from benchorch.interfaces.hardware import Hardware
 from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.stack import Readiness
@@ -32,7 +33,7 @@ from benchorch.results.pricing.sweep_cost import (
     pricing_of,
     snapshot,
 )
-from benchorch.run.expand import AUTO, SPEC_KEYS
+from benchorch.run.expand import AUTO, ELSEWHERE, SPEC_KEYS
 from benchorch.run.expand import plan as make_plan
 from benchorch.run.foreign_recipe import chosen_places
 from benchorch.run.odd_settings import crowded_threads, unread_symbols, without_effect
@@ -167,6 +168,8 @@ def _plan_jobs(
     notes = (
         *lacking,
         *(_notes(session, executor, kinds) if elsewhere else ()),
+        *(() if to_run else _mismatches(plan.trials, executor)),
+        *_usual_conversions(cells, executor),
         *unread_symbols(cells, plan.trials, composer.option("workload", "default")),
         *crowded_threads(plan.trials, executor),
     )
@@ -204,6 +207,32 @@ def _notes(session: ConfigNode, executor: Executor, kinds: Collection[str]) -> I
             "this executor measures the trials of a node one after the other, each until its own "
             "verdict holds; executor=process measures in rounds (docs/measuring/measurement.md)"
         )
+
+
+def _mismatches(trials: Sequence[Trial], executor: Executor) -> Iterator[str]:
+    """What this machine lacks of the hardware of trials that would run on it."""
+    nodes = {one.hardware_kind: one.hardware for one in trials}
+    for kind, node in nodes.items():
+        if executor.way(kind) is Way.LOCAL and (why := make(node, Hardware, "hardware").mismatch()):
+            yield f"hardware={kind}: {why} Its trials do not run here; {ELSEWHERE}."
+
+
+def _usual_conversions(cells: Sequence[MatrixCell], executor: Executor) -> Iterator[str]:
+    """That GPU machines elsewhere are planned with few conversions unless more are named."""
+    nodes = {
+        str(node["kind"]): node
+        for cell in cells
+        if not cell.is_named
+        for node in [node_of(cell.config, "hardware")]
+    }
+    for kind, node in nodes.items():
+        hardware = make(node, Hardware, "hardware")
+        if hardware.device == "cuda" and executor.way(kind) is not Way.LOCAL:
+            usual = ", ".join(hardware.conversions)
+            yield (
+                f"{kind}: without conversion= a GPU is measured with {usual}; another choice is "
+                "conversion=[eager,onnxruntime,tensorrt], see benchorch conversions."
+            )
 
 
 class _Anywhere(Executor):

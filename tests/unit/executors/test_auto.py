@@ -156,7 +156,7 @@ def test_closing_ends_both(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_begins_where_some_hardware_has_no_machine() -> None:
-    with pytest.raises(ConfigError, match=r"hardware=g5\.xlarge: it is not this machine"):
+    with pytest.raises(ConfigError, match=r"hardware=g5\.xlarge: not this machine"):
         Auto().run([trial("local"), trial("g5.xlarge")], WORK, lambda event: None)
 
 

@@ -21,6 +21,9 @@ class Everywhere(Executor):
     def unreachable(self, hardware_kind):
         return f"{hardware_kind} is out of reach." if hardware_kind in self._but else None
 
+    def is_remote(self):
+        return True
+
     def run(self, trials, work, emit):
         raise AssertionError("planning runs nothing")
 
@@ -46,6 +49,25 @@ def planned(composer, *jobs, executor=None, baseline="eager", **control):
 
 def conversions(trials):
     return [trial.labels["conversion"] for trial in trials]
+
+
+class Here(Everywhere):
+    """Every machine is this one."""
+
+    def is_remote(self):
+        return False
+
+
+def test_hardware_that_this_machine_is_not_is_a_skip_with_what_to_type(composer, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    words = ["model=mlp", "hardware=local_gpu", "conversion=eager"]
+    found, _ = planned(composer, words, executor=Here())
+    (skip,) = found.skips
+    assert "a CUDA device is needed; CUDA_VISIBLE_DEVICES hides all of them" in skip.reason
+    assert "hardware=local measures" in skip.remedy
+    kept, _ = planned(composer, words, executor=Here(), keep_unreachable=True)
+    assert conversions(kept.trials) == ["eager"], "a plan prices what is not here"
+    assert planned(composer, words)[0].trials, "another machine may have a GPU"
 
 
 class Rehearsal(Everywhere):

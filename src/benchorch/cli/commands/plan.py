@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +13,7 @@ from benchorch.cli.arguments import Request, is_recipe, parse
 from benchorch.cli.command import Words, command, words_argument
 from benchorch.cli.recipes import placed_mistakes
 from benchorch.cli.terminal import Terminal
-from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
-from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, Problems
 from benchorch.formatting import plural
 
@@ -32,13 +31,20 @@ if TYPE_CHECKING:
     """,
 )
 @words_argument()
-@click.option("--cheapest", is_flag=True, help="sort kinds of machines by their cost")
+@click.option(
+    "--cheapest",
+    is_flag=True,
+    help="""sort kinds of machines by
+    what the sweep costs on them; what serving costs there (USD per 1M) a report shows, once
+    measured""",
+)
 @click.option(
     "--check", "only_check", is_flag=True, help="only check that these recipes can be planned"
 )
 def run(terminal: Terminal, words: Sequence[str], cheapest: bool, only_check: bool) -> Reply:
     """Lines for people or, with ``--json``, the whole plan for programs."""
-    from benchorch.run.ways_on import priced, ways_on
+    from benchorch.results.pricing.sweep_cost import cheapest_first
+    from benchorch.run.ways_on import plan_data, priced, ways_on
 
     if only_check:
         return _checked(words)
@@ -47,9 +53,11 @@ def run(terminal: Terminal, words: Sequence[str], cheapest: bool, only_check: bo
     if foreign:
         raise ConfigError([f"plan does not take {' '.join(foreign)}; see plan --help."])
     found = planned(request)
+    if cheapest:
+        found = replace(found, plan=cheapest_first(found.plan, found.launched))
     if terminal.wants_json:
-        return Reply(text="", data=_data(found))
-    lines = [*priced(found, cheapest_first=cheapest)]
+        return Reply(text="", data=plan_data(found))
+    lines = [*priced(found)]
     lines += [_readiness_line(one) for one in found.preflight()]
     ways = list(ways_on(found))
     return Reply(text="\n".join([*lines, *(["", *ways] if ways else [])]), data=None)
@@ -108,40 +116,3 @@ def check(words: Sequence[str]) -> None:
         from benchorch.run.invocation import refuse_without_packages
 
         refuse_without_packages(planned(request, to_run=True).plan)
-
-
-def _data(found: Planned) -> Json:
-    from benchorch.journal.run_directory import plan_content
-    from benchorch.results.pricing.sweep_cost import expected, machines, total_usd
-
-    forecast = expected(found.plan)
-    content = plan_content(found.plan)
-    stored = cast("list[ConfigNode]", content["trials"])
-    ways = {kind: found.executor.way(kind) for kind in found.kinds}
-    trials = [
-        {
-            **planned,
-            "expected_s": forecast[trial.trial_id].seconds,
-            "minutes": forecast[trial.trial_id].seconds / 60,
-            "cost_usd": forecast[trial.trial_id].usd,
-            "how": ways[trial.hardware_kind],
-        }
-        for trial, planned in zip(found.plan.trials, stored, strict=True)
-    ]
-    whole = machines(found.plan, forecast, found.launched)
-    return cast(
-        Json,
-        {
-            **content,
-            "trials": trials,
-            "how": found.way(),
-            "machines": [
-                {"kind": one.kind, "minutes": one.seconds / 60, "cost_usd": one.usd}
-                for one in whole
-            ],
-            "cost_usd": None
-            if any(one.usd is None for one in whole)
-            else total_usd(found.plan, forecast, found.launched),
-            "preflight": [one._asdict() for one in found.preflight()],
-        },
-    )

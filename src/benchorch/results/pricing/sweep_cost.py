@@ -6,8 +6,8 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, final
 
 from benchorch.config.components import construct, make
@@ -18,7 +18,7 @@ from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.errors import ConfigError
 from benchorch.executors.scheduling.spending import BESIDES_USD_PER_HOUR, IDLE_S, LAUNCH_S
 from benchorch.formatting import plural
-from benchorch.interfaces.executor import Executor
+from benchorch.interfaces.executor import Executor, Way
 from benchorch.journal.registry import state_directory
 from benchorch.results.metrics.cost import SECONDS_PER_HOUR, trial_usd
 from benchorch.results.pricing.sweep_history import SweepHistory, sweep_history
@@ -34,6 +34,9 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d")
 
 OWN = "config"
 """The source of a price that the user has set."""
+
+FETCHED = ("pricing api", "spot history")
+"""The sources of prices that AWS was asked for, as `PriceBook` names them."""
 
 HEAD, HEAD_FAMILY, HEAD_VCPUS = "m7i.large", "m7i", 2
 """A stack's head, which is there while anything runs."""
@@ -171,13 +174,17 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
     chosen = plan.trials if trials is None else trials
     market = Market(str(node_of(plan.session, "pricing")["market"]))
     past = past_durations(history_of(plan).trials())
-    known = forecasts(chosen, past) if chosen else {}
+    places = _places(plan, chosen)
+    known = {k: v for those in places for k, v in forecasts(those, past).items()}
     profiled = _profiled(plan, chosen)
     beside = _beside(chosen, launched_kinds(plan, chosen))
-    there: set[str] = set()
+    built: dict[str, set[str]] = {}
+    for those in places:
+        there: set[str] = set()
+        built |= {trial.trial_id: there for trial in those}
     found = {}
     for trial in chosen:
-        forecast = known[trial.trial_id]
+        forecast, there = known[trial.trial_id], built[trial.trial_id]
         builds = {name: s for name, s in forecast.builds.items() if name not in there}
         there.update(builds)
         build_s = sum(builds.values())
@@ -188,6 +195,17 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
         usd = trial_usd(seconds, price.usd_per_hour / share) if price else None
         found[trial.trial_id] = Expected(seconds=seconds, usd=usd, build_s=build_s)
     return found
+
+
+def _places(plan: Plan, trials: Sequence[Trial]) -> Sequence[Sequence[Trial]]:
+    """Trials by the store of their builds: this machine's, or the one of all other machines."""
+    executor = _executor(plan)
+    kinds = {trial.hardware_kind for trial in trials}
+    here = {kind for kind in kinds if executor and executor.way(kind) is Way.LOCAL}
+    return [
+        [trial for trial in trials if trial.hardware_kind in here],
+        [trial for trial in trials if trial.hardware_kind not in here],
+    ]
 
 
 def _beside(trials: Sequence[Trial], launched: Collection[str]) -> Mapping[str, int]:
@@ -332,33 +350,53 @@ def _head_usd_per_hour() -> float:
 
 
 def summary_lines(
-    plan: Plan,
-    forecast: Mapping[str, Expected],
-    launched: Collection[str] = (),
-    *,
-    cheapest_first: bool = False,
+    plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str] = ()
 ) -> Sequence[str]:
     """Minutes and dollars of each kind of machine, then of all together."""
-    by_kind: dict[str, list[Expected]] = {}
-    for trial in plan.trials:
-        by_kind.setdefault(trial.hardware_kind, []).append(forecast[trial.trial_id])
+    by_kind = _by_kind(plan, forecast)
     whole = {machine.kind: machine for machine in machines(plan, forecast, launched)}
-    kinds = list(by_kind)
-    if cheapest_first:
-        rented = _rented(plan.trials)
-        unpaid = {kind: math.inf if kind in rented else 0.0 for kind in kinds}
-        kinds.sort(key=lambda kind: _usd(by_kind[kind], whole.get(kind)) or unpaid[kind])
-    lines = [f"{kind}  {_line(by_kind[kind], whole.get(kind))}" for kind in kinds]
+    lines = [f"{kind}  {_line(those, whole.get(kind))}" for kind, those in by_kind.items()]
     if "head" in whole:
         region = node_of(plan.session, "pricing").get("region")
         elsewhere = f" at the price of {DEFAULT_REGION}" * (region != DEFAULT_REGION)
         lines.append(f"head  {HEAD}, about {_duration_and_cost(whole['head'])}{elsewhere}")
     if len(by_kind) > 1 or whole:
         lines.append(f"all  {_sum_line(plan, forecast, launched)}")
-    lines += [*_price_lines(plan, kinds)]
-    lines += [f"note  {warning}" for warning in (plan.prices.warnings if plan.prices else ())]
-    lines += [f"note  {text}" for text in _of_several_gpus(plan)]
-    return [*lines, *(f"note  {text}" for text in _on_launches(plan, set(whole) - {"head"}))]
+    lines += _price_lines(plan, by_kind)
+    return [*lines, *(f"note  {text}" for text in summary_notes(plan, launched))]
+
+
+def summary_notes(plan: Plan, launched: Collection[str] = ()) -> Iterator[str]:
+    """Sentences on what the minutes and dollars of a plan rest on."""
+    if plan.prices is not None:
+        yield from plan.prices.warnings
+        if any(plan.prices.of(kind, Market.SPOT) is None for kind in plan.prices.on_demand):
+            yield "pricing.source=aws reads spot prices and those of today, with AWS credentials."
+    yield from _of_several_gpus(plan)
+    kinds = {trial.hardware_kind for trial in plan.trials}
+    yield from _on_launches(plan, kinds & set(launched))
+
+
+def cheapest_first(plan: Plan, launched: Collection[str] = ()) -> Plan:
+    """The plan with the trials of the kind first whose part of the sweep costs least.
+
+    Kinds whose price is unknown are the last.
+    """
+    forecast, rented = expected(plan), _rented(plan.trials)
+    whole = {machine.kind: machine for machine in machines(plan, forecast, launched)}
+    usd = {kind: _usd(those, whole.get(kind)) for kind, those in _by_kind(plan, forecast).items()}
+    unpaid = {kind: math.inf if kind in rented else 0.0 for kind in usd}
+    trials = sorted(
+        plan.trials, key=lambda one: usd[one.hardware_kind] or unpaid[one.hardware_kind]
+    )
+    return replace(plan, trials=tuple(trials))
+
+
+def _by_kind(plan: Plan, forecast: Mapping[str, Expected]) -> Mapping[str, list[Expected]]:
+    found: dict[str, list[Expected]] = {}
+    for trial in plan.trials:
+        found.setdefault(trial.hardware_kind, []).append(forecast[trial.trial_id])
+    return found
 
 
 def _on_launches(plan: Plan, kinds: Collection[str]) -> Iterator[str]:
@@ -373,13 +411,13 @@ def _on_launches(plan: Plan, kinds: Collection[str]) -> Iterator[str]:
     if set(kinds) - set(found):
         yield (
             f"{format_seconds(LAUNCH_S)} from launch to first trial and {idle} are assumed, "
-            "one machine a kind."
+            "one machine a kind, side by side; a head that does not run starts first."
         )
     elif kinds:
-        yield f"{idle} are assumed, one machine a kind."
+        yield f"{idle} are assumed, one machine a kind, side by side."
 
 
-def _price_lines(plan: Plan, kinds: Sequence[str]) -> Iterator[str]:
+def _price_lines(plan: Plan, kinds: Iterable[str]) -> Iterator[str]:
     """An hour of each rented kind of machine, on demand and as a spot machine."""
     from benchorch.results.pricing.price_book import is_sold_in_blocks
 
@@ -413,12 +451,14 @@ def _rented(trials: Sequence[Trial]) -> Collection[str]:
 
 def _price(price: Price | None) -> str:
     if price is None:
-        return "unknown (pricing.source=aws reads it from AWS, with credentials)"
+        return "unknown"
+    if price.source not in FETCHED:  # a note names the list
+        return f"{price.usd_per_hour:g} USD an hour"
     least = price.least_usd_per_hour
     cheapest = f", {least:g} in the cheapest zone" if least is not None else ""
     as_of = price.as_of.replace("T", " ").partition("+")[0]
-    region = "" if price.region in price.source else f", {price.region}"
-    return f"{price.usd_per_hour:g} USD an hour{cheapest} ({price.source}{region}, {as_of})"
+    where = f"{price.source}, {price.region}, {as_of}"
+    return f"{price.usd_per_hour:g} USD an hour{cheapest} ({where})"
 
 
 def _of_several_gpus(plan: Plan) -> Iterator[str]:
@@ -451,8 +491,15 @@ def total_usd(
     return sum(paid) if paid else None
 
 
+def results_s(plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str]) -> float:
+    """Seconds until the last result: launched machines work side by side, and beside this one."""
+    kinds = {trial.trial_id: trial.hardware_kind for trial in plan.trials}
+    here_s = sum(one.seconds for name, one in forecast.items() if kinds[name] not in launched)
+    return max([here_s, *(one.seconds - IDLE_S for one in machines(plan, forecast, launched))])
+
+
 def _sum_line(plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str]) -> str:
-    duration = format_seconds(sum(one.seconds for one in forecast.values()))
+    duration = format_seconds(results_s(plan, forecast, launched))
     whole = machines(plan, forecast, launched)
     unknown = ", ".join(one.kind for one in whole if one.usd is None)
     usd = total_usd(plan, forecast, launched)
@@ -461,7 +508,8 @@ def _sum_line(plan: Plan, forecast: Mapping[str, Expected], launched: Collection
     else:
         cost = f", about {usd:.2f} USD" if usd is not None else ""
         cost += f" without {unknown}, whose price is unknown" if unknown else ""
-    return f"{plural(len(forecast), 'trial')}, about {duration}{cost}"
+    waited = "results after about" if whole else "about"
+    return f"{plural(len(forecast), 'trial')}, {waited} {duration}{cost}"
 
 
 def _line(those: Sequence[Expected], machine: Machine | None = None) -> str:

@@ -41,7 +41,7 @@ def accelerated():  # type: ignore[no-untyped-def]
         ({"backends": []}, "backends: none is given"),
         ({"backends": [7]}, "expected a name such as local/inductor, got 7"),
         ({"backends": "r6i.large/onnxrt-cuda"}, "onnxrt-cuda is for cuda"),
-        ({"backends": "r6i.large/eager"}, "it is not this machine; no Ray cluster is named"),
+        ({"backends": "r6i.large/eager"}, "not this machine; no Ray cluster is named"),
         ({"stopping": "quik"}, "Did you mean 'quick'?"),
         ({"stoping": "quick"}, "Did you mean 'stopping'?"),
         ({"conversion": "eager"}, "give backends="),

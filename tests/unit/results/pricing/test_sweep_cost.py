@@ -17,6 +17,7 @@ from benchorch.results.metrics.cost import cost_warnings
 from benchorch.results.pricing import sweep_cost
 from benchorch.results.pricing.sweep_cost import Pricing
 from benchorch.results.pricing.sweep_history import SweepCost, SweepHistory
+from benchorch.units import format_seconds
 
 SIZES = {"xlarge": {"vcpus": 4, "memory_gib": 16}}
 EC2 = {"kind": "g5.xlarge", "size": "xlarge", "sizes": SIZES}
@@ -128,6 +129,35 @@ def test_what_several_trials_need_is_built_once():
     assert second.usd == pytest.approx(second.seconds / 3600 * 1.006)
 
 
+AUTO = {"_target_": "benchorch.executors.auto.Auto"}
+
+
+def test_a_forecast_of_this_machine_does_not_depend_on_machines_beside_it(monkeypatch):
+    monkeypatch.setattr(sweep_cost, "sweep_history", lambda url: SweepHistory())
+    monkeypatch.setattr("benchorch.executors.stack.found_stack", lambda name: None)
+    session = {"executor": AUTO, "profiler": {"_target_": "a.NoProfiler"}}
+    alone, beside = (
+        replace(made, session={**made.session, **session})
+        for made in (plan(trial(2, LOCAL)), plan(trial(1), trial(2, LOCAL)))
+    )
+    name = f"{2:016x}"
+    assert sweep_cost.expected(beside)[name] == sweep_cost.expected(alone)[name]
+
+
+def test_the_wait_for_all_results_is_that_of_the_slowest_machine():
+    cheap = {**EC2, "kind": "c7i.xlarge"}
+    planned = plan(trial(1), trial(2, cheap), trial(3, cheap), trial(4, LOCAL))
+    forecast, kinds = sweep_cost.expected(planned), {"g5.xlarge", "c7i.xlarge"}
+    slowest_s = LAUNCH_S + sum(forecast[f"{n:016x}"].seconds for n in (2, 3))
+    assert sweep_cost.results_s(planned, forecast, kinds) == pytest.approx(slowest_s)
+    assert sweep_cost.results_s(planned, forecast, ()) == pytest.approx(
+        sum(one.seconds for one in forecast.values())
+    )
+    lines = sweep_cost.summary_lines(planned, forecast, kinds)
+    (total,) = [line for line in lines if line.startswith("all")]
+    assert total.startswith(f"all  4 trials, results after about {format_seconds(slowest_s)}, ")
+
+
 def test_a_sweep_within_its_budget_starts_and_one_beyond_it_does_not():
     planned = plan(trial(1), trial(2))
     cost = sweep_cost.total_usd(planned, sweep_cost.expected(planned))
@@ -154,8 +184,10 @@ def test_a_launched_machine_is_paid_from_launch_to_end_and_the_head_beside_it():
 def test_the_cheapest_kind_of_machine_comes_first_where_that_is_asked():
     cheap = {**EC2, "kind": "c7i.xlarge"}
     planned = plan(trial(1), trial(2, cheap))
-    forecast, kinds = sweep_cost.expected(planned), {"g5.xlarge", "c7i.xlarge"}
-    lines = sweep_cost.summary_lines(planned, forecast, kinds, cheapest_first=True)
+    kinds = {"g5.xlarge", "c7i.xlarge"}
+    planned = sweep_cost.cheapest_first(planned, kinds)
+    assert [one.hardware_kind for one in planned.trials] == ["c7i.xlarge", "g5.xlarge"]
+    lines = sweep_cost.summary_lines(planned, sweep_cost.expected(planned), kinds)
     assert [line.split()[0] for line in lines[:4]] == ["c7i.xlarge", "g5.xlarge", "head", "all"]
 
 
@@ -182,7 +214,8 @@ def test_earlier_sweeps_correct_the_launch_and_the_trials(monkeypatch):
     lines = sweep_cost.summary_lines(planned, forecast, {"g5.xlarge"})
     told = "note  g5.xlarge: 1 min 30 s from launch to first trial, the median of 2 sweeps."
     assert told in lines
-    assert lines[-1] == "note  5 min 00 s idle before the end are assumed, one machine a kind."
+    idle = "note  5 min 00 s idle before the end are assumed, one machine a kind, side by side."
+    assert lines[-1] == idle
 
 
 class Market2026:
@@ -198,8 +231,10 @@ class Market2026:
 def test_both_prices_of_each_kind_are_shown_with_where_they_are_from(monkeypatch):
     bundled = sweep_cost.summary_lines(planned := plan(trial(1)), sweep_cost.expected(planned))
     (line,) = [one for one in bundled if one.startswith("price")]
-    assert "price  g5.xlarge  on demand 1.006 USD an hour (AWS price list, us-east-1" in line
-    assert "2026-09-24); spot unknown (pricing.source=aws reads it from AWS, with" in line
+    assert line == "price  g5.xlarge  on demand 1.006 USD an hour; spot unknown"
+    notes = [*sweep_cost.summary_notes(planned)]
+    assert notes[0].startswith("g5.xlarge: priced by the list of 2026-09-24 for us-east-1;")
+    assert notes[1].startswith("pricing.source=aws reads spot prices")
     monkeypatch.setattr(sweep_cost, "_source", lambda pricing: Market2026())
     found = sweep_cost.summary_lines(planned := plan(trial(1)), sweep_cost.expected(planned))
     (line,) = [one for one in found if one.startswith("price")]
@@ -228,8 +263,8 @@ def test_another_regions_dollars_are_none_rather_than_the_lists():
 
 def test_the_cheapest_is_no_machine_whose_price_is_unknown():
     block = {"kind": "p5e.48xlarge", "size": "48xlarge", "sizes": {"48xlarge": {"vcpus": 192}}}
-    planned = plan(trial(1, block), trial(2), trial(3, LOCAL))
-    lines = sweep_cost.summary_lines(planned, sweep_cost.expected(planned), cheapest_first=True)
+    planned = sweep_cost.cheapest_first(plan(trial(1, block), trial(2), trial(3, LOCAL)))
+    lines = sweep_cost.summary_lines(planned, sweep_cost.expected(planned))
     assert [one.split()[0] for one in lines[:3]] == ["local", "g5.xlarge", "p5e.48xlarge"]
 
 
@@ -249,7 +284,7 @@ def test_minutes_and_dollars_are_told_of_each_kind_and_of_all():
     assert "USD" in lines[0]
     assert "USD" not in lines[1]
     assert lines[2].startswith("all  2 trials")
-    assert "2026-09-24" in lines[3]
+    assert lines[3].startswith("price  g5.xlarge  on demand 1.006 USD")
 
 
 @pytest.mark.parametrize(
