@@ -9,8 +9,12 @@ from benchorch.units import format_ms
 _VARYING = ("model", "workload", "hardware", "hardware_kind", "scenario", "axes")
 
 
-# What a terminal obeys instead of showing, and what turns the direction of the text around it.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# What a terminal obeys instead of showing; what turns the direction of the text around it; and
+# invisible letters, which make one name look like another.
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
+    r"\U000e0000-\U000e007f]"
+)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from hydra.core.object_type import ObjectType
 from hydra.plugins.config_source import ConfigResult
-from omegaconf import DictConfig, ListConfig, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from benchorch.config.yaml_limits import check_yaml
 from benchorch.config.yaml_source import YamlDirectory
+from benchorch.errors import Problem
 
 RENAMED = {"tracking": "recorder"}
 SCHEME = "directory"
@@ -47,6 +48,7 @@ class ConfigDirectory(YamlDirectory):
         found = super().load_config(place)
         content = found.config
         if isinstance(content, DictConfig):
+            _refuse_search_path(content)
             with open_dict(content):
                 if "/" not in config_path or found.header.get("package") == "_global_":
                     _rename_keys(content)
@@ -82,6 +84,12 @@ class ConfigDirectory(YamlDirectory):
             if group == name and not Path(self.path, name).exists():
                 return f"{former}/{rest}" if rest else former
         return config_path
+
+
+def _refuse_search_path(content: DictConfig) -> None:
+    """ValueError where Hydra would search other folders, and import packages, that a file names."""
+    if OmegaConf.select(content, "hydra.searchpath", throw_on_resolution_failure=False) is not None:
+        raise ValueError(Problem("hydra.searchpath: is not for recipes; use --config-dir instead."))
 
 
 def _rename_keys(node: DictConfig) -> None:

@@ -10,6 +10,7 @@
 import os
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def user_settings() -> UserSettings:
         return UserSettings()
     except OSError as error:
         raise ConfigError([f"{path}: {error.strerror}."]) from error
-    for place in (path, path.parent):
+    for place in _chain(path):
         found = place.stat()
         if found.st_uid not in (os.geteuid(), 0) or found.st_mode & _OTHERS_WRITE:
             raise ConfigError(
@@ -63,6 +64,15 @@ def user_settings() -> UserSettings:
     if not stat.S_ISREG(status.st_mode):
         raise ConfigError([f"{path} is no file, so it is not read; remove it."])
     return _settings(path)
+
+
+def _chain(path: Path) -> Iterator[Path]:
+    """A file and its folder; of a link, also those of each file to which it leads in turn."""
+    while True:
+        yield from (path, path.parent)
+        if not path.is_symlink():
+            return
+        path = path.parent / path.readlink()
 
 
 def _settings(path: Path) -> UserSettings:
