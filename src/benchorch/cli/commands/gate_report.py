@@ -170,11 +170,13 @@ def data(report: GateReport, exit_code: int) -> Json:
 
 
 def rows(cases: Sequence[Gated], bold: bool = False) -> Iterator[tuple[str, ...]]:
-    """A row for each case, and one for its floor."""
+    """A row for each case, and one for its floor; the verdict is on the one that decided."""
     for one in cases:
-        yield _row(one, bold)
+        *row, mark = _row(one, bold)
+        yield (*row, "" if one.by_floor else mark)
         if one.floor is not None:
-            yield (*_row(replace(one, judged=one.floor, floor=None))[:-1], "")
+            row = [*_row(replace(one, judged=one.floor))[:-1]]
+            yield (*row, mark if one.by_floor else "")
 
 
 def _row(one: Gated, bold: bool = False) -> tuple[str, ...]:

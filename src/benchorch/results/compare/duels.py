@@ -23,7 +23,7 @@ from benchorch.stats.sequential_testing import USUAL_LOOKS, look_alpha
 from benchorch.units import NS_PER_MS
 
 LOOKS = USUAL_LOOKS
-"""Counts of pairs at which a duel may end."""
+"""Counts of pairs at which a duel may end; fewer than the first decide nothing."""
 
 _STATISTICS = 2  # the median and the floor, which are read together
 
@@ -156,7 +156,7 @@ class _Pairs:
             verdict=verdict,
             design=ADJACENT,
             p_value=p_value,
-            is_evidence=ratio.low is not None,
+            is_evidence=len(self.values) >= LOOKS[0] and ratio.low is not None,
         )
 
 

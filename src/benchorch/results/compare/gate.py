@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from benchorch.formatting import is_known
 from benchorch.results.compare.matching import Match, Unmatched, match
 from benchorch.results.compare.metric_kinds import FLOOR, higher_is_better
 from benchorch.results.compare.stored_run import StoredTrial
@@ -35,6 +36,7 @@ class Gated:
         limit: what B / A may be at most; at least, where more is better.
         floor: the same trial by its floor, which decides where the median cannot; None where
             there is none, and where a metric was asked for.
+        by_floor: whether the floor decided and not the metric.
         remark: what decided, and what would where nothing did; empty where the interval did.
         processes_needed: of each side, after which the case would be clear, were nothing else to
             change; None where it is clear, and where no number would do.
@@ -44,6 +46,7 @@ class Gated:
     state: str
     limit: float
     floor: MetricVerdict | None = None
+    by_floor: bool = False
     remark: str = ""
     processes_needed: int | None = None
 
@@ -144,7 +147,13 @@ def gated(judged: MetricVerdict, floor: MetricVerdict | None, limit_ratio: float
         needed = min(counts, default=None)
         remark = _advice(needed)
     return Gated(
-        judged=judged, state=state, limit=limit, floor=floor, remark=remark, processes_needed=needed
+        judged=judged,
+        state=state,
+        limit=limit,
+        floor=floor,
+        by_floor=state == by_floor != own,
+        remark=remark,
+        processes_needed=needed,
     )
 
 
@@ -213,4 +222,6 @@ def _state(judged: MetricVerdict, limit: float, more_is_better: bool) -> str:
         beyond, within = ratio.high < limit, ratio.low >= limit
     else:
         beyond, within = ratio.low > limit, ratio.high <= limit
-    return REGRESSION if beyond else PASS if within else UNCLEAR
+    if beyond:
+        return REGRESSION
+    return PASS if within and is_known(ratio) else UNCLEAR

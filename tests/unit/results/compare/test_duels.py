@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from benchorch.cli.commands.gate_report import rows
 from benchorch.results.compare.duels import LOOKS, Level, Meeting, Terms, judge, position, refused
 from benchorch.stats.sequential_testing import look_alpha
 
@@ -65,6 +66,13 @@ def test_the_floor_decides_where_the_median_cannot() -> None:
     found = judge("eager", meetings(0.05, sd=0.2), TERMS)
     assert found.state == "regression"
     assert "by the floor" in found.remark
+    median, floor = rows([found])
+    assert (median[-1], floor[-1]) == ("", "REGRESSION")
+
+
+def test_the_median_s_own_verdict_is_on_its_row() -> None:
+    median, floor = rows([judge("eager", meetings(0.05), TERMS)])
+    assert (median[-1], floor[-1]) == ("REGRESSION", "")
 
 
 def test_where_nothing_can_tell_the_number_of_pairs_that_would_is_named() -> None:
@@ -92,3 +100,35 @@ def test_the_level_is_of_all_looks_statistics_and_trials() -> None:
 def test_a_trial_that_a_side_cannot_run_is_refused() -> None:
     found = refused("eager", "old: it failed", TERMS)
     assert (found.state, found.judged.reason) == ("refused", "old: it failed")
+
+
+@pytest.mark.parametrize("n", range(1, LOOKS[0]))
+@pytest.mark.parametrize("change", [0.0, 0.5])
+def test_fewer_pairs_than_the_first_analysis_decide_nothing(n: int, change: float) -> None:
+    """However alike they are: the law that would make three enough is what three cannot show."""
+    found = judge("eager", meetings(change, n=n, sd=1e-5), TERMS)
+    assert found.state == "unclear"
+    assert f"fewer than {LOOKS[0]} pairs" in found.remark
+
+
+def test_a_duel_that_is_surely_faster_by_an_unknown_factor_does_not_pass() -> None:
+    rng = np.random.default_rng(1)
+    found = judge(
+        "eager",
+        [
+            Meeting(
+                new=Level(median=1e6 * math.exp(-3 + 1.5 * rng.standard_normal())),
+                old=Level(median=1e6),
+                new_first=place % 2 == 0,
+            )
+            for place in range(8)
+        ],
+        TERMS,
+    )
+    ratio = found.judged.ratio
+    assert ratio is not None
+    assert ratio.low is not None
+    assert ratio.high is not None
+    assert ratio.high < 1.02
+    assert ratio.high > 2 * ratio.low
+    assert found.state == "unclear"
