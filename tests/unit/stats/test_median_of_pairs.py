@@ -59,3 +59,21 @@ def test_the_interval_holds_the_truth_as_often_as_it_says_with_an_order_effect()
         assert found.high is not None
         hits += math.log(found.low) <= 0.02 <= math.log(found.high)
     assert hits >= 915  # of 950, less five standard deviations
+
+
+def test_of_one_order_alone_nothing_is_taken() -> None:
+    found = median_of_pairs([0.1] * 9, [True] * 9, alpha=0.05)
+    assert found is not None
+    assert (found.value, found.low, found.high) == pytest.approx((math.exp(0.1),) * 3)
+    assert (found.n, found.unit, found.level_ratio) == (9, "ratio", 0.95)
+
+
+def test_orders_of_different_counts_are_put_on_one_level() -> None:
+    found = median_of_pairs([3.0] * 5 + [1.0], [True] * 5 + [False], alpha=0.05)
+    assert found is not None
+    assert (found.value, found.low, found.high) == pytest.approx((math.exp(2.0),) * 3)
+
+
+def test_every_pair_has_its_order() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        median_of_pairs([0.1] * 9, [True] * 8, alpha=0.05)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchorch.stats.significance import cliffs_delta, holm, sign_flip_p, student_p
+from benchorch.stats.significance import FLIPS, cliffs_delta, holm, sign_flip_p, student_p
 
 # Whole numbers add up exactly, so that a tie is one.
 differences = st.lists(st.integers(-50, 50).map(float), min_size=1, max_size=9)
@@ -85,3 +85,23 @@ def test_holm_multiplies_the_smallest_by_all_and_never_falls() -> None:
     assert holm([0.5, 0.9]) == [1.0, 1.0]
     assert holm([0.02]) == [0.02]
     assert holm([]) == []
+
+
+def test_student_s_p_is_the_tables() -> None:
+    assert student_p(2.262157 * 3, 3, 9) == pytest.approx(0.05, abs=1e-6)
+    assert student_p(-12.7062 * 0.2, 0.2, 1) == pytest.approx(0.05, abs=1e-5)
+
+
+def test_the_unit_of_the_differences_does_not_matter() -> None:
+    """Logarithms of ratios near 1 add up to far less than one."""
+    values = [1.0, 2, -0.5, 3, 1, 2, 4, 1]
+    assert sign_flip_p([1e-4 * value for value in values]) == sign_flip_p(values) < 1
+
+
+@pytest.mark.parametrize("n", [24, 41])
+def test_random_flips_count_the_one_that_was_seen(n: int) -> None:
+    assert sign_flip_p([1.0] * n) == 1 / (1 + FLIPS)
+
+
+def test_adjusted_p_values_are_at_most_one() -> None:
+    assert holm([0.8, 0.9, 0.7]) == [1.0, 1.0, 1.0]

@@ -65,3 +65,45 @@ def test_a_cleared_queue_is_empty_in_the_order_of_declaration() -> None:
     )
     assert len(queue) == 1
     assert order(queue) == ["new"]
+
+
+def popped(queue: ReadyQueue) -> str:
+    queued = queue.pop()
+    return queued.trial.trial_id if queued else ""
+
+
+def test_a_trial_that_shares_one_of_several_artifacts_waits_for_it_too() -> None:
+    queue = filled((9, {"a": 5}), (8, {"a": 5, "b": 1}), (1, {}))
+    assert [popped(queue), popped(queue)] == ["t0", "t2"]
+    assert popped(queue) == "t1", "nothing else is left, so it begins and waits for the artifact"
+
+
+def test_what_a_lost_agent_was_building_no_longer_keeps_others_waiting() -> None:
+    queue = filled((9, {"a": 5}), (8, {"a": 5, "b": 1}), (1, {}))
+    assert popped(queue) == "t0"
+    queue.release(["a"])
+    assert popped(queue) == "t1"
+
+
+def test_an_artifact_that_another_agent_still_builds_is_waited_for() -> None:
+    queue = filled((9, {"a": 5}), (9, {"a": 5}), (8, {"a": 5, "b": 1}), (1, {}), (1, {}))
+    assert [popped(queue), popped(queue)] == ["t0", "t3"]
+    assert [popped(queue), popped(queue)] == ["t4", "t1"]
+    queue.release(["a"])  # of t0; t1 builds it as well
+    queue.push(
+        QueuedTrial(
+            trial=Trial(trial_id="new", labels={}, spec={}),
+            attempt=1,
+            forecast=Forecast(measure_s=0, builds={}),
+            position=9,
+        )
+    )
+    assert [popped(queue), popped(queue)] == ["new", "t2"]
+
+
+def test_what_was_built_meanwhile_is_not_released() -> None:
+    queue = filled((9, {"a": 5}), (8, {"a": 5, "b": 1}))
+    assert popped(queue) == "t0"
+    queue.mark_built(["a"])
+    queue.release(["a"])
+    assert popped(queue) == "t1"
