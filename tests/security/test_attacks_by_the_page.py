@@ -17,7 +17,8 @@ from support.command_lines import Commands, Done
 
 SECRET = "hunter2-of-the-environment"
 HEAD = """
-defaults: [config, override model: mlp, override recorder: none, override profiler: none{more}, _self_]
+defaults:
+  [config, override model: mlp, override recorder: none, override profiler: none{more}, _self_]
 baseline: null
 """
 PLAN = ("plan", "theirs.yaml")
