@@ -173,3 +173,20 @@ def test_a_disk_that_no_machine_holds_is_removed(reaper, settings):
     )["VolumeId"]
     assert reap(reaper, settings, NOW) == {}
     assert reap(reaper, settings, LATER) == {disk: "no machine holds it"}
+
+
+def test_what_cannot_be_ended_keeps_nothing_else_from_its_end_and_fails_the_function(
+    reaper, settings
+):
+    ec2 = boto3.client("ec2")
+    names = [launched("worker") for _ in range(3)]
+    protected = {"InstanceId": names[1], "DisableApiTermination": {"Value": True}}
+    ec2.modify_instance_attribute(**protected)
+    gone = {**settings, "HEAD_GROUP": "no-such-group"}
+    with pytest.raises(RuntimeError) as failed:
+        reap(reaper, gone, LATER, spent=True)
+    assert [state(name) for name in names] == ["terminated", "running", "terminated"]
+    assert "no-such-group: could not be ended" in str(failed.value)
+    assert f"{names[1]}: could not be ended" in str(failed.value)
+    assert names[0] not in str(failed.value)
+    ec2.modify_instance_attribute(InstanceId=names[1], DisableApiTermination={"Value": False})

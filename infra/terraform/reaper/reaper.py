@@ -5,10 +5,12 @@ Once the budget is spent: every machine. Only what has both the stack's tag and 
 and the function's own rights end there, too.
 """
 
+import contextlib
 import os
 from datetime import UTC, datetime, timedelta
 
 import boto3
+from botocore.exceptions import ClientError
 
 ALIVE = ["pending", "running", "stopping", "stopped"]
 GRACE = timedelta(minutes=15)
@@ -27,18 +29,35 @@ def reap(settings, now, *, spent=False):
     machines = _machines(ec2, settings)
     ttl = timedelta(minutes=float(settings["TTL_MINUTES"]))
     reasons = {one["InstanceId"]: _reason(one, machines, now, ttl, spent) for one in machines}
-    ended = {name: why for name, why in reasons.items() if why}
-    if spent or any(one["InstanceId"] in ended and _role(one) == "head" for one in machines):
+    due = {name: why for name, why in reasons.items() if why}
+    failed = {}
+    if spent or any(one["InstanceId"] in due and _role(one) == "head" for one in machines):
         # First, lest the group makes another head.
-        boto3.client("autoscaling").set_desired_capacity(
-            AutoScalingGroupName=settings["HEAD_GROUP"], DesiredCapacity=0
-        )
-    if ended:
-        ec2.terminate_instances(InstanceIds=list(ended))
-    ended |= _disks(ec2, settings, now)
-    if ended:
-        _say(settings, ended)
-    return ended
+        empty = boto3.client("autoscaling").set_desired_capacity
+        with _noted(failed, settings["HEAD_GROUP"]):
+            empty(AutoScalingGroupName=settings["HEAD_GROUP"], DesiredCapacity=0)
+    for name in due:  # one by one: of a list with one wrong name EC2 ends none
+        with _noted(failed, name):
+            ec2.terminate_instances(InstanceIds=[name])
+    disks = _disks(ec2, settings, now)
+    for name in disks:
+        with _noted(failed, name):
+            ec2.delete_volume(VolumeId=name)
+    told = {**due, **disks, **failed}
+    if told:
+        _say(settings, told, len(told) - len(failed))
+    if failed:  # which an alarm reports
+        raise RuntimeError("; ".join(f"{name}: {why}" for name, why in failed.items()))
+    return told
+
+
+@contextlib.contextmanager
+def _noted(failed, name):
+    """Go on where AWS refuses one thing, so that it keeps no other from its end."""
+    try:
+        yield
+    except ClientError as error:
+        failed[name] = f"could not be ended: {error}"
 
 
 def _machines(ec2, settings):
@@ -75,7 +94,7 @@ def _role(one):
 
 
 def _disks(ec2, settings, now):
-    """Remove disks that no machine holds; their ids and why."""
+    """Disks that no machine holds, and why they are to be removed."""
     filters = [
         {"Name": "tag:benchorch:stack", "Values": [settings["STACK"]]},
         {"Name": "status", "Values": ["available"]},
@@ -83,16 +102,14 @@ def _disks(ec2, settings, now):
     pages = ec2.get_paginator("describe_volumes").paginate(Filters=filters)
     found = [one for page in pages for one in page["Volumes"]]
     old = [one["VolumeId"] for one in found if now - one["CreateTime"] > GRACE]
-    for volume in old:
-        ec2.delete_volume(VolumeId=volume)
     return dict.fromkeys(old, "no machine holds it")
 
 
-def _say(settings, ended):
-    lines = [f"{name}: {why}" for name, why in sorted(ended.items())]
+def _say(settings, told, count):
+    lines = [f"{name}: {why}" for name, why in sorted(told.items())]
     print("\n".join(lines))
     boto3.client("sns").publish(
         TopicArn=settings["TOPIC"],
-        Subject=f"benchorch: {settings['STACK']}: {len(ended)} ended"[:100],
+        Subject=f"benchorch: {settings['STACK']}: {count} ended"[:100],
         Message="\n".join(lines),
     )

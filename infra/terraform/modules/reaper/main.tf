@@ -104,7 +104,7 @@ resource "aws_lambda_function" "reaper" {
   handler          = "reaper.handler"
   filename         = var.program
   source_code_hash = filebase64sha256(var.program)
-  timeout          = 60
+  timeout          = 300 # machines are ended one by one
   memory_size      = 256
 
   environment {
