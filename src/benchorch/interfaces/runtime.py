@@ -160,6 +160,9 @@ class Runtime(ABC):
     def unavailable(self, device: str) -> str | None:
         """Reason why no machine can run it on this device, or None; imports nothing heavy."""
 
+    def preload(self) -> None:  # noqa: B027 - most have nothing
+        """Import what `load` and a first call import besides torch, where it starts no thread."""
+
     @abstractmethod
     def load(self, request: LoadRequest) -> Executable:
         """Ready to be called; MeasureError where the artifact cannot be loaded."""

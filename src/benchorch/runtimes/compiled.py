@@ -33,6 +33,10 @@ class Compiled(Runtime):
             return "CUDA graphs do nothing on a CPU: torch would run the model as it is."
         return missing_torch()
 
+    def preload(self) -> None:
+        """Import Dynamo."""
+        import torch._dynamo  # noqa: F401
+
     def load(self, request: LoadRequest) -> Executable:
         """The module wrapped; it is compiled at the first call."""
         import torch

@@ -1,8 +1,9 @@
 """torch.compile on the live module or an exported program, its code taken from the artifact."""
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, final
 
@@ -32,6 +33,11 @@ class Inductor(Runtime):
     def unavailable(self, device: str) -> str | None:
         """Unavailable without torch."""
         return missing_torch()
+
+    def preload(self) -> None:
+        """Import Dynamo and Inductor, which together take longer than torch."""
+        with suppress(ImportError):  # a private module
+            import_module("torch._inductor.compile_fx")
 
     def load(self, request: LoadRequest) -> Executable:
         """The module wrapped as the step wrapped it; compilation waits for the first call."""

@@ -1,8 +1,8 @@
 """Templates of measuring and building processes: one for each round, so that layouts are new.
 
-Importing torch and a model's class takes longer than measuring. A round's processes are forked
-from a template that has imported both, and the next round has another template: no two processes
-of one trial share a memory layout, which is part of what repeating a process randomises.
+Importing torch, a model's class and a compiler takes longer than measuring. A round's processes are
+forked from a template that has imported them, and the next round has another template: no two
+processes of one trial share a memory layout, which is part of what repeating a process randomises.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _TORCH, _ONNX_RUNTIME = "torch", "onnxruntime"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Imports:
-    """Imports of a template: a runtime's package; with torch also those of the trials' models."""
+    """Imports of a template: a package; with torch also those of models and runtimes."""
 
     package: str
     specs: tuple[ConfigNode, ...]
@@ -60,7 +60,8 @@ class Templates:
     """
 
     def __init__(self, specs: Sequence[ConfigNode]) -> None:
-        self._specs = tuple({str(s["model"]): s for s in specs}.values())
+        kinds = {(str(spec["model"]), str(spec.get("conversion"))): spec for spec in specs}
+        self._specs = tuple(kinds.values())
         self._of_round: dict[str, _Running | None] = {}
         self._ahead: dict[str, list[_Running]] = {}
         self._processes, self._rounds = len(specs), 1
@@ -168,4 +169,6 @@ def _preload(imports: _Imports) -> None:
 
     for spec in imports.specs:
         with contextlib.suppress(ConfigError):  # which its own process reports
-            open_trial(spec).model.preload()
+            setup = open_trial(spec)
+            setup.model.preload()
+            setup.runtime.preload()

@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -92,6 +94,33 @@ def test_a_template_of_what_is_measured_without_torch_has_not_imported_it() -> N
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[True, False]"
+
+
+def test_a_template_imports_what_models_and_runtimes_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    imported: list[str] = []
+
+    def opened(spec: dict[str, str]) -> SimpleNamespace:
+        of = {kind: partial(imported.append, spec[kind]) for kind in ("model", "conversion")}
+        return SimpleNamespace(
+            model=SimpleNamespace(preload=of["model"]),
+            runtime=SimpleNamespace(preload=of["conversion"]),
+        )
+
+    monkeypatch.setattr(templates_module, "open_trial", opened)
+    specs = [{"model": "mlp", "conversion": name} for name in ("eager", "inductor", "eager")]
+    kept = Templates(specs)._specs
+    templates_module._preload(templates_module._Imports(package="torch", specs=kept))
+    assert imported == ["mlp", "eager", "mlp", "inductor"]
+
+
+def test_inductor_is_imported_without_a_thread() -> None:
+    code = (
+        "import sys; from benchorch.runtimes.inductor import Inductor; Inductor().preload();"
+        "from benchorch.host.processes.template import _is_alone;"
+        "print('torch._inductor.compile_fx' in sys.modules, _is_alone())"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "True True"
 
 
 def test_a_template_collects_no_garbage_while_it_imports_and_its_forks_do_again() -> None:
