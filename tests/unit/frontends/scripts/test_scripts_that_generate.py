@@ -124,3 +124,13 @@ def test_the_runs_scenario_decides_whether_tokens_are_generated(
     words: list[str], generates: bool
 ) -> None:
     assert _generates(words) is generates
+
+
+def test_looking_at_a_script_composes_no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchorch.cli.commands import script
+
+    def composed(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(script, "config_loader", composed)
+    assert not _generates([])
