@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchorch.cli.mistakes import FLAGS_WITH_VALUE, recipe_called, refuse_mistakes
+from benchorch.config.overrides import quoted
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.models import trust
 from benchorch.models.script_files import SCRIPT_SUFFIXES
@@ -107,7 +108,7 @@ def parse(arguments: Sequence[str], command: str = "run") -> Request:
         elif word.startswith("-"):
             flags.append(word)
         else:
-            overrides.append(word)
+            overrides.append(quoted(word))
     _check_config_name(config_name, directories)
     return Request(
         config_name=config_name,
@@ -148,7 +149,8 @@ def _find_recipe(word: str) -> Path:
             return _checked_place(path.resolve())
     parent = Path(word).parent
     places = [parent, Path("recipes")] if parent.is_dir() else [Path("recipes")]
-    own = [str(path) for place in places for path in sorted(place.glob("*.y*ml"))]
+    files = (path for place in places for path in sorted(place.glob("*.y*ml")))
+    own = [str(path) for path in files if path.is_file()]
     built_in = sorted(
         f"recipes/{path.name}" for path in builtin_directory("recipes").glob("*.yaml")
     )
@@ -159,7 +161,8 @@ def _find_recipe(word: str) -> Path:
     meant = f" Did you mean {near!r}?" if near else ""
     listed = "" if meant else f" Recipes: {', '.join(own or built_in)}."
     correction = Correction(typed=word, meant=near or known[0])
-    raise ConfigError([Problem(f"there is no recipe {word!r}.{meant}{listed}", correction)])
+    what = f"{word!r} is a folder" if os.path.isdir(word) else f"there is no recipe {word!r}"  # noqa: PTH112 - Path.is_dir raises for long names
+    raise ConfigError([Problem(f"{what}.{meant}{listed}", correction)])
 
 
 def _checked_place(recipe: Path) -> Path:

@@ -80,7 +80,7 @@ EXAMPLES: Mapping[str, str] = {
     "check": "check RUN",
     "analyze": "analyze trace.json",
     "logs": "logs RUN",
-    "cancel": "cancel RUN",
+    "cancel": "status",
     "record": "record RUN",
     "keep": "keep RUN --at s3://bucket/prefix",
     "fetch": "fetch --at s3://bucket/prefix",
@@ -129,6 +129,12 @@ def command_called(name: str) -> Any:
     """The click command of a name, whose module is imported now."""
     module, _, function = COMMANDS[name].place.partition(":")
     return getattr(import_module(f"benchorch.cli.commands.{module}"), function or "run")
+
+
+def commands_data() -> dict[str, dict[str, str]]:
+    """The same for programs: each section's commands, with what they do."""
+    sections = SECTIONS.items()
+    return {title: {name: one.text for name, one in known.items()} for title, known in sections}
 
 
 def overview() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -17,14 +18,14 @@ from benchorch.cli.terminal import Terminal
 from benchorch.config.components import nearest, suggest
 from benchorch.config.descriptions import options
 from benchorch.domain.reply import Reply
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 SHARED = "Everywhere: --json, --output FILE, --quiet, --verbose, --yes; see benchorch --help."
 _AS_OPTION = re.compile(r"-[a-z]\w[\w.]*=")
-_FLAGS = frozenset({"--json", "--quiet", "-q", "--verbose", "-v", "--yes", "-y"})
+FLAGS = frozenset({"--json", "--quiet", "-q", "--verbose", "-v", "--yes", "-y"})
 _SHOWN = ("--json", "--output", "--quiet", "--verbose", "--yes")
 _NAMES = ("as_json", "output", "quiet", "verbose", "yes")
 
@@ -92,6 +93,11 @@ class Command(click.Command):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> click.Context:
         """The parsed words; ConfigError for what the command does not take."""
+        own = args[: args.index("::")] if "::" in args else args
+        if "--json" in own and {"-h", "--help"} & set(own):
+            ctx = super().make_context(info_name, [], parent=parent, resilient_parsing=True)
+            click.echo(json.dumps({"help": ctx.get_help()}, indent=2))
+            ctx.exit()
         try:
             return super().make_context(info_name, self._present(args), parent=parent, **extra)
         except click.UsageError as error:
@@ -136,7 +142,11 @@ class Command(click.Command):
 
 def _terminal(ctx: click.Context) -> Terminal:
     """The shared options, taken from a command's own."""
-    return Terminal(**{name: ctx.params.pop(name) for name in _NAMES})
+    terminal = Terminal(**{name: ctx.params.pop(name) for name in _NAMES})
+    if terminal.quiet and terminal.verbose:
+        problem = "--quiet and --verbose: give one of them."
+        raise ConfigError([Problem(problem, Correction(typed="--verbose"))])
+    return terminal
 
 
 def command(name: str, **settings: Any) -> Callable[[Callable[..., Any]], Command]:
@@ -181,7 +191,7 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The words, beginning with the command's."""
-        leading = list(takewhile(lambda word: word in _FLAGS, args))
+        leading = list(takewhile(lambda word: word in FLAGS, args))
         return super().parse_args(ctx, [*args[len(leading) :], *leading])
 
     def resolve_command(

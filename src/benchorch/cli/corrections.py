@@ -9,10 +9,12 @@ from typing import Any
 
 import click
 
+from benchorch.cli.arguments import is_recipe, parse
 from benchorch.cli.catalog import COMMANDS, EXAMPLES, command_called
+from benchorch.cli.examples import FIRST, filled
 from benchorch.cli.mistakes import OWN_WITH_VALUE
 from benchorch.config.components import nearest
-from benchorch.config.descriptions import default_keys, groups, option_keys, options, root_keys
+from benchorch.config.descriptions import groups, option_keys, options, root_keys
 from benchorch.config.overrides import key_of
 from benchorch.errors import BenchorchError, ConfigError, Correction, NoMachine, Problem, as_problem
 from benchorch.models import trust
@@ -23,10 +25,15 @@ _ROUNDS = 6
 _SHARED = frozenset({"--json", "--quiet", "-q", "--verbose", "-v", "--yes", "-y", "--here"})
 _WITH_VALUE = frozenset({"--output", "-o", "--head", "--working-dir"})
 
-_STATUS, _FIRST = "benchorch status", "benchorch run recipes/tiny.yaml"
+_STATUS = "benchorch status"
 _OF_A_TRIAL = {"rerun": "--only {trial}", "logs": "{run} {trial}", "compare": "{run}::{trial}"}
 _OF_A_TRIAL |= dict.fromkeys(("export", "reproduce"), "{run}:{trial}")
 """How commands about a run name one of its trials."""
+
+_NUMBER = re.compile(r"[-+]?(\d+(?:\.\d*)?(?:e[-+]?\d+)?) *([a-z%]*)", re.IGNORECASE)
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_IN_SECONDS = {"_ms": 1e-3, "_s": 1, "minutes": 60}
+"""Seconds of the unit that a key's name ends with."""
 
 Line = list[str]
 
@@ -42,9 +49,12 @@ def next_line(words: Sequence[str], error: ConfigError) -> str:
     if needed := _trust_of(error.problems):  # a person's decision: never planned
         return shlex.join(["benchorch", *words, *needed])
     found = corrected(words, error.problems) or example(words)
+    if any(one.key == "model.factory" and one.correction is None for one in error.problems):
+        found = found or example(["init"])
     if not found and offered == _STATUS:
-        return offered if _runs() else _FIRST
-    return found or offered or _help(error.problems)
+        return offered if _runs() else FIRST
+    usual = FIRST.replace(" run ", " plan ") if _command_of(words) == "plan" else FIRST
+    return found or _without_a_word(words) or usual
 
 
 def _is_line(text: str) -> bool:
@@ -61,7 +71,7 @@ def _carried_out(line: str, error: ConfigError) -> str:
             return line
         error.problems = tuple(dict.fromkeys([*error.problems, *found.problems]))
         mended = corrected(typed, found.problems)
-        usual = example(typed) or (_FIRST if _needs_a_run(typed) else "")
+        usual = example(typed) or (FIRST if _needs_a_run(typed) else "")
         offered = found.next if _is_line(found.next) or found.next == _STATUS else ""
         line = mended or offered or usual or line
         if mended or line == usual:
@@ -75,13 +85,13 @@ def _trust_of(problems: Sequence[Problem]) -> list[str]:
     return [word for words in added if trust.FLAG in words for word in words]
 
 
-def _help(problems: Sequence[Problem]) -> str:
-    """The help of the key that a problem is about, or of a run."""
-    keys = [problem.key.replace("/", ".") for problem in problems]
-    if "model.factory" in keys:
-        return f"benchorch {EXAMPLES['init']}"
-    known = next((key for key in keys if key in default_keys()), "")
-    return f"benchorch help {known}" if known else "benchorch run --help"
+def _without_a_word(words: Sequence[str]) -> str:
+    """The line less the one word without which it can be planned; empty where there is none."""
+    for at in reversed(range(len(words))):
+        line = [*words[:at], *words[at + 1 :]]
+        if {"=", "."} & set("".join(line)) and _error_of(line) is None:
+            return shlex.join(["benchorch", *map(strike_out, line)])
+    return ""
 
 
 def corrected(words: Sequence[str], problems: Sequence[str]) -> str:
@@ -99,6 +109,8 @@ def corrected(words: Sequence[str], problems: Sequence[str]) -> str:
             return ""
         line = mended
         left = [*_problems_of(line)] if own else []
+        if left and {*filter(is_recipe, line)} - {*words}:  # another file with mistakes is no help
+            return ""
         if all(problem.in_file for problem in left):
             return shlex.join(["benchorch", *map(strike_out, line)])
     return ""
@@ -111,8 +123,8 @@ def example(words: Sequence[str]) -> str:
     if command not in EXAMPLES or ("RUN" in EXAMPLES[command] and not runs):
         return ""
     older = runs[1] if len(runs) > 1 else runs[:1] and runs[0]
-    line = EXAMPLES[command]
-    return f"benchorch {line.replace('RUN_A', older or '').replace('RUN', runs[0] if runs else '')}"
+    line = EXAMPLES[command].replace("RUN_A", older or "").replace("RUN", runs[0] if runs else "")
+    return filled(f"benchorch {line}")
 
 
 def _command_of(words: Sequence[str]) -> str:
@@ -140,7 +152,7 @@ def _answered(line: Line, problem: Problem) -> Line | None:
     """The line with a problem's correction; without one its key goes back to the default."""
     one = problem.correction
     if one is None or one.allowed:
-        return _reset(line, problem.key, one.allowed if one else ())
+        return _reordered(line, problem.key) or _reset(line, problem, one.allowed if one else ())
     if one.run:
         return _with_known_run(line, one.run)
     renamed = _renamed(line, one, problem.key) if one.typed else line
@@ -158,7 +170,6 @@ def _problems_of(line: Line) -> Sequence[Problem]:
 
 def _error_of(line: Line) -> ConfigError | None:
     """What planning a run's line finds, or parsing another command's."""
-    from benchorch.cli.arguments import is_recipe, parse
     from benchorch.cli.commands.plan import planned
 
     words = _without_shared(line)
@@ -270,12 +281,27 @@ def _with_setting(line: Line, setting: str) -> Line:
     at = _at(line, key_of(setting))
     if at is not None:
         return [*line[:at], setting, *line[at + 1 :]]
-    has_parts = any(key_of(word).startswith(f"{key_of(setting)}.") for word in line)
+    key = key_of(setting)
+    has_parts = key not in groups() and any(key_of(w).startswith(f"{key}.") for w in line)
     return line if has_parts else [*line, setting]
 
 
-def _reset(line: Line, key: str, allowed: Sequence[str]) -> Line | None:
+def _reordered(line: Line, key: str) -> Line | None:
+    """The line with a chain of conversions the other way round; None where that is not wrong."""
+    at = _at(line, "conversion") if key.startswith("conversion.") else None
+    if at is None or "+" not in line[at] or _at(line, key) is not None:
+        return None
+    turned = re.sub(r"[\w.-]+(?:\+[\w.-]+)+", _reversed, line[at].partition("=")[2])
+    return [*line[:at], f"conversion={turned}", *line[at + 1 :]]
+
+
+def _reversed(chain: re.Match[str]) -> str:
+    return "+".join(reversed(chain[0].split("+")))
+
+
+def _reset(line: Line, problem: Problem, allowed: Sequence[str]) -> Line | None:
     """The line with an allowed value of a key: the nearest one, else the default."""
+    key = problem.key
     at = _at(line, key)
     if at is None:
         return None
@@ -285,9 +311,30 @@ def _reset(line: Line, key: str, allowed: Sequence[str]) -> Line | None:
         return [*line[:at], *own, *line[at + 1 :]]
     default = _default(line, key_of(name))
     usual = default if default in allowed or not allowed else allowed[0]
-    meant = _listed(name, value) or nearest(value, allowed, cutoff=0.5) or usual
+    number = "" if allowed else _number_in(name, value)
+    meant = _listed(name, value) or nearest(value, allowed, cutoff=0.5) or number or usual
+    is_limit = "a number" in problem or _NUMBER.fullmatch(value)
+    if not meant and is_limit:  # without a value it would be none
+        meant = "1"
     answer = [f"{name}{sign}{meant}"] if meant and meant != value else []
-    return [*line[:at], *answer, *line[at + 1 :]]
+    return [*line[: at - (key[:2] == "--" and not answer)], *answer, *line[at + 1 :]]
+
+
+def _number_in(key: str, value: str) -> str:
+    """The number that a value such as ``2min``, ``8GB``, ``5%`` or ``-3`` holds; empty for none."""
+    found = _NUMBER.fullmatch(value.strip("'\""))
+    if found is None or not float(found[1]):
+        return ""
+    unit, number = found[2].lower(), float(found[1])
+    own = next((seconds for end, seconds in _IN_SECONDS.items() if key.endswith(end)), None)
+    if unit == "%":
+        number /= 100
+    elif own and unit in _SECONDS:
+        number *= _SECONDS[unit] / own
+    elif unit[:1] == "m" and key.endswith("_gib"):
+        number /= 1024
+    text = f"{number:g}"
+    return text if text != value else ""
 
 
 def _listed(key: str, value: str) -> str:

@@ -10,6 +10,7 @@ import atexit
 import errno
 import gc
 import io
+import json
 import os
 import shlex
 import sys
@@ -19,8 +20,8 @@ from typing import Any, NoReturn, cast
 import click
 
 from benchorch.cli.arguments import is_recipe, is_script
-from benchorch.cli.catalog import COMMANDS, SYNONYMS, command_called, overview
-from benchorch.cli.command import Group, usage_problem
+from benchorch.cli.catalog import COMMANDS, SYNONYMS, command_called, commands_data, overview
+from benchorch.cli.command import FLAGS, Group, usage_problem
 from benchorch.cli.terminal import FAILED, INTERRUPTED, print_error
 from benchorch.errors import BenchorchError, ConfigError
 
@@ -32,6 +33,7 @@ def main() -> NoReturn:
     """Run the command line and exit with its code."""
     words = sys.argv[1:]
     atexit.register(gc.freeze)  # else the interpreter looks at every object as it ends
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # what its encoding lacks, such as a name's bytes
             stream.reconfigure(errors="backslashreplace")
@@ -40,6 +42,7 @@ def main() -> NoReturn:
             from benchorch.cli.completion import answer
 
             sys.exit(answer(PROGRAM, os.environ[COMPLETE]))
+        _check_folder()
         code = run(words)
     except BenchorchError as error:
         if isinstance(error, ConfigError):
@@ -65,6 +68,21 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = FAILED
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Put the null device in place of streams that the caller closed, as ``>&-`` does."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - until the end
+
+
+def _check_folder() -> None:
+    """BenchorchError in a folder that was removed, where no relative path means anything."""
+    try:
+        os.getcwd()  # noqa: PTH109
+    except FileNotFoundError as error:
+        raise BenchorchError("The current folder was removed; cd to one that exists.") from error
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -112,7 +130,10 @@ class _Program(Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The words, with ``run`` or ``script`` before those that name no command."""
-        first = next((word for word in args if word not in ("--json", "-q", "-v", "-y")), "")
+        first = next((word for word in args if word not in FLAGS), "")
+        if first in ("", "-h", "--help") and "--json" in args:
+            ctx.meta["data"] = True
+            return super().parse_args(ctx, [])
         if first in ("--version", "-V"):
             args = ["version"]
         elif _is_of_a_run(first):
@@ -156,10 +177,6 @@ def _no_command(words: Sequence[str]) -> ConfigError:
         is_unknown = error.problems[0].startswith(f"{first!r}:")
         if not (is_unknown and meant) and not error.next.endswith("--help"):
             return error
-    if first.endswith(".json") and os.path.isfile(first):  # noqa: PTH113 - as for a recipe
-        renamed = f"{first.removesuffix('.json')}.yaml"
-        line = f"mv {shlex.join([first, renamed])} && benchorch {shlex.quote(renamed)}"
-        return ConfigError([f"{first}: a recipe's file ends in .yaml."], next=line)
     line = f"benchorch {known_as} {shlex.join(rest)}".rstrip() if known_as else ""
     return ConfigError(
         [
@@ -182,5 +199,6 @@ PROGRAM = _Program(
 def _code(code: object, **_: object) -> int:
     """A command's exit code; of no command the help's."""
     if code is None:
-        print(overview())  # noqa: T201
+        as_data = "data" in click.get_current_context().meta
+        print(json.dumps(commands_data(), indent=2) if as_data else overview())  # noqa: T201
     return code if isinstance(code, int) else 0

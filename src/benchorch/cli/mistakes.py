@@ -25,7 +25,7 @@ FLAGS_WITH_VALUE = frozenset(
 )
 """Hydra's, whose value is the next word."""
 
-OWN_WITH_VALUE = frozenset({"--config-dir", "-cd", "--config-name", "-cn", "--only"})
+OWN_WITH_VALUE = frozenset({"--config-dir", "-cd", "--config-name", "-cn", "--only", "--trust"})
 """Options of a run with a value, which may follow an equals sign, too."""
 
 _FLAGS = frozenset(
@@ -54,6 +54,7 @@ class _Reader:
     rest: list[str]
     options: Sequence[str] = ()
     command: str = "run"
+    first: str = ""
     meant: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -191,6 +192,10 @@ class _Reader:
             self._wrong(word, "a key is set by KEY=VALUE.", [f"{key}={value.strip()}"])
         elif recipe:
             self._wrong(word, "is a recipe: give its file.", [recipe])
+        elif word.endswith(".json") and os.path.isfile(word):  # noqa: PTH113 - as above
+            renamed = f"{word.removesuffix('.json')}.yaml"
+            self.first = f"{shlex.join(['mv', word, renamed])} && "
+            self._wrong(word, "a recipe's file ends in .yaml.", [renamed])
         elif os.path.isdir(word) and (inside := sorted(Path(word).glob("*.yaml"))):  # noqa: PTH112
             self._wrong(word, "is a folder: give a recipe's file.", [str(inside[0])])
         else:
@@ -219,7 +224,7 @@ def refuse_mistakes(words: Sequence[str], command: str = "run") -> None:
     if reader.problems:
         needs_words = reader.command in _OF_WORDS
         line = ["benchorch", reader.command, *(meant or (["--help"] if needs_words else []))]
-        raise ConfigError(reader.problems, next=shlex.join(line))
+        raise ConfigError(reader.problems, next=f"{reader.first}{shlex.join(line)}")
 
 
 def _options_of(ctx: click.Context | None) -> Iterator[str]:

@@ -11,7 +11,15 @@ from typing import cast
 from benchorch.domain.codec import Json
 from benchorch.domain.json_text import indented
 from benchorch.domain.reply import Reply
-from benchorch.errors import BenchorchError, ConfigError, NoMachine, RecordError, StoreError
+from benchorch.errors import (
+    BenchorchError,
+    ConfigError,
+    Correction,
+    NoMachine,
+    Problem,
+    RecordError,
+    StoreError,
+)
 from benchorch.files import write_text
 from benchorch.formatting import plural, printable, printable_with_colours
 from benchorch.results.report.console_table import folded
@@ -30,6 +38,8 @@ _CODES: Mapping[type[BenchorchError], str] = {
 
 def ask(question: str) -> str:
     """A person's answer; empty where there is no terminal."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        return ""
     try:
         return input(question).strip()
     except EOFError:
@@ -48,11 +58,14 @@ def print_err(text: str) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """ConfigError where what ``--output`` names cannot be written."""
+    """The folder of what ``--output`` names, made; ConfigError where it cannot be written."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield
     except OSError as error:
-        raise ConfigError([f"--output: {path} cannot be written: {error.strerror}."]) from error
+        text = f"--output: {path} cannot be written: {error.strerror}."
+        meant = str(path / "result.txt") if path.is_dir() else f"/tmp/{path.name or 'result.txt'}"
+        raise ConfigError([Problem(text, Correction(typed=str(path), meant=meant))]) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +142,8 @@ def print_error(error: BenchorchError, *, as_json: bool = False) -> int:
         _print_wrong(f"{plural(len(error.problems), 'problem')}; nothing was run:")
         for problem in error.problems:
             _print_wrong("\n".join(f"  {line}" for line in problem.splitlines()))
-        _print_wrong(f"Try: {error.next or HELP}")
+        in_file = all(problem.in_file for problem in error.problems)
+        _print_wrong(f"{'Correct the file, then' if in_file else 'Try'}: {error.next or HELP}")
     else:
         _print_wrong(str(error))
     return WRONG_REQUEST if isinstance(error, ConfigError) else FAILED

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from benchorch.config.components import misspelt, nearest
-from benchorch.config.descriptions import default_keys, groups
+from benchorch.config.descriptions import default_keys, groups, option_keys, options
 from benchorch.config.hardware_aliases import HARDWARE, is_made
 from benchorch.config.interpolation_limits import check_interpolations
 from benchorch.config.overrides import as_list, key_of, parse_override, sweep_jobs
@@ -301,6 +301,9 @@ def _unknown_key(base: ConfigNode, dotted: str) -> Problem | None:
             where = ".".join(path)
             place = f"{where}." if where else ""
             keys = f"Keys here: {', '.join(f'{place}{key}' for key in node)}."
+            if option := _option_with(dotted):
+                problem = f"{dotted}: is a key of {option}."
+                return Problem(problem, Correction(settings=[option]))
             meant = nearest(part, node) if path else _meant_anywhere(part, node)
             correction = Correction(typed=part, meant=meant) if meant else None
             if not node:
@@ -313,6 +316,15 @@ def _unknown_key(base: ConfigNode, dotted: str) -> Problem | None:
         path.append(part)
         node = node[part]
     return None
+
+
+def _option_with(dotted: str) -> str:
+    """``scenario=server`` of a key that only this option of a group has; empty for none."""
+    group = dotted.partition(".")[0]
+    names = options(group) if group in groups() else ()
+    found = (one for one in names if dotted in (key.name for key in option_keys(group, one)))
+    option = next(found, "")
+    return f"{group}={option}" if option else ""
 
 
 def _meant_anywhere(part: str, root: ConfigNode) -> str:

@@ -41,6 +41,13 @@ def as_list(word: str) -> str:
     return f"{key}=[{','.join(items)}]" if len(items) > 1 else f"{key}={items[0]}"
 
 
+def quoted(word: str) -> str:
+    """``name=größe`` with its value in quotes, as Hydra takes letters that are not ASCII."""
+    key, sign, value = word.partition("=")
+    is_name = sign and not value.isascii() and re.fullmatch(r"[^\W\d][\w./№#-]*", value)
+    return f'{key}="{value}"' if is_name else word
+
+
 def is_plain_key(word: str) -> bool:
     """Whether a word could be a key."""
     return bool(word) and word.lstrip("+~").replace(".", "_").replace("/", "_").isidentifier()

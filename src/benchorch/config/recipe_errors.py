@@ -135,10 +135,15 @@ def recipe_problems(path: Path, composer: Composer) -> list[str]:
         path: of a file that `check_file` has let pass.
         composer: of the root configuration, with the same directories.
     """
+    pairs = _root_pairs(path)
+    chosen = dict(_choices(pairs))
     found = [
         (node, problem)
-        for key, value in _root_pairs(path)
-        for node, problem in _of_key(key, value, composer)
+        for key, value in pairs
+        for node, problem in (
+            *_of_key(key, value, composer),
+            *_of_option(key, value, chosen.get(key.value, ()), composer),
+        )
     ]
     return [located(path, node.start_mark, problem) for node, problem in found]
 
@@ -208,6 +213,29 @@ def _of_key(key: Node, value: Node, composer: Composer) -> Iterator[tuple[Node, 
         yield from _of_each(value, composer)
     elif key.value != "hydra":  # which reports its own mistakes
         yield from _of_section(key, value, composer.session([]))
+
+
+def _choices(pairs: Sequence[tuple[Node, Node]]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The options that a defaults list chooses, by their groups, as overrides."""
+    for key, value in pairs:
+        for entry in (_items(value) or ()) if key.value == DEFAULTS else ():
+            for name, option in _pairs(entry) or ():
+                group = str(name.value).removeprefix("override ").strip()
+                if option.value in options(group):
+                    yield group, (f"{group}={option.value}",)
+
+
+def _of_option(
+    key: Node, value: Node, chosen: Sequence[str], composer: Composer
+) -> Iterator[tuple[Node, str]]:
+    """Unknown keys of the option that is chosen of a group, each with its place."""
+    if key.value not in groups():
+        return
+    for name, inner in _pairs(value) or ():
+        if isinstance(inner.value, str) and isinstance(name.value, str):
+            dotted = f"{key.value}.{name.value}"
+            found = composer.problems([*chosen, f"{dotted}=null"], sweep=False)
+            yield from ((name, text) for text in found if text.startswith(f"{dotted}: "))
 
 
 def _of_each(value: Node, composer: Composer) -> Iterator[tuple[Node, str]]:

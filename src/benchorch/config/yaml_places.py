@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchorch.errors import Problem, as_problem
+from benchorch.errors import Correction, Problem, as_problem
 
 if TYPE_CHECKING:
     from yaml import MarkedYAMLError, Node
@@ -35,14 +35,25 @@ def located(path: Path, mark: Mark, problem: str, meant: str = "") -> Problem:
     ]
     corrected = meant or _with_suggestion(line, mark.column, problem)
     shown += [f"{' ' * len(number)} + {one}" for one in corrected.splitlines()]
-    return Problem("\n  ".join([place, *shown]), in_file=True)
+    # A person's trust is given on the command line, whatever the file holds.
+    one = as_problem(problem).correction
+    trust = Correction(added=one.added) if one and "--trust" in one.added else None
+    return Problem("\n  ".join([place, *shown]), trust, in_file=trust is None)
 
 
 def text_of_line(path: Path, number: int) -> str:
     """A line by its number from 0, without its end and with spaces for tabs."""
+    return _raw_line(path, number).rstrip("\n").replace("\t", " ")
+
+
+def _raw_line(path: Path, number: int) -> str:
     with path.open(errors="replace") as file:
-        line = next((line for at, line in enumerate(file) if at == number), "")
-    return line.rstrip("\n").replace("\t", " ")
+        return next((line for at, line in enumerate(file) if at == number), "")
+
+
+def _indentation(path: Path, number: int) -> str:
+    line = _raw_line(path, number)
+    return line[: len(line) - len(line.lstrip())]
 
 
 def _with_suggestion(line: str, column: int, problem: str) -> str:
@@ -71,6 +82,8 @@ def syntax_problem(path: Path, error: MarkedYAMLError) -> str:
         where = f" that begins in line {opened.line + 1}" if opened else ""
         problem = f"{problem} ({error.context}{where})"
     mark = error.problem_mark or opened
+    if mark and "cannot start any token" in problem and "\t" in _indentation(path, mark.line):
+        problem = "the indentation holds a tab; YAML indents with spaces."
     if mark is None:
         return Problem(f"{shortest(path)}: {problem}", in_file=True)
     return located(path, mark, problem, _corrected(path, error, mark))

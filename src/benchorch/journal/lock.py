@@ -7,6 +7,7 @@ and its trials, for commands in other terminals.
 import contextlib
 import json
 import os
+import shlex
 import socket
 import time
 from collections.abc import Mapping
@@ -88,7 +89,8 @@ def acquire_lock(directory: Path) -> IO[str]:
         if tries_left:
             time.sleep(_LOCK_PAUSE_S)
     lock.close()
-    raise ConfigError([f"{directory} belongs to a run that is still going on."])
+    problem = f"{directory} belongs to a run that is still going on."
+    raise ConfigError([problem], next=f"benchorch status {shlex.quote(str(directory))}")
 
 
 def is_running(directory: Path) -> bool:

@@ -103,7 +103,11 @@ def declared(arguments: Sequence[str]) -> Iterator[None]:
         word for word in (*named, *always) if REFERENCE.fullmatch(word) or _is_address(word)
     }
     paths = [Path(word).expanduser().resolve() for word in named if word not in references]
-    missing = [f"{FLAG}: there is no {path}." for path in paths if not path.exists()]
+    missing = [
+        Problem(f"{FLAG}: there is no {word!r}.", Correction(typed=_option_of(word)))
+        for word in named
+        if word not in references and not Path(word).expanduser().exists()
+    ]
     if missing:
         raise ConfigError(missing)
     recipes = _recipes(words)
@@ -120,6 +124,11 @@ def declared(arguments: Sequence[str]) -> Iterator[None]:
             yield
     finally:
         _policy = before
+
+
+def _option_of(word: str) -> str:
+    """What to leave out of a line: the option alone where its value is a setting of the run."""
+    return FLAG if "=" in word else word
 
 
 def _settled(always: Sequence[str], references: Collection[str]) -> list[Path]:

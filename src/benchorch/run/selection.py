@@ -7,9 +7,9 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from benchorch.config.components import misspelt
+from benchorch.config.components import nearest
 from benchorch.domain.trial import Plan, Trial
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.results.report.tables import names_of
 from benchorch.run.planner import Planned
 
@@ -46,8 +46,9 @@ def chosen(trials: Sequence[Trial], patterns: Sequence[str]) -> list[Trial]:
     for pattern in patterns:
         if not any(_fits(pattern, called) for called in calls.values()):
             known = list(dict.fromkeys(names.values()))
-            listed = f" Trials: {', '.join(known)}."
-            problems.append(misspelt(f"--only {pattern}: fits no trial.", pattern, known, listed))
+            text = f"--only {pattern}: fits no trial. Trials: {', '.join(known)}."
+            meant = nearest(pattern, known) or known[0]
+            problems.append(Problem(text, Correction(typed=pattern, meant=meant)))
     if problems:
         raise ConfigError(problems)
     return [

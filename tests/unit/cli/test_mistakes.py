@@ -68,15 +68,15 @@ def refused(words: list[str]) -> ConfigError:
         ("plan model=mlp batch=4", "Did you mean 'workload.batch_size'?", ""),
         ("plan model=mlp minuts=4", "Did you mean 'budget.minutes'?", ""),
         ("plan model=factory model.factory=a:b", "set model.inputs='{x: {shape: [batch", ""),
-        ("-X", "there is no such option", "benchorch run --help"),
+        ("-X", "there is no such option", "benchorch run recipes/tiny.yaml"),
         ("tiny.yaml", "Did you mean 'recipes/tiny.yaml'?", ""),
         ("plan model=mlp model.arguments.hidden=64", "model.arguments.hidden: unknown key", ""),
         ("plan model=factory model.arguments.hidden=64", "+model.arguments.hidden=...", ""),
         ("plan model=mlp conversion=inductr", "All: benchorch conversions", ""),
         ("plan model=mlp --only onnx conversion=eager", "fits no trial", ""),
         ("cache lst", "Did you mean 'list'?", "benchorch cache list"),
-        ("report", "missing argument 'RUN [RUN ...]'", "benchorch report --help"),
-        ("compare A", "missing argument 'B'", "benchorch compare --help"),
+        ("report", "missing argument 'RUN [RUN ...]'", "benchorch run recipes/tiny"),
+        ("compare A", "missing argument 'B'", "benchorch run recipes/tiny"),
         ("report A --ouput x.html", "--ouput", "benchorch run recipes/tiny.yaml"),
         ("help protcol", "Did you mean 'protocol'?", ""),
         ("completion tcsh", "'tcsh' is not one of", "benchorch completion bash"),
@@ -107,7 +107,7 @@ def test_a_mistaken_line_is_answered_with_the_right_one(
         ("plan model=mlp,bert", "benchorch plan model=mlp,bert -m"),
         ("plan model=mlp,brt", "benchorch plan model=mlp,bert -m"),
         ("plan model=mlp batch=4", "benchorch plan model=mlp workload.batch_size=4"),
-        ("analyze nosuch.json", "benchorch analyze trace.json"),
+        ("analyze nosuch.json", "benchorch run recipes/tiny.yaml profile=winner"),
         ("plan model=mlp workload.batch_size=0", "benchorch plan model=mlp workload.batch_size=1"),
         ("model=mlp workload.batch_size=0", "benchorch model=mlp workload.batch_size=1"),
     ],
@@ -450,3 +450,173 @@ def test_other_tools_lines_are_answered_with_ours(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     words = line.split()
     assert corrections.next_line(words, refused(words)) == f"benchorch {meant}"
+
+
+REFUSED = """\
+plan model=mlp budget.minutes=2min
+plan model=mlp limits.memory_gib=8GB
+plan model=mlp budget.max_usd=-3
+plan model=mlp budget.max_usd=0
+plan model=mlp budget.max_usd=cheap
+plan model=mlp stopping.window_s=100ms
+plan model=mlp stopping=quick stopping.window_s=100ms
+plan model=mlp scenario.rate_per_s=200
+plan model=mlp conversion=onnxruntime+bf16
+plan model=mlp conversion=eager,onnxruntime+bf16 -m
+plan --trust model=mlp
+plan model=mlp --trust nosuch.py
+plan --check
+plan model=mlp --check
+plan model=mlp --output folder
+plan model=mlp --output ranker.py/p.json
+plan model=mlp --output
+plan model=mlp --quiet --verbose
+plan model=mlp nonsense
+plan model=mlp nonsense other
+plan nosuch.yaml
+plan folder.yaml
+plan folder
+plan model=factory
+run --only nosuch model=mlp
+plan model=mlp --only nosuch
+init new.yaml
+init new.yaml --yes
+init mine.yaml --yes
+init new.yml --module ranker.py:build --input x=4 --yes
+init config.yaml --module ranker.py:build --input x=4 --yes
+init new.yaml --module ranker.py:build --input x --yes
+init new.yaml --input x=batch_size,16 --yes
+init model=mlp
+analyze nosuch.json
+script nosuch.py
+cancel
+cancel nosuch
+report
+report nosuch
+open nosuch
+export nosuch
+logs nosuch
+rerun nosuch --failed
+compare nosuch
+gate
+check nosuch
+cache nosuch
+help nosuch
+completion
+conversions nosuch
+backends nosuch
+submit
+resume
+nosuch
+model=mlp workload.batch_size=99999999999999999999x
+"""
+KEPT = {
+    "plan model=mlp budget.minutes=2min": "budget.minutes=2",
+    "plan model=mlp limits.memory_gib=8GB": "limits.memory_gib=8",
+    "plan model=mlp budget.max_usd=-3": "budget.max_usd=3",
+    "plan model=mlp budget.max_usd=0": "budget.max_usd=1",
+    "plan model=mlp stopping=quick stopping.window_s=100ms": "stopping.window_s=0.1",
+    "plan model=mlp scenario.rate_per_s=200": "scenario=server",
+    "plan model=mlp conversion=onnxruntime+bf16": "conversion=bf16+onnxruntime",
+    "plan model=mlp --output folder": "--output folder/result.txt",
+    "run --only nosuch model=mlp": "--only eager",
+    "cancel nosuch": "benchorch status",
+}
+"""What the line to type next must hold of what was typed."""
+
+
+@pytest.mark.parametrize("line", REFUSED.splitlines())
+def test_the_line_to_type_next_is_neither_refused_nor_the_same_nor_only_help(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    Path("ranker.py").write_text("def build(hidden=16): ...\n")
+    Path("mine.yaml").write_text(f"{START}matrix: {{conversion: [eager]}}\n")
+    for folder in ("folder", "folder.yaml"):
+        Path(folder).mkdir()
+    typed = shlex.split(line)
+    meant = corrections.next_line(typed, refused(typed))
+    words = shlex.split(meant)
+    assert words[0] == "benchorch"
+    assert words[1:] != typed
+    assert "--help" not in words
+    assert KEPT.get(line, "") in meant
+    if words[1] == "script":  # which would run it
+        assert Path(words[2]).is_file()
+        return
+    measures = words[1] == "run" or "=" in words[1] or words[1].endswith(".yaml")
+    assert main.run(["plan", *words[1 + (words[1] == "run") :]] if measures else words[1:]) == 0
+
+
+def benchorch(words: str, shell: str = "") -> subprocess.CompletedProcess[str]:
+    line = f"{shlex.quote(sys.executable)} -m benchorch {words}"
+    return subprocess.run(
+        ["/bin/sh", "-c", f"{shell}{line}"], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "shell", "code", "told"),
+    [
+        ("init new.yaml <&-", "", 2, "--module: is missing"),
+        ("version >&-", "", 0, ""),
+        ("version", "mkdir gone; cd gone; rmdir ../gone; ", 1, "current folder was removed"),
+    ],
+)
+def test_closed_streams_and_a_removed_folder_are_no_tracebacks(
+    words: str, shell: str, code: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = benchorch(words, shell)
+    assert "Traceback" not in done.stderr
+    assert told in done.stderr
+    assert done.returncode == code
+
+
+def test_init_prompts_at_a_terminal_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = benchorch("init new.yaml", "printf 'n\\n' | ")
+    assert done.stdout == ""
+    assert done.returncode == 2
+
+
+def test_the_recipe_that_init_writes_names_a_line_that_can_be_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ranker.py").write_text("def build(hidden=16): ...\n")
+    words = [
+        "init",
+        "mine.yaml",
+        "--module",
+        "ranker.py:build",
+        "--input",
+        "x=batch_size,16",
+        "--yes",
+    ]
+    assert main.run(words) == 0
+    line = Path("mine.yaml").read_text().partition("\n")[0].removeprefix("# benchorch ")
+    assert main.run(["plan", *line.split()]) == 0
+    bare = ["plan", "mine.yaml"]
+    meant = corrections.next_line(bare, refused(bare))
+    assert main.run(shlex.split(meant)[1:]) == 0
+    assert "--trust" in meant
+
+
+@pytest.mark.parametrize("line", ["--json", "--help --json", "plan --help --json"])
+def test_help_for_programs_is_json(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(line.split()) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_a_recipes_mistakes_in_chosen_options_and_its_tabs_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.yaml").write_text(f"{START}nmae: x\nstopping: {{window_ms: 3}}\n")
+    told = str(refused(["plan", "r.yaml"]))
+    assert "nmae: unknown key" in told
+    assert "r.yaml:3:12: stopping.window_ms: unknown key" in told
+    Path("tab.yaml").write_text(f"{START}workload:\n\tbatch_size: 2\n")
+    assert "a tab; YAML indents with spaces" in str(refused(["plan", "tab.yaml"]))

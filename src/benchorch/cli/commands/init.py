@@ -7,16 +7,18 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 
 from benchorch.cli.arguments import parse
 from benchorch.cli.command import command
+from benchorch.cli.examples import free_recipe, own_module
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
-from benchorch.errors import BenchorchError, ConfigError, Correction, Problem
+from benchorch.errors import BenchorchError, ConfigError, Correction, Problem, Problems
 
 CONVERSIONS = "eager,inductor,onnxruntime"
 _INPUT = re.compile(r"(?P<name>\w+)=(?P<shape>\w+(?:,\w+)*)(?::(?P<high>[1-9]\d*))?")
@@ -24,6 +26,7 @@ _INPUT_FORM = (
     "NAME=SIZE,SIZE or, for whole numbers below HIGH, NAME=SIZE,SIZE:HIGH; a size is a number or a "
     "name such as batch_size"
 )
+_EXAMPLE = "x=batch_size,16"
 _EXISTS = " Name a file that does not exist, in a folder that does."
 
 
@@ -57,14 +60,20 @@ def run(
         ConfigError: a recipe that cannot be written or planned; it is not left behind.
     """
     _check_words([str(recipe), *words])
-    _check_path(recipe)
+    found = Problems()
+    found.attempt(partial(_check_path, recipe))
     prompts = not (terminal.yes or terminal.wants_json)
     if prompts:
+        found.stop()
         ask = terminal.question
         module = module or ask("Module (package.module:callable or file.py:callable): ")
         inputs = inputs or _asked_inputs(ask)
         conversion = conversion or ask(f"Conversions [{CONVERSIONS}]: ")
-    yaml_text = recipe_text(recipe.stem, module, inputs, _words(conversion or CONVERSIONS))
+    line = ["benchorch", str(recipe), "--trust", module]
+    chosen = _words(conversion or CONVERSIONS)
+    yaml_text = found.attempt(partial(recipe_text, recipe.stem, module, inputs, chosen))
+    found.stop()
+    yaml_text = f"# {shlex.join(line)}\n{yaml_text}"
     try:
         with recipe.open("x", encoding="utf-8") as file:
             file.write(yaml_text)
@@ -75,7 +84,6 @@ def run(
     except BenchorchError:
         recipe.unlink()
         raise
-    line = ["benchorch", str(recipe), "--trust", module]
     text = f"{plan}\n\nwritten  {recipe}"
     if prompts:
         terminal.show(text)
@@ -88,17 +96,24 @@ def run(
 
 def recipe_text(name: str, module: str, inputs: Sequence[str], conversions: Sequence[str]) -> str:
     """A recipe as YAML; ConfigError with every problem of its words."""
-    found = {word: _INPUT.fullmatch(word.replace(" ", "")) for word in inputs}
+    found = {word: _INPUT.fullmatch(re.sub(r"[\s()\[\]]", "", word)) for word in inputs}
     problems = [
-        f"--input: expected {_INPUT_FORM}; got {word!r}." for word, one in found.items() if not one
+        Problem(
+            f"--input: expected {_INPUT_FORM}; got {word!r}.",
+            Correction(typed=word, meant=_EXAMPLE),
+        )
+        for word, one in found.items()
+        if not one
     ]
     names = [one["name"] for one in found.values() if one]
     twice = sorted({name for name in names if names.count(name) > 1})
-    problems += [f"--input {name}: is given twice." for name in twice]
+    problems += [Problem(f"--input {name}: is given twice.") for name in twice]
     if not module:
-        problems.append("--module: is missing; name package.module:callable or file.py:callable.")
+        text = "--module: is missing; name package.module:callable or file.py:callable."
+        problems.append(Problem(text, Correction(added=["--module", own_module()])))
     if not inputs:
-        problems.append(f"--input: is missing; give {_INPUT_FORM}.")
+        text = f"--input: is missing; give {_INPUT_FORM}."
+        problems.append(Problem(text, Correction(added=["--input", _EXAMPLE])))
     if problems:
         raise ConfigError(problems)
     recipe = {
@@ -111,7 +126,7 @@ def recipe_text(name: str, module: str, inputs: Sequence[str], conversions: Sequ
         "matrix": {"conversion": list(conversions), "workload.batch_size": [1]},
     }
     question = "Which conversion of this module is fastest, and is it still the same model?"
-    return f"# benchorch {name}.yaml\n# {question}\n{_yaml(recipe)}"
+    return f"# {question}\n{_yaml(recipe)}"
 
 
 def _words(text: str) -> list[str]:
@@ -140,10 +155,10 @@ def _check_words(words: Sequence[str]) -> None:
     if not others and "=" not in file:
         return
     settings = dict(word.split("=", 1) for word in words if "=" in word)
-    name = "mine.yaml" if "=" in file else file
-    meant = ["benchorch", "init", name, "--input", "NAME=SIZE,SIZE"]
-    for option, key in (("--module", "model.factory"), ("--conversion", "conversion")):
-        meant += [option, settings[key]] if settings.get(key) else []
+    name = free_recipe() if "=" in file else file
+    meant = ["benchorch", "init", name, "--input", _EXAMPLE]
+    meant += ["--module", settings.get("model.factory") or own_module()]
+    meant += ["--conversion", settings["conversion"]] if settings.get("conversion") else []
     raise ConfigError(
         [
             f"init takes a file's name and options, not {shlex.join(others or [file])}. "
@@ -159,9 +174,11 @@ def _check_path(path: Path) -> None:
         problem = f"{str(path)!r}: a recipe's file ends in .yaml. Did you mean {meant!r}?"
         raise ConfigError([Problem(problem, Correction(typed=str(path), meant=meant))])
     if path.stem == "config":
-        raise ConfigError([f"{path}: a recipe needs another name; config is benchorch's own root."])
+        problem = f"{path}: a recipe needs another name; config is benchorch's own root."
+        raise ConfigError([Problem(problem, Correction(typed=str(path), meant=free_recipe()))])
     if path.exists():
-        raise ConfigError([f"{path}: exists already; name another file or delete it."])
+        problem = f"{path}: exists already; name another file or delete it."
+        raise ConfigError([Problem(problem, Correction(typed=str(path), meant=free_recipe()))])
 
 
 def _asked_inputs(ask: Callable[[str], str]) -> tuple[str, ...]:

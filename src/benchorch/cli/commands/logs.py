@@ -47,7 +47,8 @@ def run(terminal: Terminal, run: str, trial: str | None, follow: bool) -> Reply:
         _follow(directory, path, terminal.part)
         return Reply(text="", data={"log": str(path)})
     text = read_bytes(path).decode(errors="replace")
-    shown = text.rstrip("\n") or f"{path} is empty so far."
+    so_far = " so far" if is_running(directory) else ""
+    shown = text.rstrip("\n") or f"{path} is empty{so_far}."
     return Reply(text=shown, data={"log": str(path), "text": text}, verbatim=True)
 
 
@@ -62,7 +63,9 @@ def _path(directory: Path, trial: str | None, *, following: bool) -> Path:
         path = directory / "trials" / _found(plan, trial).trial_id / TRIAL_LOG
     if path.exists() or (following and trial is not None and is_running(directory)):
         return path
-    raise ConfigError([_nothing(directory, plan, trial)])
+    written = next(iter(_trial_logs(directory)), None)
+    line = f"logs {plan.plan_id} {written.parent.name}" if written else f"status {plan.plan_id}"
+    raise ConfigError([_nothing(directory, plan, trial)], next=f"benchorch {line}")
 
 
 def _nothing(directory: Path, plan: Plan, trial: str | None) -> str:

@@ -14,7 +14,7 @@ from benchorch.cli.command import Words, command, words_argument
 from benchorch.cli.recipes import placed_mistakes
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
-from benchorch.errors import ConfigError, Problems
+from benchorch.errors import ConfigError, Correction, Problem, Problems
 from benchorch.formatting import plural
 
 if TYPE_CHECKING:
@@ -68,9 +68,11 @@ def _checked(words: Sequence[str]) -> Reply:
     problems = Problems()
     recipes = list(filter(is_recipe, words))
     others = [word for word in words if word not in recipes]
-    for recipe in recipes or [""]:
-        words = [*filter(None, [recipe]), *others]
-        problems.attempt(partial(_planned, words))
+    if not recipes:
+        problem = Problem("--check: names no recipe to check.", Correction(typed="--check"))
+        raise ConfigError([problem])
+    for recipe in recipes:
+        problems.attempt(partial(_planned, [recipe, *others]))
     problems.stop()
     return Reply(
         text=f"{plural(len(recipes), 'recipe')} can be planned.", data={"recipes": recipes}

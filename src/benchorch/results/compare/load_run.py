@@ -6,6 +6,7 @@ a file of ``benchorch report --json``.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -109,7 +110,8 @@ def derive(directory: Path, reference: str, say: Say = silent, *, running: bool 
     if running:
         results = {**_unfinished(directory, plan), **results}
     if not results:
-        raise ConfigError([f"{reference}: no trial of this run has a result. {_go_on(directory)}"])
+        text = f"{reference}: no trial of this run has a result. Resume it."
+        raise ConfigError([text], next=f"benchorch resume {shlex.quote(str(directory))}")
     summaries = summarise_all(results, say)
     return Derived(directory=directory, plan=plan, results=results, summaries=summaries)
 
@@ -161,10 +163,6 @@ def _unfinished(directory: Path, plan: Plan) -> Mapping[str, TrialResult]:
     """Measurements so far of unfinished trials."""
     found = (run_directory.read_rounds(directory, trial.trial_id) for trial in plan.trials)
     return {one.trial_id: replace(one, unfinished=True) for one in found if one is not None}
-
-
-def _go_on(directory: Path) -> str:
-    return f"Resume it: python -m benchorch resume={directory}"
 
 
 def _stored(derived: Derived, trial: Trial, each_process: bool) -> StoredTrial:

@@ -132,5 +132,5 @@ def test_a_runs_words_are_answered_with_the_line_that_was_meant(words, next_line
     with pytest.raises(ConfigError, match="init takes a file's name and options") as refused:
         run(*words)
     assert refused.value.next.startswith(next_line)
-    assert "--input NAME=SIZE,SIZE" in refused.value.next
+    assert "--input x=batch_size,16" in refused.value.next
     assert ("--module net.py:make" in refused.value.next) == ("model.factory=net.py:make" in words)

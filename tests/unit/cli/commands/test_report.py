@@ -65,7 +65,8 @@ def test_the_file_is_markdown_or_the_export(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_an_error(run: Path, tmp_path: Path) -> None:
-    for name in ("nowhere/x.md", "nowhere/x.json"):
+    (tmp_path / "file").touch()
+    for name in ("file/x.md", "file/x.json"):
         with pytest.raises(ConfigError, match="cannot be written"):
             report.run.reply([str(run), "--output", str(tmp_path / name)])
 
