@@ -44,10 +44,10 @@ def is_known(estimate: Estimate) -> bool:
 
 
 def is_unknown(estimate: Estimate) -> bool:
-    """Whether what was seen, an interval or two values, is too far apart for a number."""
+    """Whether what was seen, an interval or up to two values, is too far apart for a number."""
     if estimate.low is None or estimate.high is None:
         seen = estimate.seen
-        return estimate.n == 2 and seen is not None and 0 < WIDEST * seen[0] < seen[1]
+        return estimate.n <= 2 and seen is not None and 0 < WIDEST * seen[0] < seen[1]
     return not is_known(estimate)
 
 

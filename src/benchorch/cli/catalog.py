@@ -93,6 +93,11 @@ EXAMPLES: Mapping[str, str] = {
 }
 """A correct line of each command that takes arguments; RUN stands for a run's id."""
 
+ABOUT_A_RUN = frozenset(
+    {"cancel", "status", *(name for name, line in EXAMPLES.items() if "RUN" in line)}
+)
+"""Commands that are given a run, which ``last`` can name."""
+
 SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(("bench", "benchmark", "exec", "execute", "measure", "start"), "run"),
     **dict.fromkeys(("dry-run", "check-plan", "preview"), "plan"),

@@ -12,6 +12,7 @@ import gc
 import io
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -20,10 +21,19 @@ from typing import Any, NoReturn, cast
 import click
 
 from benchorch.cli.arguments import is_recipe, is_script
-from benchorch.cli.catalog import COMMANDS, SYNONYMS, command_called, commands_data, overview
+from benchorch.cli.catalog import (
+    ABOUT_A_RUN,
+    COMMANDS,
+    SYNONYMS,
+    command_called,
+    commands_data,
+    overview,
+)
 from benchorch.cli.command import FLAGS, Group, usage_problem
-from benchorch.cli.terminal import FAILED, INTERRUPTED, print_error
+from benchorch.cli.terminal import FAILED, INTERRUPTED, print_err, print_error
 from benchorch.errors import BenchorchError, ConfigError
+
+_LAST = re.compile(r"(?P<key>resume=)?(?P<run>last(?:~\d{1,3})?)(?P<trial>::?.+)?")
 
 COMPLETE = "_BENCHORCH_COMPLETE"
 """The variable by which a shell asks for completions instead of a run."""
@@ -93,6 +103,7 @@ def run(arguments: Sequence[str]) -> int:
         words, _ = trust.split(arguments)
         if words[:1] == ["submit"]:  # which passes on what is trusted
             words = [*arguments]
+        words = _with_last_run(words)
         try:
             with PROGRAM.make_context("benchorch", words) as ctx:
                 return cast(int, PROGRAM.invoke(ctx))
@@ -107,6 +118,25 @@ def run(arguments: Sequence[str]) -> int:
             if error.filename is None or error.errno == errno.ENOSPC:
                 raise
             raise BenchorchError(f"{error.filename}: {error.strerror}.") from error
+
+
+def _with_last_run(words: Sequence[str]) -> list[str]:
+    """The words with the directories that ``last`` and ``last~1`` stand for, which are printed."""
+    command = next((word for word in words if not word.startswith("-")), "")
+    if not (command in ABOUT_A_RUN or any(word.startswith("resume=last") for word in words)):
+        return [*words]
+    from benchorch.journal import run_directory
+    from benchorch.journal.registry import find_invocation
+
+    named = list(words)
+    for at, word in enumerate(words):
+        if found := _LAST.fullmatch(word):
+            directory = find_invocation(found["run"], command)
+            plan = run_directory.read_plan(directory)
+            if not {"-q", "--quiet"} & {*words}:
+                print_err(f"{found['run']} is {plan.name} ({plan.plan_id}), {directory}")
+            named[at] = f"{found['key'] or ''}{directory}{found['trial'] or ''}"
+    return named
 
 
 def _wants_json(words: Sequence[str]) -> bool:

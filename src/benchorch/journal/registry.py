@@ -20,6 +20,8 @@ from benchorch.journal.lock import is_running
 from benchorch.locks import locked
 
 _LOOKED_AT = 20
+_MOST = 100
+_OF_RUNNING = ("open", "status", "logs", "cancel")
 _LAST = re.compile(r"last(?:~(\d{1,3}))?")
 
 
@@ -78,6 +80,27 @@ def newest_invocations(count: int) -> list[Path]:
     return list(dict.fromkeys(reversed(directories)))[:count]
 
 
+def latest_invocations(count: int, *, ended: bool = True) -> list[Path]:
+    """The last invocations of the current folder, the newest first; of any if it has none.
+
+    They lie in the folder or below it, or were planned there.
+
+    Args:
+        ended: whether those that are going on are left out.
+    """
+    known = [one for one in newest_invocations(_MOST) if (one / run_directory.PLAN).is_file()]
+    found = [one for one in known if not (ended and is_running(one))]
+    here = Path.cwd().resolve()
+    of_here = [one for one in found if one.is_relative_to(here) or _planned_below(one, here)]
+    return (of_here or found)[:count]
+
+
+def _planned_below(directory: Path, folder: Path) -> bool:
+    with contextlib.suppress(OSError, *UNREADABLE):
+        return Path(read_json(directory / run_directory.PLAN)["session"]["cwd"]) == folder
+    return False
+
+
 def others_running(directory: Path) -> list[Path]:
     """Other active runs among this machine's newest ones."""
     own = directory.resolve()
@@ -107,8 +130,8 @@ def _heal(index: Path) -> None:
 def find_invocation(reference: str, word: str = "resume") -> Path:
     """The directory of an invocation named by its path, its plan id or its MLflow run id.
 
-    Of indexed directories the last part of the path is enough; ``last`` is the newest, ``last~1``
-    the one before.
+    Of indexed directories the last part of the path is enough; ``last`` is the newest of
+    `latest_invocations`, ``last~1`` the one before.
 
     Args:
         word: the command, for the message where there is none.
@@ -119,7 +142,8 @@ def find_invocation(reference: str, word: str = "resume") -> Path:
         return path
     if back := _LAST.fullmatch(reference):
         count = int(back[1] or 0)
-        return _existing(newest_invocations(count + 1)[count:], reference, word)
+        found = latest_invocations(count + 1, ended=word not in _OF_RUNNING)
+        return _existing(found[count:], reference, word)
     known = [directory for plan_id, directory in _known() if plan_id == reference]
     everywhere = (directory for _, directory in _known())
     for directory in (*known, *everywhere):

@@ -34,7 +34,7 @@ from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, NoBaseline
 from benchorch.formatting import plural
 from benchorch.journal import certificates, run_directory
-from benchorch.journal.registry import newest_invocations
+from benchorch.journal.registry import latest_invocations
 from benchorch.progress import Say
 from benchorch.results.compare.gate import gate
 from benchorch.results.compare.load_run import is_run
@@ -211,7 +211,7 @@ def _refuse_directionless(names: Sequence[str]) -> None:
 
 def _newest_but(baseline: Side | None) -> str:
     """The newest run on this machine; ConfigError where that is the baseline, or there is none."""
-    for directory in newest_invocations(_REMEMBERED):
+    for directory in latest_invocations(_REMEMBERED):
         if (directory / run_directory.PLAN).exists():
             newest = run_directory.read_plan(directory).plan_id
             if baseline is None or newest != baseline.run.plan_id:

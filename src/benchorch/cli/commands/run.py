@@ -11,7 +11,7 @@ from benchorch.cli.run import benchmark, run_again
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
-from benchorch.journal.registry import find_invocation, newest_invocations
+from benchorch.journal.registry import find_invocation, latest_invocations
 
 _EXAMPLES = "benchorch run model=bert"
 
@@ -64,7 +64,7 @@ def resume(
     "rerun",
     help="""Run trials of a stored run again, in the same directory; the newest results count.
 
-    RUN is the newest run of this machine unless it is named.
+    RUN is the newest run of this folder that has ended, unless it is named.
     """,
 )
 @run_argument(metavar="[RUN]")
@@ -80,7 +80,7 @@ def rerun(
     terminal: Terminal, run: str | None, failed: bool, only: Sequence[str], exitfirst: bool
 ) -> int:
     """The chosen trials of the run, once more."""
-    newest = newest_invocations(1)
+    newest = latest_invocations(1)
     if run is None and not newest:
         raise ConfigError(["rerun: no run has started on this machine yet."], next=_EXAMPLES)
     directory = newest[0] if run is None else find_invocation(run, "rerun")

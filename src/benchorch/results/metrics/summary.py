@@ -172,6 +172,8 @@ def together(findings: Mapping[str, TrialFindings]) -> dict[str, Summary]:
         shown, baseline = answers(family, baseline_id), found.get(baseline_id)
         for name, comparison in shown.comparisons.items():
             own = found[name]
+            if baseline is not None:
+                comparison = _as_known(comparison, baseline, own)
             more = tuple(_irreconcilable(own, baseline, comparison)) if baseline else ()
             found[name] = replace(own, speedup=comparison, warnings=(*own.warnings, *more))
         for name in {*family, baseline_id} & found.keys():
@@ -225,6 +227,19 @@ def _adjusted(
         "Ratios to the baseline do not depend on it."
     )
     return replace(summary, metrics=metrics, warnings=(*summary.warnings, warning))
+
+
+def _as_known(comparison: Comparison, baseline: Summary, own: Summary) -> Comparison:
+    """The comparison, whose single pair is known no better than the two medians are.
+
+    A pair gives no spread: the quotients of all medians that were seen stand for it.
+    """
+    ratio = comparison.ratio
+    above, below = baseline.metrics.get(LATENCY), own.metrics.get(LATENCY)
+    if ratio.n > 1 or not (above and above.seen and below and below.seen) or below.seen[0] <= 0:
+        return comparison
+    seen = above.seen[0] / below.seen[1], above.seen[1] / below.seen[0]
+    return replace(comparison, ratio=replace(ratio, seen=seen))
 
 
 def _irreconcilable(own: Summary, baseline: Summary, comparison: Comparison) -> Iterator[str]:

@@ -443,7 +443,7 @@ def _named(trial: Trial) -> str:
 def _gain_text(trial: Trial, summaries: Mapping[str, Summary]) -> str:
     speedup = summaries[trial.trial_id].speedup
     assert speedup is not None  # only asked for a compared trial
-    return f"{speedup.ratio.value:.2f}× the baseline's speed"
+    return f"{significant(speedup.ratio.value, 3)}× the baseline's speed"
 
 
 def _primary_text(trial: Trial, summaries: Mapping[str, Summary]) -> str:

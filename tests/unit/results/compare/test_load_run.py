@@ -159,8 +159,9 @@ def test_what_is_no_run_is_named_with_what_would_be_one(tmp_path: Path) -> None:
 
 def test_a_run_without_results_is_refused_with_the_command_to_resume(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", (EAGER, None))
-    with pytest.raises(ConfigError, match=r"no trial of this run has a result.*resume="):
+    with pytest.raises(ConfigError, match="no trial of this run has a result") as error:
         load(str(run))
+    assert error.value.next == f"benchorch resume {run}"
 
 
 def test_a_run_that_is_still_going_on_is_left_alone(run: Path) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from benchorch.domain.codec import encode
+from benchorch.domain.estimate import Comparison, Estimate, Summary
 from benchorch.domain.measurement import (
     Calibration,
     Conditions,
@@ -20,7 +21,8 @@ from benchorch.domain.measurement import (
 )
 from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
 from benchorch.domain.verdict import Verdict
-from benchorch.results.metrics.summary import summarise, summarise_all
+from benchorch.results.metrics.summary import _as_known, summarise, summarise_all
+from benchorch.results.report.tables import speedup_text
 
 CALIBRATION = Calibration(pair_cost_ns=40, step_ns=10, loop_turn_ns=9)
 FAILED = Failure(stage="build", kind="build_refused", message="no")
@@ -648,3 +650,22 @@ def test_three_processes_take_the_spread_of_the_other_trials_of_their_machine() 
     for name in ("latency_ms/p50", "throughput_items_per_s/mean"):
         assert among[name].value == alone[name].value
         assert among[name].high < alone[name].high  # type: ignore[operator]
+
+
+def test_a_pairs_ratio_is_known_no_better_than_its_medians() -> None:
+    def estimate(unit: str, *values: float) -> Estimate:
+        seen = min(values), max(values)
+        return Estimate(
+            value=values[0], level_ratio=0.95, n=len(values), unit=unit, method="", seen=seen
+        )
+
+    def text(*baseline_ms: float) -> str:
+        above, own = (
+            Summary(metrics={"latency_ms/p50": one}, speedup=None, steady=True)
+            for one in (estimate("ms", *baseline_ms), estimate("ms", 0.0023))
+        )
+        pair = Comparison(ratio=estimate("ratio", 16840.0), verdict="inconclusive")
+        return speedup_text(replace(own, speedup=_as_known(pair, above, own)), trial())
+
+    assert text(0.046, 39.95) == "not known yet (1 pair) inconclusive"
+    assert "16840× (1 pair)" in text(39.0, 40.0)

@@ -95,7 +95,7 @@ def test_workloads_come_in_the_order_of_their_sizes():
 
 def test_the_winner_of_a_table_is_the_fastest():
     sheet = Sheet().add("eager", 3.0).add("fast", 1.0, ratio=2.9).best("fast")
-    assert "fast on local is fastest of 2, p50 1 [0.9, 1.1] ms: 2.90× the baseline" in sheet.said()
+    assert "fast on local is fastest of 2, p50 1 [0.9, 1.1] ms: 2.9× the baseline" in sheet.said()
 
 
 def test_a_baseline_that_beats_all_is_the_fastest():
