@@ -131,8 +131,11 @@ def _with_last_run(words: Sequence[str]) -> list[str]:
     named = list(words)
     for at, word in enumerate(words):
         if found := _LAST.fullmatch(word):
-            directory = find_invocation(found["run"], command)
-            plan = run_directory.read_plan(directory)
+            try:
+                directory = find_invocation(found["run"], command)
+                plan = run_directory.read_plan(directory)
+            except ConfigError:  # the command says so, after what is wrong with its words
+                return [*words]
             if not {"-q", "--quiet"} & {*words}:
                 print_err(f"{found['run']} is {plan.name} ({plan.plan_id}), {directory}")
             named[at] = f"{found['key'] or ''}{directory}{found['trial'] or ''}"
