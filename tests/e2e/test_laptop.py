@@ -131,7 +131,7 @@ def test_what_can_run_here_runs_where_the_rest_may_be_skipped(laptop):
         "stopping.window_s=0.05",
         "protocol.pairing=none",
         "protocol.canary_tolerance_ratio=null",
-        "executor=inline",
+        "executor.isolated=false",
     )
     assert laptop.run(*words, *fast, code=2).stdout
     said = laptop.run(*words, *fast, "--allow-skips").stdout
