@@ -192,3 +192,26 @@ def test_ties_are_found_by_whichever_of_the_other_outputs_tells_them() -> None:
     assert swapped is not None
     assert swapped.tolist() == [[True, True, True]] or swapped.tolist() == [[True, True, False]]
     assert decisions.tied(y, ids, others, LIMITS) is None
+
+
+def test_two_classes_and_ranks_of_two_are_enough() -> None:
+    """In single precision, as outputs are."""
+    scores = np.array([[1.0, 1.0], [0.0, 1.0], [3.0, 1.0]], np.float32)
+    found = decisions.tied(np.array([1, 0, 0]), np.array([0, 1, 0]), [scores], LIMITS)
+    assert found is not None
+    assert found.tolist() == [True, False, True]
+    ids = np.array([[5, 3], [3, 5], [5, 3]])
+    found = decisions.tied(ids[:, ::-1], ids, [scores[:, ::-1] * [1, 1]], LIMITS)
+    assert found is None  # neither all rising nor all falling
+    ordered = np.array([[2.0, 2.0], [2.0, 1.0], [2.0, 0.0]], np.float32)
+    found = decisions.tied(ids[:, ::-1], ids, [ordered], LIMITS)
+    assert found is not None
+    assert found.tolist() == [[True, True], [False, False], [False, False]]
+
+
+def test_the_share_that_may_differ_is_named_only_where_there_is_one() -> None:
+    pairs = [(np.array([1, 2, 3]), np.array([1, 2, 4]))]
+    exact = decisions.flipped(pairs, [None], Limits.of(0.0))
+    assert exact == "1 of 3 values are not equal (first on input 0)."
+    with pytest.raises(ValueError, match="shorter"):
+        decisions.flipped(pairs * 2, [None], LIMITS)
