@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from benchorch.conversions.quantization import quietly
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
-from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class DynamicQuantization(StateStep):
         if not _layers(module):
             raise BuildError(
                 "Dynamic quantisation takes Linear, LSTM and GRU, and the model has none of them.",
-                remedy="choose another conversion for this model",
+                remedy=ANOTHER_CONVERSION,
             )
         with quietly(), wrap_errors(BuildError, "torch.ao.quantization.quantize_dynamic refused"):
             from torch.ao import quantization

@@ -12,7 +12,7 @@ from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
 from benchorch.frameworks.identity.compilers import KERNELS
 from benchorch.frameworks.torch_call import floating_dtypes, tensors_of
-from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class FxQuantization(StateStep):
         if not any(type(each).__module__.startswith("torch.ao.nn") for each in made.modules()):
             raise BuildError(
                 "FX quantisation found no layer in the model that it can quantise.",
-                remedy="choose another conversion for this model",
+                remedy=ANOTHER_CONVERSION,
             )
         torch.save(made.state_dict(), request.out_dir / STATE_FILE)
 

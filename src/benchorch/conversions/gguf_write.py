@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
-from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 
 if TYPE_CHECKING:
@@ -99,7 +99,11 @@ def _tensors(model: torch.nn.Module, kind: str) -> Iterator[tuple[str, NDArray[g
             continue
         known = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if known is None:
-            raise BuildError(f"llama.cpp has no place for {name}.", kind="architecture")
+            raise BuildError(
+                f"llama.cpp has no place for {name}.",
+                kind="architecture",
+                remedy=ANOTHER_CONVERSION,
+            )
         array = tensor.detach().float().cpu()
         array = array.T.contiguous() if name in linear else array
         yield known, _reordered(array, name, config).numpy()
@@ -136,6 +140,7 @@ def _llama(config: Any) -> dict[str, Any]:
         raise BuildError(
             f"Rotary positions of kind {rope['rope_type']} have no GGUF form here.",
             kind="architecture",
+            remedy=ANOTHER_CONVERSION,
         )
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return {

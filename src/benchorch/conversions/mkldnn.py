@@ -12,7 +12,7 @@ from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
 from benchorch.frameworks.torch_call import live_tensors
 from benchorch.frameworks.torch_tracing import take_signature
-from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
 from benchorch.interfaces.conversion import ModuleStep
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Mkldnn(ModuleStep):
         from torch.utils import mkldnn
 
         if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-            raise BuildError("this build of torch has no oneDNN.")
+            raise BuildError("this build of torch has no oneDNN.", remedy=ANOTHER_CONVERSION)
         with wrap_errors(BuildError, "oneDNN refused the model"), torch.inference_mode():
             packed = mkldnn.to_mkldnn(module)  # type: ignore[no-untyped-call]
             wrapped = _wrapped(packed, module)

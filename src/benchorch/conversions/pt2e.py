@@ -13,7 +13,7 @@ from benchorch.errors import BuildError
 from benchorch.frameworks.torch_call import floating_dtypes
 from benchorch.frameworks.torch_program import load_program, save_program
 from benchorch.frameworks.torch_tracing import export_module
-from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Pt2e(FileStep):
         if not any(_ROUNDING in str(node.target) for node in made.graph.nodes):
             raise BuildError(
                 f"The {self.quantizer} quantizer found nothing in the model that it can quantise.",
-                remedy="choose another conversion for this model",
+                remedy=ANOTHER_CONVERSION,
             )
         save_program(made, request.out_dir)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.errors import BuildError
 from benchorch.frameworks.torch_call import tensors_of
+from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION
 from benchorch.host.environment import is_installed
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def linear_layers(
     raise BuildError(
         f"torchao's {scheme} quantises torch.nn.Linear{sizes if linear else ''}, and the model has "
         f"none{f' among its {len(linear)}' if linear else ''}.",
-        remedy="choose another conversion for this model",
+        remedy=ANOTHER_CONVERSION,
     )
 
 

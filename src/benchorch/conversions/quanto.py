@@ -22,7 +22,7 @@ from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
 from benchorch.files import read_json
 from benchorch.frameworks.torch_call import floating_dtypes
-from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
 from benchorch.locks import locked
 
@@ -101,7 +101,7 @@ class Quanto(StateStep):
         if not any(layer["weights"] != "none" for layer in layers.values()):
             raise BuildError(
                 "optimum-quanto quantises only Linear and Conv2d layers; this model has none.",
-                remedy="choose another conversion for this model",
+                remedy=ANOTHER_CONVERSION,
             )
         # Copies, since safetensors refuses parameters that share their memory.
         state = {name: each.contiguous().clone() for name, each in module.state_dict().items()}

@@ -11,7 +11,7 @@ from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.compilers import KERNELS
 from benchorch.frameworks.torchao_state import quantised, restore_state, save_state
-from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
 
 if TYPE_CHECKING:
@@ -92,7 +92,10 @@ class TorchAo(StateStep):
                 module, self._config(request.device), filter_fn=lambda _, name: name in chosen
             )
         if not quantised(module):
-            raise BuildError(f"torchao's {self.scheme} left every weight of the model as it was.")
+            raise BuildError(
+                f"torchao's {self.scheme} left every weight of the model as it was.",
+                remedy=ANOTHER_CONVERSION,
+            )
         save_state(module, request.out_dir)
 
     def restore(self, module: torch.nn.Module, source: Path, example: Example) -> torch.nn.Module:

@@ -21,7 +21,7 @@ from benchorch.errors import BuildError
 from benchorch.frameworks.identity.compilers import KERNELS
 from benchorch.frameworks.module_precision import parameter_dtypes
 from benchorch.frameworks.torchao_state import quantised, restore_state, save_state
-from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, StateStep
 
 if TYPE_CHECKING:
@@ -85,7 +85,10 @@ class TorchAoCalibrated(StateStep):
         with quietly(), wrap_errors(BuildError, f"torchao's {self.method} refused the model"):
             self._quantize(module, chosen, request)
         if not quantised(module):
-            raise BuildError(f"torchao's {self.method} left every weight of the model as it was.")
+            raise BuildError(
+                f"torchao's {self.method} left every weight of the model as it was.",
+                remedy=ANOTHER_CONVERSION,
+            )
         save_state(module, request.out_dir)
 
     def restore(self, module: torch.nn.Module, source: Path, example: Example) -> torch.nn.Module:

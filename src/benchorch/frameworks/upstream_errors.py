@@ -2,11 +2,11 @@
 
 import errno
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchorch.errors import TrialError
+from benchorch.errors import BuildError, MeasureError, TrialError
 
 # What compilers and exporters raise when they refuse a model. Not OSError (a full disk is not the
 # model's fault) and not MemoryError: those keep their own class.
@@ -26,6 +26,14 @@ _TORCHSCRIPT = "The following operation failed in the TorchScript interpreter"
 _PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _LONGEST_LINE = 300
+
+ANOTHER_CONVERSION = "another conversion for this model, of those that benchorch conversions lists"
+"""Remedy where a conversion refuses a model."""
+
+_REMEDIES: Mapping[type[TrialError], str] = {
+    BuildError: ANOTHER_CONVERSION,
+    MeasureError: f"rebuild=always, which renews what is stored, or {ANOTHER_CONVERSION}",
+}
 
 
 @contextmanager
@@ -50,7 +58,8 @@ def wrap_errors(kind: type[TrialError], what: str, *more: type[Exception]) -> It
         if _DISK_FULL in text:
             raise OSError(errno.ENOSPC, _DISK_FULL) from error
         place = place_in_model(error)
-        raise kind(f"{what}: {first_line(error)}{f' ({place})' if place else ''}") from error
+        message = f"{what}: {first_line(error)}{f' ({place})' if place else ''}"
+        raise kind(message, remedy=_REMEDIES.get(kind, "")) from error
 
 
 @contextmanager

@@ -156,9 +156,9 @@ def open_session(
         with refused("ONNX Runtime cannot load the graph"):
             session = onnxruntime.InferenceSession(str(model), options, providers=chosen)
     except MeasureError as error:
-        if "NOT_IMPLEMENTED" not in str(error):
-            raise
-        raise MeasureError(str(error), kind="no_kernel", remedy=_IN_FLOAT32) from error
+        if "NOT_IMPLEMENTED" in str(error):
+            error.kind, error.remedy = "no_kernel", _IN_FLOAT32
+        raise
     used = session.get_providers()
     if used[0] != provider.name:
         raise MeasureError(

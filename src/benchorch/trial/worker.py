@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Answer = Callable[[Any, Reporter], object]
 
 _OUT_OF_MEMORY = ("outofmemory", "out of memory", "can't allocate memory", "bad_alloc", "bad alloc")
+_LOG = "the traceback in the trial's log shows where"
 
 
 def _measure(request: stages.MeasureRequest, report: Reporter) -> MeasureReply:
@@ -170,12 +171,12 @@ def _kind_of(error: BaseException) -> tuple[str, str]:
         if isinstance(cause, ModuleNotFoundError):
             return "missing_package", install_command([str(cause.name)])
     if isinstance(error, TrialError):
-        return error.kind, error.remedy
+        return error.kind, error.remedy or _LOG
     if isinstance(error, ConfigError):
         return "config", ""
     if isinstance(error, StoreError):
         return "store", "python -m benchorch cache list"
-    return f"raised:{type(error).__name__}", "the traceback in the trial's log shows where"
+    return f"raised:{type(error).__name__}", _LOG
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

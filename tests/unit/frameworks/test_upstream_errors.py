@@ -33,6 +33,7 @@ def test_a_refusal_becomes_ours_and_keeps_its_cause(kind: type[Exception]) -> No
     with pytest.raises(kind, match="it refused: wrong") as caught, wrap_errors(kind, "it refused"):
         raise cause
     assert caught.value.__cause__ is cause
+    assert "benchorch conversions" in caught.value.remedy
 
 
 def test_a_full_disk_is_not_the_models_fault() -> None:

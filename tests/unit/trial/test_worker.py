@@ -25,6 +25,7 @@ def test_a_process_is_pinned_before_numpy_starts_its_threads() -> None:
         (MemoryError(), "oom", "a smaller workload.batch_size, or a larger limits.memory_gib"),
         (ModuleNotFoundError("no", name="tvm"), "missing_package", "pip install tvm"),
         (BuildError("no", kind="build_refused", remedy="less"), "build_refused", "less"),
+        (BuildError("no"), "build_refused", "the traceback in the trial's log shows where"),
         (KeyError("x"), "raised:KeyError", "the traceback in the trial's log shows where"),
     ],
 )
