@@ -10,7 +10,15 @@ from types import ModuleType
 
 import pytest
 
-from parity_corpus import architectures, hostile, models, pairs, second_review, third_review
+from parity_corpus import (
+    architectures,
+    fourth_review,
+    hostile,
+    models,
+    pairs,
+    second_review,
+    third_review,
+)
 from parity_corpus.unseen import architectures as unseen_architectures
 from parity_corpus.unseen import models as unseen_models
 from parity_corpus.unseen import pairs as unseen_pairs
@@ -24,6 +32,7 @@ MODELS = {
     "hostile": hostile.MODELS,
     "second review": second_review.MODELS,
     "third review": third_review.MODELS,
+    "fourth review": fourth_review.MODELS,
 }
 # The lab builds, judges and verifies in one process, so what only differs between processes
 # cannot show in it.

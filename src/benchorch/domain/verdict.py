@@ -168,4 +168,4 @@ class Verdict:
     @property
     def explanation(self) -> str:
         """Every reason in one line, and where it began; empty when passed."""
-        return f"{'; '.join(self.reasons)} {self.first_divergence}".strip()
+        return " ".join((*self.reasons, self.first_divergence)).strip()

@@ -167,7 +167,7 @@ def _parity(run: _Run) -> Iterator[str]:
         if result.parity is None:
             yield f"trial {trial_id}: its outputs were not compared with the baseline's."
         elif not result.parity.passed:
-            yield f"trial {trial_id}: {'; '.join(result.parity.reasons) or 'its outputs differ'}."
+            yield f"trial {trial_id}: {result.parity.explanation or 'its outputs differ.'}"
 
 
 def _protocol(run: _Run) -> Iterator[str]:

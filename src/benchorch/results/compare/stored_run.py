@@ -63,7 +63,7 @@ class StoredTrial:
         parity = None if self.result is None else self.result.parity
         if parity is None or parity.passed:
             return ""
-        return "; ".join(parity.reasons) or "the outputs differ"
+        return parity.explanation or "the outputs differ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,8 +87,14 @@ def flipped(pairs: Pairs, ties: Sequence[NDArray[bool_] | None], limits: Limits)
     if count <= share * size:
         return _flipped_place(clear)
     number = next(i for i, each in enumerate(clear) if each.any())
-    allowed = f"; {100 * share:g} % may" if share else ""
-    return f"{count} of {size} values are not equal (first on input {number}){allowed}."
+    first = ", ".join(map(str, np.argwhere(clear[number])[0]))
+    allowed = f"{100 * share:g} % may differ" if share else "all must be"
+    ids = pairs[0][1].dtype.kind in "iu"
+    hint = ", but for near-ties of scores that are an output, too" if ids else ""
+    return (
+        f"{count} of {size} values are not equal (first at [{first}] of input {number}); "
+        f"{allowed}{hint}."
+    )
 
 
 def _flipped_place(flips: Sequence[NDArray[bool_]]) -> str:

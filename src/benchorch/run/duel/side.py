@@ -146,7 +146,7 @@ def _trouble(result: TrialResult) -> str:
     if result.failure is not None:
         return f"{result.failure.kind}: {result.failure.message}"
     if result.parity is not None and not result.parity.passed:
-        return "; ".join(result.parity.reasons) or "its outputs are not the reference's"
+        return result.parity.explanation or "its outputs are not the reference's"
     return ""
 
 
