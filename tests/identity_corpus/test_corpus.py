@@ -12,7 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from identity_corpus import cases, held_out, hostile, second_review, third_review
+from identity_corpus import (
+    cases,
+    fourth_review,
+    held_out,
+    hostile,
+    second_review,
+    third_review,
+)
 from identity_corpus.unseen import cases as unseen
 from support.identity_lab import Identity, identity_of
 
@@ -25,6 +32,7 @@ CASES = {
         ("held-out", held_out),
         ("second review", second_review),
         ("third review", third_review),
+        ("fourth review", fourth_review),
     )
     for case in corpus.CASES
     if not case.debatable
@@ -97,4 +105,5 @@ def identity(case: cases.Case, folder: Path, *, changed: bool, stamps: Path) -> 
         site=site if site.is_dir() else None,
         conversion=case.conversion,
         stamps=stamps,
+        server=int(changed),
     )

@@ -47,6 +47,7 @@ def identity_of(
     site: Path | None = None,
     conversion: str = "eager",
     stamps: Path | None = None,
+    server: int = 0,
 ) -> Identity:
     """The key of a conversion's artifact; of eager that of its reference outputs.
 
@@ -58,6 +59,7 @@ def identity_of(
         site: a site-packages directory, before the other ones.
         conversion: as after ``conversion=``.
         stamps: where identities are kept that two loads agreed on; each is loaded without it.
+        server: which process is forked; another one has other addresses and another hash seed.
     """
     request = {
         "folder": str(Path(folder).resolve()),
@@ -68,12 +70,12 @@ def identity_of(
         "conversion": conversion,
         "stamps": None if stamps is None else str(stamps),
     }
-    server = _server()
-    assert server.stdin is not None
-    assert server.stdout is not None
-    server.stdin.write(json.dumps(request) + "\n")
-    server.stdin.flush()
-    line = server.stdout.readline()
+    process = _server(server)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    line = process.stdout.readline()
     if not line:
         raise RuntimeError("the identity server ended")
     answer = json.loads(line)
@@ -83,7 +85,8 @@ def identity_of(
 
 
 @cache
-def _server() -> subprocess.Popen[str]:
+def _server(number: int) -> subprocess.Popen[str]:
+    del number  # one process for each
     tests = Path(__file__).resolve().parents[1]
     path = os.pathsep.join(filter(None, (str(tests), os.environ.get("PYTHONPATH", ""))))
     server = subprocess.Popen(

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,10 +104,11 @@ def _settings(walk: Walk) -> None:
 
     found = {
         "python": platform.python_version(),
+        "assertions": sys.flags.optimize == 0,
         "default_dtype": torch.get_default_dtype(),
-        "matmul_precision": torch.get_float32_matmul_precision(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "mkldnn": torch.backends.mkldnn.enabled,
+        "products": _products(),
         "flush_denormal": bool(torch.tensor([1e-310], dtype=torch.float64).mul(1)[0] == 0),
         "libraries": {
             Path(name).name: file_digest(Path(name))
@@ -116,6 +119,17 @@ def _settings(walk: Walk) -> None:
     }
     for name, value in found.items():
         walk.value(f"settings.{name}", value)
+
+
+def _products() -> dict[str, str]:
+    """Rounding of float32 products: as set for all, and for oneDNN by kind of operator."""
+    import torch
+
+    kinds = {name: getattr(torch.backends.mkldnn, name, None) for name in ("matmul", "conv", "rnn")}
+    found = {name: str(getattr(kind, "fp32_precision", "")) for name, kind in kinds.items()}
+    with suppress(RuntimeError):  # of torch, where a model set these in the newer way
+        found["all"] = torch.get_float32_matmul_precision()
+    return found
 
 
 def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

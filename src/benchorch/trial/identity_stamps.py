@@ -16,7 +16,7 @@ from benchorch.domain.trial import ConfigNode
 from benchorch.files import read_json, write_json
 from benchorch.frameworks.identity.consulted import holds
 
-_VERSION = 2  # with the time of a file's last change of status
+_VERSION = 3  # with what is reached by computed names
 _ENOUGH_LOADS = 2
 _SHOWN = 3
 

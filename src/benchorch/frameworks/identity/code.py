@@ -109,10 +109,16 @@ def nested(code: CodeType) -> Iterator[CodeType]:
             yield from nested(constant)
 
 
+def parsed(code: CodeType) -> ast.AST | None:
+    """A function's syntax tree, where the file still has the source of its code."""
+    source = parse(Path(code.co_filename))
+    key = (code.co_name, code.co_firstlineno)
+    return source.functions.get(key) if source and source.compiled.get(key) == code else None
+
+
 def only_written(code: CodeType) -> set[str]:
     """Texts that in this code name nothing but files to write: ``open("log", "a")``."""
-    source = parse(Path(code.co_filename))
-    node = source.functions.get((code.co_name, code.co_firstlineno)) if source else None
+    node = parsed(code)
     if node is None:
         return set()
     written = {id(name): name.value for call in ast.walk(node) for name in _names_written(call)}
@@ -146,10 +152,8 @@ def _names_written(call: ast.AST) -> Iterator[ast.Constant]:
 
 def code_digest(code: CodeType) -> str:
     """SHA-256 (hex): of the source where the file still has it, else of the instructions."""
-    source = parse(Path(code.co_filename))
-    key = (code.co_name, code.co_firstlineno)
-    node = source.functions.get(key) if source else None
-    if source is not None and node is not None and source.compiled.get(key) == code:
+    node = parsed(code)
+    if node is not None:
         return syntax_digest(node)
     return hashlib.sha256(_instructions(code).encode()).hexdigest()
 

@@ -37,11 +37,14 @@ class Owners:
         if name in sys.builtin_module_names:
             return PYTHON
         module = sys.modules.get(name)
+        parent = name.rpartition(".")[0]
         file = getattr(module, "__file__", None)
-        if file is None:
-            folders = list(getattr(module, "__path__", []))
+        if file is None or (parent and not Path(file).is_absolute()):
+            folders = list(getattr(module, "__dict__", {}).get("__path__", []))
             if folders:
                 return self.of_file(str(Path(folders[0]) / "__init__.py"))
+            if parent in sys.modules:  # torch has modules that are no files
+                return self.of_module(parent)
             return PYTHON if name.partition(".")[0] in sys.stdlib_module_names else USER
         return self.of_file(file)
 

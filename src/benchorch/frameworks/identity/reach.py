@@ -30,6 +30,14 @@ from benchorch.frameworks.identity.code import (
 )
 from benchorch.frameworks.identity.distributions import describe, file_digest, is_closed
 from benchorch.frameworks.identity.folders import listed, listing_digest
+from benchorch.frameworks.identity.indirect import (
+    ENVIRONMENT,
+    all_variables,
+    handed_on,
+    reaches_any_module,
+    reads_environment,
+    variables_read,
+)
 from benchorch.frameworks.identity.leaves import Leaves
 from benchorch.frameworks.identity.owners import (
     BENCHORCH,
@@ -50,7 +58,6 @@ _CLASS_NOISE = frozenset(
     # Made of fields and decorators, with the class's address in them:
     | {"__pydantic_core_schema__", "__pydantic_serializer__", "__pydantic_validator__"}
 )
-_ENVIRONMENT_WORDS = frozenset({"environ", "getenv", "environb", "getenvb", "expandvars"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
 _EXPANDED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]{0,80})")
 _FILE = re.compile(r"[\w./~-]*[./][\w./~-]+")
@@ -59,10 +66,10 @@ _NAME = re.compile(r"[\x20-\x7e]{1,200}")
 _SUFFIX = re.compile(r"\.\w{1,20}")
 _PLUGINS = frozenset({"entry_points", "iter_entry_points"})
 _CLOCKS = frozenset({"time", "datetime", "secrets", "uuid"})
-_OWN_SCOPE = frozenset({"globals", "eval", "exec", "vars"})
-_ANY_ATTRIBUTE = frozenset({"getattr", "attrgetter", "vars", "__dict__", "methodcaller"})
-_ANY_MODULE = frozenset({"import_module", "__import__"})
-_BY_PACKAGE = _ANY_MODULE | {"files", "resources", "pkgutil", "get_data", "pkg_resources"}
+_BY_PACKAGE = frozenset(
+    {"import_module", "__import__", "resolve_name", "locate"}
+    | {"files", "resources", "pkgutil", "get_data", "pkg_resources"}
+)
 """By which code reaches a module, or a package's data, whose name is a text."""
 _ANNOTATIONS = frozenset({"__annotations__", "get_annotations", "get_type_hints", "signature"})
 _DOCSTRINGS = frozenset({"__doc__", "getdoc"})
@@ -90,6 +97,7 @@ class Reach:
         self._leaves = leaves
         self._owners = Owners()
         self._queue: deque[tuple[object, str]] = deque()
+        self._held: list[str] = []
         self._seen: set[int] = set()
         self._modules: set[str] = set()
         self._wholes: set[str] = set()
@@ -108,10 +116,15 @@ class Reach:
             self._seen.add(id(found))
             self._kept.append(found)
             self._queue.append((found, path))
+        if path and isinstance(found, ModuleType):  # a value, of which anything may be used
+            self._held.append(found.__name__)
 
     def run(self) -> None:
         """Look at everything that was added, and at what that leads to."""
-        while self._queue or (self._reads and self._described):
+        while self._queue or self._held or (self._reads and self._described):
+            if self._held:
+                self._whole(self._held.pop())
+                continue
             if not self._queue:
                 self._description(*self._described.popleft())
                 continue
@@ -234,7 +247,16 @@ class Reach:
             words = {*part.co_names, *texts}
             self._reads |= words & (_ANNOTATIONS | _DOCSTRINGS)
         names = sorted({name for part in nested(code) for name in part.co_names})
-        self._by_text(names, scope)
+        variables = variables_read(code, names, scope)
+        if variables is None:
+            self._leaves.put("environment.*", digest_of({**all_variables()})[:16])
+        for name in variables or ():
+            self._variable(name)
+        if reaches_any_module(code, names, scope):
+            for each in list(sys.modules):
+                self._whole(each)
+        for handed in handed_on(code, names, scope):
+            self._whole(handed.__name__)
         for name in names:
             if name in scope:
                 self._named(f"globals.{module_label(module)}.{name}", scope[name], names)
@@ -272,19 +294,6 @@ class Reach:
             for one in entry_points(group=text):
                 self._leaves.put(f"files.entry points.{text}.{one.name}", one.value)
                 self._import(one.module, 0, {})
-
-    def _by_text(self, names: list[str], scope: dict[str, Any]) -> None:
-        """Add everything that code may reach by a name computed at run time."""
-        found = set(names)
-        if found & _OWN_SCOPE:
-            self._whole(str(scope.get("__name__", "")))
-        if found & _ANY_MODULE:
-            for name in list(sys.modules):
-                self._whole(name)
-        if found & _ANY_ATTRIBUTE:
-            for name in names:
-                if isinstance(scope.get(name), ModuleType):
-                    self._whole(scope[name].__name__)
 
     def _whole(self, name: str) -> None:
         """All that a user's module holds, other modules aside."""
@@ -356,30 +365,36 @@ class Reach:
         """Environment variables that code names: every text in it that may be a name of one."""
         words = {*code.co_names, *code.co_varnames, *code.co_freevars}
         named = (scope.get(name) for name in code.co_names)
-        if not _ENVIRONMENT_WORDS & words and not any(map(_reads_environment, named)):
+        if not ENVIRONMENT & words and not any(map(reads_environment, named)):
             return
         texts = [*_texts(code.co_consts), *_texts([scope.get(name) for name in code.co_names])]
         for text in texts:
             for name in [text] if _VARIABLE.fullmatch(text) else _EXPANDED.findall(text):
-                value = os.environ.get(name)
-                self._leaves.put(
-                    f"environment.{name}",
-                    "(not set)" if value is None else digest_of(value)[:16],
-                )
+                self._variable(name)
                 if name.endswith("_") and name[0] != "_":  # names are put together
                     same = {one: os.environ[one] for one in os.environ if one.startswith(name)}
                     self._leaves.put(f"environment.{name}*", digest_of({**same})[:16])
+
+    def _variable(self, name: str) -> None:
+        value = os.environ.get(name)
+        text = "(not set)" if value is None else digest_of(value)[:16]
+        self._leaves.put(f"environment.{name}", text)
 
     def _local_imports(self, code: CodeType, scope: dict[str, Any]) -> None:
         """Imports inside a function."""
         recent: list[Any] = []
         for one in dis.get_instructions(code):
             if one.opname == "IMPORT_NAME":
+                if one.argval == "__main__" and not self._is_users_scope(scope):
+                    continue  # packages look whether it is interactive
                 level, names = recent[-2:]  # which the instruction takes from the stack
                 self._import(str(one.argval), level, scope)
                 self._imported_names(str(one.argval), names or (), scope, level, code)
             if one.opname == "LOAD_CONST":
                 recent.append(one.argval)
+
+    def _is_users_scope(self, scope: dict[str, Any]) -> bool:
+        return self._owners.of_module(str(scope.get("__name__", ""))) == USER
 
     def _imported_names(
         self, name: str, wanted: tuple[Any, ...], scope: dict[str, Any], level: int, code: CodeType
@@ -387,8 +402,6 @@ class Reach:
         module: object = sys.modules.get(_absolute(name, level, scope))
         if isinstance(module, ModuleType):
             self._module_attributes(module, sorted({*map(str, wanted), *code.co_names}))
-            if _ANY_ATTRIBUTE.intersection(code.co_names):
-                self._whole(module.__name__)
         elif module is not None:  # whatever somebody put there
             self.value(f"globals.{name}", module)
 
@@ -520,11 +533,6 @@ class Reach:
         """Whether a user's function was put in place of a package's."""
         file = function.__code__.co_filename
         return self._owners.of_file(file) == USER and Path(file).is_file()
-
-
-def _reads_environment(value: object) -> bool:
-    """Whether it is os.environ or os.getenv, whatever the code calls it."""
-    return value is not None and any(value is getattr(os, one, None) for one in _ENVIRONMENT_WORDS)
 
 
 def _can_be_found(name: str) -> bool:

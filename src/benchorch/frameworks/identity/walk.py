@@ -47,11 +47,12 @@ _MODULE_NOISE = frozenset(
         "_modules",
     }
 )
-_STAMPS = frozenset(
-    {"transformers_version", "_commit_hash", "_name_or_path", "name_or_path"}
-    | {"_original_object_hash"}  # another one in every process
-)
-"""Notes that transformers leaves in a configuration about where it came from."""
+_STAMPS = {
+    "transformers": {"transformers_version", "_commit_hash", "_name_or_path", "name_or_path"}
+    | {"_original_object_hash"},  # another one in every process
+    "pydantic": {"cls_ref"},  # with the class's address
+}
+"""Notes that packages leave in their own objects about where those came from."""
 
 _BY_PICKLE = frozenset({"pandas"})
 """Where objects keep caches and references to each other beside what they pickle."""
@@ -282,13 +283,14 @@ class Walk:
         if type(value) in plain or type(value).__module__ in ("builtins", "collections"):
             return
         self._reach(type(value), path)
-        self._attributes(path, _own_state(value))
+        self._attributes(path, value)
 
     def _torch_module(self, path: str, value: torch.nn.Module) -> None:
         self._leaves.put(path, _type(value))
         self._reach(type(value), path)
         own = type(value).__module__.startswith("benchorch.")
-        noise = _MODULE_NOISE | (getattr(type(value), "not_content", frozenset()) if own else set())
+        noise = _MODULE_NOISE | _stamps(type(value))
+        noise |= getattr(type(value), "not_content", frozenset()) if own else set()
         state = vars(value)
         for name in ("_parameters", "_buffers"):
             for key, tensor in state.get(name, {}).items():
@@ -296,7 +298,7 @@ class Walk:
         for name, one in sorted(state.items()):
             if name.endswith(_NUMBERED) and isinstance(one, dict) and name not in noise:
                 self._items(f"{path}.{name}", list(one.values()))  # keys count the process's hooks
-            elif name not in noise and not _is_stamp(name, one):
+            elif name not in noise:
                 self.value(f"{path}.{name}", one)
         parts = state.get("_modules", {})
         for key, part in parts.items():
@@ -358,7 +360,7 @@ class Walk:
     def _state(self, path: str, value: Any) -> None:
         by_pickle = type(value).__module__.partition(".")[0] in _BY_PICKLE
         if not by_pickle and not _hides_state(type(value)):
-            self._attributes(path, _own_state(value))
+            self._attributes(path, value)
             return
         try:
             reduced = value.__reduce_ex__(4)
@@ -366,7 +368,7 @@ class Walk:
             self._refuse(path, value)
             return
         if not by_pickle:
-            self._attributes(path, _own_state(value))
+            self._attributes(path, value)
         if isinstance(reduced, str):
             self._leaves.put(f"{path}.<name>", reduced)
             return
@@ -374,14 +376,17 @@ class Walk:
             items = list(part) if index in (3, 4) and part is not None else part
             self.value(f"{path}.<reduced>[{index}]", items)
 
-    def _attributes(self, path: str, state: Mapping[str, Any]) -> None:
-        for name, one in sorted(state.items(), key=lambda item: str(item[0])):
-            if not _is_stamp(name, one):
+    def _attributes(self, path: str, value: object) -> None:
+        stamps = _stamps(type(value))
+        for name, one in sorted(_own_state(value).items(), key=lambda item: str(item[0])):
+            if name not in stamps:
                 self.value(f"{path}.{name}", one)
 
 
-def _is_stamp(name: str, value: object) -> bool:
-    return name in _STAMPS and (value is None or isinstance(value, str | int))
+def _stamps(kind: type) -> set[str]:
+    """Names of the notes of a class, which those that derive from it have too."""
+    packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    return {name for package in packages for name in _STAMPS.get(package, ())}
 
 
 def _name(kind: type) -> str:

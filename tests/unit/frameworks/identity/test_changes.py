@@ -69,7 +69,7 @@ def both(
     first, second = write(place / "a", before), write(place / "b", after)
     return (
         identity_of(first, "mm:make", **options),  # type: ignore[arg-type]
-        identity_of(second, "mm:make", **options),  # type: ignore[arg-type]
+        identity_of(second, "mm:make", server=1, **options),  # type: ignore[arg-type]
     )
 
 
@@ -127,6 +127,21 @@ def test_another_value_of_an_attribute_is_another_model(
 
 
 CALLS_HELPER = net(top="import helper", forward="return helper.f(x)")
+PLUGIN = "from base import Base\nimport plugin"
+
+
+def helped(call: str, *, top: str = "", init: str = "pass") -> tuple[dict[str, str], ...]:
+    """A model that calls helper.f in some way, and another helper.f."""
+    calls = net(top=f"import helper\n{top}", init=init, forward=f"return {call}")
+    return tuple({**calls, "helper.py": f"def f(x): return {y}"} for y in ("x", "-x"))
+
+
+def plugin(value: str) -> dict[str, str]:
+    """A class that nothing names."""
+    code = f"from base import Base\nclass P(Base):\n    def __call__(self, x): return {value}\n"
+    return {"base.py": "class Base:\n    pass\n", "plugin.py": code}
+
+
 LOGS = net(
     top="import logging\nlog = logging.getLogger(__name__)", forward="log.debug(1); return x"
 )
@@ -181,6 +196,19 @@ CODE = {
             "helper.py": "def fg(x): return -x",
         },
     ),
+    "module in an attribute": helped("self.lib.f(x)", init="self.lib = helper"),
+    "module in a container": helped("LIBS['a'].f(x)", top="LIBS = {'a': helper}"),
+    "module that a function returns": helped("lib().f(x)", top="def lib():\n    return helper"),
+    "module as an argument": helped("by(helper, x)", top="def by(lib, x):\n    return lib.f(x)"),
+    "module of a local import": helped(
+        "by(x)", top="def by(x):\n    import helper as h\n    g = h\n    return g.f(x)"
+    ),
+    "module in evaluated text": helped("eval('hel' + 'per.f(x)')"),
+    "module by the list of all": helped("sys.modules['hel' + 'per'].f(x)", top="import sys"),
+    "class by its base": (
+        {**net(top=PLUGIN, forward="return Base.__subclasses__()[0]()(x)"), **plugin("x")},
+        {**net(top=PLUGIN, forward="return Base.__subclasses__()[0]()(x)"), **plugin("-x")},
+    ),
     "class attribute": (
         net(top="class C:\n    k = 1", init="self.c = C()", forward="return x * self.c.k"),
         net(top="class C:\n    k = 2", init="self.c = C()", forward="return x * self.c.k"),
@@ -215,6 +243,12 @@ CODE = {
         net(init="self.s = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.ReLU())"),
     ),
     "setting of torch": (net(), net(make="torch.set_float32_matmul_precision('medium')")),
+    "oneDNN's rounding": (
+        net(make="torch.backends.mkldnn.matmul.fp32_precision = open('value.txt').read()")
+        | {"value.txt": "ieee"},
+        net(make="torch.backends.mkldnn.matmul.fp32_precision = open('value.txt').read()")
+        | {"value.txt": "bf16"},
+    ),
     "registered operator": (
         net(
             top="@torch.library.custom_op('lab::f', mutates_args=())\n"
@@ -240,6 +274,25 @@ def test_other_code_or_state_is_another_model(tmp_path: Path, case: str) -> None
     assert first.key is not None
     assert first.key != second.key
 
+
+VALIDATED = """
+import pydantic
+class Settings(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+    scale: float = pydantic.Field(2.0, gt=0)
+    @pydantic.field_validator("scale")
+    @classmethod
+    def doubled(cls, value):
+        return value * 2.0
+    @pydantic.model_validator(mode="after")
+    def sound(self):
+        return self
+    @pydantic.computed_field
+    @property
+    def twice(self) -> float:
+        return self.scale * 2
+"""
+HELD = "self.settings = Settings(scale=2.0)"
 
 SAME = {
     "comment": (net(), net(forward="return self.linear(x)  # as before")),
@@ -272,6 +325,7 @@ SAME = {
         net(make="return torch.jit.trace(Net(), torch.ones(1, 4))"),
         net(make="return torch.jit.trace(Net(), torch.ones(1, 4))"),
     ),
+    "validated settings": (net(top=VALIDATED, init=HELD), net(top=VALIDATED, init=HELD)),
     "set of texts": (
         net(init="self.names = {'a', 'b', 'c', 'd', 'e'}"),
         net(init="self.names = {'a', 'b', 'c', 'd', 'e'}"),
@@ -358,6 +412,34 @@ def test_an_environment_variable_that_the_code_names_counts(tmp_path: Path) -> N
     assert keys[0] == keys[2]
 
 
+@pytest.mark.parametrize(
+    "read",
+    [
+        "os.environ.get(PREFIX + '_SCALE', 1)",
+        "os.environ[self.variable]",
+        "dict(os.environ)['LAB_SCALE']",
+        "os.getenv(f'{self.variable}')",
+        "(lambda PREFIX: os.getenv(PREFIX))('LAB_SCALE')",
+    ],
+)
+def test_a_variable_whose_name_is_put_together_counts(tmp_path: Path, read: str) -> None:
+    folder = write(
+        tmp_path,
+        net(
+            top="import os\nPREFIX = 'LAB'",
+            init="self.variable = 'LAB_SCALE'",
+            forward=f"return x * float({read})",
+        ),
+    )
+    first, second, third = (
+        identity_of(folder, "mm:make", env={"LAB_SCALE": value, "SSH_TTY": tty})
+        for value, tty in (("1", "a"), ("2", "a"), ("1", "b"))
+    )
+    assert first.key is not None
+    assert first.key != second.key
+    assert first.key == third.key
+
+
 def test_arguments_of_the_factory_count(tmp_path: Path) -> None:
     text = NET.format(top="", init="pass", forward="return x", make="pass")
     folder = write(tmp_path, {"mm.py": text.replace("def make():", "def make(k=1):")})
@@ -365,6 +447,14 @@ def test_arguments_of_the_factory_count(tmp_path: Path) -> None:
         identity_of(folder, "mm:make", arguments={"k": 1}).key
         != identity_of(folder, "mm:make", arguments={"k": 2}).key
     )
+
+
+def test_only_a_configuration_of_transformers_may_note_where_it_came_from(tmp_path: Path) -> None:
+    made = "from transformers import BertConfig; self.name_or_path = 'a'; self.c = BertConfig()"
+    why = identity_of(write(tmp_path, net(init=made)), "mm:make").why
+    assert "model.module.name_or_path" in why
+    assert "model.module.c.vocab_size" in why
+    assert "model.module.c._name_or_path" not in why
 
 
 def test_the_place_of_a_file_does_not_count_when_it_is_named_by_its_path(tmp_path: Path) -> None:
