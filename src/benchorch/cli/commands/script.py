@@ -221,7 +221,7 @@ def prepare(
 
 def _generates(overrides: Sequence[str]) -> bool:
     """Whether a scenario of the run generates tokens; ConfigError for mistaken words."""
-    if not overrides:  # composing costs a third of a second, and often nothing is measured
+    if not overrides:  # composing costs a quarter of a second, and often nothing is measured
         return False
     request = parse_run(overrides, "script")
     composer = Composer(config_loader(request.directories), request.config_name)

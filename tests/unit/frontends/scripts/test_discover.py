@@ -234,3 +234,9 @@ def test_an_import_error_without_a_module_is_told_in_its_own_words(tmp_path: Pat
     problem = cast(dict[str, Any], found)["problem"]
     assert "install the codecs first" in problem["message"]
     assert "None" not in problem["message"] + problem["remedy"]
+
+
+def test_a_name_starts_at_the_scripts_variable_whatever_a_method_calls_its_object() -> None:
+    script = SCRIPTS / "good" / "own_name_for_self.py"
+    (model,) = discover(DiscoveryRequest(script=script)).models
+    assert model["name"] == "pipeline.model"
