@@ -121,25 +121,29 @@ def test_a_process_outside_takes_as_long_from_when_it_was_given_work() -> None:
     assert slower.predicted_ns == pytest.approx(40 * MS, rel=0.05)
 
 
-def gathering(compute_ns: int) -> Events:
+def gathering(compute_ns: int, stacks: bool = True, woken_ns: int = 100 * US) -> Events:
     """A rank computes, then gathers; the waiting lies between two operators inside of the range."""
 
     def step(at: int) -> Iterable[Made]:
         begun = at + compute_ns
+        wait = "<built-in method wait of pybind11_builtins object>"
         return [
             op("aten::mm", at, begun - 50 * US),
             op("c10d::allgather_", begun - 40 * US, begun - 20 * US),
-            frame("<built-in method wait of pybind11_builtins object>", begun, at + 11 * MS),
-            note("gloo:all_gather", begun, at + 10_900 * US, lane="gloo"),
+            *([frame(wait, begun, at + 11 * MS)] if stacks else []),
+            note("gloo:all_gather", begun, at + 11 * MS - woken_ns, lane="gloo"),
             op("aten::empty", begun + 5 * US, begun + 9 * US, lane="gloo"),
-            op("aten::select", at + 10_800 * US, at + 10_850 * US, lane="gloo"),
+            op("aten::select", at + 10_200 * US, at + 10_250 * US, lane="gloo"),
         ]
 
     return steps(11 * MS, step)
 
 
-def test_a_collective_waits_for_the_last_rank_wherever_in_its_range() -> None:
-    events = merged([gathering(4 * MS), gathering(10 * MS)])
+@pytest.mark.parametrize(("stacks", "woken_ns"), [(True, 100 * US), (False, 700 * US)])
+def test_a_collective_waits_for_the_last_rank_wherever_in_its_range(
+    stacks: bool, woken_ns: int
+) -> None:
+    events = merged([gathering(one, stacks, woken_ns) for one in (4 * MS, 10 * MS)])
     faster = asked(events, op="aten::mm", rank=1, speedup=2)
     assert faster.predicted_ns == pytest.approx(6 * MS, rel=0.06)
     assert asked(events, op="aten::mm", rank=0, speedup=2).predicted_ns == pytest.approx(11 * MS)

@@ -109,7 +109,7 @@ def _of_threads(
         recorded_waits(scope, timelines, label, busy),
         backward_after_forward(scope),
         backward_calls(scope, timelines, busy),
-        collective_calls(scope),
+        collective_calls(scope, timelines),
         loaded_elsewhere(scope, timelines),
         held_locks(scope, timelines),
         timers(scope, timelines),

@@ -138,10 +138,11 @@ _AWAITED = re.compile(r"built-in method wait of ")
 _CARRIED_OUT = re.compile(r"^(gloo|mpi):")
 
 
-def collective_calls(scope: Scope) -> Found:
+def collective_calls(scope: Scope, timelines: ThreadTimelines) -> Found:
     """From the call of a collective to its range on a thread of the process group, in order.
 
-    And from the range to the end of the wait for it, whether that was long or none.
+    And from the range to the end of the wait for it, whether that was long or none. Without
+    stacks that is the pause after the call, of threads that never go on before the range ends.
     """
     calls = scope.named(_CALLED, Category.OPERATOR)
     ranges = scope.named(_CARRIED_OUT, Category.ANNOTATION)
@@ -170,11 +171,35 @@ def collective_calls(scope: Scope) -> Found:
     own &= scope.lane[np.minimum(following, len(scope) - 1)] == scope.lane[call[order]]
     wait, work = following[own], done[order][own]
     late = scope.end_ns[work] <= scope.end_ns[wait]
+    pause, awaited = _pauses(scope, timelines, call[order][~own], done[order][~own])
+    resumed_ns = timelines.end_ns[pause] - scope.end_ns[awaited]
     return found(
         edges(2 * call, 2 * done, kind, label, tier=Tier.SEMANTIC, weight_ns=late_ns),
         edges(2 * work[late] + 1, 2 * wait[late] + 1, EdgeKind.JOIN, label, tier=Tier.SEMANTIC),
-        waits=2 * done,
+        edges(
+            2 * awaited + 1,
+            timelines.head[pause],
+            EdgeKind.JOIN,
+            label,
+            tier=Tier.INFERRED,
+            weight_ns=np.minimum(resumed_ns, scope.thresholds.wake_ns),
+        ),
+        waits=np.concatenate([2 * done, timelines.head[pause]]),
     )
+
+
+def _pauses(
+    scope: Scope, timelines: ThreadTimelines, call: Int64s, done: Int64s
+) -> tuple[Int64s, Int64s]:
+    """The pauses in which threads wait for the collectives that they called, and their ranges."""
+    later = scope.end_ns[done] > scope.end_ns[call]
+    call, done = call[later], done[later]
+    segment = timelines.segment_at(scope.lane[call], scope.end_ns[done])
+    waits = (segment != NOTHING) & (timelines.start_ns[segment] <= scope.end_ns[call])
+    lane = scope.lane[call]
+    some = np.bincount(lane, minlength=len(scope.events.lanes)) >= _RECURS
+    sure = some[lane] & ~np.isin(lane, lane[~waits])
+    return segment[sure], done[sure]
 
 
 def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
