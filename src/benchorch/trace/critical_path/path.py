@@ -17,8 +17,12 @@ def critical_path(dag: Dag, point: int = -1, begin_ns: int | None = None) -> Cri
     chain, launch, stream, ...), then the lower index of the tail's event, then of the edge. So one
     trace has one path. Segments of no length are left out; a graph of one point has none.
     """
-    earliest = dag.time_ns[dag.tail] + dag.weight_ns + dag.residual_ns[dag.head]
-    tight = np.flatnonzero(earliest == dag.time_ns[dag.head])
+    spare_ns = dag.time_ns[dag.head]  # in place: these are the largest arrays of an analysis
+    spare_ns -= dag.time_ns[dag.tail]
+    spare_ns -= dag.weight_ns
+    spare_ns -= dag.residual_ns[dag.head]
+    tight = np.flatnonzero(spare_ns == 0)
+    del spare_ns
     end = dag.points - 1 if point < 0 else point
     edges = walk_back(dag.tail, dag.head, binding_edges(dag, tight), dag.points, end)
     whole = path_along(dag, edges, dag.weight_ns, dag.residual_ns)
@@ -29,8 +33,10 @@ def binding_edges(dag: Dag, tight: Int64s) -> Int64s:
     """The binding edge of each point that some edges hold up, ascending."""
     if not len(tight):
         return tight
-    rank = dag.kind[tight].astype(np.int64) + len(EdgeKind) * (dag.tier[tight] >= Tier.INFERRED)
-    key = (rank << 32) + dag.event[dag.tail[tight]] - NOBODY
+    key = dag.kind[tight].astype(np.int64)
+    key += len(EdgeKind) * (dag.tier[tight] >= Tier.INFERRED)
+    key <<= 32
+    key += dag.event[dag.tail[tight]] - NOBODY
     head = dag.head[tight]
     begins = np.flatnonzero(np.diff(head, prepend=-1))
     least = np.repeat(np.minimum.reduceat(key, begins), np.diff(begins, append=len(tight)))

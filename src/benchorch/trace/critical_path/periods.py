@@ -5,7 +5,7 @@ the graph these are a few points, the same in every replay.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 import numpy as np
@@ -115,14 +115,14 @@ class Periods:
         """The periods, (k,) in ns, of a replay's times of branch nodes."""
         within = graph or self.graph
 
-        def reached(points: Int64s) -> int:
-            return int(elapsed_ns[within.numbers(points)].max())
-
-        done = np.array([reached(points) for points in self.at.ends], dtype=np.int64)
+        points = np.concatenate(self.at.ends)
+        begins = np.cumsum([0, *map(len, self.at.ends[:-1])])
+        done = np.maximum.reduceat(elapsed_ns[within.numbers(points)], begins)
         starts = elapsed_ns[within.numbers(self.at.starts)]
         if not self.steps.back_to_back:
             return done - starts
-        first = reached(self.at.before) if len(self.at.before) else int(starts[0])
+        before = elapsed_ns[within.numbers(self.at.before)]
+        first = before.max() if len(before) else starts[0]
         return np.diff(np.maximum.accumulate(np.append(first, done)))
 
     @property
@@ -185,13 +185,9 @@ class Periods:
         """
         if not self.steps.back_to_back:
             return 0.0
-        longest = 0.0
-        usual_ns = self.observed_ns[_usual(self.observed_ns)]
-        whole = max(float(usual_ns.sum()), 1.0)
-        for edges in self.serial:
-            if float(self.dag.weight_ns[edges].sum()) <= whole:
-                longest = max(longest, float(weight_ns[edges].sum()) / whole)
-        return longest * self.steps.period_ns
+        whole_ns = max(float(self.observed_ns[_usual(self.observed_ns)].sum()), 1.0)
+        longest_ns = max((float(weight_ns[edges].sum()) for edges in self.serial), default=0.0)
+        return longest_ns / whole_ns * self.steps.period_ns
 
 
 def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
@@ -199,15 +195,11 @@ def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
     at = milestones(events, dag, steps)
     graph = contract(dag, at.points)
     found = Periods(dag=dag, steps=steps, at=at, graph=graph, observed_ns=steps.periods_ns)
-    elapsed_ns = dag.time_ns[graph.points] - dag.time_ns[0]
-    return Periods(
-        dag=dag,
-        steps=steps,
-        at=at,
-        graph=graph,
-        observed_ns=found.of(elapsed_ns),
-        serial=tuple(_serial(events, dag, steps, _leading(graph, at))),
-    )
+    observed_ns = found.of(dag.time_ns[graph.points] - dag.time_ns[0])
+    whole_ns = max(float(observed_ns[_usual(observed_ns)].sum()), 1.0)
+    serial = _serial(events, dag, steps, _leading(graph, at))
+    fitting = [edges for edges in serial if float(dag.weight_ns[edges].sum()) <= whole_ns]
+    return replace(found, observed_ns=observed_ns, serial=tuple(fitting))
 
 
 def _usual(periods_ns: Int64s) -> Bools:

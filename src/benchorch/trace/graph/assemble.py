@@ -3,7 +3,7 @@
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import final
 
 import numpy as np
@@ -176,9 +176,11 @@ def _wired(wiring: Wiring) -> tuple[Edges, int]:
     """The edges between ordered points, and how many would have gone back in time."""
     points, place, parts = len(wiring.time_ns), wiring.place, wiring.parts
     found = sum(map(len, parts))
-    placed = (replace(part, tail=place[part.tail], head=place[part.head]) for part in parts)
-    kept = [part.kept(part.tail < part.head) for part in placed]
-    parts.clear()
+    kept: list[Edges] = []
+    while parts:  # one at a time: what was found is gone when the next is placed
+        part = parts.pop(0)
+        part = replace(part, tail=place[part.tail], head=place[part.head])
+        kept.append(part.kept(part.tail < part.head))
     whole = joined([*kept, *_ends(points, kept)])
     owner = wiring.events[whole.owner]  # NOBODY is the last one
     return replace(whole, owner=owner), found - sum(map(len, kept))
@@ -203,7 +205,7 @@ def _ends(points: int, parts: Sequence[Edges]) -> tuple[Edges, Edges]:
     return from_source, to_sink
 
 
-def _by_head(head: Int32s, points: int) -> tuple[Int64s, Int64s]:
+def _by_head(head: Int32s, points: int) -> tuple[Int32s, Int64s]:
     """The order of edges by head, those of the same head as they come; and where heads begin.
 
     Most heads have one edge, whose place follows from how many edges come before: only the others
@@ -211,8 +213,8 @@ def _by_head(head: Int32s, points: int) -> tuple[Int64s, Int64s]:
     """
     count = np.bincount(head, minlength=points)
     begins = np.cumsum(count) - count
-    order = np.empty(len(head), dtype=np.int64)
-    order[begins[head]] = np.arange(len(head))
+    order = np.empty(len(head), dtype=np.int32)
+    order[begins[head]] = np.arange(len(head), dtype=np.int32)
     others = np.flatnonzero((count > 1)[head])
     places = np.repeat(count > 1, count)  # of the edges of heads that have several
     order[places] = others[np.argsort(head[others], kind="stable")]
@@ -228,9 +230,12 @@ def ordered(wiring: Wiring) -> Dag:
     times_ns, points = wiring.time_ns, len(wiring.time_ns)
     parts, backward = _wired(wiring)
     by_head, begins = _by_head(parts.head, points)
-    head, tail = parts.head[by_head], parts.tail[by_head]
-    tail_ns = times_ns[tail]
-    weight_ns = np.minimum(parts.weight_ns[by_head], times_ns[head] - tail_ns)
+    columns = {one.name: getattr(parts, one.name) for one in fields(parts)}
+    del parts
+    for name in columns:  # one at a time: the column as it was found is gone before the next
+        columns[name] = columns[name][by_head]
+    tail_ns = times_ns[columns["tail"]]
+    weight_ns = np.minimum(columns["weight_ns"], times_ns[columns["head"]] - tail_ns)
     residual_ns = np.zeros(points, dtype=np.int64)
     residual_ns[1:] = times_ns[1:] - np.maximum.reduceat(tail_ns + weight_ns, begins[1:])
     return Dag(
@@ -239,13 +244,7 @@ def ordered(wiring: Wiring) -> Dag:
         lane=wiring.lane,
         is_end=wiring.is_end,
         residual_ns=residual_ns,
-        tail=tail,
-        head=head,
-        weight_ns=weight_ns,
-        kind=parts.kind[by_head],
-        tier=parts.tier[by_head],
-        label=parts.label[by_head],
-        owner=parts.owner[by_head],
+        **{**columns, "weight_ns": weight_ns},
         window=wiring.window,
         facts=wiring.facts,
         repairs={**wiring.repairs, **({"backward_edges": backward} if backward else {})},

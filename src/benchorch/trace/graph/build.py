@@ -74,7 +74,10 @@ def _wiring(scope: Scope, graph: OperatorGraph | None) -> Wiring:
     timelines = thread_timelines(scope)
     label = labels(scope)
     found = [*_of_devices(scope, timelines, label), *_of_threads(scope, timelines, label, graph)]
-    return assemble(scope, timelines, [thread_edges(scope, timelines, label, found), *found])
+    found.insert(0, thread_edges(scope, timelines, label, found))
+    del label
+    timelines = timelines.without_segments()
+    return assemble(scope, timelines, found)
 
 
 def _of_devices(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[Found]:

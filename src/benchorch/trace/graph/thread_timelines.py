@@ -1,7 +1,7 @@
 """Timelines of host threads: their points in order, the segments between them, what is idle."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import final
 
@@ -45,6 +45,12 @@ class ThreadTimelines:
     def elapsed_ns(self) -> Int64s:
         """How long each segment took."""
         return self.end_ns - self.start_ns
+
+    def without_segments(self) -> "ThreadTimelines":
+        """Points alone: what is left to do needs no segments, which take most memory."""
+        none, no_time = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
+        less = replace(self, start_ns=no_time, end_ns=no_time)
+        return replace(less, tail=none, head=none, owner=none, lane=none)
 
     def segment_at(self, lane: Int32s, at_ns: Int64s) -> Int64s:
         """The last segment of each lane that began by then and has not ended before, or NOTHING."""

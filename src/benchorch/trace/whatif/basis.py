@@ -130,6 +130,8 @@ class Basis:
     def within(self, chosen: Bools) -> Int64s:
         """The outermost chosen event that each is, or is part of, (n,); NOTHING for none."""
         parent, own = self.owned.parent, np.arange(len(self.events), dtype=np.int64)
+        if not np.append(chosen, False)[parent].any():  # kernels, as a rule
+            return np.where(chosen, own, NOTHING)
         nearest = inherited(parent, np.where(chosen, own, NOTHING))
         around = np.where(chosen & (parent != NOTHING), nearest[parent], NOTHING)
         outermost = inherited(around, np.where(chosen & (around == NOTHING), own, NOTHING))

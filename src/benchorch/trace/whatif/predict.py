@@ -1,6 +1,6 @@
 """Predicted period and critical path of a run with changes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import final
 
@@ -20,7 +20,8 @@ from benchorch.trace.events import Category
 from benchorch.trace.findings import EntityRow
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.hypothesis import Changed, Hypothesis, unchanged
-from benchorch.trace.whatif.transforms import Transform
+from benchorch.trace.whatif.selector import select
+from benchorch.trace.whatif.transforms import OnSelection, Transform
 
 NOT_MODELLED = (
     "caches and memory that work shares",
@@ -92,7 +93,7 @@ class Prediction:
         return {**asdict(self), **derived}
 
 
-MOST_MOVED = 20
+MOST_MOVED, RARE_NAMES = 20, 3
 UNNAMED = "(between events)"
 
 MODEL_RATIO = 0.10
@@ -156,8 +157,22 @@ def predict(
         reasons={reason: round(max(below, above)) for reason, (below, above) in parts.items()},
         moved=_moved(basis, replay),
         nodes=_nodes(basis, replay),
-        notes=hypothesis.notes,
+        notes=(*hypothesis.notes, *_rare(basis, changes)),
     )
+
+
+def _rare(basis: Basis, changes: Sequence[Transform]) -> Iterator[str]:
+    """A note on each change that selects almost nothing: its pattern may not mean what it finds."""
+    weight_ns, events = basis.dag.weight_ns, basis.events
+    all_ns = max(int(weight_ns[basis.work].sum()), 1)
+    for number, change in enumerate(changes, 1):
+        if isinstance(change, OnSelection):
+            selection = select(basis, change.select)
+            share = int(weight_ns[selection.edges].sum()) / all_ns
+            if share < LEAST_RATIO:
+                codes = np.unique(events.name[selection.chosen])[:RARE_NAMES].tolist()
+                named = ", ".join(events.names[code] for code in codes)
+                yield f"change {number} selects {share:.2%} of all work: {named}"
 
 
 def hypothesis_of(basis: Basis, changes: Sequence[Transform]) -> Hypothesis:

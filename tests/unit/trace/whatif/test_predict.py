@@ -124,3 +124,10 @@ def test_all_problems_are_told_at_once(basis: Basis) -> None:
     first, second = str(caught.value).splitlines()
     assert first.startswith("what-if, change 1: ")
     assert second.startswith("what-if, change 2: ")
+
+
+def test_a_pattern_that_selects_almost_nothing_is_named(tmp_path: Path) -> None:
+    basis = basis_of(layer(mm(kernel_us=100_000), relu(kernel_us=1)), tmp_path)
+    assert asked(basis, {"kernel": "gemm", "speedup": 2}).notes == ()
+    (note,) = asked(basis, {"kernel": "*element*", "speedup": 2}).notes
+    assert note == "change 1 selects 0.00% of all work: elementwise"
