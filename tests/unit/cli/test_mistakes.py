@@ -545,8 +545,9 @@ def test_the_line_to_type_next_is_neither_refused_nor_the_same_nor_only_help(
     if words[1] == "script":  # which would run it
         assert Path(words[2]).is_file()
         return
-    measures = words[1] == "run" or "=" in words[1] or words[1].endswith(".yaml")
-    assert main.run(["plan", *words[1 + (words[1] == "run") :]] if measures else words[1:]) == 0
+    begins = words[1] in {"run", "submit"}  # which would measure, and a submitted run goes on
+    measures = begins or "=" in words[1] or words[1].endswith(".yaml")
+    assert main.run(["plan", *words[1 + begins :]] if measures else words[1:]) == 0
 
 
 def benchorch(words: str, shell: str = "") -> subprocess.CompletedProcess[str]:
