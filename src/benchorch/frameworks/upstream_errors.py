@@ -25,6 +25,7 @@ _DISK_FULL = "No space left on device"
 _TORCHSCRIPT = "The following operation failed in the TorchScript interpreter"
 _PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_FOLDERS = re.compile(r"""(?<=[\s'"(])/(?:[^\s/'"()]+/)+(?=[^\s/'"()])""")
 _LONGEST_LINE = 300
 
 ANOTHER_CONVERSION = "another conversion for this model, of those that benchorch conversions lists"
@@ -74,13 +75,14 @@ def raised_by_backend() -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """First informative line of the original error."""
+    """First informative line of the original error; of a path, which could fill it, the name."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = (line.strip() for line in without_colours(str(error)).splitlines())
     informative = [line for line in lines if line] or [type(error).__name__]
     # TorchScript puts its own traceback before the error.
     line = informative[-1] if informative[0].startswith(_TORCHSCRIPT) else informative[0]
+    line = _FOLDERS.sub("", line)
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..."
 
 

@@ -27,6 +27,12 @@ def test_an_endless_line_is_cut() -> None:
     assert len(first_line(RuntimeError("x" * 10_000))) < 400
 
 
+def test_a_path_does_not_fill_the_line_and_an_address_stays() -> None:
+    said = f"Load model from {'/folder' * 100}/model.onnx failed, see https://pytorch.org/docs/x"
+    short = "Load model from model.onnx failed, see https://pytorch.org/docs/x"
+    assert first_line(RuntimeError(said)) == short
+
+
 @pytest.mark.parametrize("kind", [BuildError, MeasureError])
 def test_a_refusal_becomes_ours_and_keeps_its_cause(kind: type[Exception]) -> None:
     cause = TypeError("wrong")

@@ -268,6 +268,7 @@ def test_a_check_of_first_calls_that_takes_too_long_is_noted_beside_the_verdict(
     assert verdict.kind is Kind.AGREES
     (note,) = (note for note in verdict.notes if "first call" in note)
     assert "for input 0, 1, 2, 3, 4, 5, 6, 7: no process" in note
+    monkeypatch.undo()
     assert not judge_model(Plain, X, "eager").notes
 
 
