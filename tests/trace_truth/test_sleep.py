@@ -1,4 +1,4 @@
-"""Two threads that really sleep: profiled once, predicted, changed, and measured again."""
+"""Two threads that really sleep: profiled, predicted, changed, measured; on a quiet machine."""
 
 from __future__ import annotations
 
@@ -41,18 +41,6 @@ def _warm(tmp_path_factory: pytest.TempPathFactory) -> None:
     family = FAMILIES["fork and join"]
     program = partial(family.run, sleeper(dict.fromkeys(family.stages_ms, 1.0)))
     profiled(program, tmp_path_factory.mktemp("warm") / "trace.json")
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("fork and join", "path switches, both change"),
-        ("fork and join", "off the path, within its slack"),
-        ("pipeline", "producer slower"),
-    ],
-)
-def test_a_changed_program_takes_what_was_predicted(name: str, change: str, tmp_path: Path) -> None:
-    assert abs(best_error(name, change, tmp_path)) <= GATE_RATIO
 
 
 @pytest.mark.slow
