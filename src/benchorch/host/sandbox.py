@@ -56,7 +56,8 @@ _SYSTEM = ("/proc", "/sys", "/dev")
 _DEVICES = re.compile(r"null|zero|full|u?random|tty|ptmx|pts|shm|dri|kfd|nvidia.*")
 _KEPT = re.compile(
     r"PATH|LANG|LANGUAGE|TZ|TERM|LD_LIBRARY_PATH|VIRTUAL_ENV|KERAS_BACKEND|"
-    r"(LC|PYTHON|BENCHORCH|CUDA|NVIDIA|TORCH|OMP|MKL|KMP|OPENBLAS|ATEN|ONEDNN)\w*"
+    r"BENCHORCH_(?!TRACKING_URI$)\w*|"  # which may hold a password
+    r"(LC|PYTHON|CUDA|NVIDIA|TORCH|OMP|MKL|KMP|OPENBLAS|ATEN|ONEDNN)\w*"
 )
 
 
