@@ -125,8 +125,11 @@ def add_directories(search_path: ConfigSearchPath, directories: Sequence[Path]) 
     all_directories = (*directories, *extension_directories(), builtin_directory("conf"))
     listed = os.pathsep.join(str(path.resolve()) for path in all_directories)
     aliases = f"{AliasSource.scheme()}://{listed}"
+    entries = search_path.get_path()
+    # A command before in this process left a plugin of Hydra's, which adds that command's names.
+    entries[:] = [entry for entry in entries if entry.provider != "benchorch"]
     # Hydra requires its own source of schemas to be the last one, and adds it after its plugins.
-    if search_path.get_path()[-1].provider == "schema":
+    if entries[-1].provider == "schema":
         search_path.prepend("benchorch", aliases, anchor="schema")
     else:
         search_path.append("benchorch", aliases)

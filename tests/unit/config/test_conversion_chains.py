@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchorch.cli import main
 from benchorch.config.composer import Composer, config_loader
 from benchorch.config.trial_setup import open_trial
 from benchorch.errors import ConfigError
@@ -99,3 +100,11 @@ def test_a_users_file_is_a_part_and_may_extend_a_joined_name(tmp_path: Path) -> 
     chain = open_trial(cell.config)
     assert [name for name, _ in chain.steps] == ["cast", "export", "onnx"]
     assert chain.tolerance_ratio == 0.2
+
+
+def test_names_of_a_command_before_in_this_process_do_not_stay(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        main.run(["run", "+model=mlp"])  # its plugin of Hydra's stays
+    sources = config_loader([tmp_path]).repository.sources  # type: ignore[attr-defined]
+    names = [source.path for source in sources if source.scheme() == "names"]
+    assert [str(tmp_path) in path for path in names] == [True]
