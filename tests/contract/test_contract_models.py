@@ -53,6 +53,12 @@ SMALLER: Mapping[str, Mapping[str, object]] = {
     "bert": {"config": {"num_hidden_layers": 1, "hidden_size": 24, "intermediate_size": 32}},
     "distilbert": {"config": {"n_layers": 1, "dim": 24, "hidden_dim": 32}},
     "gpt2": {"config": {"n_layer": 1, "n_embd": 24}},
+    "hub": {
+        "architecture": "GPT2LMHeadModel",
+        "config": {"n_layer": 1, "n_embd": 24},
+        "pretrained": False,
+        "hub_id": None,
+    },
     "llama_small": {"config": {"num_hidden_layers": 1, "hidden_size": 36, "intermediate_size": 32}},
     "qwen_small": {"config": {"num_hidden_layers": 1, "hidden_size": 28, "intermediate_size": 32}},
     "vit": {"config": {"num_hidden_layers": 1, "hidden_size": 24, "intermediate_size": 32}},
