@@ -518,6 +518,8 @@ def structure_of(module: torch.nn.Module) -> str:
 
 def class_name(kind: type) -> str:
     """A class with its module; of a script in a process that it spawned, as in its own."""
+    if kind.__qualname__.startswith("GraphModule.__new__"):  # torch.fx derives one for each graph
+        kind = kind.__mro__[1]
     return f"{_MAINS.get(kind.__module__, kind.__module__)}.{kind.__qualname__}"
 
 
