@@ -33,9 +33,9 @@ def key_of(text: str) -> str:
 
 
 def as_list(word: str) -> str:
-    """``key=(a, b)`` or ``key=a;b`` as Hydra takes a list; empty where the items are no names."""
+    """``key=(a, b)``, ``key=a;b`` or ``key=a,key=b`` as Hydra takes a list; empty where the items are no names."""
     key, _, value = word.partition("=")
-    items = [item for item in _PARTS.split(value) if item]
+    items = [item for item in _PARTS.split(value.replace(f",{key}=", ",")) if item]
     if not is_plain_key(key) or not items or not all(map(_ITEM.fullmatch, items)):
         return ""
     return f"{key}=[{','.join(items)}]" if len(items) > 1 else f"{key}={items[0]}"

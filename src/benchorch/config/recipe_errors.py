@@ -110,7 +110,11 @@ def _of_defaults(path: Path, value: Node, *, others: bool) -> Iterator[str]:
         if isinstance(entry.value, str) and "=" in entry.value:
             what = f"{entry.value!r} is no entry: a colon parts a group and its option."
             yield located(path, entry.start_mark, what, f"- {entry.value.replace('=', ': ')}")
-    if others and not any(entry.value == "_self_" for entry in entries):
+    names = [entry.value for entry in entries]
+    if others and "_self_" in names and "config" in names[names.index("_self_") :]:
+        what = f"_self_ comes before config, whose values would replace the recipe's; {_START}."
+        yield located(path, entries[names.index("_self_")].start_mark, what, "- config")
+    if others and "_self_" not in names:
         what = f"_self_ is missing at its end, so the recipe's keys would not count; {_START}."
         meant = _EXAMPLE.partition("\nmatrix")[0] if not entries else "- _self_"
         yield located(path, value.start_mark, what, meant)

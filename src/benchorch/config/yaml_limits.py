@@ -47,7 +47,11 @@ def _check(path: Path, size: int, _: int) -> None:
         problems = list(twice(path, yaml.compose(path.read_text(), Loader=loader)))
     except yaml.MarkedYAMLError as error:
         problems = [syntax_problem(path, error)]
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        byte = f"byte 0x{error.object[error.start]:02x} at position {error.start}"
+        problem = f"{shortest(path)}: is not UTF-8 text ({byte}); save it as UTF-8."
+        problems = [Problem(problem, in_file=True)]
+    except yaml.YAMLError as error:
         problem = f"{shortest(path)}: is not YAML text: {str(error).splitlines()[0]}."
         problems = [Problem(problem, in_file=True)]
     if problems:

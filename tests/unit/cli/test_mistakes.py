@@ -132,10 +132,11 @@ def test_every_answer_ends_in_a_line_to_type(
         (f"{START}name: a\nname: b\n", ["r.yaml:3:1: the key 'name' is in line 2 already", "^"]),
         ("matrix: {conversion: [eager]}\n", ["r.yaml:1:1: there is no defaults list"]),
         ("", ["r.yaml: is empty; a recipe begins with defaults"]),
-        (b"\xff\xfe\x00", ["r.yaml: is not YAML text"]),
+        (b"\xff\xfe\x00", ["r.yaml: is not UTF-8 text (byte 0xff at position 0)"]),
         (f"{START}1: 2\n", ["r.yaml:2:1: a key is text, not '1'"]),
         ("- a\n", ["r.yaml:1:1: expected keys with values"]),
         ("defaults: [config]\nname: a\n", ["r.yaml:1:11: _self_ is missing at its end"]),
+        ("defaults: [_self_, config]\nname: a\n", ["r.yaml:1:12: _self_ comes before config"]),
         (f"{START}each: [{{a: 1}}]\n", ["r.yaml:2:8: each: expected a list of KEY=VALUE"]),
         (f"{START}conversion: [eager]\n", ["r.yaml:2:1: ", "+   conversion: [eager]"]),
         (f"{START}conversions: eager\n", ["r.yaml:2:1: ", "+   conversion: [eager]"]),
@@ -169,6 +170,7 @@ def test_every_answer_ends_in_a_line_to_type(
         "number",
         "list",
         "self",
+        "order",
         "each",
         "axis",
         "misspelt group",
@@ -463,6 +465,8 @@ plan model=mlp stopping=quick stopping.window_s=100ms
 plan model=mlp scenario.rate_per_s=200
 plan model=mlp conversion=onnxruntime+bf16
 plan model=mlp conversion=eager,onnxruntime+bf16 -m
+plan model=mlp,model=bert
+plan model=mlp budget.max_usd=$5
 plan --trust model=mlp
 plan model=mlp --trust nosuch.py
 plan --check
@@ -515,6 +519,8 @@ KEPT = {
     "plan model=mlp limits.memory_gib=8GB": "limits.memory_gib=8",
     "plan model=mlp budget.max_usd=-3": "budget.max_usd=3",
     "plan model=mlp budget.max_usd=0": "budget.max_usd=1",
+    "plan model=mlp budget.max_usd=$5": "budget.max_usd=5",
+    "plan model=mlp,model=bert": "model=[mlp,bert]",
     "plan model=mlp stopping=quick stopping.window_s=100ms": "stopping.window_s=0.1",
     "plan model=mlp scenario.rate_per_s=200": "scenario=server",
     "plan model=mlp conversion=onnxruntime+bf16": "conversion=bf16+onnxruntime",

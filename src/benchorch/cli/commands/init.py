@@ -81,8 +81,10 @@ def run(
         raise ConfigError([f"{recipe}: cannot be written ({error.strerror}).{_EXISTS}"]) from error
     try:
         plan = _plan(recipe, module)
-    except BenchorchError:
+    except BenchorchError as error:
         recipe.unlink()
+        if isinstance(error, ConfigError):  # which is not corrected in the file that is gone
+            error.problems = tuple(problem.within("") for problem in error.problems)
         raise
     text = f"{plan}\n\nwritten  {recipe}"
     if prompts:

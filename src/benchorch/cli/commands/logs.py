@@ -16,7 +16,7 @@ from benchorch.cli.terminal import Terminal
 from benchorch.config.components import misspelt
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan, Trial
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import open_regular, read_bytes
 from benchorch.journal import run_directory
 from benchorch.journal.lock import LOG, is_running
@@ -94,8 +94,9 @@ def _found(plan: Plan, word: str) -> Trial:
         raise ConfigError([f"{word} is the beginning of several trials: {several}."])
     known = [f"{trial_id} ({name})" for trial_id, name in names.items()]
     listed = f" Trials: {', '.join(known)}."
-    problem = f"There is no trial {word!r}."
-    raise ConfigError([misspelt(problem, word, [*names, *names.values()], listed)])
+    problem = misspelt(f"There is no trial {word!r}.", word, [*names, *names.values()], listed)
+    usual = Correction(typed=word, meant=next(iter(names), ""))
+    raise ConfigError([Problem(problem, problem.correction or usual)])
 
 
 def _follow(directory: Path, path: Path, say: Callable[[str], None]) -> None:

@@ -43,10 +43,9 @@ _MARKS_SHOWN = 5
 @click.option("--watch", is_flag=True, help="print each new state until the run has ended")
 def run(terminal: Terminal, run: str | None, watch: bool) -> Reply:
     """One sweep, or the recent ones; with ``--watch`` each state until it has ended."""
-    if run is None and watch:
-        raise ConfigError(["--watch needs a run: benchorch status RUN --watch."])
-    if run is None:
+    if run is None and not watch:
         return _recent()
+    run = run or "last"
     directory = find_invocation(run, "status")
     if watch:
         _watch(directory, terminal.show, as_json=terminal.as_json)

@@ -21,7 +21,7 @@ from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.result import Failure
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction
 from benchorch.journal import run_directory
 from benchorch.journal.lock import FILE, LOG, StatusFile, acquire_lock, read_coordinator
 from benchorch.journal.registry import remember
@@ -160,6 +160,10 @@ def test_without_a_name_the_recent_runs_are_told_and_damaged_ones_hide_none(
     assert [row["plan_id"] for row in reply.data] == ["plan-run"]  # type: ignore[union-attr,index,call-overload]
 
 
+def test_without_a_name_the_newest_run_is_watched(run: Path) -> None:
+    assert "plan-run" in status.run.reply(["--watch"], part=silent).text
+
+
 def test_with_no_run_at_all_that_is_said() -> None:
     assert "No run has started" in status.run.reply([], part=silent).text
 
@@ -211,6 +215,13 @@ def test_a_trials_log_is_found_by_the_beginning_of_its_id_and_by_its_name(run: P
 def test_a_log_that_is_not_there_is_told(run: Path, word: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         logs.run.reply(["run", word], part=silent)
+
+
+def test_an_unknown_trial_is_answered_with_one_that_there_is(run: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        logs.run.reply(["run", "nosuch"], part=silent)
+    (problem,) = caught.value.problems
+    assert problem.correction == Correction(typed="nosuch", meant=EAGER.trial_id)
 
 
 def test_a_drivers_log_is_there_where_it_was_submitted(run: Path) -> None:
