@@ -321,7 +321,7 @@ def _reset(line: Line, problem: Problem, allowed: Sequence[str]) -> Line | None:
 
 
 def _number_in(key: str, value: str) -> str:
-    """The number that a value such as ``2min``, ``8GB``, ``5%``, ``$5`` or ``-3`` holds; empty for none."""
+    """The number that a value such as ``2min``, ``8GB``, ``5%`` or ``$5`` holds; empty for none."""
     found = _NUMBER.fullmatch(value.strip("'\"$€ "))
     if found is None or not float(found[1]):
         return ""

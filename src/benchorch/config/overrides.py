@@ -33,7 +33,7 @@ def key_of(text: str) -> str:
 
 
 def as_list(word: str) -> str:
-    """``key=(a, b)``, ``key=a;b`` or ``key=a,key=b`` as Hydra takes a list; empty where the items are no names."""
+    """``key=(a, b)``, ``key=a;b`` or ``key=a,key=b`` as Hydra takes a list; else empty."""
     key, _, value = word.partition("=")
     items = [item for item in _PARTS.split(value.replace(f",{key}=", ",")) if item]
     if not is_plain_key(key) or not items or not all(map(_ITEM.fullmatch, items)):
