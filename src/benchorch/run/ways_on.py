@@ -60,7 +60,8 @@ def priced(planned: Planned) -> Iterator[str]:
 def plan_data(planned: Planned) -> Json:
     """The same for programs, with preflight and, where hardware is not reached, the ways on."""
     plan, launched = planned.plan, planned.launched
-    forecast, whole = expected(plan), machines(plan, expected(plan), launched)
+    forecast = expected(plan)
+    whole = machines(plan, forecast, launched)
     content = plan_content(plan)
     stored = cast("list[ConfigNode]", content["trials"])
     ways = {kind: planned.executor.way(kind) for kind in planned.kinds}
