@@ -113,7 +113,7 @@ def _of_defaults(path: Path, value: Node, *, others: bool) -> Iterator[str]:
     names = [entry.value for entry in entries]
     if others and "_self_" in names and "config" in names[names.index("_self_") :]:
         what = f"_self_ comes before config, whose values would replace the recipe's; {_START}."
-        yield located(path, entries[names.index("_self_")].start_mark, what, "- config")
+        yield located(path, value.start_mark, what, _EXAMPLE.partition("\nmatrix")[0])
     if others and "_self_" not in names:
         what = f"_self_ is missing at its end, so the recipe's keys would not count; {_START}."
         meant = _EXAMPLE.partition("\nmatrix")[0] if not entries else "- _self_"

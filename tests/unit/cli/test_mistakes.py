@@ -136,7 +136,7 @@ def test_every_answer_ends_in_a_line_to_type(
         (f"{START}1: 2\n", ["r.yaml:2:1: a key is text, not '1'"]),
         ("- a\n", ["r.yaml:1:1: expected keys with values"]),
         ("defaults: [config]\nname: a\n", ["r.yaml:1:11: _self_ is missing at its end"]),
-        ("defaults: [_self_, config]\nname: a\n", ["r.yaml:1:12: _self_ comes before config"]),
+        ("defaults: [_self_, config]\nname: a\n", ["r.yaml:1:11: _self_ comes before config"]),
         (f"{START}each: [{{a: 1}}]\n", ["r.yaml:2:8: each: expected a list of KEY=VALUE"]),
         (f"{START}conversion: [eager]\n", ["r.yaml:2:1: ", "+   conversion: [eager]"]),
         (f"{START}conversions: eager\n", ["r.yaml:2:1: ", "+   conversion: [eager]"]),
