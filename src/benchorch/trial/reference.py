@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,9 @@ _REFEREE_MOST_S = 20.0
 _FIRST_CALLS = 8
 _QUICK_S = 2.0
 _SLOWEST_S, _SLOWEST_RATIO = 10.0, 20.0
+
+# Calls between the two answers to each input, as many as fit into this time.
+_BETWEEN, _BETWEEN_S = 256, 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,10 +144,11 @@ def write_reference(
 ) -> None:
     """Fill the directory with eager's outputs of each set.
 
-    Eager answers all of them, and then again from the last to the first: whatever period a
-    model's state has, some input meets it in another phase. Nothing is seeded in between. Then
-    processes that continue from before the first call answer one input each: what a first call
-    fixes for all later ones, wherever it is kept, follows from another input there.
+    Eager answers all of them and, after more calls, again from the last to the first: whatever
+    period a model's state has, some input meets it in another phase, and what counts its calls
+    has counted. Nothing is seeded in between. Then processes that continue from before the first
+    call answer one input each: what a first call fixes for all later ones, wherever it is kept,
+    follows from another input there.
     """
     given = [model_inputs(setup, one) for one in sets]
     setup = with_cache(replace(setup, steps=()), cache_of(setup, load()))
@@ -154,6 +159,8 @@ def write_reference(
         started_s = time.monotonic()
         first, refused = _tolerant(executable, given)
         took_s = time.monotonic() - started_s
+        if not setup.generates:
+            _call_often(executable, [given[index] for index in first])
         again = outputs_of(executable, [given[index] for index in reversed(first)])
         outputs = (
             Outputs(tensors=(SCORES,)) if setup.generates else _described(executable, given[0])
@@ -252,6 +259,15 @@ def eager(
             scratch_dir=scratch,
         ),
     )
+
+
+def _call_often(executable: Executable, given: Sequence[Arrays]) -> None:
+    """Call as timing will: a model that counts its calls may answer otherwise after some."""
+    ends_s = time.monotonic() + _BETWEEN_S
+    for one in islice(cycle(given), _BETWEEN):
+        if time.monotonic() > ends_s:
+            break
+        outputs_of(executable, [one])
 
 
 def _tolerant(

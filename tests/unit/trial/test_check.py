@@ -142,7 +142,7 @@ class FixedElsewhere(Base):
 
 
 class Late(Base):
-    """Another model from its fortieth call on."""
+    """Another model from its 400th call on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class Late(Base):
 
     def forward(self, x):  # type: ignore[no-untyped-def]
         self.calls += 1
-        return self.linear(x) * (1 if self.calls < 40 else 2)
+        return self.linear(x) * (1 if self.calls < 400 else 2)
 
 
 class KeptTable(Base):
@@ -175,6 +175,18 @@ class Particular(Base):
         if x.sum() < 0:
             raise ValueError("negative")
         return self.linear(x)
+
+
+class Warmup(Base):
+    """Doubles its answers from the 60th call on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        self.calls += 1
+        return self.linear(x) * (2 if self.calls > 60 else 1)
 
 
 class Branching(Base):
@@ -215,9 +227,19 @@ def test_what_changes_without_effect_is_fine(model: Callable[[], object], conver
     assert verdict.noise_ratio == 0
 
 
+@pytest.mark.parametrize("conversion", ["eager", "torchscript"])
+def test_a_model_that_counts_its_calls_is_not_deterministic(
+    conversion: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reference, "_BETWEEN_S", 60.0)  # whatever else the machine does
+    verdict = judge_model(Warmup, X, conversion)
+    assert verdict.kind is Kind.NOT_DETERMINISTIC
+    assert "the Python attribute 'calls' changed" in verdict.explanation
+
+
 def test_a_model_that_changes_while_it_is_timed_is_not_deterministic() -> None:
     assert judge_model(Late, X, "eager").kind is Kind.AGREES
-    verdict = judge_model(Late, X, "eager", timed_calls=40)
+    verdict = judge_model(Late, X, "eager", timed_calls=400)
     assert verdict.kind is Kind.NOT_DETERMINISTIC
     assert "after the timed calls it answers the first input otherwise" in verdict.explanation
 
