@@ -91,11 +91,11 @@ def latest_invocations(count: int, *, ended: bool = True) -> list[Path]:
     known = [one for one in newest_invocations(_MOST) if (one / run_directory.PLAN).is_file()]
     found = [one for one in known if not (ended and is_running(one))]
     here = Path.cwd().resolve()
-    of_here = [one for one in found if one.is_relative_to(here) or _planned_below(one, here)]
+    of_here = [one for one in found if one.is_relative_to(here) or _planned_in(one, here)]
     return (of_here or found)[:count]
 
 
-def _planned_below(directory: Path, folder: Path) -> bool:
+def _planned_in(directory: Path, folder: Path) -> bool:
     with contextlib.suppress(OSError, *UNREADABLE):
         return Path(read_json(directory / run_directory.PLAN)["session"]["cwd"]) == folder
     return False
