@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.price import Price
+from benchorch.domain.result import TrialResult
 
 SECONDS_PER_HOUR = 3600.0
 ITEMS = 1_000_000
@@ -43,6 +44,16 @@ def cost_warnings(prices: Iterable[Price]) -> Iterator[str]:
         yield (
             f"USD per 1M is of one of {parts} GPUs, as if {parts} such models were served at once, "
             "which was not measured."
+        )
+
+
+def unpriced_tokens(result: TrialResult) -> Iterator[str]:
+    """A sentence where tokens were generated on a machine without a price."""
+    if not result.prices:
+        kind = result.labels.get("hardware_kind", "local")
+        yield (
+            f"No dollars per million tokens, since no price of `{kind}` is known; give yours: "
+            f"'+pricing.usd_per_hour={{{kind}: 0.2}}'."
         )
 
 

@@ -10,7 +10,7 @@ from benchorch.domain.measurement import ProcessRecord, fresh
 from benchorch.domain.result import TrialResult
 from benchorch.formatting import interval_text
 from benchorch.progress import Say, counted, silent
-from benchorch.results.metrics.cost import cost_warnings, usd_per_million_items
+from benchorch.results.metrics.cost import cost_warnings, unpriced_tokens, usd_per_million_items
 from benchorch.results.metrics.generation import generation_metrics
 from benchorch.results.metrics.latency import latency_metrics, median_ms, throughput
 from benchorch.results.metrics.load import load_metrics
@@ -94,6 +94,7 @@ def finding(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
                 *resource_warnings(result, baseline),
                 *profile_warnings(result.profile),
                 *cost_warnings(result.prices),
+                *(unpriced_tokens(result) if _PRICED["output_tokens"] in metrics else ()),
             ),
         ),
         asked=question(result, baseline),

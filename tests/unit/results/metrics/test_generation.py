@@ -6,7 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from benchorch.domain.measurement import ProcessRecord
+from benchorch.domain.price import Market, Price
+from benchorch.domain.result import Outcome, TrialResult
 from benchorch.results.metrics.generation import generation_metrics
+from benchorch.results.metrics.summary import summarise
 from support.recorded_trials import process_record
 
 MS = 1_000_000
@@ -69,3 +73,25 @@ def test_a_single_new_token_has_no_time_per_further_one() -> None:
 
 def test_other_calls_have_no_tokens() -> None:
     assert generation_metrics([process_record([MS])]) == {}
+
+
+def test_tokens_of_a_machine_without_a_price_have_a_note_that_says_how_to_give_one() -> None:
+    def notes(result: TrialResult) -> list[str]:
+        return [each for each in summarise(result, None).warnings if "dollars" in each]
+
+    generated = trial(process((100, 10, 10)))
+    (note,) = notes(generated)
+    assert "'+pricing.usd_per_hour={local: 0.2}'" in note
+    price = Price(
+        **{"kind": "local", "market": Market.ON_DEMAND, "usd_per_hour": 0.2},
+        **{"region": "", "as_of": "2026-11-27", "source": "config"},
+    )
+    assert notes(replace(generated, prices=(price,))) == []
+    assert notes(trial(process_record([MS]))) == []
+
+
+def trial(record: ProcessRecord) -> TrialResult:
+    return TrialResult(
+        **{"trial_id": "t", "outcome": Outcome.OK, "processes": (record,)},
+        labels={"hardware_kind": "local"},
+    )
