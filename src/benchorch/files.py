@@ -1,6 +1,7 @@
 """Files written whole or not at all, and what reading a damaged archive raises."""
 
 import errno
+import hashlib
 import json
 import os
 import secrets
@@ -94,3 +95,13 @@ def check_inside(name: str, root: Path) -> None:
     wrong = not parts or PurePosixPath(name).is_absolute() or ".." in parts or "\0" in name
     if wrong or "\\" in name:
         raise ValueError(f"{name!r} leads out of {root}")
+
+
+def folder_digest(folder: Path) -> str:
+    """SHA-256 (hex) of a folder's files and their names."""
+    total = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        total.update(f"{path.relative_to(folder).as_posix()} {digest}\n".encode())
+    return total.hexdigest()

@@ -41,8 +41,11 @@ TORCH_CODE = {
 """Modules written in torch's own classes; imported where a module is loaded."""
 
 PRINTING = {"cli/terminal.py", "results/report/console.py", "cli/main.py", "cli/completion.py"}
-RUNS_A_USERS_FILE = {"models/script_run.py", "models/notebook.py", "models/estimator.py"}
-"""A script that the command line named; a notebook and a pickled estimator run as one does."""
+RUNS_A_USERS_FILE = {
+    *("models/script_run.py", "models/notebook.py", "models/estimator.py", "models/bundled.py")
+}
+"""A script that the command line named; a notebook, a pickled estimator and a bundle of a script's
+code run as one does."""
 
 CATCHING_EVERYTHING = {
     "trial/worker.py",

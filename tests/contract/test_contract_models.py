@@ -21,9 +21,9 @@ from benchorch.models.script import script_digest
 FOLDER = Path(__file__).resolve().parents[2] / "conf" / "model"
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 SCRIPT = Path(__file__).resolve().parents[1] / "data" / "scripts" / "good" / "top_level.py"
-# Its weights and inputs are files that a live module left:
-# tests/unit/frontends/api/test_benchmark.py makes some.
-NO_SEED = {"exported"}
+# Their weights and inputs are files that a live module left:
+# tests/unit/frontends/api/test_benchmark.py and scripts/test_bundle.py make some.
+NO_SEED = {"exported", "bundled"}
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem not in NO_SEED)
 WORKLOAD = Workload(symbols={"batch_size": 2, "seq_len": 16})
 

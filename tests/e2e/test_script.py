@@ -34,6 +34,16 @@ def running(word):
     return False
 
 
+@pytest.mark.ray_cluster
+def test_scripts_are_looked_at_on_the_nodes_of_a_cluster(place):
+    here = analyzed(place, TOP)
+    done = place.run("script", "--json", TOP, str(BAD / "raises.py"), "executor=ray", code=1)
+    there = json.loads(done.stdout)
+    assert "running 2 scripts on the executor's nodes" in done.stderr
+    assert [each["hash"] for each in there["models"]] == [each["hash"] for each in here["models"]]
+    assert [each["ended"] for each in there["scripts"]] == ["end", "error"]
+
+
 WORDS = {
     "raises": "it raised RuntimeError: mat1 and mat2 shapes cannot be multiplied",
     "raises_late": "it raised ValueError: no more data (raises_late.py, line",

@@ -8,7 +8,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -17,7 +17,8 @@ from benchorch.config.components import make
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Trial
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, ExecutorError
+from benchorch.executors.nodes import last_line
 from benchorch.executors.ray_cluster import LOCAL_KINDS, RayAutoscaler, connected, simulated
 from benchorch.executors.ray_fleet import RayFleet
 from benchorch.executors.scheduling.agent import AgentSetup
@@ -36,7 +37,15 @@ from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
 from benchorch.executors.scheduling.spending import SpendingMeter
 from benchorch.executors.simulated_fleet import simulated_node_types
 from benchorch.interfaces.attempt_files import AttemptFiles
-from benchorch.interfaces.executor import ARCHIVE_VARIABLE, Emit, Executor, TrialRunner, Way
+from benchorch.interfaces.executor import (
+    ARCHIVE_VARIABLE,
+    Emit,
+    Executor,
+    R,
+    T,
+    TrialRunner,
+    Way,
+)
 from benchorch.interfaces.launched_machines import LaunchedMachines
 from benchorch.interfaces.node_starts import NodeStarts
 from benchorch.interfaces.store import Store
@@ -207,6 +216,28 @@ class RayExecutor(Executor):
             finally:
                 fleet.close()
 
+    def spread(
+        self, work: Callable[[T], R], items: Sequence[T]
+    ) -> Iterator[tuple[int, R | ExecutorError]] | None:
+        """One task of Ray for each item; None for simulated nodes. ConfigError for `problems`."""
+        if self.problems():
+            raise ConfigError(self.problems())
+        return None if self.rehearse else self._spread(work, items)
+
+    def _spread(
+        self, work: Callable[[T], R], items: Sequence[T]
+    ) -> Iterator[tuple[int, R | ExecutorError]]:
+        with connected(self.address) as ray:
+            task = ray.remote(num_cpus=1, max_retries=self.max_attempts - 1)(work)
+            waiting = {task.remote(item): number for number, item in enumerate(items)}
+            try:
+                while waiting:
+                    (ended,), _ = ray.wait(list(waiting), num_returns=1)
+                    yield waiting.pop(ended), _result(ray, ended)
+            finally:
+                for reference in waiting:
+                    ray.cancel(reference, force=True)
+
     def _uploads(self, session: Session | None) -> AttemptFiles | None:
         """The run's archive, where it is the one that launched nodes may add to."""
         url = self.archive_url()
@@ -293,6 +324,14 @@ def _meter(session: Session | None) -> SpendingMeter:
     if session is None:
         return SpendingMeter()
     return SpendingMeter(rules=session.spending, prices=session.prices)
+
+
+def _result(ray: Any, reference: Any) -> Any:
+    """What a task returned; an ExecutorError where it could not."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayError as error:
+        return ExecutorError(last_line(str(error)))
 
 
 def _node_id() -> str:

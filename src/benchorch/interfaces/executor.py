@@ -3,14 +3,17 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
+from benchorch.errors import ExecutorError
 from benchorch.interfaces.stack import Readiness
 
 Emit = Callable[[Event], None]
+T = TypeVar("T")
+R = TypeVar("R")
 
 ARCHIVE_VARIABLE = "BENCHORCH_RESULTS_URL"
 """Holds the default bucket of runs; a head's environment has it."""
@@ -122,3 +125,14 @@ class Executor(ABC):
 
         Closing the iterator early ends everything it started.
         """
+
+    def spread(
+        self, work: Callable[[T], R], items: Sequence[T]
+    ) -> Iterator[tuple[int, R | ExecutorError]] | None:
+        """The result for each item by its number, as they end, on whichever nodes are free.
+
+        An item whose node was lost gets an error. None where everything runs on this machine.
+        Closing the iterator early ends everything it started.
+        """
+        del work, items
+        return None

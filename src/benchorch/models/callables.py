@@ -101,7 +101,7 @@ def resolve_callable(reference: str) -> Callable[..., object]:
     if refused:
         raise BuildError(f"{reference!r} may not be called: {refused}", kind="user_code")
     with UserCode(reference):
-        found: object = _imported(module_name)
+        found: object = imported(module_name)
         for name in attribute.split("."):
             found = getattr(found, name)
     if not callable(found):
@@ -151,8 +151,8 @@ def _source(reference: str) -> tuple[ParsedModule | None, str]:
     )
 
 
-def _imported(name: str) -> ModuleType:
-    """The module of that name; of a file, what running it once gives, its folder importable."""
+def imported(name: str) -> ModuleType:
+    """The module of that name; of a trusted file, what running it once gives, beside its folder."""
     if not name.endswith(".py"):
         return importlib.import_module(name)
     path = Path(name).resolve()

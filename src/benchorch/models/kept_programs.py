@@ -1,4 +1,4 @@
-"""Exported programs and saved models of live code: one folder each, named by its content."""
+"""Exported programs, bundles and saved models of live code: a folder each, named by its content."""
 
 from __future__ import annotations
 
@@ -77,5 +77,5 @@ def _used(folder: Path) -> Iterator[tuple[float, int, Path]]:
     """When each program was last used, its bytes, and its place."""
     for place in folder.iterdir():
         with suppress(FileNotFoundError):  # another process has removed it meanwhile
-            size = sum(file.stat().st_size for file in place.iterdir())
+            size = sum(file.stat().st_size for file in place.rglob("*"))
             yield place.stat().st_mtime, size, place

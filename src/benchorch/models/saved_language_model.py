@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 from pathlib import Path
 from typing import Any
 
 from benchorch.domain.codec import Json
+from benchorch.files import folder_digest
 from benchorch.models.kept_programs import keep
 
 WEIGHTS = "hub_id"
@@ -36,7 +36,7 @@ def save_language_model(module: Any, folder: Path) -> dict[str, Json]:
     def write(place: Path) -> str:
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bar
             module.save_pretrained(place)
-        return _digest(place)
+        return folder_digest(place)
 
     try:
         place, _ = keep(write, folder)
@@ -75,14 +75,3 @@ def _token_ids(length: Json, low: int, high: int) -> dict[str, Json]:
         **{"shape": ["batch_size", length], "dtype": "int64"},
         **{"generator": "integers", "low": low, "high": high},
     }
-
-
-def _digest(folder: Path) -> str:
-    """SHA-256 (hex) of a folder's files."""
-    total = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        with path.open("rb") as file:
-            total.update(
-                f"{path.name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode()
-            )
-    return total.hexdigest()

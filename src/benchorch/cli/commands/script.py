@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast, final
+from typing import Any, TypeAlias, cast, final
 
 import click
 
-from benchorch.cli.arguments import is_recipe
+from benchorch.cli.arguments import Request, is_recipe
 from benchorch.cli.arguments import parse as parse_run
 from benchorch.cli.command import Words, command
 from benchorch.cli.commands import script_report
@@ -23,12 +23,18 @@ from benchorch.config.components import make, misspelt
 from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
-from benchorch.domain.trial import ConfigNode
+from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.errors import ConfigError, Problem, RecordError
 from benchorch.frontends.scripts.discover import Enough, Script, labels_of
 from benchorch.frontends.scripts.discover_all import Discovery
-from benchorch.frontends.scripts.model_configs import prompt_words, words_for, write_configs
+from benchorch.frontends.scripts.model_configs import (
+    bundled_sources,
+    prompt_words,
+    words_for,
+    write_configs,
+)
 from benchorch.host import sandbox
+from benchorch.interfaces.executor import Executor
 from benchorch.interfaces.scenario import Scenario
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
@@ -38,6 +44,7 @@ from benchorch.models.trust import grant, is_users_own
 _SEPARATOR = "::"
 _MAGIC = "*?["
 _DIRECTORY = "hydra.run.dir="
+_Composed: TypeAlias = tuple[Composer, Request] | None
 _JOBS = max(1, (os.cpu_count() or 1) // 2)
 
 
@@ -177,7 +184,8 @@ def prepare(
 ) -> Prepared:
     """Find the models, and with ``--build-only`` build them."""
     scripts, overrides = parse(words, behind, options)
-    if _generates(overrides):
+    composed = _composed(overrides)
+    if _generates(composed):
         scripts = [replace(script, generation=True) for script in scripts]
     say = terminal.say
     analyze = options.analyze_only or terminal.wants_json
@@ -189,6 +197,7 @@ def prepare(
         resume=options.resume,
         sandboxed=_sandboxed(scripts, say, looks=analyze, wanted=options.sandbox),
         enough=Enough(quiet_s=options.until_quiet, first=options.first),
+        executor=_executor(composed),
     ).run(scripts, say)
     reply = Reply(
         text=script_report.overview(founds),
@@ -197,6 +206,7 @@ def prepare(
     )
     if analyze:
         return Prepared(reply=reply)
+    grant(*bundled_sources(founds))  # code of the scripts that the user has named
     configs = {
         script: write_configs(script, found)
         for script, found in zip(scripts, founds, strict=True)
@@ -219,18 +229,35 @@ def prepare(
     )
 
 
-def _generates(overrides: Sequence[str]) -> bool:
-    """Whether a scenario of the run generates tokens; ConfigError for mistaken words."""
+def _composed(overrides: Sequence[str]) -> _Composed:
+    """The run's configuration; ConfigError for mistaken words, None where there are none."""
     if not overrides:  # composing costs a quarter of a second, and often nothing is measured
-        return False
+        return None
     request = parse_run(overrides, "script")
     composer = Composer(config_loader(request.directories), request.config_name)
     problems = composer.problems(composer.lifted(request.overrides), sweep=request.multirun)
     if problems:
         raise ConfigError(problems)
+    return composer, request
+
+
+def _generates(composed: _Composed) -> bool:
+    """Whether a scenario of the run generates tokens."""
+    if composed is None:
+        return False
+    composer, request = composed
     jobs = composer.jobs(request.overrides, sweep=request.multirun)
     nodes = [cell.config["scenario"] for job in jobs for cell in composer.cells(job)]
     return any(make(cast(ConfigNode, each), Scenario, "scenario").sampling for each in nodes)
+
+
+def _executor(composed: _Composed) -> Executor | None:
+    """The run's executor, on whose nodes scripts run too where it has any."""
+    if composed is None:
+        return None
+    composer, request = composed
+    (job, *_) = composer.jobs(request.overrides, sweep=request.multirun)
+    return make(node_of(composer.session(job), "executor"), Executor, "executor")
 
 
 def _prompts(founds: Sequence[ConfigNode], overrides: Sequence[str]) -> list[str]:

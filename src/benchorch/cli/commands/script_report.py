@@ -110,6 +110,8 @@ def _parameters(model: ConfigNode) -> str:
 def _obstacle(call: ConfigNode) -> str:
     if call["obstacle"]:
         return f"; cannot be benchmarked: {call['obstacle']}"
+    if call.get("not_exported"):
+        return f"; kept with its source: {call['not_exported']}"
     reason = call.get("not_captured")
     return f"; {RUNS_AGAIN}: {reason}" if reason else ""
 

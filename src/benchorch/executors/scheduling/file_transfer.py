@@ -145,6 +145,13 @@ def collect_files(session: Session, trials: Sequence[Trial], probe: str) -> Ship
     )
 
 
+def script_files(script: Path) -> FolderContent:
+    """A script and the user's modules that it imports, as `ShippedFiles` names them."""
+    paths = {script, *_imported({script}, script.parent)}
+    files = {path.as_posix().lstrip("/"): path.read_bytes() for path in sorted(paths)}
+    return FolderContent(files=files)
+
+
 def _named(value: Json, base: Path) -> Iterator[Path]:
     """Every regular file that a string names: by its path, folder, module or callable."""
     if isinstance(value, Mapping):

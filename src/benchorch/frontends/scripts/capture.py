@@ -38,7 +38,7 @@ def capture(first_call: FirstCall, folder: Path) -> dict[str, Json]:
     from benchorch.models.kept_programs import keep_program
 
     arguments = {name: each.to("cpu") for name, each in first_call.arguments.tensors.items()}
-    with _served(first_call.module) as module, torch.random.fork_rng(devices=[]), torch.no_grad():
+    with served(first_call.module) as module, torch.random.fork_rng(devices=[]), torch.no_grad():
         called = _callable(first_call, module)
         try:
             with torch.autocast("cpu", enabled=False):
@@ -48,7 +48,7 @@ def capture(first_call: FirstCall, folder: Path) -> dict[str, Json]:
         except Exception as error:  # whatever a user's code or a tracer raises
             message = str(error).strip().partition("\n")[0][:160]
             raise NotCapturedError(f"torch.export: {type(error).__name__}: {message}") from error
-    if not _alike(expected, answer):
+    if not alike(expected, answer):
         raise NotCapturedError("its exported graph gives other answers, so it depends on more")
     return keep_program(program, folder)
 
@@ -62,7 +62,7 @@ def _callable(first_call: FirstCall, module: torch.nn.Module) -> torch.nn.Module
 
 
 @contextmanager
-def _served(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+def served(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
     """The module in eval mode on the CPU, a copy where it is elsewhere; its modes come back."""
     tensors = (*module.parameters(), *module.buffers())
     served = module
@@ -78,7 +78,7 @@ def _served(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
             part.training = training
 
 
-def _alike(expected: object, answer: object) -> bool:
+def alike(expected: object, answer: object) -> bool:
     """Whether two results hold the same tensors but for rounding."""
     import torch
 

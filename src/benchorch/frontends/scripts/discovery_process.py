@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,6 +21,7 @@ from benchorch.domain.codec import Json, from_json, to_json
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
 from benchorch.host.processes import child_channel
+from benchorch.models.bundled import SOURCE
 from benchorch.models.script import SEED
 from benchorch.models.script_files import GRAPH_SUFFIX, PROGRAM_SUFFIX
 from benchorch.models.script_inputs import arrays_of, digest_of_arrays, dtype_name
@@ -49,7 +50,7 @@ class DiscoveryRequest:
     Attributes:
         folder: where inputs and weights are kept; None where nothing is to be benchmarked.
         wanted: hashes of models or calls; empty for all.
-        capture: whether the modules are exported, so that the script need not run again.
+        capture: whether the modules are kept, so that the script need not run again.
         generation: whether language models are saved instead, to generate tokens.
     """
 
@@ -279,6 +280,7 @@ class _InputFiles:
     """Takes down each signature as it is met, and keeps its inputs where that is asked for.
 
     Attributes:
+        script: the one that is run.
         folder: where inputs go, or None where nothing is to be benchmarked.
         wanted: hashes of models or calls; empty for all.
         capture: whether the modules are exported besides.
@@ -290,6 +292,7 @@ class _InputFiles:
         generating: hashes of the models that can generate tokens.
     """
 
+    script: Path
     folder: Path | None
     wanted: frozenset[str]
     capture: bool
@@ -306,6 +309,7 @@ class _InputFiles:
     ) -> Self:
         """Those of a request."""
         return cls(
+            script=request.script,
             folder=request.folder,
             wanted=frozenset(request.wanted),
             capture=request.capture,
@@ -349,10 +353,11 @@ class _InputFiles:
         if first_call.step and reason:
             call["obstacle"] = f"{first_call.step} cannot be exported: {reason}"
             return
-        if "program" not in fields and os.getpid() != self.process:
-            call["obstacle"] = f"it is called in a child process and not exported: {reason}"
+        is_kept = bool({"program", "bundle"} & fields.keys())
+        if not is_kept and os.getpid() != self.process:
+            call["obstacle"] = f"it is called in a child process and not captured: {reason}"
             return
-        call["model"], call["not_captured"] = fields, reason
+        call["model"], call["not_exported" if is_kept else "not_captured"] = fields, reason
 
     def _save(self, first_call: FirstCall, call: dict[str, Json], folder: Path) -> None:
         """Save the language model at its first call, whose cache is no input of a generation."""
@@ -383,27 +388,28 @@ class _InputFiles:
         return not self.wanted or bool(hashes & self.wanted)
 
     def _model_fields(self, first_call: FirstCall, folder: Path) -> tuple[dict[str, Json], str]:
-        """The model's configuration for this call, and why it is not captured where it is not."""
+        """The model's configuration for this call, and why it is no exported program."""
         from benchorch.models.architectures.called import goes_by_name
 
         arguments = first_call.arguments
         inputs: dict[str, Json] = {"file": str(_saved(folder / "inputs", arrays_of(arguments)))}
-        program, reason = self._captured(first_call, folder / "programs")
-        if program is not None:
-            return {"inputs": inputs, "kwargs": {}, **program}, ""
+        captured, reason = self._captured(first_call, folder)
+        if captured is not None and not reason:
+            return {"inputs": inputs, "kwargs": {}, **captured}, ""
         named = goes_by_name(first_call.module, arguments, first_call.answer)
         direct = named and not first_call.autocast
         fields: dict[str, Json] = {
-            "weights": _state(first_call.module),
             "inputs": inputs,
             "kwargs": dict(arguments.keywords or {}) if direct else {},
+            **(captured or {"weights": _state(first_call.module)}),
         }
         return fields, reason
 
     def _captured(
         self, first_call: FirstCall, folder: Path
     ) -> tuple[Mapping[str, Json] | None, str]:
-        """The program of a call; without one the reason."""
+        """The program or the bundle of a call; why it is no program, or neither."""
+        from benchorch.frontends.scripts.bundle import bundle
         from benchorch.frontends.scripts.capture import (
             NotCapturedError,
             capture,
@@ -419,11 +425,17 @@ class _InputFiles:
             return None, reason
         self.on_capture()
         try:
-            program = capture(first_call, folder)
+            captured, reason = capture(first_call, folder / "programs"), ""
         except NotCapturedError as error:
-            return None, str(error)
+            reason = str(error)
+            if first_call.step:
+                return None, reason
+            try:
+                captured = bundle(first_call, self.script, _modules(), folder / "bundles")
+            except NotCapturedError as why:
+                return None, f"{reason}; {why}"
         self.captured_bytes += size
-        return program, ""
+        return captured, reason
 
 
 def _step_obstacle(first_call: FirstCall) -> str:
@@ -458,10 +470,22 @@ def _saved(folder: Path, arrays: Mapping[str, NDArray[generic]]) -> Path:
 
 def _sources() -> tuple[str, ...]:
     """Files of the imported modules that are neither installed nor Python's own."""
-    loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    paths = {file for file in loaded if isinstance(file, str) and file.endswith(".py")}
-    paths = {file for file in paths if Path(file).is_absolute()}  # torch has modules without files
-    return tuple(sorted(file for file in paths if not file.startswith(_libraries())))
+    return tuple(sorted({file for _, file in _users_modules()}))
+
+
+def _modules() -> dict[str, Path]:
+    """Files of the user's modules but the script, by the names that they are imported by."""
+    found = {name: Path(file) for name, file in _users_modules() if not name.startswith("__")}
+    return {name: path for name, path in found.items() if path.name != SOURCE}
+
+
+def _users_modules() -> Iterator[tuple[str, str]]:
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or file.startswith(_libraries()):
+            continue
+        if file.endswith(".py") and Path(file).is_absolute():  # torch has modules without files
+            yield name, file
 
 
 @cache

@@ -32,7 +32,7 @@ def kept(script: Script, how: str) -> dict[str, Json] | None:
         fresh = same and all(_digest(Path(path)) == was for path, was in record["sources"].items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return found if fresh and all(path.exists() for path in _files(found)) else None
+    return found if fresh and all(path.exists() for path in files_of(found)) else None
 
 
 def remember(script: Script, found: ConfigNode, how: str) -> None:
@@ -79,7 +79,7 @@ def _digest(path: Path) -> str:
         return ""
 
 
-def _files(found: ConfigNode) -> Iterator[Path]:
+def files_of(found: ConfigNode) -> Iterator[Path]:
     """The files that the models' configurations name."""
     for model in cast("list[ConfigNode]", found["models"]):
         for call in cast("list[ConfigNode]", model["invocations"]):
@@ -87,6 +87,6 @@ def _files(found: ConfigNode) -> Iterator[Path]:
             inputs = cast(ConfigNode, node.get("inputs", {}))
             yield from (
                 Path(str(each))
-                for each in (inputs.get("file"), node.get("program"), node.get(WEIGHTS))
+                for each in (inputs.get("file"), *map(node.get, ("program", "bundle", WEIGHTS)))
                 if each
             )

@@ -70,6 +70,8 @@ def _yaml(
     }
     if "program" in fields:
         source = {"_target_": "benchorch.models.exported.ExportedModel"}
+    elif "bundle" in fields:
+        source = {"_target_": "benchorch.models.bundled.BundledModel"}
     elif WEIGHTS in fields:
         source = {"_target_": "benchorch.models.transformers.TransformersModel"}
     node: dict[str, Json] = {
@@ -126,6 +128,12 @@ def described(call: ConfigNode) -> str:
     words = [f"{each['name']} {each['dtype']}{each['shape']}" for each in plain]
     words += [f"{name} of {count} tensors" for name, count in held.items()]
     return ": ".join([*_step(call), ", ".join(words) or "no tensors"])
+
+
+def bundled_sources(founds: Sequence[ConfigNode]) -> list[str]:
+    """Files of the scripts' own code that loading their models runs, but for the scripts."""
+    nodes = (cast(ConfigNode, call["model"]) for f in founds for _, call in benchmarkable(f))
+    return [str(node["source"]) for node in nodes if "bundle" in node]
 
 
 def words_for(

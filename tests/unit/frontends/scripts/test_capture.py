@@ -123,13 +123,13 @@ def test_precision_and_autocast_regions_stay_as_the_script_has_them(
     assert answer.dtype is torch.bfloat16
 
 
-def test_what_cannot_be_exported_is_taken_from_the_script_and_its_name_shows_it(
+def test_each_call_is_configured_by_how_it_was_captured(
     place: Path, found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import yaml
 
     monkeypatch.setenv("XDG_STATE_HOME", str(place / "state"))
-    assert "torch.export" in call_of(found, "odd")["not_captured"]
+    assert "torch.export" in call_of(found, "odd")["not_exported"]
     written = write_configs(Script(path=place / "mine.py"), found)
     nodes = [yaml.safe_load(path.read_text()) for path in written.values()]
     assert {node["labels"]["model"]: node["_target_"].rpartition(".")[2] for node in nodes} == {
@@ -137,7 +137,7 @@ def test_what_cannot_be_exported_is_taken_from_the_script_and_its_name_shows_it(
         "mine.py:net [5,4]": "ExportedModel",
         "mine.py:half": "ExportedModel",
         "mine.py:Net": "ExportedModel",
-        "mine.py:odd (script runs each time)": "ScriptModel",
+        "mine.py:odd": "BundledModel",
     }
     assert {node["labels"]["author"] for node in nodes} == {"me"}
     assert {node["architecture"] for node in nodes} == {"Net", "Odd"}

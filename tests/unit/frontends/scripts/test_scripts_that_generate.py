@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from benchorch.cli.commands.script import _generates, _prompts
+from benchorch.cli.commands.script import _composed, _generates, _prompts
 from benchorch.cli.commands.script_report import overview
 from benchorch.config.composer import Composer, config_loader
 from benchorch.config.decoder import Decoder
@@ -123,7 +123,7 @@ def test_the_prompts_have_the_scripts_own_size_unless_the_run_says_otherwise(own
 def test_the_runs_scenario_decides_whether_tokens_are_generated(
     words: list[str], generates: bool
 ) -> None:
-    assert _generates(words) is generates
+    assert _generates(_composed(words)) is generates
 
 
 def test_looking_at_a_script_composes_no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,4 +133,4 @@ def test_looking_at_a_script_composes_no_configuration(monkeypatch: pytest.Monke
         raise AssertionError
 
     monkeypatch.setattr(script, "config_loader", composed)
-    assert not _generates([])
+    assert not _generates(_composed([]))
