@@ -342,17 +342,14 @@ HEAD = """# Conversions, tried
 
 <!-- Written by scripts/write_conversions.py (make conversions) from a real run: do not edit. -->
 
-Each value of `conversion=NAME`, and its result on small models: built in one process, loaded in a
-fresh one from the stored artifact alone, and its outputs compared with eager's. The times show
-what to expect of a build, on a busy machine; they do not compare speed.
-[Conversions](../guides/conversions.md) explains how to choose and combine them,
-[Extending](../developing/extending.md#conversion) how to add one. `python -m benchorch
-conversions` reports the same for your machine, `python -m benchorch conversions NAME` each step
-of one.
+Each value of `conversion=NAME` on small models: built in one process, loaded in a fresh one from
+the stored artifact, outputs compared with eager's. Times show what to expect of a build, on a busy
+machine. How to choose and combine: [Conversions](../guides/conversions.md). On your machine:
+`python -m benchorch conversions`, or with a NAME, each of its steps.
 
-This page covers processors only. Conversions that need an NVIDIA GPU (TensorRT and
-Torch-TensorRT, ONNX Runtime's CUDA and TensorRT providers, CUDA graphs, products in float8)
-follow the documented interfaces and are tested with fakes at most: none has run on a GPU yet."""
+Processors only. What needs an NVIDIA GPU (TensorRT, Torch-TensorRT, ONNX Runtime's CUDA and
+TensorRT providers, CUDA graphs, products in float8) is tested with fakes at most: none has run on a
+GPU yet."""
 
 
 def _untried(names: Sequence[str], cells: Mapping[str, Mapping[str, Cell]]) -> str:

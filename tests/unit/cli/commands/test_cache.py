@@ -371,7 +371,7 @@ print(sorted({"torch", "numpy", "rich", "hydra", "omegaconf", "mlflow", "ray"} &
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "cloud" / "cache.md"
 ON_THE_PAGE = [
-    line.removeprefix("python -m benchorch cache ").split()
+    line.partition(" #")[0].removeprefix("python -m benchorch cache ").split()
     for line in PAGE.read_text().splitlines()
     if line.startswith("python -m benchorch cache ")
 ]
