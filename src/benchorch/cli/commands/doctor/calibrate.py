@@ -5,27 +5,20 @@ Rounds of four fresh processes, in random order: each interleaves the same work 
 more work is found, by medians and by floors: interleaved, back to back, and apart.
 """
 
-import os
 import random
 import socket
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchorch.cli.commands.doctor.self_comparison import one_process, workload
+from benchorch.cli.commands.doctor.self_comparison import Request, one_process
 from benchorch.domain.certificate import EXTRA, Certificate, Interleaving
 from benchorch.domain.codec import Json
-from benchorch.domain.measurement import Observations
 from benchorch.domain.reply import Reply
 from benchorch.errors import ExecutorError
-from benchorch.hardware.cpu import CpuClock
 from benchorch.host.environment import describe_host
-from benchorch.host.pinning import pin
-from benchorch.host.processes import child_channel
 from benchorch.journal import certificates
 from benchorch.progress import Say
 from benchorch.results.compare.detectable import (
@@ -38,34 +31,11 @@ from benchorch.results.compare.detectable import (
     summary,
 )
 from benchorch.results.report.console_table import table_text
-from benchorch.stats.between_processes import median_query_ns, steady_queries_ns
-from benchorch.stats.quantiles import sample_quantile
-from benchorch.trial.interleave import interleave
 
 MINUTES = 3.0
 LEAST_ROUNDS = 8
 WINDOW_S = 0.3
-_SLICE_MS = 20.0
 _PRODUCTS = 100  # of 48 by 48 matrices: one more is one per cent
-_FLOOR = 0.01
-_ENTRY = "from benchorch.cli.commands.doctor.calibrate import main; main()"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One process.
-
-    Attributes:
-        extra_ratio: how much more one side has to do.
-        window_s: in which both are interleaved.
-        seed: of the order of slices.
-        more_first: whether the side with more to do is loaded first.
-    """
-
-    extra_ratio: float
-    window_s: float
-    seed: int
-    more_first: bool
 
 
 def calibrated(say: Say, minutes: float = MINUTES) -> Reply:
@@ -110,50 +80,16 @@ def _rounds(log: Path, minutes: float) -> Iterator[tuple[Interleaving, ...]]:
 
 def _process(log: Path, extra_ratio: float, order: random.Random) -> Interleaving:
     request = Request(
-        extra_ratio=extra_ratio,
+        products=_PRODUCTS,
+        extra_ratios=(extra_ratio,),
         window_s=WINDOW_S,
         seed=order.getrandbits(32),
         more_first=order.random() < 0.5,
     )
-    found = one_process(log, request, Interleaving, _ENTRY)
-    if found is None or not min(*found.more, *found.base) > 0:
+    found = one_process(log, request)
+    if not found or not min(*found[0].more, *found[0].base) > 0:
         raise ExecutorError("A process of the calibration measured nothing.")
-    return found
-
-
-def main() -> None:
-    """Entry of a child process."""
-    child_channel.die_with_parent()
-    parent = child_channel.Channel()
-    request = child_channel.read_request(Request)
-    pin(1)
-    parent.send_reply(look(request))
-    sys.stdout.flush()
-    os._exit(0)
-
-
-def look(request: Request) -> Interleaving:
-    """Both sides of one process."""
-    work = workload()
-    found = interleave(
-        [work(round(_PRODUCTS * (1 + request.extra_ratio)))],
-        [work(_PRODUCTS)],
-        clock=CpuClock(),
-        window_s=request.window_s,
-        slice_ms=_SLICE_MS,
-        seed=request.seed,
-        candidate_first=request.more_first,
-    )
-    return Interleaving(
-        more=_level(found.candidate.together, found.candidate.start),
-        base=_level(found.baseline.together, found.baseline.start),
-    )
-
-
-def _level(observed: Observations, start: int) -> tuple[float, float]:
-    """The median and the first percentile of a side."""
-    floor = sample_quantile(steady_queries_ns(observed, start), _FLOOR)
-    return median_query_ns(observed, start), floor
+    return found[0]
 
 
 def as_text(made: Certificate, path: Path) -> str:

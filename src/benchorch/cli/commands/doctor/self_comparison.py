@@ -7,23 +7,22 @@ are paired in fresh processes, as a conversion is paired with its baseline in an
 import os
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
+from benchorch.domain.certificate import Interleaving
 from benchorch.domain.estimate import Comparison
 from benchorch.errors import ExecutorError
 from benchorch.hardware.cpu import CpuClock
 from benchorch.host.advice import BAD, GOOD, NOTE
 from benchorch.host.pinning import pin
 from benchorch.host.processes import child_channel, run_child
-from benchorch.stats.between_processes import median_query_ns
+from benchorch.stats.between_processes import median_query_ns, steady_queries_ns
 from benchorch.stats.pairs import ALTERNATED, Pair
+from benchorch.stats.quantiles import sample_quantile
 from benchorch.stats.ratio_test import compare_pairs
-from benchorch.trial.interleave import interleave
-
-R = TypeVar("R")
+from benchorch.trial.interleave import Side, interleave
 
 PROCESSES = 12
 WINDOW_S = 0.3
@@ -32,21 +31,28 @@ SLOWDOWN_RATIO = 0.1
 
 _PRODUCTS = 20  # of 48 by 48 matrices: about 60 µs, the size of a small model's call
 _SIDE = 48
+_FLOOR = 0.01
 _TIMEOUT_S = 60.0
 _ENTRY = "from benchorch.cli.commands.doctor.self_comparison import main; main()"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlRequest:
-    """Both comparisons once, in one process.
+class Request:
+    """One process in which work is interleaved with more of it.
 
     Attributes:
+        products: of matrices, the work.
+        extra_ratios: how much more the other side has to do, a comparison each.
         window_s: in which the two sides of a comparison are interleaved.
         seed: of the order of slices.
+        more_first: whether the side with more to do is loaded first.
     """
 
+    products: int
+    extra_ratios: tuple[float, ...]
     window_s: float
     seed: int
+    more_first: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,75 +101,74 @@ def controls(
         seed: of the order of slices.
     """
     order = random.Random(seed)
-    pairs: dict[str, list[Pair]] = {"same": [], "slower": []}
+    pairs: list[list[Pair]] = [[], []]
     for _ in range(processes):
-        request = ControlRequest(window_s=window_s, seed=order.getrandbits(32))
-        answered = one_process(log, request, dict[str, tuple[float, float]], _ENTRY)
-        for name, (candidate, baseline) in (answered or {}).items():
-            pairs[name].append(Pair(candidate, baseline))
-    same, slower = (compare_pairs(pairs[name], ALTERNATED) for name in ("same", "slower"))
+        request = Request(
+            products=_PRODUCTS,
+            extra_ratios=(0.0, SLOWDOWN_RATIO),
+            window_s=window_s,
+            seed=order.getrandbits(32),
+        )
+        for found, one in zip(pairs, one_process(log, request), strict=True):
+            found.append(Pair(one.more[0], one.base[0]))
+    same, slower = (compare_pairs(found, ALTERNATED) for found in pairs)
     assert same is not None  # as there was at least one process
     assert slower is not None
     return Controls(same=same, slower=slower)
 
 
-def one_process(log: Path, request: object, reply: type[R], entry: str) -> R | None:
-    """What a fresh process on one thread replies; ExecutorError where it fails.
-
-    Args:
-        entry: the program, which reads the request.
-    """
+def one_process(log: Path, request: Request) -> Sequence[Interleaving]:
+    """Each comparison in a fresh process on one thread; ExecutorError where it fails."""
     child = run_child.run_child(
         "doctor",
         request,
-        reply,
+        tuple[Interleaving, ...],
         log=log,
         limits=run_child.Limits(timeout_s=_TIMEOUT_S, memory_bytes=None),
         environment=dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
         on_message=lambda _: None,
-        command=[sys.executable, "-P", "-c", entry],
+        command=[sys.executable, "-P", "-c", _ENTRY],
     )
     if child.failure:
         raise ExecutorError(f"A control process failed: {child.failure.message}")
-    return child.reply
+    return child.reply or ()
 
 
 def main() -> None:
-    """Entry of a child process: both comparisons once."""
+    """Entry of a child process."""
     child_channel.die_with_parent()
     parent = child_channel.Channel()
-    request = child_channel.read_request(ControlRequest)
+    request = child_channel.read_request(Request)
     pin(1)
-    parent.send_reply(look(request.window_s, request.seed))
+    parent.send_reply(look(request))
     sys.stdout.flush()
     os._exit(0)
 
 
-def look(window_s: float, seed: int, slice_ms: float = SLICE_MS) -> dict[str, list[float]]:
-    """Both sides' median times in this process, by comparison, in nanoseconds.
-
-    Args:
-        window_s: in which the two sides of a comparison are interleaved.
-        seed: of the order of slices.
-        slice_ms: of one slice.
-    """
-    more = round(_PRODUCTS * (1 + SLOWDOWN_RATIO))
+def look(request: Request, slice_ms: float = SLICE_MS) -> list[Interleaving]:
+    """Both sides of each comparison in this process."""
     work = workload()
-    candidates = {"same": work(_PRODUCTS), "slower": work(more)}
-    baseline = work(_PRODUCTS)
-    found = {}
-    for name, candidate in candidates.items():
-        measured = interleave(
+    baseline = work(request.products)
+    candidates = [work(round(request.products * (1 + extra))) for extra in request.extra_ratios]
+    found = [
+        interleave(
             [candidate],
             [baseline],
             clock=CpuClock(),
-            window_s=window_s,
+            window_s=request.window_s,
             slice_ms=slice_ms,
-            seed=seed,
+            seed=request.seed,
+            candidate_first=request.more_first,
         )
-        sides = (measured.candidate, measured.baseline)
-        found[name] = [median_query_ns(side.together, side.start) for side in sides]
-    return found
+        for candidate in candidates
+    ]
+    return [Interleaving(more=_level(one.candidate), base=_level(one.baseline)) for one in found]
+
+
+def _level(side: Side) -> tuple[float, float]:
+    """The median and the first percentile of a side."""
+    floor = sample_quantile(steady_queries_ns(side.together, side.start), _FLOOR)
+    return median_query_ns(side.together, side.start), floor
 
 
 def workload() -> Callable[[int], Callable[[], object]]:

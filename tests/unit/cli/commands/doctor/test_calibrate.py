@@ -26,14 +26,14 @@ class Machine:
         self.fails_after = fails_after
         self.failure = failure
 
-    def process(self, log, request, reply, entry) -> Interleaving:
+    def process(self, log, request) -> list[Interleaving]:
         self.requests.append(request)
         if len(self.requests) > self.fails_after and self.failure is not None:
             raise self.failure
         draw = random.Random(len(self.requests))
         level = 1e5 * math.exp(0.03 * draw.gauss(0, 1))
-        more = level * (1 + request.extra_ratio) * math.exp(0.002 * draw.gauss(0, 1))
-        return Interleaving(more=(more, more), base=(level, level))
+        more = level * (1 + request.extra_ratios[0]) * math.exp(0.002 * draw.gauss(0, 1))
+        return [Interleaving(more=(more, more), base=(level, level))]
 
 
 def calibrated(machine: Machine, monkeypatch, minutes: float = 1e-6):
@@ -45,7 +45,7 @@ def calibrated(machine: Machine, monkeypatch, minutes: float = 1e-6):
 def test_every_round_has_each_amount_of_work_once(monkeypatch) -> None:
     machine = Machine()
     _, said = calibrated(machine, monkeypatch)
-    extras = [request.extra_ratio for request in machine.requests]
+    extras = [request.extra_ratios[0] for request in machine.requests]
     rounds = [extras[i : i + len(EXTRA)] for i in range(0, len(extras), len(EXTRA))]
     assert len(rounds) == calibrate.LEAST_ROUNDS
     assert all(sorted(one) == sorted(EXTRA) for one in rounds)
@@ -90,14 +90,6 @@ def test_a_process_that_fails_is_no_calibration(monkeypatch) -> None:
     with pytest.raises(ExecutorError):
         calibrated(Machine(5, ExecutorError("it died")), monkeypatch)
     assert certificates.kept() is None
-
-
-def test_one_process_measures_both_sides() -> None:
-    found = calibrate.look(
-        calibrate.Request(extra_ratio=0.05, window_s=0.05, seed=1, more_first=False)
-    )
-    assert 0 < found.more[1] <= found.more[0]
-    assert 0 < found.base[1] <= found.base[0]
 
 
 def test_minutes_are_of_a_calibration() -> None:
