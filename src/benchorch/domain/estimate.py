@@ -140,11 +140,8 @@ class Comparison:
             the only analysis; None where there is no test.
         adjusted_p_value: the same after adjustment for all interim analyses and for all
             comparisons of its table: below 0.05 wherever the verdict is ``faster`` or ``slower``.
-        sign_flip_p_value: of the same, by exchanging the two within pairs; None without pairs.
         material: practically significant: the whole interval lies beyond the smallest difference
             that matters, with five processes or more behind it.
-        effect_ratio: Cliff's delta over process medians: 1 where every one of the candidate's is
-            faster than every one of the baseline's, -1 the reverse.
         pairs_needed: further pairs predicted to settle an inconclusive comparison, or None.
     """
 
@@ -154,9 +151,7 @@ class Comparison:
     design: str = "sequential"
     p_value: float | None = None
     adjusted_p_value: float | None = None
-    sign_flip_p_value: float | None = None
     material: bool = False
-    effect_ratio: float | None = None
     pairs_needed: int | None = None
 
 

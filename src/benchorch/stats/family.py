@@ -145,7 +145,6 @@ class Standing:
         p_value: of no difference, as if this were the only comparison and the only analysis.
         adjusted_p_value: the same for the whole table and all its looks: below 1 - `level_ratio`
             exactly where the interval excludes 1.
-        may_win: whether nothing is shown to be faster, neither candidate nor baseline.
         rank_open: whether it may win, may not, or ties with the leader by less than matters, is
             still to be found.
         more: further pairs predicted to settle verdict and rank; None where nothing is open or
@@ -162,7 +161,6 @@ class Standing:
     high: float | None = None
     p_value: float | None = None
     adjusted_p_value: float | None = None
-    may_win: bool = True
     rank_open: bool = True
     more: int | None = None
     next_look: int | None = None
@@ -341,7 +339,6 @@ class _Table:
             high=bounded_exp(own.centre + reach),
             p_value=p,
             adjusted_p_value=min(1.0, p * scale),
-            may_win=name in self.unbeaten,
             rank_open=bool(rivals),
             more=self._more(name, {*rivals, *([baseline] if verdict == UNDECIDED else [])}),
         )

@@ -11,7 +11,7 @@ from benchorch.stats.pairs import SEQUENTIAL, Pair
 from benchorch.stats.position_effect import by_order, error_over_orders
 from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO
 from benchorch.stats.sequential_testing import LEAST_PAIRS
-from benchorch.stats.significance import cliffs_delta, sign_flip_p, student_p
+from benchorch.stats.significance import student_p
 from benchorch.stats.student import student_t
 
 DELTA_RATIO = 0.01
@@ -72,11 +72,7 @@ def compare(
     found = _welch(ours, theirs)
     few = "a single process shows no spread between processes" if found.n < 2 else ""
     terms = _Terms(delta_ratio=delta_ratio, alpha=alpha, drift=math.log1p(drift_ratio), few=few)
-    return replace(
-        _comparison(found, terms, WELCH),
-        design=SEQUENTIAL,
-        effect_ratio=cliffs_delta(candidate, baseline),
-    )
+    return replace(_comparison(found, terms, WELCH), design=SEQUENTIAL)
 
 
 def compare_pairs(
@@ -130,8 +126,6 @@ def compare_pairs(
     return replace(
         compared,
         design=design,
-        sign_flip_p_value=sign_flip_p(ratios),
-        effect_ratio=cliffs_delta([pair.ours for pair in pairs], [pair.theirs for pair in pairs]),
         pairs_needed=None if settled else _pairs_needed(found, terms),
     )
 
@@ -160,9 +154,7 @@ def paired_comparison(
         design=design,
         p_value=standing.p_value,
         adjusted_p_value=standing.adjusted_p_value,
-        sign_flip_p_value=sign_flip_p([pair.log_ratio for pair in pairs]),
         material=n >= LEAST_MATERIAL and beyond,
-        effect_ratio=cliffs_delta([pair.ours for pair in pairs], [pair.theirs for pair in pairs]),
         pairs_needed=standing.more if undecided else None,
     )
 

@@ -126,8 +126,6 @@ def test_the_interval_of_pairs_is_students_on_log_ratios() -> None:
     assert math.log(found.ratio.low or 0) == pytest.approx(2 - reach)
     assert math.log(found.ratio.high or 0) == pytest.approx(2 + reach)
     assert (found.ratio.n, found.design, found.verdict) == (3, "adjacent", "inconclusive")
-    assert found.sign_flip_p_value == 2 / 8
-    assert found.effect_ratio == 1.0
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from benchorch.stats.autocorrelation import independent_n, lag_one
 from benchorch.stats.between_processes import over_processes, primary_ns
 from benchorch.stats.modes import levels
 from benchorch.stats.pairs import pairs
-from benchorch.stats.periodicity import LEAST_PERIODS, slow_period
 from benchorch.stats.position_effect import position_effect
 from benchorch.stats.quantiles import minimum_n
 from benchorch.stats.variance_components import calls_worth_taking, components
@@ -63,7 +62,6 @@ def trial_warnings(result: TrialResult, metrics: Mapping[str, Estimate]) -> tupl
         *_levels(valid),
         *_disturbed_inside(valid),
         *_rejected(metrics),
-        *_swinging(valid, result.stop_reason),
         *_of_the_machine(result),
         *_wide(result, metrics),
         *_preempted(valid),
@@ -186,21 +184,6 @@ def _rejected(metrics: Mapping[str, Estimate]) -> Iterator[str]:
             f"p50 is {interval_text(counted)} ms without the rejected repetitions and "
             f"{interval_text(every)} ms with them: where the two differ, try a quieter machine."
         )
-
-
-def _swinging(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:
-    """Windows that hold less than five periods of what the time does by itself."""
-    found = []
-    for process in processes:
-        steady = process.observations.durations_ns[process.steady_from or 0 :]
-        periods = slow_period(steady) if process.steady_from is not None else None
-        if periods is not None:
-            found.append(ns_to_s(sum(steady)) * LEAST_PERIODS / periods)
-    if 2 * len(found) > len(processes):
-        window_s = math.ceil(statistics.median(found))
-        longest = f"stopping.min_window_s={window_s} stopping.max_window_s={2 * window_s}"
-        key = f"stopping.window_s={window_s}" if stop_reason == FIXED else longest
-        yield f"Calls get slower and faster again within seconds, not averaged out here: try {key}."
 
 
 def _threads(processes: Sequence[ProcessRecord]) -> Iterator[str]:
