@@ -63,7 +63,7 @@ class TorchTensorRtCompile(FileStep):
         with wrap_errors(BuildError, "Torch-TensorRT refused the exported program"):
             import torch_tensorrt
 
-            tensors = _tensors(program, example, request.device)
+            tensors = tensors_of(example.arrays, request.device, floating_dtypes(program.module()))
             arguments = {**tensors, **example.keywords}
             shapes = _shapes(example, bounds)
             compiled = torch_tensorrt.dynamo.compile(
@@ -77,12 +77,6 @@ class TorchTensorRtCompile(FileStep):
             # `save` traces what it is given itself, and refuses arguments that are no tensors.
             whole = _traced(torch_tensorrt, compiled, arguments, shapes)
             torch_tensorrt.save(whole, str(request.out_dir / PROGRAM_FILE))
-
-
-def _tensors(
-    program: torch.export.ExportedProgram, example: Example, device: str
-) -> dict[str, torch.Tensor]:
-    return tensors_of(example.arrays, device, floating_dtypes(program.module()))
 
 
 def _shapes(

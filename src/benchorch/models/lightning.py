@@ -35,10 +35,6 @@ _HYPER_PARAMETERS = "hyper_parameters"
 _THEIR_NAME = "hparams_name"  # of the one argument that took them all; else "kwargs"
 
 
-def _distribution() -> str:
-    return next((name for name in _PACKAGES if is_installed(name)), "lightning")
-
-
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LightningModel(DeclaredModel):
@@ -55,7 +51,7 @@ class LightningModel(DeclaredModel):
     module: str
     arguments: Mapping[str, Json] = field(default_factory=dict)
 
-    requires = ("torch", _distribution())
+    requires = ("torch", next((name for name in _PACKAGES if is_installed(name)), "lightning"))
 
     @property
     def gives(self) -> tuple[Format, ...]:

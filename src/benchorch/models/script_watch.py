@@ -346,7 +346,7 @@ class Watch:
         with self._lock:
             self._count += 1
             order = self._count
-        place = _place(frame)
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
         return _NewCall(order=order, name=name, place=place, arguments=arguments, step=step)
 
     def _name(self, module: torch.nn.Module, frame: FrameType) -> str:
@@ -525,10 +525,6 @@ def class_name(kind: type) -> str:
 
 def _short(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:HASH_DIGITS]
-
-
-def _place(frame: FrameType) -> str:
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def name_in(frame: FrameType | None, module: object) -> str:

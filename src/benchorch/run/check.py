@@ -17,7 +17,7 @@ from benchorch.domain.trial import Plan, node_of
 from benchorch.files import read_json, read_text
 from benchorch.journal import run_directory
 from benchorch.journal.chain import UNREADABLE
-from benchorch.journal.reader import Entry, Journal, read_journal
+from benchorch.journal.reader import Journal, read_journal
 from benchorch.progress import Say, counted, silent
 from benchorch.results.compare.load_run import refuse_running
 from benchorch.run.invocation import plain_metrics
@@ -82,15 +82,14 @@ def _of(name: str, work: Callable[[_Run], Iterator[str]], run: _Run) -> Finding:
 
 
 def _unchecked(name: str, run: _Run) -> list[str]:
-    plain = sum(run_directory.SERIES_DIGEST not in e.content for e in _measured(run.journal))
+    plain = sum(
+        run_directory.SERIES_DIGEST not in e.content
+        for e in [entry for entry in run.journal.entries.values() if entry.result.processes]
+    )
     if name in ("lines", "raw series") and plain:
         return [f"{plain} of {len(run.journal.entries)} results have no digests."]
     table = run.directory / run_directory.TABLE
     return ["there is no table.md."] if name == "table" and not table.exists() else []
-
-
-def _measured(journal: Journal) -> list[Entry]:
-    return [entry for entry in journal.entries.values() if entry.result.processes]
 
 
 def _lines(run: _Run) -> Iterator[str]:

@@ -101,7 +101,9 @@ class Keys:
             fields["other_sizes"] = self._digests("other_sizes", count, others.__getitem__)
         if data:
             fields["data"] = self._known(
-                "data", {**self._request, "data": data}, lambda: _data(self._setup, data)
+                "data",
+                {**self._request, "data": data},
+                lambda: data_digest(given_sets(self._setup, data)),
             )
         return BuildKey(fields=fields)
 
@@ -233,10 +235,6 @@ class Keys:
 def _texts(model: Model) -> Iterator[str]:
     """Texts among a model's options that may name files."""
     yield from re.findall(r"'([^'\n]{1,300})'", repr(model))
-
-
-def _data(setup: TrialSetup, data: str) -> Json:
-    return data_digest(given_sets(setup, data))
 
 
 def _values_digest(arrays: Mapping[str, NDArray[generic]]) -> str:

@@ -122,12 +122,8 @@ def _show(store: Store, terminal: Terminal, key: str) -> Reply:
     found = _resolve(key, store.entries())
     return Reply(
         text="\n\n".join(_description(entry) for entry in found),
-        data=[{**_as_mapping(entry), "files": _file_sizes(entry)} for entry in found],
+        data=[{**cast(ConfigNode, encode(entry)), "files": _file_sizes(entry)} for entry in found],
     )
-
-
-def _as_mapping(entry: Entry) -> Mapping[str, Json]:
-    return cast(ConfigNode, encode(entry))
 
 
 def _file_sizes(entry: Entry) -> dict[str, Json]:

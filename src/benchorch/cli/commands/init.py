@@ -70,7 +70,7 @@ def run(
         inputs = inputs or _asked_inputs(ask)
         conversion = conversion or ask(f"Conversions [{CONVERSIONS}]: ")
     line = ["benchorch", str(recipe), "--trust", module]
-    chosen = _words(conversion or CONVERSIONS)
+    chosen = [word for word in (conversion or CONVERSIONS).replace(" ", "").split(",") if word]
     yaml_text = found.attempt(partial(recipe_text, recipe.stem, module, inputs, chosen))
     found.stop()
     yaml_text = f"# {shlex.join(line)}\n{yaml_text}"
@@ -129,10 +129,6 @@ def recipe_text(name: str, module: str, inputs: Sequence[str], conversions: Sequ
     }
     question = "Which conversion of this module is fastest, and is it still the same model?"
     return f"# {question}\n{_yaml(recipe)}"
-
-
-def _words(text: str) -> list[str]:
-    return [word for word in text.replace(" ", "").split(",") if word]
 
 
 def _yaml(recipe: object) -> str:

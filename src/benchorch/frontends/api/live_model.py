@@ -11,7 +11,7 @@ import copy
 import inspect
 import io
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -299,7 +299,7 @@ def _without_dumps() -> Iterator[None]:
 def _in_eval_mode(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
     """The module in eval mode on the CPU, a copy if it is elsewhere; restored afterwards."""
     plain = getattr(module, "_orig_mod", module)  # of torch.compile, whose graph is not its module
-    if any(tensor.device.type != "cpu" for tensor in _state(plain)):
+    if any(tensor.device.type != "cpu" for tensor in (*plain.parameters(), *plain.buffers())):
         plain = copy.deepcopy(plain).to("cpu")
     if not hasattr(plain, "training"):  # scripted and frozen, as it can only be in eval mode
         yield plain
@@ -310,10 +310,6 @@ def _in_eval_mode(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
     finally:
         for part, training in modes:
             part.training = training
-
-
-def _state(module: torch.nn.Module) -> Iterable[torch.Tensor]:
-    return (*module.parameters(), *module.buffers())
 
 
 def _call_once(module: torch.nn.Module, arrays: Arrays) -> str | None:

@@ -138,7 +138,7 @@ def cache_specs(model: nn.Module) -> tuple[TensorSpec, ...]:
     Raises:
         BuildError: the model has no cache that grows with its tokens.
     """
-    ids = torch.zeros(1, _PROBED_TOKENS, dtype=torch.int64, device=_device(model))
+    ids = torch.zeros(1, _PROBED_TOKENS, dtype=torch.int64, device=next(model.parameters()).device)
     with torch.no_grad():
         cache = model(input_ids=ids, use_cache=True, return_dict=True).get("past_key_values")
     return layer_specs(model, cache, _PROBED_TOKENS, "past")
@@ -159,10 +159,6 @@ def layer_specs(model: nn.Module, cache: Any, tokens: int, name: str) -> tuple[T
         for number, layer in enumerate(layers)
         for part in ("key", "value")
     )
-
-
-def _device(model: nn.Module) -> torch.device:
-    return next(model.parameters()).device
 
 
 def _is_plain(layer: object, tokens: int) -> bool:

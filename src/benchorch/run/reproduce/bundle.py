@@ -142,7 +142,9 @@ def write_bundle(
             if (code if place.suffix in _CODE else weights)
         }
         _link_files(folder, carried, manifest.files)
-        manifest = replace(manifest, digests=_digests(folder))
+        manifest = replace(
+            manifest, digests={name: file_digest(path) for name, path in _members(folder)}
+        )
         write_json(folder / MANIFEST, encode(manifest))
         try:
             _pack(folder, path)
@@ -279,10 +281,6 @@ def _requirements(trials: Sequence[StoredTrial]) -> Iterator[str]:
         str(one.metadata["Name"]).lower(): one.version for one in importlib.metadata.distributions()
     }
     yield from (f"{name}=={version}" for name, version in sorted(every.items()))
-
-
-def _digests(folder: Path) -> dict[str, str]:
-    return {name: file_digest(path) for name, path in _members(folder)}
 
 
 def _members(folder: Path) -> list[tuple[str, Path]]:
