@@ -51,12 +51,12 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _examine(options: argparse.Namespace) -> int:
+    from account_checks.examination import Examination
+    from account_checks.report import as_json, as_table, exit_code
+    from account_checks.requested import stack_request
+    from account_checks.terraform_version import check_terraform
     from benchorch.hardware.aws_account.account import boto3_account
-    from benchorch.hardware.aws_account.examination import Examination
     from benchorch.hardware.aws_account.facts import read_facts
-    from benchorch.hardware.aws_account.report import as_json, as_table, exit_code
-    from benchorch.hardware.aws_account.request import stack_request
-    from benchorch.hardware.aws_account.terraform_version import check_terraform
 
     facts = read_facts(INFRA / "facts.yaml")
     variables = (TERRAFORM / "variables.tf").read_text(encoding="utf-8")

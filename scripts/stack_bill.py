@@ -42,7 +42,7 @@ class Bill:
 
 def bill(variables: Mapping[str, str], region: str) -> Bill:
     """By the variables that were given to Terraform, and its defaults."""
-    from benchorch.hardware.aws_account.request import stack_request
+    from account_checks.requested import stack_request
 
     request = stack_request("", VARIABLES.read_text(), [f"{k}={v}" for k, v in variables.items()])
     counts = Counter(request.fleet)

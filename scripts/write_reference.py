@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import recipe_schema
 import yaml
 
+import recipe_schema
 from benchorch.config.descriptions import heading, keys_of
 
 ROOT = Path(__file__).resolve().parents[1]

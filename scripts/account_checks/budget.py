@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from functools import partial
 
+from account_checks.buckets import STACK_TAG
+from account_checks.identity import Identity
 from benchorch.hardware.aws_account.account import BILLING_REGION, Account, NotAnswered
-from benchorch.hardware.aws_account.buckets import STACK_TAG
 from benchorch.hardware.aws_account.facts import Facts
 from benchorch.hardware.aws_account.finding import Finding, State
-from benchorch.hardware.aws_account.identity import Identity
 
 _finding = partial(Finding, "budget")
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from account_checks.identity import Identity
 from benchorch.hardware.aws_account.account import Account
 from benchorch.hardware.aws_account.facts import Facts
 from benchorch.hardware.aws_account.finding import Finding, State
-from benchorch.hardware.aws_account.identity import Identity
 
 _finding = partial(Finding, "key")
 

@@ -5,31 +5,31 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
-from benchorch.hardware.aws_account.account import Account, NotAnswered
-from benchorch.hardware.aws_account.buckets import check_buckets
-from benchorch.hardware.aws_account.budget import check_budget
-from benchorch.hardware.aws_account.encryption import check_key
-from benchorch.hardware.aws_account.facts import Facts
-from benchorch.hardware.aws_account.finding import Finding, State
-from benchorch.hardware.aws_account.identity import (
+from account_checks.buckets import check_buckets
+from account_checks.budget import check_budget
+from account_checks.encryption import check_key
+from account_checks.identity import (
     check_clock,
     check_identity,
     identity_of,
     simulated_arn,
 )
-from benchorch.hardware.aws_account.images import check_images, check_python
+from account_checks.images import check_images, check_python
+from account_checks.networks import check_networks, check_public_access
+from account_checks.permissions import check_permissions
+from account_checks.plans import check_plan
+from account_checks.roles import check_roles
+from benchorch.hardware.aws_account.account import Account, NotAnswered
+from benchorch.hardware.aws_account.facts import Facts
+from benchorch.hardware.aws_account.finding import Finding, State
 from benchorch.hardware.aws_account.machine_types import (
     MachineType,
     check_accelerators,
     check_offers,
-    check_plan,
     machine_types,
 )
-from benchorch.hardware.aws_account.networks import check_networks, check_public_access
-from benchorch.hardware.aws_account.permissions import check_permissions
 from benchorch.hardware.aws_account.quotas import check_quotas
 from benchorch.hardware.aws_account.request import StackRequest
-from benchorch.hardware.aws_account.roles import check_roles
 
 Check = Callable[[], Iterable[Finding]]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from account_checks.buckets import STACK_TAG
 from benchorch.hardware.aws_account.account import Account
-from benchorch.hardware.aws_account.buckets import STACK_TAG
 from benchorch.hardware.aws_account.facts import Facts
 from benchorch.hardware.aws_account.finding import Finding, State
 

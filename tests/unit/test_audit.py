@@ -16,7 +16,6 @@ from packaging.version import Version
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 from audit import findings, is_affected, main
-
 from support.odd_server import Answer, odd_server
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from account_checks.examination import Examination
 from benchorch.hardware.aws_account.account import Account
-from benchorch.hardware.aws_account.examination import Examination
 from benchorch.hardware.aws_account.finding import Finding
 from benchorch.hardware.aws_account.request import StackRequest
 from support.aws_emulator.account import EmulatedAccount

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from account_checks.report import as_json, as_table, exit_code
 from benchorch.hardware.aws_account.account import NotAnswered
 from benchorch.hardware.aws_account.finding import State
-from benchorch.hardware.aws_account.report import as_json, as_table, exit_code
 from support.aws_emulator.images import facts
 from support.aws_emulator.traffic import Fault
 

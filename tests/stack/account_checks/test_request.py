@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from account_checks.requested import stack_request
 from benchorch.errors import ConfigError
-from benchorch.hardware.aws_account.request import stack_request
 
 VARIABLES = (
-    Path(__file__).resolve().parents[4] / "infra" / "terraform" / "variables.tf"
+    Path(__file__).resolve().parents[3] / "infra" / "terraform" / "variables.tf"
 ).read_text()
 
 

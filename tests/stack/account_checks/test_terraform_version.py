@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from account_checks.terraform_version import check_terraform
 from benchorch.hardware.aws_account.finding import State
-from benchorch.hardware.aws_account.terraform_version import check_terraform
 from support.aws_emulator.images import facts
 
 VERSIONS = 'terraform {\n  required_version = ">= 1.11"\n}'

@@ -1,0 +1,1 @@
+"""Checks of an AWS account before the stack is made in it."""
