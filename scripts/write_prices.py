@@ -1,11 +1,11 @@
 """Print a part of conf/prices.yaml for one region, from AWS's price list.
 
-    python scripts/write_prices.py index.json >> conf/prices.yaml
+    python scripts/write_prices.py index.csv >> conf/prices.yaml
     python scripts/write_prices.py --region eu-west-1 >> conf/prices.yaml
 
-The file is AWS's public one, which needs no account; it is some hundred megabytes and takes about
-eight times as much memory:
-https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonEC2/current/REGION/index.json
+The file is AWS's public one, as CSV or JSON, which needs no account; it is some hundred megabytes,
+and as JSON takes about eight times as much memory:
+https://pricing.us-east-1.amazonaws.com/offers/v1.0/aws/AmazonEC2/current/REGION/index.csv
 Without a file the Price List API is asked, with the credentials that boto3 finds. Of several parts
 for a region the newest counts.
 """
@@ -13,19 +13,30 @@ for a region the newest counts.
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
 
 from benchorch.errors import PriceUnavailable
-from benchorch.hardware.aws_prices import AwsPrices, prices_in
+from benchorch.hardware.aws_prices import PRODUCT, AwsPrices, prices_in
 from benchorch.journal.chain import UNREADABLE
 
 HARDWARE = Path(__file__).resolve().parents[1] / "conf" / "hardware"
+COLUMNS = {
+    "TermType": "OnDemand",
+    "Currency": "USD",
+    "Unit": "Hrs",
+    "Operating System": PRODUCT["operatingSystem"],
+    "Tenancy": PRODUCT["tenancy"],
+    "Pre Installed S/W": PRODUCT["preInstalledSw"],
+    "CapacityStatus": PRODUCT["capacitystatus"],
+}
+"""Columns of the CSV file, and what they hold in a row of a Linux machine on demand."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("name a price list file, or a region by --region")
     try:
         text = _from_file(asked.file) if asked.file else _from_api(asked.region)
-    except (PriceUnavailable, OSError, *UNREADABLE) as error:
+    except (PriceUnavailable, OSError, csv.Error, *UNREADABLE) as error:
         print(f"No prices: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
     print(text, end="")
@@ -54,13 +65,44 @@ def kinds() -> list[str]:
 
 
 def _from_file(path: Path) -> str:
-    offer = json.loads(path.read_text())
+    with path.open(encoding="utf-8", newline="") as file:
+        is_json = file.read(1) == "{"
+        file.seek(0)
+        if not is_json:
+            return _from_csv(path, csv.reader(file))
+        offer = json.load(file)
     regions = {one["attributes"].get("regionCode") for one in offer["products"].values()} - {None}
+    published, version = offer["publicationDate"], offer["version"]
+    return _published(path, regions, published, version, prices_in(offer, kinds()))
+
+
+def _from_csv(path: Path, rows: Iterator[Sequence[str]]) -> str:
+    """From lines with a name and a value each, a line of columns, and a line for each price."""
+    facts: dict[str, str] = {}
+    names: Sequence[str] = ()
+    while names[:1] != ["SKU"]:
+        names = next(rows, ())
+        if len(names) < 2:
+            raise ValueError(f"{path} is no price list of AWS's: it has no column SKU")
+        facts[names[0]] = names[1]
+    wanted, regions, found = set(kinds()), set(), dict[str, float]()
+    for one in (dict(zip(names, row, strict=False)) for row in rows):
+        regions.add(one.get("Region Code"))
+        kind, usd = one["Instance Type"], float(one["PricePerUnit"] or 0)
+        if kind in wanted and usd > 0 and one.items() >= COLUMNS.items():
+            found[kind] = min(usd, found.get(kind, usd))
+    return _published(
+        path, regions - {None, ""}, facts["Publication Date"], facts["Version"], found
+    )
+
+
+def _published(
+    path: Path, regions: set[str], published: str, version: str, found: Mapping[str, float]
+) -> str:
     if len(regions) != 1:
         raise ValueError(f"{path} has {len(regions)} regions; one region's file is expected")
     (region,) = regions
-    source = f"AWS price list, {region}, version {offer['version']}"
-    return part(region, offer["publicationDate"][:10], source, prices_in(offer, kinds()))
+    return part(region, published[:10], f"AWS price list, {region}, version {version}", found)
 
 
 def _from_api(region: str) -> str:

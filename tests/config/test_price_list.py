@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -104,7 +106,53 @@ def test_the_part_has_linux_machines_on_demand_and_the_price_book_takes_it(
         assert found is None or found.region == region
 
 
-@pytest.mark.parametrize("text", ["{", "{}", '{"products": {}}'])
+def table() -> str:
+    """The same price list in AWS's other form, with the columns that are read and a few more."""
+    names = {
+        "operatingSystem": "Operating System",
+        "tenancy": "Tenancy",
+        "capacitystatus": "CapacityStatus",
+        "preInstalledSw": "Pre Installed S/W",
+        "instanceType": "Instance Type",
+        "regionCode": "Region Code",
+    }
+    content = offer()
+    columns = ["SKU", "TermType", "Unit", "PricePerUnit", "Currency", *names.values(), "vCPU"]
+    output = io.StringIO()
+    rows = csv.writer(output, quoting=csv.QUOTE_ALL)
+    rows.writerow(["FormatVersion", "v1.0"])
+    rows.writerow(["Disclaimer", "For informational purposes only, says AWS."])
+    rows.writerow(["Publication Date", content["publicationDate"]])
+    rows.writerow(["Version", content["version"]])
+    rows.writerow(["OfferCode", content["offerCode"]])
+    rows.writerow(columns)
+    for sku, one in content["products"].items():
+        (offered,) = content["terms"]["OnDemand"][sku].values()
+        (rate,) = offered["priceDimensions"].values()
+        known = [one["attributes"].get(name, "") for name in names]
+        usd = rate["pricePerUnit"]["USD"]
+        rows.writerow([sku, "OnDemand", "Hrs", usd, "USD", *known, "4"])
+        rows.writerow([sku, "Reserved", "Hrs", "0.0100000000", "USD", *known, "4"])
+        rows.writerow([sku, "Reserved", "Quantity", "900", "USD", *known, "4"])
+    return output.getvalue()
+
+
+def test_both_forms_of_the_price_list_give_the_same_part(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = []
+    for name, text in (("index.json", json.dumps(offer())), ("index.csv", table())):
+        (tmp_path / name).write_text(text, newline="")
+        assert script.main([str(tmp_path / name)]) == 0
+        parts.append(capsys.readouterr().out)
+    assert parts[0] == parts[1]
+    assert "region: eu-west-1" in parts[0]
+    assert "version 20261101000000" in parts[0]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "{}", '{"products": {}}', "", "a,b\n", '"SKU","Region Code"\n"A","x"\n']
+)
 def test_another_file_is_refused_in_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
