@@ -15,6 +15,7 @@ from pathlib import Path
 import boto3  # noqa: TID251 - makes what provision makes
 import pytest
 
+from support.aws_emulator import failures
 from support.aws_emulator.server import ACCOUNT
 from support.aws_emulator.traffic import Fault
 from support.s3 import emulator
@@ -222,6 +223,46 @@ def test_credentials_that_expire_in_mid_sweep_are_told_and_the_same_line_goes_on
     assert len(lines_of(interrupted)) < len(lines_of(followed)) == 3
     assert len([one for one in account.scripts if "submit --here" in one]) <= 2
     assert account.heads() == 1
+
+
+def test_a_clock_that_is_wrong_for_a_while_is_told_and_the_sweep_goes_on(account, place):
+    line = (*LINE, *FAST, "workload.batch_size=1,2,4", "-m")
+    log = place.path / "first.log"
+    with log.open("w") as output:
+        followed = subprocess.Popen(
+            place.command(*line), cwd=place.path, env=environment_of(place, key="asleep"),
+            stdout=output, stderr=output,
+        )  # fmt: skip
+    assert until(lambda: any(map(lines_of, runs_of(place))), 300), log.read_text()
+    aws = emulator()
+    aws.break_it(failures.skewed("asleep", times=3))
+    try:
+        followed.wait(timeout=300)
+    finally:
+        aws.traffic.faults.clear()
+        followed.kill()
+    said = " ".join(log.read_text().split())
+    assert followed.returncode == 0, said
+    assert "this machine's clock is wrong" in said
+    (run,) = runs_of(place)
+    assert len(lines_of(run)) == 3
+    assert len([one for one in account.scripts if "submit --here" in one]) == 1
+
+
+def test_a_permission_that_is_missing_is_named_with_the_policy_and_nothing_starts(account, place):
+    aws = emulator()
+    aws.break_it(failures.unauthorized("ec2:DescribeInstances", key="laptop"))
+    try:
+        refused = typed(place, *LINE, *FAST)
+    finally:
+        aws.traffic.faults.clear()
+    said = " ".join((refused.stdout + refused.stderr).split())
+    assert refused.returncode == 1, said
+    assert "may not do ec2:DescribeInstances" in said
+    assert "no identity-based policy allows" in said
+    assert "Traceback" not in said
+    assert not account.scripts
+    assert account.heads() == 0
 
 
 def test_two_stacks_want_a_name_and_the_named_one_is_the_one(account, place):

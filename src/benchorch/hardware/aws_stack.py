@@ -48,6 +48,9 @@ _DENIED = {"403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperatio
 _POLICY = re.compile(r"no [\w-]+ policy allows .*|(?:an )?explicit deny in .*")
 """Which policy refuses, in AWS's own words."""
 
+_SKEWED = re.compile(r"RequestTimeTooSkewed|Signature (expired|not yet current)")
+"""In AWS's words, a request that was signed by a clock that is wrong."""
+
 _PASSING = {"Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestTimeout"}
 _QUICK = {
     "connect_timeout": 5,
@@ -335,6 +338,12 @@ def _as_told(error: Exception, action: str, region: str | None = None) -> StackE
     from botocore.exceptions import ClientError, NoCredentialsError, TokenRetrievalError
 
     code = _code(error) if isinstance(error, ClientError) else ""
+    if _SKEWED.search(str(error)):
+        return StackError(
+            f"AWS refuses {action}, as this machine's clock is wrong by minutes: set it, such as "
+            "by timedatectl set-ntp true.",
+            may_pass=True,
+        )
     if region is not None and (code in _NOT_THERE or _has_no_endpoint(error, region)):
         return StackError(
             f"AWS refuses {action} in region {region}, which the stack's record names: there is no "
@@ -343,7 +352,7 @@ def _as_told(error: Exception, action: str, region: str | None = None) -> StackE
         )
     if code in _EXPIRED or isinstance(error, TokenRetrievalError):
         return StackError("The AWS credentials have expired: renew them, such as by aws sso login.")
-    if code in _WRONG or isinstance(error, NoCredentialsError):
+    if code in {"SignatureDoesNotMatch", *_WRONG} or isinstance(error, NoCredentialsError):
         return StackError("AWS does not know these credentials: aws sts get-caller-identity.")
     if code in _DENIED:
         why = _POLICY.search(str(error))

@@ -96,6 +96,24 @@ def test_machines_are_reached_by_the_policy_that_reads_no_parameters() -> None:
     assert attached == [fact["least"]]
 
 
+def test_a_head_counts_as_used_while_a_sweep_or_a_session_lasts() -> None:
+    [used] = found(r"(?m)^\s*used='(.*)'$", sorted(TERRAFORM.glob("scripts/*.tftpl")))
+    place = "/usr/local/lib/benchorch"
+    for command in (
+        f"{place}/env/bin/python -P -m benchorch resume=p",
+        f"{place}/env/bin/python {place}/env/bin/benchorch model=mlp",
+        f"bash {place}/make_packages.sh cuda-x86_64-0",
+        f"/snap/amazon-ssm-agent/1/{TABLE['ssm.session_process'].value} ada-0",
+    ):
+        assert re.search(used, command), command
+    for command in (
+        "/bin/bash /var/lib/cloud/instance/scripts/part-001",
+        f"{place}/env/bin/python {place}/env/bin/ray start --head --block",
+        "/snap/amazon-ssm-agent/1/amazon-ssm-agent",
+    ):
+        assert not re.search(used, command), command
+
+
 def test_nothing_is_upgraded_beside_a_measurement() -> None:
     masked = found(r"systemctl mask ([\w. -]+) >")
     assert [line.split() for line in masked] == [TABLE["image.upgrades_itself"].value]

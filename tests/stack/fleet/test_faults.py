@@ -42,7 +42,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rehearsal]:
 def mended(fleet: Rehearsal) -> Iterator[None]:
     yield
     fleet.emulator.traffic.faults.clear()
-    fleet.emulator.seen_after_s = 0.0
+    fleet.emulator.seen_after_s = fleet.emulator.ahead_s = 0.0
     fleet.hypervisor.duds.clear()
 
 
@@ -65,9 +65,10 @@ def alive(kind: str) -> Sequence[str]:
     return [one["InstanceId"] for reservation in told for one in reservation["Instances"]]
 
 
-def test_throttling_late_visibility_and_a_busy_bucket_cost_time_and_no_result(fleet):
+def test_throttling_late_visibility_a_busy_bucket_and_an_inexact_clock_cost_no_result(fleet):
     fleet.head()
     fleet.emulator.seen_after_s = 3.0
+    fleet.emulator.ahead_s = 600.0  # which AWS accepts
     fleet.emulator.break_it(
         failures.throttled("ec2:(RunInstances|DescribeInstances|CreateTags)", times=6),
         failures.slow_down(times=8),
@@ -76,7 +77,7 @@ def test_throttling_late_visibility_and_a_busy_bucket_cost_time_and_no_result(fl
     assert swept.returncode == 0, swept.stdout[-3000:] + swept.stderr[-3000:]
     [result] = results(fleet)
     assert result["outcome"] == "ok"
-    fleet.emulator.seen_after_s = 0.0
+    fleet.emulator.seen_after_s = fleet.emulator.ahead_s = 0.0
     wait(lambda: not alive("r6i.large"), 300, "a machine that appeared late was never ended")
 
 
@@ -94,6 +95,34 @@ def test_a_quota_is_named_with_the_command_that_raises_it_and_earlier_results_st
     found = results(fleet)
     assert found[: len(before)] == before
     assert "no_capacity" in json.dumps(found[-1])
+
+
+def test_a_launch_that_no_policy_allows_ends_the_wait_with_what_to_do(fleet):
+    before = results(fleet)
+    fleet.emulator.break_it(failures.unauthorized("ec2:RunInstances"))
+    swept = fleet.sweep(*IMPATIENT, *of_size("c7i.large"), timeout_s=600)
+    told = swept.stdout + swept.stderr
+    assert swept.returncode == 1, told[-3000:]
+    assert "UnauthorizedOperation" in told, told[-3000:]
+    assert "make provision" in told
+    found = results(fleet)
+    assert found[: len(before)] == before
+    assert "no_capacity" in json.dumps(found[-1])
+    assert not alive("c7i.large")
+
+
+def test_a_clock_that_aws_refuses_ends_the_wait_with_what_to_do(fleet):
+    before = results(fleet)
+    fleet.emulator.ahead_s = 3600.0
+    swept = fleet.sweep(*IMPATIENT, *of_size("c7i.large"), timeout_s=600)
+    fleet.emulator.ahead_s = 0.0
+    told = " ".join((swept.stdout + swept.stderr).split())
+    assert swept.returncode == 1, told[-3000:]
+    assert "SignatureDoesNotMatch" in told, told[-3000:]
+    assert "The head's clock is not AWS's" in told
+    found = results(fleet)
+    assert found[: len(before)] == before
+    assert found[-1]["outcome"] != "ok"
 
 
 def test_a_machine_that_boots_and_never_joins_ends_the_wait_with_a_reason(fleet):

@@ -9,7 +9,8 @@ from support.aws_emulator.images import facts
 from support.aws_emulator.traffic import Call, Fault
 
 _LIMIT_S = facts()["error.skew_s"].value
-_SKEWED = facts()["error.s3.skew"].value
+_SKEWED_S3 = facts()["error.s3.skew"].value
+_SKEWED = facts()["error.skew"].value
 
 
 def refusal(call: Call, environ: Mapping[str, object], ahead_s: float) -> Fault | None:
@@ -23,6 +24,9 @@ def refusal(call: Call, environ: Mapping[str, object], ahead_s: float) -> Fault 
         return None
     if call.service == "s3":
         told = "The difference between the request time and the current time is too large."
-        return Fault(call.name, message=told, **_SKEWED)
-    told = f"Signature expired: {signed} is now earlier than {now:%Y%m%dT%H%M%SZ}"
-    return Fault(call.name, code="SignatureDoesNotMatch", status=403, message=told)
+        return Fault(call.name, message=told, **_SKEWED_S3)
+    ours = f"{now:%Y%m%dT%H%M%SZ}"
+    told = f"Signature expired: {signed} is now earlier than {ours}"
+    if at > now:
+        told = f"Signature not yet current: {signed} is still later than {ours}"
+    return Fault(call.name, code=_SKEWED, status=403, message=told)

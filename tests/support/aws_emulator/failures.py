@@ -41,11 +41,21 @@ def no_spot_role() -> Fault:
     return _launch("error.spot_role", 403, told, spot)
 
 
-def unauthorized(call: str) -> Fault:
-    """No policy allows the call."""
+def unauthorized(call: str, key: str = "") -> Fault:
+    """No policy allows the call to whoever has this access key, or to anybody."""
     code = _FACTS["error.unauthorized"].value
-    told = f"You are not authorized to perform this operation. {call}"
-    return Fault(call, code=code, status=403, message=told)
+    told = (
+        "You are not authorized to perform this operation. User: "
+        f"arn:aws:iam::123456789012:user/ada is not authorized to perform: {call} "
+        f"because no identity-based policy allows the {call} action"
+    )
+    return Fault(call, code=code, status=403, message=told, key=key)
+
+
+def skewed(key: str, times: int) -> Fault:
+    """S3 refuses whoever has this access key, as his clock is wrong."""
+    told = "The difference between the request time and the current time is too large."
+    return Fault("s3:.*", times=times, key=key, message=told, **_FACTS["error.s3.skew"].value)
 
 
 def throttled(call: str, times: int) -> Fault:

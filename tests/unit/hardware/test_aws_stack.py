@@ -172,6 +172,7 @@ REFUSALS = {  # as AWS writes them: which policy it was
     "no identity-based policy allows the sts:GetCallerIdentity action",
     "deny": "User: arn:aws:iam::1:user/x is not authorized to perform: sts:GetCallerIdentity with "
     "an explicit deny in a service control policy: arn:aws:organizations::1:policy/no-benchmarks",
+    "late": "Signature expired: 20220127T001427Z is now earlier than 20220127T014428Z",
 }
 
 
@@ -183,6 +184,9 @@ REFUSALS = {  # as AWS writes them: which policy it was
         ("AccessDenied no", r"GetCallerIdentity: no identity-based policy allows the sts:Get"),
         ("AccessDenied deny", r"GetCallerIdentity: an explicit deny in .*policy/no-benchmarks"),
         ("InvalidClientTokenId", "does not know these credentials"),
+        ("SignatureDoesNotMatch", "does not know these credentials"),
+        ("SignatureDoesNotMatch late", "sts:GetCallerIdentity, as this machine's clock is wrong"),
+        ("RequestTimeTooSkewed", "clock is wrong by minutes: set it"),
     ],
 )
 def test_each_refusal_has_its_sentence(

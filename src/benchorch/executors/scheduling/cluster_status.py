@@ -8,6 +8,7 @@ from benchorch.executors.scheduling.capacity import CapacityRules
 from benchorch.executors.scheduling.dispatcher import NoCapacity
 
 _OTHER_CAPACITY = "Ask for another size or market, raise executor.wait_s, or resume= later."
+_BROKEN = "See monitor.log and monitor.err in the head's Ray logs; then resume=."
 _QUOTA = "Raise the account's quota: make provision-check names it with the command; then resume=."
 LAUNCH_REMEDIES: Mapping[str, str] = {
     "InsufficientInstanceCapacity": _OTHER_CAPACITY,
@@ -21,8 +22,12 @@ LAUNCH_REMEDIES: Mapping[str, str] = {
         "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com, then resume=; "
         "or executor.market=on_demand."
     ),
+    "SignatureDoesNotMatch": (
+        "The head's clock is not AWS's: on the head, timedatectl and chronyc tracking; or end the "
+        "head (docs/cloud/aws.md) and run it again with resume=."
+    ),
 }
-"""Remedies for launches that EC2 refuses, by error code."""
+"""Remedies for calls that EC2 refuses to the autoscaler, by error code."""
 
 
 @final
@@ -82,11 +87,13 @@ def explain_no_capacity(
             reason=undeclared[0].upper() + undeclared[1:].rstrip("."),
             remedy="Declare it in the fleet (docs/cloud/fleet.md), or change executor.market.",
         )
+    error = launches.last_error
     if launches.stopped:
+        last = f"; the last error: {error}" if error else ""
         return NoCapacity(
             failure="no_node",
-            reason=f"Nothing is launched: {launches.stopped}",
-            remedy="See monitor.log and monitor.err in the head's Ray logs; then resume=.",
+            reason=f"Nothing is launched: {launches.stopped}{last}",
+            remedy=_remedy(error) or _BROKEN,
         )
     failures = launches.failed_starts.get(kind, ())
     if failures:
@@ -97,14 +104,14 @@ def explain_no_capacity(
         )
     markets = " and then ".join(str(each.placement.market) for each in rules.of(kind))
     failed = f", spot {fallbacks} time(s) in vain" if fallbacks else ""
-    error = f"; the last launch failed with: {launches.last_error}" if launches.last_error else ""
+    last = f"; the last error: {error}" if error else ""
     return NoCapacity(
         failure="no_capacity",
-        reason=f"No {kind} came ({markets}{failed}){error}",
-        remedy=_launch_remedy(launches.last_error),
+        reason=f"No {kind} came ({markets}{failed}){last}",
+        remedy=_remedy(error) or _OTHER_CAPACITY,
     )
 
 
-def _launch_remedy(error: str) -> str:
+def _remedy(error: str) -> str | None:
     found = (remedy for code, remedy in LAUNCH_REMEDIES.items() if code in error)
-    return next(found, _OTHER_CAPACITY)
+    return next(found, None)

@@ -1,4 +1,4 @@
-"""Refused launches in the autoscaler's log: its status omits why the cloud refused them."""
+"""Refusals of the cloud in the autoscaler's log: its status omits them."""
 
 import os
 import re
@@ -8,7 +8,13 @@ from typing import final
 
 LOG = "monitor.log"
 TAIL_BYTES = 65536
-_REFUSED = re.compile(rb"Failed to launch \d+ nodes of type (?P<type>\S+): (?P<why>[^\r\n]+)")
+_REFUSED = re.compile(
+    rb"Failed to launch \d+ nodes of type (?P<type>\S+): (?P<why>[^\r\n]+)"
+    rb"|ClientError: An error occurred (?P<error>\([\w.]+\)) "
+    rb"when calling the (?P<call>\w+) operation"
+    rb"(?: \([^)]*\))?: (?P<reason>[^\r\n]+)"
+)
+"""Of a launch, or of a call without which nothing is launched, in whose traceback it stands."""
 
 
 @final
@@ -25,7 +31,7 @@ class LaunchLog:
     from_byte: int
 
     def last_refusal(self) -> str:
-        """Node type and reason of the last refused launch, or an empty string."""
+        """Node type or call, and the reason, of the last refusal, or an empty string."""
         try:
             with self.path.open("rb") as log:
                 end = log.seek(0, os.SEEK_END)
@@ -35,8 +41,12 @@ class LaunchLog:
             return ""
         if not refused:
             return ""
-        last = refused[-1]
-        return f"{last['type'].decode()}: {last['why'].decode(errors='replace').strip()}"
+        found = {
+            k: v.decode(errors="replace").strip() for k, v in refused[-1].groupdict(b"").items()
+        }
+        if found["type"]:
+            return f"{found['type']}: {found['why']}"
+        return f"{found['call']}: {found['error']} {found['reason']}"
 
 
 def launch_log(folder: Path) -> LaunchLog:

@@ -48,3 +48,13 @@ def test_an_unknown_refusal_has_the_general_remedy() -> None:
     why = explain_no_capacity("g5.xlarge", RULES, 1, LaunchStatus(last_error="InternalError"))
     assert "another size or market" in why.remedy
     assert "InternalError" in why.reason
+
+
+def test_an_autoscaler_that_is_silent_because_ec2_refuses_its_calls_says_so() -> None:
+    refused = "DescribeInstances: (SignatureDoesNotMatch) Signature expired"
+    silent = LaunchStatus(last_error=refused, stopped="it has reported nothing for 130 s")
+    why = explain_no_capacity("g5.xlarge", RULES, 0, silent)
+    assert refused in why.reason
+    assert "clock" in why.remedy
+    unexplained = explain_no_capacity("g5.xlarge", RULES, 0, LaunchStatus(stopped="silent"))
+    assert "monitor.log" in unexplained.remedy

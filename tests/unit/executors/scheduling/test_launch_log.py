@@ -22,6 +22,19 @@ def test_the_last_refusal_is_reported_with_its_type(tmp_path: Path) -> None:
     assert log.last_refusal().startswith(expected)
 
 
+def test_a_refused_call_is_reported_from_its_traceback(tmp_path: Path) -> None:
+    log = launch_log(tmp_path)
+    (tmp_path / LOG).write_text(
+        "Traceback (most recent call last):\n  ...\n"
+        "botocore.exceptions.ClientError: An error occurred (SignatureDoesNotMatch) when "
+        "calling the DescribeInstances operation (reached max retries: 4): Signature expired: "
+        "1 is earlier\n\n"
+        "During handling of the above exception, another exception occurred:\n"
+    )
+    expected = "DescribeInstances: (SignatureDoesNotMatch) Signature expired: 1 is earlier"
+    assert log.last_refusal() == expected
+
+
 def test_refusals_of_earlier_sweeps_do_not_count(tmp_path: Path) -> None:
     (tmp_path / LOG).write_text(LINE.format(kind="old", **QUOTA))
     log = launch_log(tmp_path)
