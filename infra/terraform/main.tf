@@ -56,6 +56,7 @@ locals {
     node_program      = base64gzip(file("${path.module}/scripts/node.py"))
     head_group        = local.head_group
     ttl_minutes       = var.ttl_minutes
+    head_idle_minutes = var.head_idle_minutes
     cluster_key       = local.cluster_key
     token_parameter   = local.token_parameter
     address_parameter = local.address_parameter

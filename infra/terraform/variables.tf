@@ -93,6 +93,18 @@ variable "idle_minutes" {
   }
 }
 
+variable "head_idle_minutes" {
+  description = "Minutes after which a head that nobody uses ends itself: no sweep, no session, no packages to make."
+  type        = number
+  default     = 30
+  nullable    = false
+
+  validation {
+    condition     = var.head_idle_minutes >= 1 && floor(var.head_idle_minutes) == var.head_idle_minutes
+    error_message = "head_idle_minutes must be a whole number from 1; ttl_minutes ends the head in any case."
+  }
+}
+
 variable "ttl_minutes" {
   description = "Minutes after which every machine ends itself, the head included, whatever happens."
   type        = number

@@ -83,6 +83,11 @@ run "the_cluster_file" {
   }
 
   assert {
+    condition     = yamldecode(output.cluster_file).upscaling_speed >= 10
+    error_message = "A large fleet would be launched machine after machine."
+  }
+
+  assert {
     condition     = aws_launch_template.head.block_device_mappings[0].ebs[0].kms_key_id == null
     error_message = "Auto Scaling has no access to a key of one's own: the head would end as it starts."
   }

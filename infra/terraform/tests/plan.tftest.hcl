@@ -331,6 +331,16 @@ run "a_machine_without_end_is_refused" {
   expect_failures = [var.ttl_minutes]
 }
 
+run "a_head_that_never_ends_is_refused" {
+  command = plan
+
+  variables {
+    head_idle_minutes = 0
+  }
+
+  expect_failures = [var.head_idle_minutes]
+}
+
 run "a_fleet_of_more_types_than_a_policy_can_name_is_refused" {
   command = plan
 

@@ -122,8 +122,13 @@ def _lines(run: Path) -> list[str]:
 def test_the_line_starts_from_no_machine_and_waits_until_the_head_has_started(
     stack: Rehearsal, tmp_path: Path
 ) -> None:
-    """Systems Manager reaches the head long before Ray does; last, for it replaces the head."""
+    """Systems Manager reaches the head long before Ray does; last, for it replaces the head.
+
+    And no machine is left: the worker ends first, then the head that nobody uses.
+    """
     environment = _laptop(stack)
+    stack.variables = {**stack.variables, "head_idle_minutes": "2"}
+    stack.provision()
     groups = boto3.client("autoscaling", **stack._keys())
     groups.set_desired_capacity(AutoScalingGroupName="benchorch-head", DesiredCapacity=0)
     wait(lambda: not stack.hypervisor.machines, 120, "a machine stayed")
@@ -135,4 +140,8 @@ def test_the_line_starts_from_no_machine_and_waits_until_the_head_has_started(
     (run,) = _runs(tmp_path)
     assert {json.loads(line)["outcome"] for line in _lines(run)} == {"ok"}
     assert [stay.role for stay in stack.hypervisor.stays].count("head") == 2
-    stack.until_idle()
+    wait(lambda: not stack.hypervisor.instances_alive(), 600, "a machine stayed")
+    [group] = groups.describe_auto_scaling_groups(AutoScalingGroupNames=["benchorch-head"])[
+        "AutoScalingGroups"
+    ]
+    assert group["DesiredCapacity"] == 0

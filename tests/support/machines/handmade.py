@@ -37,6 +37,7 @@ _WORDS = {
     "node_program": base64.b64encode(gzip.compress((SCRIPTS / "node.py").read_bytes())).decode(),
     "head_group": GROUP,
     "ttl_minutes": "60",
+    "head_idle_minutes": "60",
     "cluster_key": CLUSTER_KEY,
     "token_parameter": TOKEN_PARAMETER,
     "address_parameter": ADDRESS_PARAMETER,
