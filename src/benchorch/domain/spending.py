@@ -10,6 +10,9 @@ from benchorch.domain.price import Market
 BUDGET_REACHED = "budget_reached"
 """Kind of failure of a trial that the run's budget of minutes or dollars ended or left out."""
 
+HEAD_KIND = "head"
+"""In place of a kind of hardware: the machine that launches the others."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpendingRules:
@@ -36,7 +39,8 @@ class Spending:
 
     Attributes:
         machines: that are booting or there, by kind.
-        launch_s: by kind, from its first machine to its first trial, where both were observed.
+        launch_s: by kind, from its first machine to its first trial, where both were observed; of
+            `HEAD_KIND` until it took the sweep.
     """
 
     usd: float

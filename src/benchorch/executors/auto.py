@@ -94,6 +94,10 @@ class Auto(Executor):
         """Whether machines of the kind are launched: none exists here or in a cluster."""
         return self.way(hardware_kind) in (Way.STACK, Way.NONE)
 
+    def launches_head(self) -> bool:
+        """Whether a stack without a running head would launch the machines."""
+        return self.cluster is None and not STACK_HEAD.exists() and self._remote().launches_head()
+
     def packages(self, hardware_kind: str) -> Mapping[str, str] | None:
         """Packages of a stack's node, even before a stack exists; otherwise this machine's."""
         if self.launches(hardware_kind):

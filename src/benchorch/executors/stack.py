@@ -6,7 +6,7 @@ brings its results home.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar, cast, final
@@ -16,7 +16,7 @@ from benchorch.config.directories import builtin_directory
 from benchorch.domain.codec import Json
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event, Session
-from benchorch.domain.spending import Spending
+from benchorch.domain.spending import HEAD_KIND, Spending
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ExecutorError
 from benchorch.executors.node_packages import bundled_packages, distributions, lock_name
@@ -82,6 +82,16 @@ def found_stack(name: str | None) -> Stack | StackError | None:
         return _stacks().find(name)
     except StackError as error:
         return error
+
+
+@cache
+def _lacks_head(stack: str | None) -> bool:
+    """Whether no head runs, so far as can be asked; one query per process."""
+    found = found_stack(stack)
+    try:
+        return not isinstance(found, Stack) or found.head() is None
+    except StackError:  # whoever runs the plan learns why
+        return True
 
 
 @cache
@@ -169,6 +179,10 @@ class StackExecutor(Executor):
         del hardware_kind
         return True
 
+    def launches_head(self) -> bool:
+        """Whether no head runs, or there is no stack yet."""
+        return _lacks_head(self.stack)
+
     def packages(self, hardware_kind: str) -> Mapping[str, str] | None:
         """Packages in the stack's lock for such nodes, else in this version's lock."""
         return _stack_packages(self.stack, lock_name(hardware_kind)) or bundled_packages(
@@ -229,6 +243,7 @@ class _Following:
     failing_since_s: float | None = None
     told: dict[str, str] = field(default_factory=dict)
     spending: Spending | None = None
+    head_s: float | None = None
     begun: bool = False
 
     def results(self) -> Iterator[TrialResult]:
@@ -305,12 +320,14 @@ class _Following:
 
     def _ready_head(self) -> Head:
         """The head, started if there is none; ExecutorError if it does not come."""
-        until_s = self.now_s() + HEAD_S
+        begin_s = self.now_s()
+        until_s = begin_s + HEAD_S
         requested, last, absent = False, None, 0
         before = refused = self.stack.refused_launch()
         while self.now_s() < until_s:
             head = self._patiently(self.stack.head)
             if head is not None and self._has_started(head):
+                self.head_s = self.now_s() - begin_s if requested else None
                 return head
             if self.failing_since_s is None:
                 if head is None and not requested:
@@ -418,7 +435,7 @@ class _Following:
 
     def _pass_on(self, status: ConfigNode) -> None:
         """Report what machines cost and what the trials do there, where it has changed."""
-        spending = spending_in(status)
+        spending = self._with_head(spending_in(status))
         if spending is not None and spending != self.spending:
             self.spending = spending
             self.emit(Event.of_spending(spending))
@@ -429,6 +446,12 @@ class _Following:
                 self.told[trial_id] = text
                 stage, _, message = text.partition(" ")
                 self.emit(Event(trial_id=trial_id, stage=stage, message=message))
+
+    def _with_head(self, spending: Spending | None) -> Spending | None:
+        """Spending with how long the head took, where it was launched for this sweep."""
+        if spending is None or self.head_s is None:
+            return spending
+        return replace(spending, launch_s={**spending.launch_s, HEAD_KIND: self.head_s})
 
     def _say(self, text: str) -> None:
         """Report something of the sweep as a whole, once."""

@@ -75,6 +75,13 @@ class Executor(ABC):
         del hardware_kind
         return False
 
+    def launches_head(self) -> bool:
+        """Whether the machine that launches the others has to be launched first.
+
+        Called while planning.
+        """
+        return False
+
     def packages(self, hardware_kind: str) -> Mapping[str, str] | None:
         """Versions of the distributions on nodes of this hardware; None for those of this machine.
 

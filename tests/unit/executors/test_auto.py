@@ -54,6 +54,16 @@ def test_prices_are_of_the_region_where_a_stack_would_be_made(
     assert Auto(address="10.0.0.1:6379").region() is None
 
 
+def test_a_head_is_launched_by_a_stack_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stack._lacks_head.cache_clear()
+    assert Auto().launches_head()
+    assert not Auto(address="10.0.0.1:6379").launches_head()
+    monkeypatch.setattr(auto, "STACK_HEAD", tmp_path)
+    assert not Auto().launches_head()
+
+
 def test_an_ec2_machine_is_its_own_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KIND_VARIABLE, "g5.xlarge")
     assert Auto().way("g5.xlarge") is Way.LOCAL

@@ -228,6 +228,41 @@ def test_what_machines_cost_there_is_followed_here_to_the_end(
     ]
 
 
+def test_how_long_a_head_took_that_was_started_for_the_sweep_is_noted(
+    account: Account, tmp_path: Path
+) -> None:
+    heard: list[Event] = []
+    list(sweep(tmp_path, heard=heard))
+    started = [event.spending for event in heard if event.spending is not None]
+    assert started
+    assert all(one.launch_s["head"] >= 0 for one in started)
+    again: list[Event] = []
+    account.done = 0
+    list(sweep(tmp_path, 2, heard=again))  # on the head that runs
+    spent = [event.spending for event in again if event.spending is not None]
+    assert spent
+    assert not any("head" in one.launch_s for one in spent)
+
+
+@pytest.mark.parametrize(
+    ("found", "machine", "launches"),
+    [("stack", None, True), ("stack", "i-1", False), ("none", None, True), ("error", None, True)],
+)
+def test_a_head_is_launched_where_none_runs(
+    account: Account,
+    monkeypatch: pytest.MonkeyPatch,
+    found: str,
+    machine: str | None,
+    launches: bool,
+) -> None:
+    account.machine = machine
+    answers = {"stack": account, "none": None, "error": StackError("refused")}
+    monkeypatch.setattr(stack, "found_stack", lambda name: answers[found])
+    stack._lacks_head.cache_clear()
+    assert StackExecutor().launches_head() is launches
+    stack._lacks_head.cache_clear()
+
+
 def test_a_resumed_run_sends_what_is_left_of_its_budget(account: Account, tmp_path: Path) -> None:
     spent = SpendingRules(max_usd=2.0, spent_usd=0.5)
     list(sweep(tmp_path, spending=spent))

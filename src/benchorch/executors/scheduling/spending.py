@@ -25,6 +25,12 @@ LAUNCH_S = 300.0
 IDLE_S = 300.0
 """A stack's machine is terminated so long after its last trial (`idle_minutes`)."""
 
+HEAD_START_S = 180.0
+"""Assumed from the launch of a stack's head until it takes a sweep, where none was observed."""
+
+HEAD_IDLE_S = 1800.0
+"""A stack's head ends so long after its last sweep (`head_idle_minutes`)."""
+
 BESIDES_USD_PER_HOUR = 0.04
 """Hourly extras of a machine: public IPv4 address (0.005) and 100 GiB of fast gp3."""
 

@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, final
 from benchorch.config.components import construct, make
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.session import profile_words
-from benchorch.domain.spending import SpendingRules
+from benchorch.domain.spending import HEAD_KIND, SpendingRules
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.errors import ConfigError
-from benchorch.executors.scheduling.spending import BESIDES_USD_PER_HOUR, IDLE_S, LAUNCH_S
+from benchorch.executors.scheduling.spending import (
+    BESIDES_USD_PER_HOUR,
+    HEAD_IDLE_S,
+    HEAD_START_S,
+    IDLE_S,
+    LAUNCH_S,
+)
 from benchorch.formatting import plural
 from benchorch.interfaces.executor import Executor, Way
 from benchorch.journal.registry import state_directory
@@ -113,8 +119,9 @@ class Machine:
     """Forecast of one launched machine from its launch to its end.
 
     Attributes:
-        kind: e.g. ``g5.xlarge``, or ``head``.
-        seconds: launch, all trials of its kind, as many side by side as it has GPUs, idle time.
+        kind: e.g. ``g5.xlarge``, or `HEAD_KIND`.
+        seconds: launch, all trials of its kind, as many side by side as it has GPUs, idle time; of
+            a head that runs already, those that the others take.
         usd: with its disk and address; None where its price is unknown.
     """
 
@@ -326,8 +333,19 @@ def machines(
             seconds[kind] = so_far + forecast[trial.trial_id].seconds / beside[kind]
     found = [_machine(kind, s, _usd_per_hour(plan, kind)) for kind, s in seconds.items()]
     if found:
-        found.append(_machine("head", max(seconds.values()), _head_usd_per_hour()))
+        head_s, start_s = max(seconds.values()), _head_start_s(plan)
+        if start_s is not None:
+            head_s += start_s + HEAD_IDLE_S - IDLE_S
+        found.append(_machine(HEAD_KIND, head_s, _head_usd_per_hour()))
     return found
+
+
+def _head_start_s(plan: Plan) -> float | None:
+    """Seconds until a head takes the sweep; None where one runs, or none is needed."""
+    executor = _executor(plan)
+    if executor is None or not executor.launches_head():
+        return None
+    return history_of(plan).launch_s().get(HEAD_KIND, HEAD_START_S)
 
 
 def _machine(kind: str, seconds: float, usd_per_hour: float | None) -> Machine:
@@ -356,10 +374,10 @@ def summary_lines(
     by_kind = _by_kind(plan, forecast)
     whole = {machine.kind: machine for machine in machines(plan, forecast, launched)}
     lines = [f"{kind}  {_line(those, whole.get(kind))}" for kind, those in by_kind.items()]
-    if "head" in whole:
+    if HEAD_KIND in whole:
         region = node_of(plan.session, "pricing").get("region")
         elsewhere = f" at the price of {DEFAULT_REGION}" * (region != DEFAULT_REGION)
-        lines.append(f"head  {HEAD}, about {_duration_and_cost(whole['head'])}{elsewhere}")
+        lines.append(f"head  {HEAD}, about {_duration_and_cost(whole[HEAD_KIND])}{elsewhere}")
     if len(by_kind) > 1 or whole:
         lines.append(f"all  {_sum_line(plan, forecast, launched)}")
     lines += _price_lines(plan, by_kind)
@@ -411,10 +429,18 @@ def _on_launches(plan: Plan, kinds: Collection[str]) -> Iterator[str]:
     if set(kinds) - set(found):
         yield (
             f"{format_seconds(LAUNCH_S)} from launch to first trial and {idle} are assumed, "
-            "one machine a kind, side by side; a head that does not run starts first."
+            "one machine a kind, side by side."
         )
     elif kinds:
         yield f"{idle} are assumed, one machine a kind, side by side."
+    start_s = _head_start_s(plan) if kinds else None
+    if start_s is not None:
+        count = len(found.get(HEAD_KIND, ()))
+        source = f", the median of {plural(count, 'sweep')}" if count else " (assumed)"
+        yield (
+            f"No head runs: starting one takes {format_seconds(start_s)}{source}; it ends by "
+            f"itself after {format_seconds(HEAD_IDLE_S)} without a sweep. Both are counted."
+        )
 
 
 def _price_lines(plan: Plan, kinds: Iterable[str]) -> Iterator[str]:
@@ -434,14 +460,26 @@ def _price_lines(plan: Plan, kinds: Iterable[str]) -> Iterator[str]:
                 f"stack uses; '+pricing.usd_per_hour={{{kind}: 40.0}}' sets a price"
             )
         elif on_demand is None and spot is None:
-            region = node_of(plan.session, "pricing").get("region")
             yield (
-                f"price  {kind}  unknown: the bundled list has none in {region}; "
+                f"price  {kind}  unknown: the bundled list has none in "
+                f"{node_of(plan.session, 'pricing').get('region')}{_elsewhere(plan, kind)}; "
                 "pricing.source=aws reads it from AWS, with credentials; "
-                f"'+pricing.usd_per_hour={{{kind}: 1.0}}' sets it"
+                f"'+pricing.usd_per_hour={{{kind}: 1.0}}' sets it; "
+                "to add the region: docs/cloud/costs.md"
             )
         else:
             yield f"price  {kind}  on demand {_price(on_demand)}; spot {_price(spot)}"
+
+
+def _elsewhere(plan: Plan, kind: str) -> str:
+    """The bundled price of another region, to compare with; it is counted nowhere."""
+    those = [trial for trial in plan.trials if trial.hardware_kind == kind]
+    there = Pricing(region=DEFAULT_REGION, source="bundled", market=str(Market.ON_DEMAND))
+    prices = snapshot(those, there)
+    price = prices.of(kind, Market.ON_DEMAND) if prices else None
+    if price is None:
+        return ""
+    return f" ({price.usd_per_hour:g} USD an hour in {price.region}, {price.as_of[:10]})"
 
 
 def _rented(trials: Sequence[Trial]) -> Collection[str]:
@@ -492,10 +530,15 @@ def total_usd(
 
 
 def results_s(plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str]) -> float:
-    """Seconds until the last result: launched machines work side by side, and beside this one."""
+    """Seconds until the last result: launched machines work side by side, and beside this one.
+
+    A head that has to be launched comes before them.
+    """
     kinds = {trial.trial_id: trial.hardware_kind for trial in plan.trials}
     here_s = sum(one.seconds for name, one in forecast.items() if kinds[name] not in launched)
-    return max([here_s, *(one.seconds - IDLE_S for one in machines(plan, forecast, launched))])
+    there = [one for one in machines(plan, forecast, launched) if one.kind != HEAD_KIND]
+    begin_s = (_head_start_s(plan) or 0.0) - IDLE_S
+    return max([here_s, *(begin_s + one.seconds for one in there)])
 
 
 def _sum_line(plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str]) -> str:
@@ -503,7 +546,7 @@ def _sum_line(plan: Plan, forecast: Mapping[str, Expected], launched: Collection
     whole = machines(plan, forecast, launched)
     unknown = ", ".join(one.kind for one in whole if one.usd is None)
     usd = total_usd(plan, forecast, launched)
-    if unknown and all(one.usd is None or one.kind == "head" for one in whole):
+    if unknown and all(one.usd is None or one.kind == HEAD_KIND for one in whole):
         cost = f", at unknown prices of {unknown}"
     else:
         cost = f", about {usd:.2f} USD" if usd is not None else ""

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from benchorch.domain.codec import decode, encode
+from benchorch.domain.spending import HEAD_KIND
 from benchorch.errors import StoreError
 from benchorch.executors.scheduling.duration_forecast import PastTrial, journal_lines, past_trials
 from benchorch.files import read_json, write_json
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 MOST_SWEEPS = 20
 """How many earlier sweeps are read, the newest first."""
 
+_READY = {HEAD_KIND: "the sweep"}
+
 _MOST_BYTES = 2_000_000
 
 
@@ -40,7 +43,8 @@ class SweepCost:
     """The cost of one sweep's launched machines, and what it was expected to be.
 
     Attributes:
-        launch_s: by kind, from a machine's launch to its first trial, where that was observed.
+        launch_s: by kind, from a machine's launch to its first trial, where that was observed; of
+            `HEAD_KIND` until it took the sweep, as whoever sent it observed.
         trials: that were measured.
         simulated: whether the machines were.
     """
@@ -54,21 +58,28 @@ class SweepCost:
     @property
     def text(self) -> str:
         """For people."""
-        expected = "" if self.expected_usd is None else f"; {self.expected_usd:.2f} were expected"
+        usd = self.expected_usd
+        expected = "" if usd is None else f"; {usd:.2f} were expected to their end"
         boots = "".join(
-            f"; {kind} took {format_seconds(seconds)} from launch to first trial"
-            for kind, seconds in sorted(self.launch_s.items())
+            f"; {kind} took {format_seconds(s)} from launch to {_READY.get(kind, 'first trial')}"
+            for kind, s in sorted(self.launch_s.items())
         )
         machines = "The simulated machines" if self.simulated else "The machines"
-        return f"{machines} cost {self.spent_usd:.2f} USD{expected}{boots}."
+        return f"{machines} cost {self.spent_usd:.2f} USD so far{expected}{boots}."
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepHistory:
-    """Earlier sweeps, the newest first."""
+    """Earlier sweeps, the newest first.
+
+    Attributes:
+        sent: those that this machine has sent, where `sweeps` are the account's: only they have
+            how long a head took.
+    """
 
     sweeps: Sequence[SweepCost] = ()
+    sent: Sequence[SweepCost] = ()
 
     def launches_s(self) -> Mapping[str, Sequence[float]]:
         """Seconds from launch to first trial, by kind."""
@@ -76,7 +87,8 @@ class SweepHistory:
         for sweep in self.sweeps:
             for kind, seconds in sweep.launch_s.items():
                 found.setdefault(kind, []).append(seconds)
-        return found
+        heads = [one.launch_s[HEAD_KIND] for one in self.sent if HEAD_KIND in one.launch_s]
+        return found | ({HEAD_KIND: heads} if heads else {})
 
     def launch_s(self) -> Mapping[str, float]:
         """The median of each kind."""
@@ -114,8 +126,12 @@ def sweep_history(url: str | None) -> SweepHistory:
         url: ``s3://bucket/prefix`` of the archive; None where there is none.
     """
     archived = _archived(url) if url else ()
-    found = archived or filter(None, map(_local, newest_invocations(MOST_SWEEPS)))
-    return SweepHistory(sweeps=tuple(sweep for sweep in found if not sweep.simulated))
+    local = tuple(filter(None, map(_local, newest_invocations(MOST_SWEEPS))))
+    found = archived or local
+    return SweepHistory(
+        sweeps=tuple(sweep for sweep in found if not sweep.simulated),
+        sent=local if archived else (),
+    )
 
 
 def _local(directory: Path) -> SweepCost | None:

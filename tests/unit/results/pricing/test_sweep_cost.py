@@ -10,7 +10,7 @@ from benchorch.domain.price import Market
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError
 from benchorch.executors.scheduling.duration_forecast import PastTrial
-from benchorch.executors.scheduling.spending import IDLE_S, LAUNCH_S
+from benchorch.executors.scheduling.spending import HEAD_IDLE_S, HEAD_START_S, IDLE_S, LAUNCH_S
 from benchorch.executors.stack import StackExecutor
 from benchorch.interfaces.price_source import SpotPrice
 from benchorch.results.metrics.cost import cost_warnings
@@ -203,6 +203,7 @@ def test_earlier_sweeps_correct_the_launch_and_the_trials(monkeypatch):
     found = SweepHistory(sweeps=earlier)
     monkeypatch.setattr(sweep_cost, "sweep_history", lambda url: found)
     monkeypatch.setattr(StackExecutor, "archive_url", lambda self: None)
+    monkeypatch.setattr(StackExecutor, "launches_head", lambda self: False)
     planned = plan(trial(1), trial(2))
     session = {**planned.session, "executor": STACK, "profiler": {"_target_": "a.NoProfiler"}}
     planned = replace(planned, session=session)
@@ -216,6 +217,37 @@ def test_earlier_sweeps_correct_the_launch_and_the_trials(monkeypatch):
     assert told in lines
     idle = "note  5 min 00 s idle before the end are assumed, one machine a kind, side by side."
     assert lines[-1] == idle
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_head_that_does_not_run_is_started_first_and_paid_until_it_ends(monkeypatch, runs):
+    found = SweepHistory()
+    monkeypatch.setattr(sweep_cost, "sweep_history", lambda url: found)
+    monkeypatch.setattr(StackExecutor, "archive_url", lambda self: None)
+    monkeypatch.setattr(StackExecutor, "launches_head", lambda self: not runs)
+    planned = plan(trial(1))
+    planned = replace(planned, session={**planned.session, "executor": STACK})
+    forecast = sweep_cost.expected(planned)
+    machine, head = sweep_cost.machines(planned, forecast, {"g5.xlarge"})
+    result_s = sweep_cost.results_s(planned, forecast, {"g5.xlarge"})
+    notes = " ".join(sweep_cost.summary_notes(planned, {"g5.xlarge"}))
+    if runs:
+        assert head.seconds == machine.seconds
+        assert result_s == machine.seconds - IDLE_S
+        assert "No head runs" not in notes
+        return
+    assert result_s == HEAD_START_S + machine.seconds - IDLE_S
+    assert head.seconds == result_s + HEAD_IDLE_S
+    assert head.usd == pytest.approx(head.seconds / 3600 * (0.1008 + 0.04))
+    assert "starting one takes 3 min 00 s (assumed); it ends by itself after 30 min 00 s" in notes
+    found = SweepHistory(
+        sweeps=[SweepCost(expected_usd=1, spent_usd=2, launch_s={"g5.xlarge": 60.0})],
+        sent=[SweepCost(expected_usd=1, spent_usd=2, launch_s={"head": s}) for s in (80.0, 100.0)],
+    )
+    later_s = sweep_cost.results_s(planned, forecast, {"g5.xlarge"})
+    assert result_s - later_s == pytest.approx(HEAD_START_S - 90.0 + LAUNCH_S - 60.0)
+    notes = " ".join(sweep_cost.summary_notes(planned, {"g5.xlarge"}))
+    assert "starting one takes 1 min 30 s, the median of 2 sweeps" in notes
 
 
 class Market2026:
@@ -257,7 +289,8 @@ def test_another_regions_dollars_are_none_rather_than_the_lists():
     (total,) = [one for one in lines if one.startswith("all")]
     assert total.endswith(", at unknown prices of g5.xlarge, c8g.xlarge")
     price = next(one for one in lines if one.startswith("price  g5.xlarge"))
-    assert "unknown: the bundled list has none in eu-central-1; pricing.source=aws" in price
+    elsewhere = "(1.006 USD an hour in us-east-1, 2026-09-24)"
+    assert f"unknown: the bundled list has none in eu-central-1 {elsewhere}; pricing" in price
     assert "'+pricing.usd_per_hour={g5.xlarge: 1.0}'" in price
 
 

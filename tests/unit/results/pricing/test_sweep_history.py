@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,12 +97,25 @@ def test_a_sweeps_cost_is_kept_with_its_trials_and_told(tmp_path: Path) -> None:
     }
     (tmp_path / "results.jsonl").write_text(json.dumps(line) + "\n")
     found = write_cost(
-        tmp_path, expected_usd=1.0, spent_usd=0.8, launch_s={"g5.xlarge": 95.0}, simulated=False
+        tmp_path,
+        expected_usd=1.0,
+        spent_usd=0.8,
+        launch_s={"head": 70.0, "g5.xlarge": 95.0},
+        simulated=False,
     )
     assert found.trials == (TRIAL,)
     assert found.text == (
-        "The machines cost 0.80 USD; 1.00 were expected; g5.xlarge took 1 min 35 s from launch to "
-        "first trial."
+        "The machines cost 0.80 USD so far; 1.00 were expected to their end; g5.xlarge took "
+        "1 min 35 s from launch to first trial; head took 1 min 10 s from launch to the sweep."
     )
     remember("p", tmp_path)
     assert sweep_history.sweep_history(None).sweeps == (found,)
+
+
+def test_how_long_heads_took_is_known_to_who_sent_the_sweeps(
+    tmp_path: Path, bucket: Bucket
+) -> None:
+    left_by(tmp_path, "own", replace(cost(500.0), launch_s={"g5.xlarge": 500.0, "head": 70.0}))
+    archived(bucket, "20261120-sweep", cost(100.0))
+    found = sweep_history.sweep_history(bucket.url).launch_s()
+    assert found == {"g5.xlarge": 100.0, "head": 70.0}
