@@ -1,4 +1,4 @@
-"""What can be done about hardware that nothing here reaches, the least effort first."""
+"""What can be done about hardware that nothing here reaches: a stack, a rehearsal, a cluster."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import NamedTuple, cast
 
 from benchorch.config.components import make
 from benchorch.domain.codec import Json
+from benchorch.domain.spending import HEAD_KIND
 from benchorch.domain.trial import ConfigNode, Trial, node_of
 from benchorch.errors import ConfigError, NoMachine
 from benchorch.interfaces.hardware import Hardware
@@ -87,7 +88,7 @@ def plan_data(planned: Planned) -> Json:
             "machines": [
                 {
                     "kind": one.kind,
-                    "instance_type": HEAD if one.kind == "head" else one.kind,
+                    "instance_type": HEAD if one.kind == HEAD_KIND else one.kind,
                     "minutes": one.seconds / 60,
                     "cost_usd": one.usd,
                 }
@@ -111,7 +112,7 @@ def ways_on(planned: Planned) -> Iterator[str]:
     for reason, kinds in by_reason.items():
         yield f"{', '.join(kinds)}: {reason}"
     yield ""
-    yield "What you can do, the least effort first:"
+    yield "What you can do:"
     for command, effect in _ways(planned):
         yield f"  {command}"
         yield f"      {effect}"
@@ -130,7 +131,7 @@ def _unreachable(planned: Planned) -> Mapping[str, str]:
 
 
 def _ways(planned: Planned) -> Iterator[WayOn]:
-    """The least effort first; none where all hardware is reached."""
+    """What measures the rest here, a stack, a rehearsal, a cluster; none where all is reached."""
     from benchorch.hardware.aws_prices import has_credentials
 
     unreachable = _unreachable(planned)
@@ -139,17 +140,6 @@ def _ways(planned: Planned) -> Iterator[WayOn]:
     here = sorted(set(planned.kinds) - set(unreachable))
     if here:
         yield WayOn("--allow-skips", f"runs the rest: {', '.join(here)}")
-    simulated = [kind for kind, obstacle in _obstacles(planned).items() if not obstacle]
-    if simulated:
-        yield WayOn(
-            "executor=fleet_local",
-            f"rehearses the sweep over {', '.join(simulated)} on this machine, without AWS; its "
-            "numbers are this machine's",
-        )
-    yield WayOn(
-        "executor.address=HOST:6379",
-        "runs on a Ray cluster of yours that has this hardware (docs/cloud/ray.md)",
-    )
     if not has_credentials():
         yield WayOn(
             "aws configure",
@@ -164,6 +154,17 @@ def _ways(planned: Planned) -> Iterator[WayOn]:
         f"make {where}provision ARGS='--var fleet={{{fleet}}}{there}'",
         f"makes a stack in your AWS account{place}, with Terraform (docs/cloud/aws.md); then run "
         "the same line",
+    )
+    simulated = [kind for kind, obstacle in _obstacles(planned).items() if not obstacle]
+    if simulated:
+        yield WayOn(
+            "executor=fleet_local",
+            f"rehearses the sweep over {', '.join(simulated)} on this machine, without AWS; its "
+            "numbers are this machine's",
+        )
+    yield WayOn(
+        "executor.address=HOST:6379",
+        "runs on a Ray cluster of yours that has this hardware (docs/cloud/ray.md)",
     )
 
 
