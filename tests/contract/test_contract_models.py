@@ -16,7 +16,7 @@ from benchorch.config.components import make
 from benchorch.domain.artifact import digest_of
 from benchorch.domain.tensors import DTYPES, Workload
 from benchorch.interfaces.model import Model
-from benchorch.models.script import script_digest
+from benchorch.models.script_files import script_digest
 
 FOLDER = Path(__file__).resolve().parents[2] / "conf" / "model"
 SOURCE = Path(__file__).resolve().parents[2] / "src"

@@ -19,6 +19,7 @@ from benchorch.files import folder_digest
 from benchorch.models import trust
 from benchorch.models.callables import UserCode, imported
 from benchorch.models.declared_model import DeclaredModel
+from benchorch.models.script_files import DEFINITIONS
 from benchorch.models.script_inputs import CapturedArguments
 from benchorch.models.seeding import frozen, seeded
 from benchorch.models.weights import load_checkpoint
@@ -26,8 +27,6 @@ from benchorch.models.weights import load_checkpoint
 if TYPE_CHECKING:
     import torch
 
-SOURCE = "script_definitions.py"
-"""The script's own classes and functions that the module needs; the modules lie beside it."""
 ATTRIBUTES = "module.pkl"
 TENSORS = "tensors.safetensors"
 MAIN = "__main__"
@@ -100,8 +99,8 @@ class BundledModel(DeclaredModel):
 
     def _bundle_problems(self) -> list[str]:
         folder = Path(self.bundle)
-        if Path(self.source) != folder / SOURCE:
-            return [f"source is {self.source}; it must be the {SOURCE} of {folder}."]
+        if Path(self.source) != folder / DEFINITIONS:
+            return [f"source is {self.source}; it must be the {DEFINITIONS} of {folder}."]
         if not Path(self.source).is_file():
             return [f"there is no {self.source} on this machine."]
         refused = trust.refusal(self.source)
@@ -119,7 +118,7 @@ def read_bundle(folder: Path) -> torch.nn.Module:
     from benchorch.models.architectures.called import called
 
     with _first_on_path(folder), (folder / ATTRIBUTES).open("rb") as file:
-        definitions = imported(str(folder / SOURCE))
+        definitions = imported(str(folder / DEFINITIONS))
         held: Bundled = _Reader(file, definitions, load_file(folder / TENSORS)).load()
     vars(definitions).update(held.values)
     if held.arguments is None:

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json
-from benchorch.frameworks.torch_program import save_program
 from benchorch.journal.registry import state_directory
-from benchorch.models.exported import program_digest
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +30,9 @@ def programs_folder() -> Path:
 
 def keep_program(program: torch.export.ExportedProgram, folder: Path) -> dict[str, Json]:
     """Write a program below a folder, and remove old ones; the keys of ``model`` that name it."""
+    from benchorch.frameworks.torch_program import save_program
+    from benchorch.models.exported import program_digest
+
     program.example_inputs = None  # they would be pickled
 
     def write(place: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from benchorch.frameworks.identity.code import file_syntax_digest
 from benchorch.models import trust
 from benchorch.models.callables import UserCode
 from benchorch.models.declared_model import DeclaredModel
-from benchorch.models.script_files import GRAPH_SUFFIX, MODEL_SUFFIXES
+from benchorch.models.script_files import GRAPH_SUFFIX, MODEL_SUFFIXES, SEED, script_digest
 from benchorch.models.seeding import frozen
 from benchorch.models.weights import load_checkpoint
 
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     import torch
 
     from benchorch.models.script_watch import FirstCall
-
-SEED = 0
-"""Seed of a script's random numbers during discovery: the default of workload.seed."""
 
 
 @final
@@ -153,11 +149,6 @@ class ScriptModel(DeclaredModel):
         refused = trust.refusal(str(self.script))
         is_code = path.suffix not in MODEL_SUFFIXES
         return [refused.within(f"{path} may not be run: ", ".")] if refused and is_code else []
-
-
-def script_digest(path: Path) -> str:
-    """SHA-256 (hex) of a script's bytes."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _callable_by_name(first_call: FirstCall) -> torch.nn.Module:

@@ -15,10 +15,10 @@ from benchorch.domain.codec import Json
 from benchorch.files import folder_digest
 from benchorch.frontends.scripts.capture import NotCapturedError, alike, served
 from benchorch.frontends.scripts.definitions import NotDefinedError, definitions
-from benchorch.models.bundled import ATTRIBUTES, MAIN, SOURCE, TENSORS, Bundled, read_bundle
+from benchorch.models.bundled import ATTRIBUTES, MAIN, TENSORS, Bundled, read_bundle
 from benchorch.models.kept_programs import keep
 from benchorch.models.notebook import code_cells
-from benchorch.models.script_files import NOTEBOOK_SUFFIX
+from benchorch.models.script_files import DEFINITIONS, NOTEBOOK_SUFFIX
 from benchorch.models.script_watch import FirstCall
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def bundle(
     if not alike(expected, answer):
         shutil.rmtree(place, ignore_errors=True)
         raise NotCapturedError("its code gives other answers when it is loaded alone")
-    return {"bundle": str(place), "source": str(place / SOURCE), "digest": digest}
+    return {"bundle": str(place), "source": str(place / DEFINITIONS), "digest": digest}
 
 
 def _write(held: Bundled, script: Path, modules: Mapping[str, Path], place: Path) -> None:
@@ -89,7 +89,7 @@ def _write(held: Bundled, script: Path, modules: Mapping[str, Path], place: Path
     dense = torch.contiguous_format
     apart = {name: each.clone(memory_format=dense) for name, each in writer.tensors.items()}
     save_file(apart, place / TENSORS)
-    (place / SOURCE).write_text(source)
+    (place / DEFINITIONS).write_text(source)
     for name, path in modules.items():
         copy = place.joinpath(*name.split("."))
         copy = copy / path.name if path.name == "__init__.py" else copy.with_suffix(".py")

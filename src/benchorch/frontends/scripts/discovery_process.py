@@ -21,9 +21,7 @@ from benchorch.domain.codec import Json, from_json, to_json
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
 from benchorch.host.processes import child_channel
-from benchorch.models.bundled import SOURCE
-from benchorch.models.script import SEED
-from benchorch.models.script_files import GRAPH_SUFFIX, PROGRAM_SUFFIX
+from benchorch.models.script_files import DEFINITIONS, GRAPH_SUFFIX, PROGRAM_SUFFIX, SEED
 from benchorch.models.script_inputs import arrays_of, digest_of_arrays, dtype_name
 from benchorch.models.script_run import run_script
 from benchorch.models.script_watch import (
@@ -476,7 +474,7 @@ def _sources() -> tuple[str, ...]:
 def _modules() -> dict[str, Path]:
     """Files of the user's modules but the script, by the names that they are imported by."""
     found = {name: Path(file) for name, file in _users_modules() if not name.startswith("__")}
-    return {name: path for name, path in found.items() if path.name != SOURCE}
+    return {name: path for name, path in found.items() if path.name != DEFINITIONS}
 
 
 def _users_modules() -> Iterator[tuple[str, str]]:

@@ -13,7 +13,7 @@ from benchorch.domain.trial import ConfigNode
 from benchorch.files import read_json, write_text
 from benchorch.frontends.scripts.discover import Script
 from benchorch.models.saved_language_model import WEIGHTS
-from benchorch.models.script import script_digest
+from benchorch.models.script_files import script_digest
 
 _NOT_WHOLE = ("interrupt", "timeout", "memory", "not_run")
 

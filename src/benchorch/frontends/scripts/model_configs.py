@@ -10,8 +10,7 @@ from benchorch.domain.trial import ConfigNode
 from benchorch.files import write_text
 from benchorch.frontends.scripts.discover import Script
 from benchorch.models.saved_language_model import WEIGHTS
-from benchorch.models.script import script_digest
-from benchorch.models.script_files import MODEL_SUFFIXES
+from benchorch.models.script_files import MODEL_SUFFIXES, script_digest
 
 RUNS_AGAIN = "script runs each time"
 """What the name of a row has whose module could not be captured."""

@@ -13,7 +13,8 @@ import pytest
 from benchorch.domain.codec import encode
 from benchorch.errors import BuildError
 from benchorch.frontends.scripts.discovery_process import DiscoveryRequest, discover
-from benchorch.models.script import ScriptModel, script_digest
+from benchorch.models.script import ScriptModel
+from benchorch.models.script_files import script_digest
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "data" / "scripts"
 GOOD = sorted((SCRIPTS / "good").glob("*.py"))

@@ -17,7 +17,8 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import encode
 from benchorch.errors import BuildError
 from benchorch.frontends.scripts.discovery_process import DiscoveryRequest, discover
-from benchorch.models.script import ScriptModel, script_digest
+from benchorch.models.script import ScriptModel
+from benchorch.models.script_files import script_digest
 from support import conversions as lab
 
 ROWS = np.random.default_rng(0)
