@@ -129,6 +129,7 @@ def read_bundle(folder: Path) -> torch.nn.Module:
 @contextmanager
 def _first_on_path(folder: Path) -> Iterator[None]:
     """Modules of the bundle come first, as those beside a script do while it runs."""
+    sys.dont_write_bytecode = True  # for good: the digest is of what the bundle was written with
     sys.path.insert(0, str(folder))
     try:
         yield

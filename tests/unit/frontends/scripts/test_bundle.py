@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,7 @@ def loaded_elsewhere(node: dict[str, Any]) -> list[list[float]]:
         text=True,
         check=False,
         cwd="/",
+        env={k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"},
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return cast("list[list[float]]", json.loads(done.stdout.splitlines()[-1]))
@@ -162,6 +164,7 @@ def test_it_answers_as_in_the_script_which_is_not_run_again(
         for name, moved in hidden.items():
             moved.rename(place / name)
     assert (place / "runs").read_text() == "x"
+    assert loaded_elsewhere(call["model"]) == answer  # loading it has left nothing in its folder
     alone = subprocess.run(
         [sys.executable, "-c", SEEDED, str(place / "mine.py"), str(place / "other_runs")],
         capture_output=True,
