@@ -233,3 +233,19 @@ def test_rows_of_steps_that_differ_sum_to_the_period() -> None:
     rows = findings.tables["operators"]
     assert findings.period_ns == 10 * MS
     assert sum(row.on_path_ns for row in rows) == pytest.approx(findings.period_ns, abs=len(rows))
+
+
+def test_an_interval_is_of_the_change_not_of_how_much_the_steps_differ() -> None:
+    """Every step spends half of its time in the product, however long it is."""
+    at, made = 0, []
+    for number, length in enumerate((10, 14, 9, 16, 11, 13, 8, 15)):
+        middle = at + length * MS // 2
+        made += [note(f"ProfilerStep#{number}", at, at + length * MS)]
+        made += [op("aten::mm", at, middle), op("aten::add", middle, at + length * MS)]
+        at += length * MS
+    analysis = analyze(trace(made))
+    changes = parse({"changes": [{"op": "aten::mm", "speedup": 2}]}).changes
+    found = predict(analysis, changes)
+    assert found.predicted_ns == pytest.approx(0.75 * analysis.findings.period_ns, rel=0.01)
+    assert found.reasons["steps"] < 0.01 * analysis.findings.period_ns
+    assert found.high_ns - found.low_ns < 0.3 * found.predicted_ns

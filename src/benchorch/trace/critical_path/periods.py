@@ -23,6 +23,9 @@ SETTLED_RATIO = 1 / 3
 MANY = 6
 """... where there are at least so many."""
 
+ALONE_RATIO = 0.02
+"""Standard error of a single step, as a share of it."""
+
 
 def _bounds(events: Events, dag: Dag, steps: Steps) -> tuple[Int64s, tuple[Int64s, ...], Int64s]:
     """The points at which the steps to analyse begin and end, as `Periods` has them."""
@@ -123,12 +126,12 @@ class Periods:
         time_ns = self.dag.time_ns
         return int(time_ns[self.begin].max()), int(time_ns[self.end].max())
 
-    def period_ns(self, periods_ns: Int64s) -> float:
-        """Steady period of a replay's periods.
+    def period_ns(self, periods_ns: Int64s) -> tuple[float, float]:
+        """Steady period of a replay's periods, and its standard error.
 
         The observed one times the ratio of the sums over the steps that are typical of the
         observed run; of many, those at the beginning do not count, which a changed run may still
-        need to settle.
+        need to settle. The error is that of a ratio estimator; of one step a share of it.
         """
         observed_ns, changed_ns = self.observed_ns, periods_ns
         if len(observed_ns) >= MANY and self.steps.back_to_back:
@@ -140,9 +143,14 @@ class Periods:
         elif self.steps.back_to_back and len(changed_ns) >= MANY:
             usual = chosen & typical(changed_ns)  # an accident need not be one in both
             chosen = usual if usual.any() else chosen
-        before = float(observed_ns[chosen].sum())
-        ratio = float(changed_ns[chosen].sum()) / before if before else 1.0
-        return self.steps.period_ns * ratio
+        before, after = observed_ns[chosen].astype(np.float64), changed_ns[chosen]
+        whole_ns, count = before.sum(), len(before)
+        if not whole_ns:
+            return float(self.steps.period_ns), 0.0
+        ratio = float(after.sum() / whole_ns)
+        off_ns = np.sqrt(np.sum((after - ratio * before) ** 2) * count / max(count - 1, 1))
+        error = ALONE_RATIO if count == 1 else float(off_ns / whole_ns)
+        return self.steps.period_ns * ratio, self.steps.period_ns * error
 
     def replayed(
         self,
@@ -153,7 +161,7 @@ class Periods:
     ) -> float:
         """The steady period with other weights, in ns; `guess_ns` as of `Contracted.elapsed`."""
         length_ns = self.graph.lengths(edge_steps(self.dag, weight_ns, residual_ns, dropped))
-        period_ns = self.period_ns(self.of(self.graph.elapsed(length_ns, guess_ns)))
+        period_ns, _ = self.period_ns(self.of(self.graph.elapsed(length_ns, guess_ns)))
         return max(period_ns, self.least_ns(self.dag.weight_ns if weight_ns is None else weight_ns))
 
     def least_ns(self, weight_ns: Int64s) -> float:

@@ -13,7 +13,6 @@ from benchorch.trace.attribution.entities import measured
 from benchorch.trace.attribution.tables import Ledger
 from benchorch.trace.causes import reasons
 from benchorch.trace.critical_path.path import path_along
-from benchorch.trace.critical_path.periods import Periods
 from benchorch.trace.critical_path.replay import steps
 from benchorch.trace.dag import NOBODY, Class, CriticalPath, Dag, EdgeKind, Tier
 from benchorch.trace.events import Category
@@ -96,11 +95,11 @@ class Prediction:
 MOST_MOVED, RARE_NAMES = 20, 3
 UNNAMED = "(between events)"
 
-MODEL_RATIO = 0.10
+MODEL_RATIO = 0.15
 """Model error as a share of a change: caches, contention and scheduling."""
 
-NOISE_QUANTILE = 1.64
-"""Standard errors on each side of a 90 % interval."""
+NOISE_QUANTILE = 2.5
+"""Standard errors on each side of a 90 % interval of few steps, which resemble their neighbours."""
 
 LEAST_RATIO = 0.01
 """Minimum half-width of an interval as a share of the period."""
@@ -188,6 +187,7 @@ def hypothesis_of(basis: Basis, changes: Sequence[Transform]) -> Hypothesis:
 class _Replay:
     dag: Dag
     period_ns: float
+    error_ns: float
     path: CriticalPath
     elapsed_ns: Int64s
     changed: Changed
@@ -207,9 +207,11 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     held_ns = weight_ns if dropped is None else np.where(dropped, 0, weight_ns)
     path = path_along(dag, edges, held_ns, residual_ns)
     begin_ns = int(dag.time_ns[0] + elapsed_ns[graph.numbers(periods.begin)].max())
+    period_ns, error_ns = periods.period_ns(periods.of(elapsed_ns))
     return _Replay(
         dag=replace(dag, weight_ns=held_ns),
-        period_ns=max(periods.period_ns(periods.of(elapsed_ns)), periods.least_ns(weight_ns)),
+        period_ns=max(period_ns, periods.least_ns(weight_ns)),
+        error_ns=error_ns,
         path=path.since(begin_ns),
         elapsed_ns=elapsed_ns,
         changed=changed,
@@ -225,11 +227,10 @@ def _errors(basis: Basis, replay: _Replay) -> dict[str, Error]:
     predicted_ns = replay.period_ns
     period_ns = float(basis.analysis.steps.period_ns)
     change_ns = abs(predicted_ns - period_ns)
-    noise_ns = _noise_ns(basis.analysis.periods) * predicted_ns / max(period_ns, 1.0)
     host = basis.host_ratio * PROFILED_RATIO * predicted_ns
     found = {
         "model": (MODEL_RATIO * change_ns,) * 2,
-        "steps": (noise_ns,) * 2,
+        "steps": (NOISE_QUANTILE * replay.error_ns,) * 2,
         "profiler": (host,) * 2,
         "least": (LEAST_RATIO * predicted_ns,) * 2,
     }
@@ -310,18 +311,6 @@ def _calls(basis: Basis, weight_ns: Int64s) -> Int64s:
     return np.where(calls, np.rint(weight_ns * left[dag.event[dag.head]]), weight_ns).astype(
         np.int64
     )
-
-
-def _noise_ns(periods: Periods) -> float:
-    """Half the width of a 90 % interval of a step, from the spread of the steps.
-
-    Another run differs from this one about as much as the steps do: they share what varies.
-    """
-    observed_ns = periods.observed_ns
-    if len(observed_ns) < 2:
-        return 0.03 * float(observed_ns.sum())
-    spread_ns = 1.4826 * float(np.median(np.abs(observed_ns - np.median(observed_ns))))
-    return NOISE_QUANTILE * spread_ns
 
 
 def _joined(parts: Mapping[str, Error], side: str) -> float:
