@@ -157,6 +157,7 @@ def _tables(
     """Every table that has rows, by its name."""
     owned = owners(events)
     of = {
+        "ranges": entities.ranges(events, owned, ledger.periods.steps.marks),
         "operators": entities.operators(events, owned),
         "kernels": entities.kernels(events, owned),
         "modules": entities.modules(events, owned),
@@ -184,6 +185,9 @@ def _verdict(
     shares = why.shares(path, _typical(path, periods))
     named = ("operators", "kernels", "python")
     rows = [row for name in named for row in tables.get(name, ())[:-1]]
+    most_ns = max((row.gain_ns or 0 for row in rows), default=0)
+    # A range says less than what it holds, unless it holds what is in no other table.
+    rows += [row for row in tables.get("ranges", ())[:-1] if (row.gain_ns or 0) > 2 * most_ns]
     host = np.array([not lane.on_device for lane in events.lanes] or [False])
     in_window = times.in_window[:-1]
     threads = np.unique(events.lane[in_window & host[events.lane]])

@@ -61,11 +61,12 @@ TYPICAL_RATIO = 0.5
 
 _RANGES = (Category.ANNOTATION, Category.SESSION)
 _ON_STREAMS = (*DEVICE_WORK, Category.SYNC, Category.RECORD)
-_NO_STEP = re.compile(
+NO_STEP = re.compile(
     r"^(mod:|wait:|nn\.Module|Optimizer\.|autograd::|Torch-Compiled|## Call|aten::|c10d::|"
     r"DistributedDataParallel|Pregraph|TorchDynamo|CompiledF|gloo:|nccl:|record_param_comms|"
-    r"PyTorch Profiler|SequentialExecutor|Iteration Start)"
+    r"PyTorch Profiler|SequentialExecutor|Iteration Start|ProfilerStep#|benchorch:call)"
 )
+"""Ranges that no person named to mark steps."""
 _LOADER = re.compile(r"^enumerate\(DataLoader\)")
 _OPTIMIZER = re.compile(r"^Optimizer\.step#")
 _PROFILER_STEP = re.compile(r"torch[/\\]profiler[/\\]profiler\.py\(\d+\): step$")
@@ -287,7 +288,7 @@ def _recurring(events: Events, ranges: Bools, covered_ratio: float = COVERED_RAT
     """
     best: tuple[int, str, NDArray[np.intp]] | None = None
     for name, these in _groups(events, ranges):
-        if _NO_STEP.match(name) or _LOADER.match(name) or len(these) < 3:
+        if NO_STEP.match(name) or _LOADER.match(name) or len(these) < 3:
             continue
         lane = np.bincount(events.lane[these]).argmax()
         marks = _outermost(

@@ -1,5 +1,6 @@
 """Bottleneck of a program, remedies, and what to record if the cause is unknown."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -166,14 +167,28 @@ def _advice(limit: str, given: VerdictInputs) -> str:
             ways = ("inductor_reduce_overhead", "cudagraphs", "inductor")
             return f"Launch less often: {_conversions(ways, given)}a larger batch."
         return f"Call fewer operators: {_conversions(_COMPILERS, given)}a larger batch."
-    best = max(given.rows, key=lambda row: row.gain_ns or 0, default=None)
-    if cause == Cause.OUTSIDE and best and ", called by " in best.name:
+    native = [row for row in given.rows if ", called by " in row.name and row.gain_ns]
+    best = max(native, key=lambda row: row.gain_ns or 0, default=None)
+    called = best.name.split(",")[0] if best else ""
+    if cause == Cause.OUTSIDE and _PROCESS.match(called):
+        return "Start fewer child processes, or wait for them in a thread beside the work."
+    if cause == Cause.SLEEP and called == "sleep":
+        return "Sleep less: wait for an event instead, or let several sleeping threads overlap."
+    if cause in (Cause.OUTSIDE, Cause.PYTHON) and best and _leads(best, given):
         return (
-            f"Call {best.name.split(',')[0]} less, or from a thread beside the work: it is a "
-            "library's own code, of which the trace has the duration only; a profiler for native "
-            "code shows more."
+            f"Call {called} less, or from a thread beside the work: it is a library's own code, of "
+            "which the trace has the duration only; a profiler for native code shows more."
         )
     return _ADVICE[cause]
+
+
+_PROCESS = re.compile(r"(poll|select|wait\w*|fork_exec|posix_spawn)$")
+
+
+def _leads(row: EntityRow, given: VerdictInputs) -> bool:
+    """Whether a row has half of what the period could save by any one."""
+    most = max((one.gain_ns or 0 for one in given.rows), default=0)
+    return 2 * (row.gain_ns or 0) > most
 
 
 _ADVICE: Mapping[Cause, str] = {

@@ -215,3 +215,58 @@ def test_the_release_of_a_lock_ends_the_wait_in_a_with_however_late_the_thread_w
         frame(leave, 8 * MS + 1_000, 8 * MS + 2_000, "worker"),
     )
     assert found.limit == "sleep and lock"
+
+
+def test_a_range_that_holds_what_no_operator_does_is_the_largest_gain() -> None:
+    made = []
+    for at in range(0, 50 * MS, 10 * MS):
+        made += [
+            note(f"ProfilerStep#{at}", at, at + 10 * MS),
+            note("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at, at + 9 * MS),
+            note("augment", at + 100 * US, at + 8_900 * US),
+            op("aten::select", at + 200 * US, at + 250 * US),
+            op("aten::mm", at + 9 * MS, at + 10 * MS),
+        ]
+    found = judged(*made)
+    assert found.largest == "augment"
+    assert found.largest_gain_ratio == pytest.approx(0.88, abs=0.01)
+
+
+def test_a_range_around_operators_does_not_stand_for_them() -> None:
+    made = [note("forward", at, at + 10 * MS) for at in range(0, 50 * MS, 10 * MS)]
+    made += [op("aten::mm", at, at + 9 * MS) for at in range(0, 50 * MS, 10 * MS)]
+    assert judged(*made).largest == "aten::mm"
+
+
+def test_sleeps_have_a_row_for_each_function_even_inside_of_ranges() -> None:
+    made = []
+    for lane in ("one", "two"):
+        made += [
+            frame(f"serve.py(3): {lane}", 0, 10 * MS, lane),
+            note("wait a little", MS, 9 * MS, lane=lane),
+            frame("<built-in function sleep>", 2 * MS, 8 * MS, lane),
+        ]
+    rows = {row.name for row in analyze(trace(*made)).findings.tables["python"]}
+    assert {"sleep, called by serve.py(3): one", "sleep, called by serve.py(3): two"} <= rows
+
+
+@pytest.mark.parametrize(
+    ("called", "said"),
+    [
+        ("<built-in function sleep>", "Sleep less"),
+        ("<built-in function waitpid>", "child processes"),
+        ("<built-in function openssl_sha256>", "a library's own code"),
+        ("<built-in method sort of list object at 0x7f>", "Call sort less"),
+    ],
+)
+def test_advice_is_about_what_takes_the_time(called: str, said: str) -> None:
+    around = frame("train.py(3): step", 0, 10 * MS)
+    assert said in judged(around, frame(called, MS, 10 * MS)).advice
+
+
+def test_opening_ranges_is_the_profilers_own() -> None:
+    opened = "<built-in method _record_function_enter_new of PyCapsule object at 0x7f>"
+    made = [frame("train.py(3): step", 0, 10 * MS), frame(opened, MS, 2 * MS)]
+    made += [frame("torch/autograd/profiler.py(932): __exit__", 3 * MS, 4 * MS)]
+    rows = {row.name: row for row in analyze(trace(*made)).findings.tables["python"]}
+    assert rows["record_function, the profiler's own"].total_ns == 2 * MS

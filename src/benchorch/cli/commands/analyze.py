@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from benchorch.domain.codec import Json
     from benchorch.trace.analysis import Analysis
     from benchorch.trace.comparison.diff import PeriodDifference
+    from benchorch.trace.findings import EntityRow
     from benchorch.trace.operators.graph import OperatorGraph
     from benchorch.trace.whatif.predict import Prediction
 
@@ -296,7 +297,13 @@ def _gains_table(analysis: Analysis) -> str:
     findings = analysis.findings
     tables = [rows for name, rows in findings.tables.items() if name in ("operators", "python")]
     tables = tables or list(findings.tables.values())
-    rows = max(tables, key=lambda rows: sum(row.on_path_ns for row in rows[:-1]), default=())
+
+    def known_ns(rows: Sequence[EntityRow]) -> int:
+        return sum(row.on_path_ns for row in rows[:-1])
+
+    rows = max(tables, key=known_ns, default=())
+    ranges = findings.tables.get("ranges", ())
+    rows = ranges if known_ns(ranges) > 2 * known_ns(rows) else rows
     rows = rows[:ROWS_SHOWN]
     texts = [row_texts(row, findings.period_ns) for row in rows]
     return table_text([list(HEADER), *([text[name] for name in HEADER] for text in texts)])

@@ -1,16 +1,17 @@
 """Rows of a table, the events that belong to each, and the time of each event."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Int32s, Int64s
-from benchorch.trace.attribution.owners import Owners, module_name
+from benchorch.trace.attribution.owners import Owners, inherited, module_name
 from benchorch.trace.dag import NOBODY, CriticalPath, Dag
 from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category, Events
 from benchorch.trace.operators.provenance import is_fused
+from benchorch.trace.steps import NO_STEP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +106,16 @@ def operators(events: Events, owned: Owners) -> Entities:
     return by_key(owned.operator, lambda one: names[one], code)
 
 
+def ranges(events: Events, owned: Owners, marks: Collection[int]) -> Entities:
+    """Rows by the innermost range that a person or a loader named, without those of the steps."""
+    marking = {int(events.name[one]) for one in marks}
+    named = np.array([NO_STEP.match(name) is None for name in events.names] or [False])
+    named[list(marking)] = False
+    chosen = (events.category == Category.ANNOTATION) & named[events.name]
+    own = np.where(chosen, np.arange(len(events)), NOTHING)
+    return _by_name(events, inherited(owned.parent, own))
+
+
 def modules(events: Events, owned: Owners) -> Entities:
     """Rows by the innermost module."""
     return by_key(
@@ -117,9 +128,12 @@ def frames(events: Events, owned: Owners) -> Entities:
 
     A function that is not written in Python has a row for each function that calls it.
     """
-    frame = np.flatnonzero(events.category == Category.PYTHON)
-    caller = owned.parent[frame]
-    caller = np.where((caller >= 0) & (events.category[caller] == Category.PYTHON), caller, frame)
+    python = events.category == Category.PYTHON
+    frame = np.flatnonzero(python)
+    around = inherited(owned.parent, np.where(python, np.arange(len(events)), NOTHING))
+    above = owned.parent[frame]
+    caller = np.where(above >= 0, around[above], NOTHING)
+    caller = np.where(caller >= 0, caller, np.where(above >= 0, above, frame))
     width = len(events.names)
     code = np.full(len(events), NOTHING, dtype=np.int64)
     code[frame] = events.name[caller] * np.int64(width) + events.name[frame]
@@ -132,12 +146,15 @@ def frames(events: Events, owned: Owners) -> Entities:
     return by_key(occurrence, lambda one: names[one], code)
 
 
+_RECORDING = re.compile(r"_record_function_|torch[/\\]autograd[/\\]profiler\.py|function_record_v1")
 _BUILT_IN = re.compile(r"^<built-in (?:function|method) ([^ >]+)")
 _ADDRESS = re.compile(r" object at 0x[0-9a-f]+(?=>?$)")
 
 
 def _called(name: str, caller: str) -> str:
     """How people call a frame: built-in ones by their caller and without an address."""
+    if _RECORDING.search(name):
+        return "record_function, the profiler's own"
     found = _BUILT_IN.match(name)
     return f"{found[1]}, called by {caller}" if found and caller != name else _ADDRESS.sub("", name)
 
