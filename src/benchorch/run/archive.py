@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import final
 
 from benchorch.errors import ConfigError, StoreError
-from benchorch.files import check_inside
+from benchorch.files import check_inside, read_bytes
 from benchorch.journal import lease, lock, run_directory, uploads
 from benchorch.journal.reader import read_journal
 from benchorch.run.sidecar import Wait, follow
@@ -132,6 +132,7 @@ class _Copy:
 
     Attributes:
         copied: size and time of each file when it was copied.
+        status: the coordinator's as it was copied last.
         warn: whether the next failure is logged; only the first one is.
     """
 
@@ -141,13 +142,21 @@ class _Copy:
     files: int = 0
     reason: str = ""
     warn: bool = True
+    status: bytes = b""
     copied: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def once(self) -> bool:
-        """Copy what has changed; whether nothing failed."""
+        """Copy what has changed; whether nothing failed.
+
+        The coordinator's status is read before all else and copied after it: whoever reads there
+        that the run has ended finds every result.
+        """
         try:
+            status = _status(self.directory)
             for name, path in _files(self.directory):
-                self._upload(name, path)
+                if name != lock.FILE:
+                    self._upload(name, path)
+            self._write_status(status)
         except StoreError as error:
             self.reason = str(error)
             if self.warn:
@@ -172,6 +181,20 @@ class _Copy:
             return
         self.copied[name] = stamp
         self.files += 1
+
+    def _write_status(self, status: bytes) -> None:
+        if status and status != self.status:
+            self.place.write(f"{self.name}/{lock.FILE}", status)
+            self.status = status
+            self.files += 1
+
+
+def _status(directory: Path) -> bytes:
+    """The coordinator's status; empty before there is one."""
+    try:
+        return read_bytes(directory / lock.FILE)
+    except OSError:
+        return b""
 
 
 def again(directory: Path, place: Objects) -> str:

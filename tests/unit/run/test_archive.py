@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from benchorch.errors import ConfigError
 from benchorch.journal import run_directory
 from benchorch.run.archive import archive_run, archived_runs, download_all, download_run
 from benchorch.stores.attempt_bucket import AttemptBucket
+from benchorch.stores.objects import Objects
 from benchorch.stores.s3 import bucket_at
 from support.aws_emulator.traffic import Fault
 from support.s3 import Bucket, bucket
@@ -83,6 +85,50 @@ def test_what_a_run_writes_is_copied_while_it_goes_on_and_nothing_twice(
     assert bucket.read(f"{plan_id(run)}/results.jsonl") == whole
     first, second, third = turns
     assert (second - first, third - second) == (0, 1)
+
+
+class Follower:
+    """A bucket that somebody follows: looks at it after each file, as the executor of a stack does.
+
+    The run ends while its first file is being copied.
+    """
+
+    def __init__(self, place: Objects, run: Path) -> None:
+        self.place, self.run, self.ends_seen = place, run, 0
+        self.results = (run / "results.jsonl").read_bytes()
+
+    def upload(self, name: str, path: Path) -> None:
+        self.place.upload(name, path)
+        (self.run / "results.jsonl").write_bytes(self.results)
+        (self.run / "driver.json").write_text(json.dumps({"ended_at": "now"}))
+        self.look(name.partition("/")[0])
+
+    def write(self, name: str, data: bytes) -> None:
+        self.place.write(name, data)
+        self.look(name.partition("/")[0])
+
+    def look(self, plan: str) -> None:
+        status = self.place.read(f"{plan}/driver.json", 1000)
+        if status is not None and json.loads(status.data)["ended_at"]:
+            results = self.place.read(f"{plan}/results.jsonl", 2**20)
+            assert results is not None
+            assert results.data == self.results
+            self.ends_seen += 1
+
+
+@pytest.mark.parametrize("begun", [b"", None], ids=["file without a line", "no file"])
+def test_a_status_with_an_end_is_copied_after_every_result(
+    run: Path, bucket: Bucket, begun: bytes | None
+) -> None:
+    """Whoever follows a run takes a trial without a result at its end for lost."""
+    place: Any = Follower(bucket_at(bucket.url), run)
+    (run / "results.jsonl").unlink()
+    if begun is not None:
+        (run / "results.jsonl").write_bytes(begun)
+    (run / "driver.json").write_text(json.dumps({"ended_at": None}))
+    archive_run(run, place)
+    archive_run(run, place)
+    assert place.ends_seen
 
 
 def test_a_bucket_that_is_away_costs_nothing_and_has_it_all_later(
