@@ -42,6 +42,7 @@ _OF_WORDS = ("run", "plan", "submit")
 _OPENING, _CLOSING = "[{(", "]})"
 _RECIPES = (".yaml", ".yml")
 _NAMED = ("model", "conversion", "hardware")
+_CROSSED = (*_NAMED, "scenario", "stopping")
 
 _ITEM = re.compile(r"[\w.+-]+")
 
@@ -93,7 +94,7 @@ class _Reader:
         ):
             self._spaced(word[:-1], "=")
         elif sign or word.startswith("~"):
-            self.meant.append(word)
+            self._setting(word)
         else:
             self._bare(word)
 
@@ -166,6 +167,19 @@ class _Reader:
         value = sign[1:] or (self.rest.pop(0) if takes_more else "")
         self._wrong(key, "no spaces around = .", [f"{key}={value}"])
 
+    def _setting(self, word: str) -> None:
+        """``KEY=VALUE``; of two choices in one group Hydra would drop the first in silence."""
+        group, _, option = word.partition("=")
+        before = next((one for one in self.meant if one.startswith(f"{group}=")), None)
+        if group not in groups() or before is None:
+            self.meant.append(word)
+        elif group in _CROSSED:
+            self._wrong(word, f"{group} is chosen by {before} already; several are a list.", [])
+            self._choose(group, option)
+        else:
+            self._wrong(word, f"{group} is chosen by {before} already; leave out either.", [])
+            self.meant[self.meant.index(before)] = word
+
     def _bare(self, word: str) -> None:
         """A name alone, of which it may be known what it is the name of."""
         group = next((one for one in _NAMED if word in options(one)), None)
@@ -201,14 +215,15 @@ class _Reader:
         else:
             self._wrong(repr(word), "is not an override, a recipe's .yaml file or a command.", [])
 
-    def _choose(self, group: str, option: str) -> None:
-        """An option beside those that the line has chosen of its group."""
+    def _choose(self, group: str, options: str) -> None:
+        """Options beside those that the line has chosen of their group, each once."""
         at = next((n for n, w in enumerate(self.meant) if w.startswith(f"{group}=")), None)
         if at is None:
-            self.meant.append(f"{group}={option}")
+            self.meant.append(f"{group}={options}")
         else:
-            chosen = self.meant[at].partition("=")[2].strip("[]")
-            self.meant[at] = f"{group}=[{chosen},{option}]"
+            chosen = f"{self.meant[at].partition('=')[2]},{options}".replace("[", "").replace("]", "")
+            names = list(dict.fromkeys(chosen.split(",")))
+            self.meant[at] = f"{group}=[{','.join(names)}]" if names[1:] else f"{group}={names[0]}"
 
 
 def refuse_mistakes(words: Sequence[str], command: str = "run") -> None:

@@ -41,6 +41,27 @@ def refused(words: list[str]) -> ConfigError:
     ("line", "told", "next_line"),
     [
         ("--model bert", "a key is set by KEY=VALUE", "benchorch run model=bert"),
+        (
+            "model=mlp model=bert",
+            "model is chosen by model=mlp already",
+            "benchorch run 'model=[mlp,bert]'",
+        ),
+        (
+            "plan model=mlp conversion=[eager] conversion=[eager,onnxruntime]",
+            "several are a list",
+            "benchorch plan model=mlp 'conversion=[eager,onnxruntime]'",
+        ),
+        (
+            "plan -m model=mlp,bert model=resnet50 conversion=eager",
+            "model is chosen by model=mlp,bert already",
+            "benchorch plan -m 'model=[mlp,bert,resnet50]' conversion=eager",
+        ),
+        (
+            "plan model=mlp conversion=eager recorder=none recorder=mlflow",
+            "leave out either",
+            "benchorch plan model=mlp conversion=eager recorder=mlflow",
+        ),
+        ("plan model=mlp model=mlp", "model is chosen", "benchorch plan model=mlp"),
         ("--model=bert", "a key is set by KEY=VALUE", "benchorch run model=bert"),
         ("plan --model bert", "KEY=VALUE", "benchorch plan model=bert"),
         ("run model=mlp --batch-size 8", "", "benchorch run model=mlp workload.batch_size=8"),
