@@ -221,7 +221,9 @@ class _Reader:
         if at is None:
             self.meant.append(f"{group}={options}")
         else:
-            chosen = f"{self.meant[at].partition('=')[2]},{options}".replace("[", "").replace("]", "")
+            chosen = f"{self.meant[at].partition('=')[2]},{options}".replace("[", "").replace(
+                "]", ""
+            )
             names = list(dict.fromkeys(chosen.split(",")))
             self.meant[at] = f"{group}=[{','.join(names)}]" if names[1:] else f"{group}={names[0]}"
 

@@ -31,6 +31,7 @@ from benchorch.config.directories import builtin_directory
 from benchorch.config.environment_references import guard
 from benchorch.config.extensions import extension_directories
 from benchorch.config.hardware_aliases import machine_of
+from benchorch.config.interpolation_limits import bounded_references
 from benchorch.config.option_nodes import OptionNodes
 from benchorch.config.overrides import (
     CONVERSION,
@@ -475,8 +476,9 @@ def _resolve_own(
     for key in unresolved:
         text = json.dumps(plain[key])
         if text.count("${") == len(re.findall(_OWN.format(key=key), text)):
-            selected = OmegaConf.select(config, key)
-            nested = OmegaConf.is_config(selected)
-            found = OmegaConf.to_container(selected, resolve=True) if nested else selected
+            with bounded_references():
+                selected = OmegaConf.select(config, key)
+                nested = OmegaConf.is_config(selected)
+                found = OmegaConf.to_container(selected, resolve=True) if nested else selected
             plain[key] = cast(Json, found)
     return plain

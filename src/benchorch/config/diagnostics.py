@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from benchorch.config.components import misspelt, nearest
 from benchorch.config.descriptions import default_keys, groups, option_keys, options
 from benchorch.config.hardware_aliases import HARDWARE, is_made
-from benchorch.config.interpolation_limits import check_interpolations
+from benchorch.config.interpolation_limits import bounded_references, check_interpolations
 from benchorch.config.overrides import as_list, key_of, parse_override, sweep_jobs
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
@@ -75,7 +75,8 @@ def plain_node(config: DictConfig, *, resolve: bool = False) -> dict[str, Json]:
     if resolve:
         with open_dict(config):
             config.pop("hydra", None)
-        plain = cast("dict[str, Json]", OmegaConf.to_container(config, resolve=True))
+        with bounded_references():
+            plain = cast("dict[str, Json]", OmegaConf.to_container(config, resolve=True))
     _check_plain(plain)
     return plain
 
@@ -372,6 +373,8 @@ def first_line(error: BaseException) -> str:
         )
     text = _BY_A_RESOLVER.sub("", str(error))
     lines = [line.strip()[:_LONGEST_LINE] for line in text.splitlines() if line.strip()]
+    if not lines and (cause := error.__cause__ or error.__context__):
+        return first_line(cause)
     place = next((line for line in lines if line.startswith("in ")), "")
     if place and not isinstance(error, ValueError):  # YAML says where on a line of its own
         return f"{lines[0]} {place}"

@@ -1,21 +1,69 @@
 """How much ``${...}`` may stand for: ten texts, each the one before ten times, are billions.
 
-OmegaConf writes out every reference anew. Here each is counted once, from what it names.
+OmegaConf writes out every reference anew. Here each is counted once, from what it names; those
+whose name only a resolver can tell, as ``${oc.select:...}``, are counted as they are written out.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
 
 from benchorch.domain.codec import Json
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Problem
 
 MOST_CHARACTERS = 2**20
 MOST_DEPTH = 100
 """Of references that name references, and of values within values."""
 
+MOST_WRITTEN_OUT = 500
+"""References, and thousands of characters that they stand for, in what is resolved together."""
+
 _REFERENCE = re.compile(r"\$\{\s*(\.*)([^\s{}:]*)\s*\}")
 _PART = re.compile(r"[^.\[\]]+")
 _Path = tuple[str, ...]
+_left: ContextVar[list[int] | None] = ContextVar("left", default=None)
+
+
+@contextmanager
+def bounded_references() -> Iterator[None]:
+    """Until it ends, references are written out as often as `MOST_WRITTEN_OUT` allows.
+
+    The next one raises OmegaConf's error of an interpolation that cannot be resolved.
+    """
+    _count_references()
+    token = _left.set([MOST_WRITTEN_OUT])
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+@cache
+def _count_references() -> None:
+    """Let every reference that OmegaConf writes out pass here, nested ones and resolvers' own."""
+    from omegaconf import Container
+
+    resolve = Container.resolve_parse_tree
+
+    def counted(self: Container, *args: Any, **keywords: Any) -> Any:
+        left = _left.get()
+        if left is None:
+            return resolve(self, *args, **keywords)
+        left[0] -= 1
+        if left[0] > 0:
+            value = resolve(self, *args, **keywords)
+            left[0] -= len(value) // 1000 if isinstance(value, str) else 0
+            return value
+        place = self._get_full_key("") or "The configuration"
+        raise ValueError(Problem(f"{place} {_TOO_MUCH}, so it is not resolved; write less."))
+
+    Container.resolve_parse_tree = counted  # type: ignore[method-assign]
+
+
+_TOO_MUCH = f"refers to others that stand for more than {MOST_WRITTEN_OUT} references"
 
 
 def check_interpolations(config: Mapping[str, Json]) -> None:

@@ -15,6 +15,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
+from benchorch.files import read_small
 from benchorch.models import trust
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _FROM_ENVIRONMENT = "env:"
 _MOST_TIMEOUT_S = 86_400
+_MOST_ANSWERS_BYTES = 2**28
 _TOLERANCE = 1e-3  # of the largest number of an answer: a server may batch, and round, otherwise
 
 
@@ -95,11 +97,7 @@ class HttpModel(DeclaredModel):
         refused = trust.refusal(self.url)
         found += [refused.within("model.url: ", ".")] if refused and not found else []
         found += [*self._body_problems(), *self._file_problems()]
-        found += [
-            f"model.headers.{name}: the environment has no {value.removeprefix(_FROM_ENVIRONMENT)}."
-            for name, value in self.headers.items()
-            if value.startswith(_FROM_ENVIRONMENT) and not _resolved(value)
-        ]
+        found += self._header_problems()
         if not 0 < self.timeout_s <= _MOST_TIMEOUT_S:
             found.append(
                 f"model.timeout_s: above 0, at most {_MOST_TIMEOUT_S}; got {self.timeout_s}."
@@ -108,6 +106,19 @@ class HttpModel(DeclaredModel):
             found.append("model: an endpoint takes neither checkpoint nor kwargs; give model.body.")
         is_fixed = self.body is not None and not self.inputs
         return [*found, *([] if is_fixed else self.declared_problems(workload))]
+
+    def _header_problems(self) -> list[str]:
+        """Variables that are not set, or that a recipe of others would send somewhere."""
+        found: list[str] = []
+        for name, value in self.headers.items():
+            variable = value.removeprefix(_FROM_ENVIRONMENT)
+            if variable == value:
+                continue
+            if refused := trust.choice_refusal(value):
+                found.append(refused.within(f"model.headers.{name}: "))
+            elif not _resolved(value):
+                found.append(f"model.headers.{name}: the environment has no {variable}.")
+        return found
 
     def _body_problems(self) -> list[str]:
         used = set(_placeholders(self.body))
@@ -129,8 +140,8 @@ class HttpModel(DeclaredModel):
             return []
         try:
             read_answers(Path(self.answers))
-        except OSError:
-            return [f"model.answers: {self.answers!r} cannot be read."]
+        except OSError as error:
+            return [f"model.answers: {self.answers!r} cannot be read: {error.strerror}."]
         except ValueError as error:
             return [f"model.answers: {self.answers}: {error}."]
         return []
@@ -168,11 +179,12 @@ def _placeholders(body: Json) -> Iterator[str]:
 def read_answers(path: Path) -> list[tuple[Json, Json]]:
     """Bodies with their recorded answers; ValueError for an incomplete line."""
     found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    text = read_small(path, links=True, most_bytes=_MOST_ANSWERS_BYTES).decode()
+    for number, line in enumerate(text.splitlines(), 1):
         try:
             record = json.loads(line)
             found.append((record["body"], record["answer"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             wanted = '{"body": ..., "answer": ...}'
             raise ValueError(f"line {number} is no {wanted}") from error
     if not found:

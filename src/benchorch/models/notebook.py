@@ -25,16 +25,24 @@ def code_cells(path: Path) -> list[tuple[str, str]]:
     """
     notebook = read_json(path)
     listed = notebook.get("cells") if isinstance(notebook, Mapping) else None
-    if listed is None:
-        raise ValueError("it has no cells of the notebook format 4")
+    if not isinstance(listed, list):
+        raise ValueError("it has no cells of the notebook format 4")  # noqa: TRY004 - of the file
     cells = [
-        (f"{path}, cell {number}", _python("".join(cell.get("source", ""))))
+        (f"{path}, cell {number}", _python(_source(cell)))
         for number, cell in enumerate(listed, 1)
         if isinstance(cell, Mapping) and cell.get("cell_type") == "code"
     ]
     for name, code in cells:
-        ast.parse(code, filename=name)
+        check_python(code, name)
     return cells
+
+
+def check_python(code: str, name: str) -> None:
+    """SyntaxError for what is not Python, ValueError for what Python's parser cannot hold."""
+    try:
+        ast.parse(code, filename=name)
+    except (RecursionError, MemoryError) as error:
+        raise ValueError(f"{name} nests expressions too deeply") from error
 
 
 def run_notebook(path: Path) -> Mapping[str, Any]:
@@ -47,6 +55,15 @@ def run_notebook(path: Path) -> Mapping[str, Any]:
         linecache.cache[name] = (len(code), None, lines, name)  # for tracebacks and getsource
         exec(compile(code, name, "exec"), main.__dict__)
     return vars(main)
+
+
+def _source(cell: Mapping[str, Any]) -> str:
+    """A cell's text, which the format keeps whole or in lines."""
+    source = cell.get("source", "")
+    lines = source if isinstance(source, list) else [source]
+    if not all(isinstance(line, str) for line in lines):
+        raise ValueError("a cell's source is no text")
+    return "".join(lines)
 
 
 def _python(source: str) -> str:

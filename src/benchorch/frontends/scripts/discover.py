@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
 import re
@@ -31,7 +30,7 @@ from benchorch.host.processes.run_child import Limits, run_child
 from benchorch.host.sandbox import enclosure
 from benchorch.journal.registry import state_directory
 from benchorch.models.kept_programs import programs_folder
-from benchorch.models.notebook import code_cells
+from benchorch.models.notebook import check_python, code_cells
 from benchorch.models.script_files import (
     GRAPH_SUFFIX,
     MODEL_SUFFIXES,
@@ -334,12 +333,12 @@ def unreadable(path: Path) -> str:
             code_cells(path)
         else:
             with tokenize.open(path) as file:
-                ast.parse(file.read(), filename=str(path))
+                check_python(file.read(), str(path))
     except SyntaxError as error:
         cell = str(error.filename or "").removeprefix(str(path))
         line = f"{cell}, line {error.lineno}" if error.lineno else cell
         return f"it is not Python: {error.msg}{line}"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, LookupError) as error:  # LookupError: rot13 is no text's encoding
         kind = "a notebook" if path.suffix == NOTEBOOK_SUFFIX else "Python"
         return f"it cannot be read as {kind}: {error}"
     return ""
@@ -365,7 +364,7 @@ def labels_of(path: Path) -> dict[str, list[str]]:
     try:
         with tokenize.open(path) as file:
             first = file.readline().strip()
-    except (OSError, SyntaxError, ValueError):  # `unreadable` has words for it
+    except (OSError, SyntaxError, ValueError, LookupError):  # `unreadable` has words for it
         return {}
     if not first.startswith(_LABELS):
         return {}

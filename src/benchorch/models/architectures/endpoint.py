@@ -146,7 +146,7 @@ def decoded(content: bytes) -> object:
     """An answer's arrays of numbers as tensors; where it has none, its bytes."""
     try:
         found = _tensors(json.loads(content))
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     from torch.utils import _pytree
 

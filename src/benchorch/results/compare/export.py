@@ -29,6 +29,7 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import ConfigNode, Skip, Trial
 from benchorch.errors import ConfigError
 from benchorch.files import read_small
+from benchorch.journal.run_directory import check_id
 from benchorch.results.compare.compatibility import definition_of
 from benchorch.results.compare.stored_run import ProcessValues, StoredRun, StoredTrial
 
@@ -132,6 +133,7 @@ def _trial(stored: StoredTrial, common: Mapping[str, ConfigNode]) -> ConfigNode:
 
 def _run(data: ConfigNode, reference: str) -> StoredRun:
     common = cast(Mapping[str, ConfigNode], data["shared"])
+    check_id(str(data["plan_id"]))  # a file of a site is called so
     trials = [
         _stored(node, common, str(data["plan_id"]))
         for node in cast(Sequence[ConfigNode], data["trials"])
