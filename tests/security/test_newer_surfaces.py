@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import keyword
 import os
+import pickle
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +14,13 @@ from typing import Any
 import pytest
 
 from benchorch.domain.codec import encode
+from benchorch.files import folder_digest
 from benchorch.journal import run_directory
+from benchorch.models.script_files import DEFINITIONS
 from benchorch.results.compare import export
 from benchorch.results.compare.load_run import derive, stored
 from benchorch.run.reproduce.bundle import write_bundle
+from security.bypass.planted import Evil
 from support.command_lines import Commands, Done
 from support.synthetic_runs import result, trial, write_run
 
@@ -271,3 +276,24 @@ def test_a_plans_results_are_no_json_of_another_kind(
     text = json.dumps(encode({"format": "benchorch run", "schema_version": 1, "plan_id": 5}))
     (folder / "theirs.json").write_text(text)
     attacked(commands, folder, "report theirs.json")
+
+
+def test_a_source_bundle_is_not_trusted_by_a_link_to_installed_code(
+    commands: Commands, folder: Path
+) -> None:
+    """Its pickle would run although nobody trusts the folder."""
+    (folder / "bundle").mkdir()
+    (folder / "bundle" / DEFINITIONS).symlink_to(keyword.__file__)
+    (folder / "bundle" / "module.pkl").write_bytes(pickle.dumps(Evil(folder.parent / "marker")))
+    (folder / "bundle" / "tensors.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+    node = {
+        "_target_": "benchorch.models.bundled.BundledModel",
+        "bundle": "bundle",
+        "source": f"bundle/{DEFINITIONS}",
+        "digest": folder_digest(folder / "bundle"),
+        "inputs": {"x": {"shape": [1, 4], "generator": "normal"}},
+    }
+    (folder / "evil.yaml").touch()
+    done = commands.run(folder, ["evil.yaml"], model=node)
+    assert not (folder.parent / "marker").exists()
+    assert done.output.startswith("refused:"), done.output[-2000:]

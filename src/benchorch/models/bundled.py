@@ -103,6 +103,8 @@ class BundledModel(DeclaredModel):
             return [f"source is {self.source}; it must be the {DEFINITIONS} of {folder}."]
         if not Path(self.source).is_file():
             return [f"there is no {self.source} on this machine."]
+        if any(path.is_symlink() for path in (folder, *folder.rglob("*"))):
+            return [f"{folder} holds a link, whose file would be trusted in place of the folder."]
         refused = trust.refusal(self.source)
         if refused:
             return [refused.within(f"{self.source} may not be run: ", ".")]
