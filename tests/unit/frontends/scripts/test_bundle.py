@@ -26,6 +26,18 @@ import torch
 class Doubling(torch.nn.Module):
     def forward(self, x):
         return x * 2
+
+@torch.library.custom_op("bundle_test::tripled", mutates_args=())
+def tripled(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+
+@tripled.register_fake
+def shape(x):
+    return torch.empty_like(x)
+
+class Tripling(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.bundle_test.tripled(x)
 """
 
 SCRIPT = """
@@ -37,7 +49,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import nn
-from parts import Doubling
+from parts import Doubling, Tripling
 
 with Path(sys.argv[1]).open("a") as runs:
     runs.write("x")
@@ -88,6 +100,8 @@ net = Net(Settings(1.5))
 print(net(torch.ones(2, 4), sign=-1.0).tolist())
 with torch.autocast("cpu", dtype=torch.bfloat16):
     net(torch.ones(5, 4).to_sparse().to_dense())
+triple = Tripling()
+triple(torch.ones(2, 4))
 held = Held()
 held(torch.ones(2, 4))
 """
@@ -209,8 +223,17 @@ def test_what_is_no_data_is_taken_from_the_script_and_its_name_shows_it(
     assert kinds == {
         "mine.py:net [2,4]": "BundledModel",
         "mine.py:net [5,4]": "BundledModel",
+        "mine.py:triple": "BundledModel",
         f"mine.py:held ({RUNS_AGAIN})": "ScriptModel",
     }
+
+
+def test_an_operator_of_the_users_own_is_there_where_its_module_is_loaded(
+    found: dict[str, Any],
+) -> None:
+    call = call_of(found, "triple")
+    assert "operators of its packages: bundle_test.tripled" in call["not_exported"]
+    assert loaded_elsewhere(call["model"]) == [[3.0] * 4] * 2
 
 
 def test_its_code_runs_only_where_the_user_trusts_it(found: dict[str, Any]) -> None:
