@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import ArrayLike, NDArray
+import numpy as np
+from numpy import float64
+from numpy.typing import ArrayLike, NDArray
 
 LARGEST = 0.1
 """An autocorrelation above which observations are not independent."""
@@ -96,8 +95,6 @@ def integrated_time(series: ArrayLike) -> float:
 
 
 def _integrated_time(ranks: NDArray[float64]) -> float:
-    import numpy as np
-
     n = ranks.size
     if not ranks.any():
         return 1.0
@@ -112,8 +109,6 @@ def _integrated_time(ranks: NDArray[float64]) -> float:
 
 def _centred_ranks(series: Sequence[ArrayLike]) -> list[NDArray[float64]]:
     """Each stretch's ranks among all values, ties sharing theirs, less the mean rank."""
-    import numpy as np
-
     stretches = [np.asarray(stretch, dtype=np.float64) for stretch in series]
     values = np.concatenate([np.zeros(0), *stretches])
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)

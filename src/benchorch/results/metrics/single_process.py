@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy import float64
+from numpy.typing import ArrayLike, NDArray
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import ProcessRecord
@@ -13,10 +16,6 @@ from benchorch.stats.between_processes import steady_queries_ns
 from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO, quantile
 from benchorch.stats.student import student_t
 from benchorch.units import NS_PER_MS
-
-if TYPE_CHECKING:
-    from numpy import float64
-    from numpy.typing import ArrayLike, NDArray
 
 LEAST_BLOCKS = 10
 MOST_BLOCKS = 50
@@ -59,8 +58,6 @@ def median_of_one(values: ArrayLike, *, unit: str) -> Estimate | None:
     Batch means: Conway, *Some tactical problems in digital simulation*, 1963; with medians in
     place of means.
     """
-    import numpy as np
-
     series = np.asarray(values, dtype=np.float64)
     if series.size == 0 or not np.isfinite(series).all():
         return None
@@ -70,8 +67,6 @@ def median_of_one(values: ArrayLike, *, unit: str) -> Estimate | None:
 
 def _of_stretches(series: NDArray[float64], unit: str) -> Estimate:
     """Student's t on medians of stretches; without an interval where there are too few."""
-    import numpy as np
-
     length = math.ceil(TIMES_PER_BLOCK * integrated_time(series))
     count = min(series.size // length, MOST_BLOCKS)
     median = float(np.median(series))
