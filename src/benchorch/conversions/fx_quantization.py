@@ -38,22 +38,14 @@ class FxQuantization(StateStep):
 
     # Another architecture has another engine, which rounds in another way.
     depends_on = ("arch", *KERNELS)
+    requested_precision = "int8"
+    tolerance_ratio = TOLERANCE_RATIO  # error of int8 weights and activations of 7 bits
 
     fake: bool = False
     samples: int = 16
 
     def __post_init__(self) -> None:
         check_samples(self.samples)
-
-    @property
-    def requested_precision(self) -> str:
-        """Eight bits."""
-        return "int8"
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Error of int8 weights and activations of 7 bits."""
-        return TOLERANCE_RATIO
 
     def unavailable(self, device: str) -> str | None:
         """Unavailable on GPUs: the kernels are for CPUs."""

@@ -25,18 +25,10 @@ class OnnxHalf(FileStep):
     consumes = (Format.ONNX,)
     produces = Format.ONNX
     requires = ("onnx", runtime_distribution())
+    requested_precision = "float16"
+    tolerance_ratio = 5e-3  # error of rounding every value to 11 bits
 
     keep_io_types: bool = False
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Error of rounding every value to 11 bits."""
-        return 5e-3
-
-    @property
-    def requested_precision(self) -> str:
-        """Half precision."""
-        return "float16"
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.onnx``."""

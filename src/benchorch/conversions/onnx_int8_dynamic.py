@@ -28,21 +28,13 @@ class OnnxInt8Dynamic(FileStep):
     consumes = (Format.ONNX,)
     produces = Format.ONNX
     requires = ("onnx", runtime_distribution())
+    requested_precision = "int8"
+    tolerance_ratio = 6e-2  # twice the error of BERT base
 
     per_channel: bool = False
     reduce_range: bool = False
     exclude: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
-
-    @property
-    def requested_precision(self) -> str:
-        """Eight bits."""
-        return "int8"
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Twice the error of BERT base."""
-        return 6e-2
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.onnx``."""

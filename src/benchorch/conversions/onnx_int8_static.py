@@ -41,6 +41,8 @@ class OnnxInt8Static(FileStep):
     consumes = (Format.ONNX,)
     produces = Format.ONNX
     requires = ("onnx", runtime_distribution())
+    requested_precision = "int8"
+    tolerance_ratio = 8e-2  # twice the error of a small BERT
 
     samples: int = 32
     method: Literal["minmax", "entropy", "percentile"] = "minmax"
@@ -52,16 +54,6 @@ class OnnxInt8Static(FileStep):
 
     def __post_init__(self) -> None:
         check_samples(self.samples)
-
-    @property
-    def requested_precision(self) -> str:
-        """Eight bits."""
-        return "int8"
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Twice the error of a small BERT."""
-        return 8e-2
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.onnx``."""

@@ -34,6 +34,8 @@ class OpenVinoInt8(FileStep):
     produces = Format.OPENVINO_IR
     requires = ("openvino", "nncf")
     version = 2
+    requested_precision = "int8"
+    tolerance_ratio = 5e-2  # twice the error of BERT base
 
     samples: int = 32
     preset: Literal["performance", "mixed"] | None = None
@@ -43,16 +45,6 @@ class OpenVinoInt8(FileStep):
 
     def __post_init__(self) -> None:
         check_samples(self.samples)
-
-    @property
-    def requested_precision(self) -> str:
-        """Eight bits."""
-        return "int8"
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Twice the error of BERT base."""
-        return 5e-2
 
     def unavailable(self, device: str) -> str | None:
         """Unavailable on NVIDIA GPUs."""

@@ -47,6 +47,8 @@ class Pt2e(FileStep):
     produces = Format.EXPORTED_PROGRAM
     requires = ("torch", "torchao")
     version = 2  # 2: integer arithmetic is left alone
+    requested_precision = "int8"
+    tolerance_ratio = TOLERANCE_RATIO  # error of int8 weights and activations
 
     quantizer: Literal["x86_inductor", "xnnpack"] = "x86_inductor"
     dynamic: bool = False
@@ -57,16 +59,6 @@ class Pt2e(FileStep):
 
     def __post_init__(self) -> None:
         check_samples(self.samples)
-
-    @property
-    def requested_precision(self) -> str:
-        """Eight bits."""
-        return "int8"
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Error of int8 weights and activations."""
-        return TOLERANCE_RATIO
 
     def unavailable(self, device: str) -> str | None:
         """A missing package, or a device that has no int8 kernels for these marks."""

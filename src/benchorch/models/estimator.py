@@ -17,7 +17,7 @@ from benchorch.domain.trial import ConfigNode
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.distributions import installed
 from benchorch.models import trust
-from benchorch.models.callables import UserCode, callable_problems, resolve_callable
+from benchorch.models.callables import callable_problems, resolve_callable, user_code
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen, seeded
 
@@ -41,16 +41,12 @@ class EstimatorModel(DeclaredModel):
     """
 
     requires = ("torch", "scikit-learn", "skl2onnx")
+    gives = (Format.ONNX, Format.CALLABLE)  # the callable is the library's own prediction
 
     estimator: str
     arguments: Mapping[str, Json] = field(default_factory=dict)
     digest: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def gives(self) -> tuple[Format, ...]:
-        """ONNX graph, beside the opaque native prediction."""
-        return (Format.ONNX, Format.CALLABLE)
 
     @property
     def _file(self) -> Path | None:
@@ -63,7 +59,7 @@ class EstimatorModel(DeclaredModel):
         found = self._file_problems()
         if found:
             raise BuildError(found[0], kind="user_code")
-        with UserCode(self.estimator), seeded(seed):
+        with user_code(self.estimator), seeded(seed):
             fitted = _unpickled(self._file) if self._file else self._make()(**self.arguments)
         problem = fitted_problem(fitted)
         if problem:

@@ -47,17 +47,14 @@ class HttpModel(DeclaredModel):
             endpoint must give again before it is measured; None for none.
     """
 
+    gives = (Format.CALLABLE,)  # an endpoint cannot be converted
+
     url: str
     method: str = "POST"
     body: Json = None
     headers: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 30.0
     answers: str | None = None
-
-    @property
-    def gives(self) -> tuple[Format, ...]:
-        """A callable alone: an endpoint cannot be converted."""
-        return (Format.CALLABLE,)
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -15,11 +15,11 @@ from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
 from benchorch.host.environment import is_installed
 from benchorch.models.callables import (
-    UserCode,
     callable_problems,
     check_forward,
     reference_problems,
     resolve_callable,
+    user_code,
 )
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen, seeded
@@ -52,17 +52,13 @@ class LightningModel(DeclaredModel):
     arguments: Mapping[str, Json] = field(default_factory=dict)
 
     requires = ("torch", next((name for name in _PACKAGES if is_installed(name)), "lightning"))
-
-    @property
-    def gives(self) -> tuple[Format, ...]:
-        """A torch module too."""
-        return (Format.MODULE, Format.CALLABLE, Format.LIGHTNING_MODULE)
+    gives = (Format.MODULE, Format.CALLABLE, Format.LIGHTNING_MODULE)
 
     def load(self, seed: int) -> torch.nn.Module:
         """The module with its weights; BuildError unless it is a LightningModule."""
         make = resolve_callable(self.module)
         arguments = {**_hyper_parameters(make, self.checkpoint), **self.arguments}
-        with UserCode(self.module), seeded(seed):
+        with user_code(self.module), seeded(seed):
             module: Any = make(**arguments)
             _check_lightning(self.module, module)
             module.configure_model()  # where large modules make their layers
