@@ -14,7 +14,13 @@ from benchorch.frameworks.openvino_files import import_openvino, unavailable_on,
 from benchorch.frameworks.program_outputs import write_outputs
 from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
 from benchorch.frameworks.torch_program import load_program
-from benchorch.frameworks.torch_tracing import open_axes, traceable, traced_outputs
+from benchorch.frameworks.torch_tracing import (
+    open_axes,
+    positional,
+    tensor_places,
+    traceable,
+    traced_outputs,
+)
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 
@@ -83,7 +89,6 @@ def _traced(request: BuildRequest) -> tuple[Any, Sequence[str]]:
     module = request.module().to("cpu")
     example = request.example
     tensors = live_tensors(module, traceable(example), "cpu")
-    bound = _with_tensors_alone(module, tuple(tensors), dict(example.keywords))
     axes = open_axes(example)
     shapes = [
         [-1 if axis in axes[name] else size for axis, size in enumerate(tensor.shape)]
@@ -93,30 +98,11 @@ def _traced(request: BuildRequest) -> tuple[Any, Sequence[str]]:
         raw = module(**tensors, **example.keywords)
         know_dataclasses(raw)
         write_outputs(traced_outputs(raw, example), request.out_dir)
+        flat = positional(module, tuple(tensors), example.keywords, tensor_places(raw))
         model = import_openvino().convert_model(
-            bound, example_input=tuple(tensors.values()), input=shapes
+            flat, example_input=tuple(tensors.values()), input=shapes
         )
     return model, list(tensors)
-
-
-def _with_tensors_alone(
-    module: torch.nn.Module, names: tuple[str, ...], keywords: dict[str, object]
-) -> torch.nn.Module:
-    """The module as a function of its tensors in a fixed order, returning a flat tuple."""
-    import torch
-    from torch.utils import _pytree
-
-    class Flat(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = module
-
-        def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            named = dict(zip(names, tensors, strict=True))
-            leaves = _pytree.tree_leaves(self.model(**named, **keywords))
-            return tuple(each for each in leaves if isinstance(each, torch.Tensor))
-
-    return Flat().eval()
 
 
 def _name_inputs(model: Any, names: Sequence[str | None]) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
-from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.compilers import KERNELS
 from benchorch.frameworks.program_outputs import write_outputs
 from benchorch.frameworks.torch_call import floating_dtypes, know_dataclasses, tensors_of
-from benchorch.frameworks.torch_tracing import open_axes, traceable, traced_outputs
+from benchorch.frameworks.torch_tracing import (
+    open_axes,
+    positional,
+    tensor_places,
+    traceable,
+    traced_outputs,
+)
 from benchorch.frameworks.torchscript_files import write_script
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
@@ -87,7 +91,7 @@ def _traced(module: torch.nn.Module, request: BuildRequest) -> Any:
     raw = module(**placed, **example.keywords)
     know_dataclasses(raw)
     write_outputs(traced_outputs(raw, example), request.out_dir)
-    flat = _positional(module, names, example.keywords, _tensor_places(raw))
+    flat = positional(module, names, example.keywords, tensor_places(raw))
     inputs = tuple(placed.values())
     # What the trace computes is compared with the model by the verify stage.
     traced = torch.jit.trace(flat, inputs, check_trace=False)  # type: ignore[no-untyped-call]
@@ -95,39 +99,6 @@ def _traced(module: torch.nn.Module, request: BuildRequest) -> Any:
         other = tuple(tensors_of(_longer(example, shown), request.device, dtypes).values())
         _check_sizes(flat, traced, other, example.dynamic)
     return traced
-
-
-def _tensor_places(raw: object) -> list[bool]:
-    """Which outputs are tensors; a trace would make one of every size that is returned."""
-    import torch
-    from torch.utils import _pytree
-
-    return [isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(raw)]
-
-
-def _positional(
-    module: torch.nn.Module,
-    names: tuple[str, ...],
-    keywords: Mapping[str, Json],
-    tensor_places: Sequence[bool],
-) -> torch.nn.Module:
-    """The module with positional tensors in and a flat tuple out: all that a trace can hold."""
-    import torch
-    from torch.utils import _pytree
-
-    class Positional(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = module
-
-        def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            named = dict(zip(names, tensors, strict=True))
-            leaves = _pytree.tree_leaves(self.model(**named, **keywords))
-            return tuple(compress(leaves, tensor_places))
-
-    made = Positional()
-    made.training = module.training  # an exported module inside does not let its mode be set
-    return made
 
 
 def _longer(

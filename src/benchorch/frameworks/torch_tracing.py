@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from benchorch.domain.codec import Json
 from benchorch.domain.outputs import Outputs
 from benchorch.domain.tensors import Example
 from benchorch.frameworks.output_paths import returned
@@ -77,6 +79,39 @@ def open_axes(example: Example) -> Mapping[str, tuple[int, ...]]:
         spec.name: tuple(i for i, size in enumerate(spec.shape) if size in example.dynamic)
         for spec in example.specs
     }
+
+
+def tensor_places(raw: object) -> list[bool]:
+    """Which outputs are tensors; a trace would make one of every size that is returned."""
+    import torch
+    from torch.utils import _pytree
+
+    return [isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(raw)]
+
+
+def positional(
+    module: torch.nn.Module,
+    names: tuple[str, ...],
+    keywords: Mapping[str, Json],
+    places: Sequence[bool],
+) -> torch.nn.Module:
+    """The module with positional tensors in and a flat tuple out: all that a trace can hold."""
+    import torch
+    from torch.utils import _pytree
+
+    class Positional(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = module
+
+        def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            named = dict(zip(names, tensors, strict=True))
+            leaves = _pytree.tree_leaves(self.model(**named, **keywords))
+            return tuple(compress(leaves, places))
+
+    made = Positional()
+    made.training = module.training  # an exported module inside does not let its mode be set
+    return made
 
 
 def take_signature(forward: Callable[..., object], module: torch.nn.Module) -> None:
