@@ -51,6 +51,8 @@ CATCHING_EVERYTHING = {
     "trial/worker.py",
     # An extension's import may fail in as many ways as there are extensions.
     "config/components.py",
+    # A user's own code may fail in as many ways, and is answered with where it did.
+    "models/callables.py",
     # They run the user's model in another way than it asked for, and can do without the answer.
     "trial/reference.py",
     "trial/check.py",

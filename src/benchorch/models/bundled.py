@@ -17,7 +17,7 @@ from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
 from benchorch.files import folder_digest
 from benchorch.models import trust
-from benchorch.models.callables import UserCode, imported
+from benchorch.models.callables import imported, user_code
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.script_files import DEFINITIONS
 from benchorch.models.script_inputs import CapturedArguments
@@ -77,7 +77,7 @@ class BundledModel(DeclaredModel):
             raise BuildError(found[0], kind="user_code")
         with suppress(OSError):
             os.utime(self.bundle)  # it is in use: `kept_programs` removes the others
-        with UserCode(self.source), seeded(seed):
+        with user_code(self.source), seeded(seed):
             module = read_bundle(Path(self.bundle))
         load_checkpoint(module, self.checkpoint)
         return frozen(module)

@@ -15,7 +15,8 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
@@ -100,7 +101,7 @@ def resolve_callable(reference: str) -> Callable[..., object]:
     refused = trust.refusal(reference)
     if refused:
         raise BuildError(f"{reference!r} may not be called: {refused}", kind="user_code")
-    with UserCode(reference):
+    with user_code(reference):
         found: object = imported(module_name)
         for name in attribute.split("."):
             found = getattr(found, name)
@@ -173,30 +174,19 @@ def imported(name: str) -> ModuleType:
     return module
 
 
-class UserCode:
-    """Context of every call into a user's code: exceptions become BuildErrors.
+@contextmanager
+def user_code(reference: str) -> Iterator[None]:
+    """Exceptions of a user's code become BuildErrors.
 
     Running out of memory stays what it is: that is the machine's answer, not a bug.
     """
-
-    def __init__(self, reference: str) -> None:
-        self._reference = reference
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if not isinstance(error, Exception | SystemExit) or isinstance(error, MemoryError):
-            return
-        if isinstance(error, BuildError):
-            return
+    try:
+        yield
+    except (BuildError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
         raise BuildError(
-            f"{self._reference} raised {type(error).__name__}: {error}{_place(trace)}",
+            f"{reference} raised {type(error).__name__}: {error}{_place(error.__traceback__)}",
             kind="user_code",
             remedy="the traceback in the trial's log shows where",
         ) from error

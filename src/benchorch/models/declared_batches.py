@@ -13,7 +13,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.errors import BuildError
 from benchorch.frameworks.host_arrays import array_of, numpy_dtype
-from benchorch.models.callables import UserCode
+from benchorch.models.callables import user_code
 from benchorch.models.declared import (
     dtype_for,
     dtype_problems,
@@ -99,7 +99,7 @@ def mapping_at(node: Mapping[str, Json], key: str) -> Mapping[str, Json]:
 
 def as_numpy(tensor: object, reference: str) -> NDArray[generic]:
     """A numpy array as it is; a torch tensor on the host, in its own dtype."""
-    with UserCode(reference):
+    with user_code(reference):
         return array_of(tensor)
 
 

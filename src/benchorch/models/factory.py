@@ -11,10 +11,10 @@ from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
 from benchorch.interfaces.generation import IDS
 from benchorch.models.callables import (
-    UserCode,
     callable_problems,
     check_forward,
     resolve_callable,
+    user_code,
 )
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen, seeded
@@ -58,7 +58,7 @@ class FactoryModel(DeclaredModel):
         import torch
 
         make = resolve_callable(self.factory)
-        with UserCode(self.factory), seeded(seed):
+        with user_code(self.factory), seeded(seed):
             module = make(**self.arguments)
         if not isinstance(module, torch.nn.Module):
             raise BuildError(

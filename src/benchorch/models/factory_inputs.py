@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import TensorSpec, Workload
-from benchorch.models.callables import UserCode, callable_problems, resolve_callable
+from benchorch.models.callables import callable_problems, resolve_callable, user_code
 from benchorch.models.declared import key_problems, unique
 from benchorch.models.declared_batches import DeclaredBatches, mapping_at
 from benchorch.models.seeding import seeded
@@ -52,7 +52,7 @@ class FactoryInputs:
     def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
         """Batch selected by the seed and checked against the declaration."""
         make, declared = resolve_callable(self._reference()), self._declared()
-        with UserCode(self._reference()), seeded(seed):
+        with user_code(self._reference()), seeded(seed):
             yielded = _pick(make(**mapping_at(self.node, "arguments")), seed, declared)
         return declared.arrays(yielded, workload)
 

@@ -10,7 +10,7 @@ from benchorch.config.components import misspelt
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.errors import BuildError
-from benchorch.models.callables import UserCode, callable_problems, resolve_callable
+from benchorch.models.callables import callable_problems, resolve_callable, user_code
 from benchorch.models.declared import key_problems, unique
 from benchorch.models.declared_batches import DeclaredBatches, as_numpy, mapping_at
 from benchorch.models.seeding import seeded
@@ -62,7 +62,7 @@ class LightningInputs:
         declared = self._declared()
         rows = {spec.name: _first_size(spec, workload, declared) for spec in declared.specs()}
         wanted = seed % _MOST_WINDOWS
-        with UserCode(self._reference()), seeded(_SEED):
+        with user_code(self._reference()), seeded(_SEED):
             batches = self._batches([*rows])
             held = _rows_of(batches, rows, wanted + 1)
         return declared.arrays(_window(held, rows, wanted, declared), workload)

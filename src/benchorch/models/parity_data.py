@@ -11,7 +11,7 @@ from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.errors import BuildError
 from benchorch.frameworks.host_arrays import numpy_dtype
 from benchorch.frameworks.numpy_files import read_npy, read_npz
-from benchorch.models.callables import UserCode, reference_problems, resolve_callable
+from benchorch.models.callables import reference_problems, resolve_callable, user_code
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -69,14 +69,14 @@ def _read(reference: str, specs: Sequence[TensorSpec], workload: Workload) -> It
     if Path(reference).suffix in _SUFFIXES:
         yield from _cut(reference, _from_file(Path(reference), specs), rows)
         return
-    with UserCode(reference):
+    with user_code(reference):
         given = resolve_callable(reference)()
     if isinstance(given, Mapping):
         yield from _cut(reference, _arrays(reference, given), rows)
         return
     if not isinstance(given, Iterable):
         raise _refused(reference, f"returned {type(given).__name__}, not arrays by name")
-    with UserCode(reference):
+    with user_code(reference):
         sets = list(given)
     for one in sets:
         if not isinstance(one, Mapping):

@@ -14,7 +14,7 @@ from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.code import file_syntax_digest
 from benchorch.models import trust
-from benchorch.models.callables import UserCode
+from benchorch.models.callables import user_code
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.script_files import GRAPH_SUFFIX, MODEL_SUFFIXES, SEED, script_digest
 from benchorch.models.seeding import frozen
@@ -87,7 +87,7 @@ class ScriptModel(DeclaredModel):
                 watch.stop()
 
         watch = Watch(self.max_depth, look)
-        with UserCode(self.script):
+        with user_code(self.script):
             run_script(Path(self.script), self.arguments, watch, seed)
         if not found:
             seen = [call for model in watch.models for call in model.invocations]

@@ -13,7 +13,7 @@ from benchorch.domain.noise import Noise
 from benchorch.domain.outputs import nested
 from benchorch.domain.verdict import Kind, Verdict
 from benchorch.errors import MeasureError
-from benchorch.models.callables import UserCode, resolve_callable
+from benchorch.models.callables import resolve_callable, user_code
 from benchorch.results.parity.judge import parity
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _score(
     inputs: Sequence[Arrays],
 ) -> float:
     function = resolve_callable(metric)
-    with UserCode(metric):
+    with user_code(metric):
         more = {"inputs": inputs} if "inputs" in inspect.signature(function).parameters else {}
         found = function([*map(nested, outputs)], [*map(nested, references)], **more)
     try:

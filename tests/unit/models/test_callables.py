@@ -11,10 +11,10 @@ from benchorch.domain.codec import Json
 from benchorch.errors import BuildError
 from benchorch.models import trust
 from benchorch.models.callables import (
-    UserCode,
     callable_problems,
     reference_problems,
     resolve_callable,
+    user_code,
 )
 
 USERS_MODULE = """
@@ -219,12 +219,12 @@ def test_the_standard_library_is_not_called_even_unplanned() -> None:
 
 
 def test_leaving_the_program_is_the_users_bug_and_an_interruption_is_not() -> None:
-    with pytest.raises(BuildError, match="raised SystemExit: 3"), UserCode("a:b"):
+    with pytest.raises(BuildError, match="raised SystemExit: 3"), user_code("a:b"):
         raise SystemExit(3)
-    with pytest.raises(KeyboardInterrupt), UserCode("a:b"):
+    with pytest.raises(KeyboardInterrupt), user_code("a:b"):
         raise KeyboardInterrupt
 
 
 def test_running_out_of_memory_stays_what_it_is() -> None:
-    with pytest.raises(MemoryError), UserCode("a:b"):
+    with pytest.raises(MemoryError), user_code("a:b"):
         raise MemoryError
