@@ -85,3 +85,15 @@ def cell_name(labels: Mapping[str, str], varying: Sequence[str]) -> str:
 def plural(count: int, noun: str) -> str:
     """``1 trial``, ``2 trials``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def percent(ratio: float) -> str:
+    """``23 %``, ``2.3 %``: two digits, and no more of a large share."""
+    return f"{100 * ratio:.0f} %" if ratio >= 0.1 else f"{100 * ratio:.2g} %"
+
+
+def aligned(table: Sequence[Sequence[str]]) -> str:
+    """Rows with aligned columns, two spaces apart."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ("  ".join(map(str.ljust, cells, widths)) for cells in table)
+    return "\n".join(line.rstrip() for line in lines)

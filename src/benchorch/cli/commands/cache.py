@@ -20,7 +20,7 @@ from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import write_text
-from benchorch.formatting import plural
+from benchorch.formatting import aligned, plural
 from benchorch.interfaces.store import Entry, Store
 from benchorch.stores import signing
 from benchorch.trial.identity_stamps import Stamps
@@ -152,7 +152,7 @@ def _description(entry: Entry) -> str:
         ("file", f"{name} ({cache_report.size(n)})") for name, n in _file_sizes(entry).items()
     ]
     fields = json.dumps(entry.fields, indent=2, sort_keys=True)
-    lines = cache_report.aligned([fact for fact in facts if fact[1]])
+    lines = aligned([fact for fact in facts if fact[1]])
     return f"{lines}\nfields {fields}"
 
 
@@ -246,7 +246,7 @@ def _resolve(prefix: str, entries: Sequence[Entry]) -> list[Entry]:
         correction = Correction(typed=prefix, meant=start) if start else None
         problem = Problem(f"No build's key begins with {prefix!r}.{hint}", correction)
         raise ConfigError([problem], next="" if start else "benchorch cache list")
-    listed = cache_report.aligned([_cells(by_key[key][0]) for key in matches])
+    listed = aligned([_cells(by_key[key][0]) for key in matches])
     raise ConfigError([f"{prefix!r} begins {len(matches)} keys; give more digits:\n{listed}"])
 
 

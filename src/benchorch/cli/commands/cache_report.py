@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from benchorch.cli.commands.cache_explain import SHORT_KEY, flatten
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
+from benchorch.formatting import aligned
 from benchorch.interfaces.store import Entry
 from benchorch.results.report.console_table import WIDTH, terminal_width
 from benchorch.results.report.rich_table import fitting
@@ -92,10 +93,3 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     kept, dropped = fitting(rows, width) if width < WIDTH else (range(len(rows[0])), [])
     text = aligned([[row[at] for at in kept] for row in rows])
     return f"{text}\nleft out at this width: {', '.join(dropped)}" if dropped else text
-
-
-def aligned(table: Sequence[Sequence[str]]) -> str:
-    """Rows with aligned columns, two spaces apart."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = ("  ".join(map(str.ljust, cells, widths)) for cells in table)
-    return "\n".join(line.rstrip() for line in lines)

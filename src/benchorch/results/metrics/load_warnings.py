@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from benchorch.domain.measurement import Observations, ProcessRecord
+from benchorch.formatting import percent
 from benchorch.results.metrics.load import (
     CAPACITY,
     CONFIRMATION,
@@ -56,7 +57,7 @@ def _contradiction(observations: Sequence[Observations]) -> Iterator[str]:
     worst = max(found, default=0.0)
     if worst > MOST_DISAGREEMENT_RATIO:
         yield (
-            f"The times of the queries contradict each other by {_percent(worst)}: replaying the "
+            f"The times of the queries contradict each other by {percent(worst)}: replaying the "
             "schedule through the queue gives other responses than were measured. Do not use "
             "these figures; run it again, and if it repeats, this machine's clock cannot be "
             "trusted."
@@ -109,7 +110,7 @@ def _missed(mains: Sequence[LoadPhase]) -> Iterator[str]:
     if target is None:
         return
     found, evidence = verdict(mains, target)
-    share = _percent(evidence.violations / evidence.queries)
+    share = percent(evidence.violations / evidence.queries)
     limit = format_ms(target.target_ms)
     if found is TargetStatus.UNDECIDED:
         yield (
@@ -179,7 +180,7 @@ def _wide_peak(observations: Sequence[Observations]) -> Iterator[str]:
     widest = max((peak.width_ratio for peak in found), default=0.0)
     if widest > WIDE_RATIO:
         yield (
-            f"The search for the highest rate ended with an interval {_percent(widest)} wide: "
+            f"The search for the highest rate ended with an interval {percent(widest)} wide: "
             "try a larger scenario.budget_s."
         )
 
@@ -199,7 +200,3 @@ def _no_probe(observations: Sequence[Observations]) -> Iterator[str]:
 
 def _quantile(target: Target) -> str:
     return f"p{100 * target.quantile_ratio:g}"
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * ratio:.0f} %" if ratio >= 0.1 else f"{100 * ratio:.2g} %"

@@ -9,7 +9,7 @@ from benchorch.domain.execution import Execution
 from benchorch.domain.measurement import Observations, ProcessRecord
 from benchorch.domain.profile import DILATION_LIMIT_RATIO, VOID_DILATION_RATIO, ProfileRecord
 from benchorch.domain.result import TrialResult
-from benchorch.formatting import interval_text, plural
+from benchorch.formatting import interval_text, percent, plural
 from benchorch.results.metrics.latency import median_ms, preempted_ratio, queries_ms
 from benchorch.results.metrics.load_warnings import load_warnings
 from benchorch.stats.autocorrelation import independent_n, lag_one
@@ -110,7 +110,7 @@ def _executed(ran: Execution | None) -> Iterator[str]:
         return
     yield from (f"No effect of {reason}: leave the step out." for reason in ran.no_effect)
     if ran.differs:
-        share = "" if ran.executed_ratio is None else f" {_percent(ran.executed_ratio)} of the"
+        share = "" if ran.executed_ratio is None else f" {percent(ran.executed_ratio)} of the"
         casts = f", with {plural(ran.casts, 'cast')} around them" if ran.casts else ""
         yield (
             f"{ran.requested} was requested, and{share} operators ran in {ran.executed}{casts}: "
@@ -164,15 +164,15 @@ def _slowed_by(process: ProcessRecord) -> str:
     """Cause that took the processor away within the window, or an empty string."""
     conditions = process.conditions
     if (conditions.steal_ratio or 0.0) > MOST_STOLEN_RATIO:
-        return f"more than {_percent(MOST_STOLEN_RATIO)} of the time went to other guests"
+        return f"more than {percent(MOST_STOLEN_RATIO)} of the time went to other guests"
     if conditions.throttled_periods:
         return "the control group was held back"
     if conditions.waited_ratio is not None:
         if conditions.waited_ratio > MOST_WAITED_RATIO:
-            return f"a processor was waited for {_percent(MOST_WAITED_RATIO)} of the time or more"
+            return f"a processor was waited for {percent(MOST_WAITED_RATIO)} of the time or more"
     # Only where the kernel does not tell: most blocks of 100 ms are interrupted, for microseconds.
     elif preempted_ratio([process]) > MOST_INTERRUPTED_RATIO:
-        return f"more than {_percent(MOST_INTERRUPTED_RATIO)} of the blocks were interrupted"
+        return f"more than {percent(MOST_INTERRUPTED_RATIO)} of the blocks were interrupted"
     return ""
 
 
@@ -281,11 +281,11 @@ def _wide(result: TrialResult, metrics: Mapping[str, Estimate]) -> Iterator[str]
         what = "comparison was decided" if reach <= _KNOWN_RATIO and undecided else "target was met"
         yield (
             f"The budget ended before the {what}; the median is known to within "
-            f"{_percent(reach)}: try {_where_to_repeat(result.valid)}."
+            f"{percent(reach)}: try {_where_to_repeat(result.valid)}."
         )
     elif reach > WIDE_RATIO and result.stop_reason not in ENOUGH:
         yield (
-            f"The median is known to within {_percent(reach)} only: "
+            f"The median is known to within {percent(reach)} only: "
             "try stopping=precise, or a quieter machine."
         )
 
@@ -316,10 +316,10 @@ def _preempted(processes: Sequence[ProcessRecord]) -> Iterator[str]:
     known = [p.conditions.waited_ratio for p in processes if p.conditions.waited_ratio is not None]
     if known:
         share, least = statistics.fmean(known), NOTED_WAITED_RATIO
-        what = f"Calls waited for a processor {_percent(share)} of the time"
+        what = f"Calls waited for a processor {percent(share)} of the time"
     else:
         share, least = preempted_ratio(processes), MOST_PREEMPTED_RATIO
-        what = f"Other work interrupted {_percent(share)} of the timed blocks"
+        what = f"Other work interrupted {percent(share)} of the timed blocks"
     if share > least:
         yield f"{what}: try a quieter machine, or fewer threads with hardware.threads."
 
@@ -367,7 +367,3 @@ def _no_tail(
             f"Calls of one process resemble each other (autocorrelation {lag_one(samples):.2f}), "
             f"so p99 needs {least} of each: try stopping.{key}={least}."
         )
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * ratio:.0f} %" if ratio >= 0.1 else f"{100 * ratio:.2g} %"

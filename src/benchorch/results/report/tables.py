@@ -11,6 +11,7 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import Kind
 from benchorch.formatting import (
+    aligned,
     cell_name,
     interval_text,
     is_known,
@@ -37,11 +38,7 @@ def plan_text(plan: Plan) -> str:
         rows.append(
             (trial.trial_id, labels["model"], labels["conversion"], labels["hardware"], workload)
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    lines = [aligned(rows)]
     lines += [f"skip  {skip_text(skip)}" for skip in plan.skips]
     lines += [f"note  {note}" for note in plan.notes]
     lines.append(f"{plural(len(plan.trials), 'trial')}, {plural(len(plan.skips), 'skip')}")
