@@ -32,6 +32,7 @@ import stack_build
 import stack_home
 import stack_leftovers
 from stack_home import Home, Settings
+from stack_results import download_all, empty_place
 
 SOURCE = Path(__file__).resolve().parents[1] / "infra" / "terraform"
 LIMIT_S = 3600
@@ -266,8 +267,6 @@ def _destroy(options: argparse.Namespace, home: Home, settings: Settings | None)
 
 def _removed(options: argparse.Namespace, home: Home, settings: Settings) -> int:
     """Download results, empty the bucket, and have Terraform remove what it has made."""
-    from benchorch.hardware.aws_fleet import empty_place
-
     code = _initialised(options, home, settings) or _download_results(options)
     if code == 0:
         bucket = _output(options, "bucket")
@@ -280,10 +279,8 @@ def _removed(options: argparse.Namespace, home: Home, settings: Settings) -> int
 def _download_results(options: argparse.Namespace) -> int:
     """Download the runs in the bucket, then empty it."""
     from benchorch.errors import BenchorchError
-    from benchorch.hardware.aws_fleet import empty_place
     from benchorch.journal import run_directory
     from benchorch.journal.registry import remember
-    from benchorch.run.archive import download_all
     from benchorch.stores.s3 import bucket_at
 
     url = _output(options, "results_url")

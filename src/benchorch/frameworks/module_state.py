@@ -25,7 +25,6 @@ _MOST_ITEMS = 1000
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 # A larger tensor is known by its version counter, which every change in place raises.
 _HASHED_BYTES = 16 * 2**20
-_FIXED = (FunctionType, ModuleType, type, property, classmethod, staticmethod)
 _ONLY_TORCH = ("torch.", "torch")
 
 

@@ -1,7 +1,7 @@
-"""EC2 instances of a cluster, and cleaning of its bucket."""
+"""EC2 instances of a cluster."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,29 +63,6 @@ def refused_launch(client: Any, group: str) -> Refusal | None:
         return None
     reason = newest.get("StatusMessage") or newest.get("Description", "no reason")
     return Refusal(newest["ActivityId"], reason, _MAY_PASS.search(reason) is not None)
-
-
-def empty_place(url: str, say: Callable[[str], None]) -> int:
-    """Remove every version of what is below ``s3://bucket/prefix``; their number.
-
-    A bucket that holds something cannot be removed. For what can be had again: artifacts, which are
-    built, and results that have been fetched.
-    """
-    import boto3
-
-    bucket, _, prefix = url.removeprefix("s3://").partition("/")
-    client, removed = boto3.client("s3"), 0
-    listing = client.get_paginator("list_object_versions")
-    pages = list(listing.paginate(Bucket=bucket, Prefix=f"{prefix}/"))
-    for page in pages:  # of a thousand at most, which is what one call may remove
-        marked = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
-        found = [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in marked]
-        if found:
-            client.delete_objects(Bucket=bucket, Delete={"Objects": found, "Quiet": True})
-        removed += len(found)
-    if removed:
-        say(f"removed {removed} object version(s) from {url}")
-    return removed
 
 
 def _machine(instance: dict[str, Any]) -> Ec2Instance:

@@ -99,33 +99,6 @@ def _download_uploads(place: Objects, plan_id: str, directory: Path) -> None:
         )
 
 
-def download_all(place: Objects, folder: Path) -> list[Path]:
-    """Download every archived run that this folder lacks or has in part; their directories.
-
-    ConfigError and StoreError as for `download_run`.
-    """
-    downloaded = []
-    for plan_id in archived_runs(place):
-        directory = folder / plan_id
-        if directory.exists():
-            if _results_bytes(directory) == _archived_bytes(place, plan_id):
-                continue
-            directory = folder / f"{plan_id}-later"
-        download_run(place, plan_id, directory)
-        downloaded.append(directory)
-    return downloaded
-
-
-def _results_bytes(directory: Path) -> int:
-    path = directory / run_directory.RESULTS
-    return path.stat().st_size if path.exists() else 0
-
-
-def _archived_bytes(place: Objects, plan_id: str) -> int:
-    found = place.look(f"{plan_id}/{run_directory.RESULTS}")
-    return found.size_bytes if found else 0
-
-
 @dataclass(slots=True, kw_only=True)
 class _Copy:
     """An upload in progress.

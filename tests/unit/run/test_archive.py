@@ -13,7 +13,7 @@ import pytest
 from benchorch.cli.commands import archive as command
 from benchorch.errors import ConfigError
 from benchorch.journal import run_directory
-from benchorch.run.archive import archive_run, archived_runs, download_all, download_run
+from benchorch.run.archive import archive_run, archived_runs, download_run
 from benchorch.stores.attempt_bucket import AttemptBucket
 from benchorch.stores.objects import Objects
 from benchorch.stores.s3 import bucket_at
@@ -239,16 +239,3 @@ def test_without_a_bucket_nothing_is_begun(
     monkeypatch.delenv("BENCHORCH_RESULTS_URL", raising=False)
     with pytest.raises(ConfigError, match=told):
         command.run_keep.reply([str(run), *(["--at", url] if url else [])])
-
-
-def test_all_that_is_not_at_home_yet_is_brought_there(
-    run: Path, bucket: Bucket, tmp_path: Path
-) -> None:
-    place, home = bucket_at(bucket.url), tmp_path / "home"
-    archive_run(run, place)
-    assert download_all(place, home) == [home / plan_id(run)]
-    assert download_all(place, home) == []
-    (home / plan_id(run) / "results.jsonl").write_text("")  # fetched before the run had ended
-    (later,) = download_all(place, home)
-    assert later.name == f"{plan_id(run)}-later"
-    assert files(later)["results.jsonl"] == files(run)["results.jsonl"]
