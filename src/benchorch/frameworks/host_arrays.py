@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import torch
     from numpy import dtype, generic
     from numpy.typing import NDArray
 
@@ -21,6 +22,11 @@ def numpy_dtype(name: str) -> dtype[Any]:
 
     bfloat16: dtype[Any] = np.dtype(ml_dtypes.bfloat16)
     return bfloat16
+
+
+def dtype_name(tensor: torch.Tensor) -> str:
+    """A tensor's dtype as in YAML: ``bfloat16``."""
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def is_floating(array: NDArray[generic]) -> bool:

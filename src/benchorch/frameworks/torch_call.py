@@ -15,7 +15,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.outputs import Outputs
 from benchorch.errors import BuildError, MeasureError
-from benchorch.frameworks.host_arrays import BFLOAT16
+from benchorch.frameworks.host_arrays import BFLOAT16, dtype_name
 from benchorch.frameworks.model_caches import is_cache, know_cache
 from benchorch.frameworks.module_precision import CAST_FROM, parameter_dtypes
 from benchorch.frameworks.output_paths import is_flat, plain, returned
@@ -87,11 +87,6 @@ def floating_dtypes(module: torch.nn.Module) -> tuple[str, ...]:
     """The floating dtypes among a module's parameters and buffers, sorted."""
     tensors = (*module.parameters(), *module.buffers())
     return tuple(sorted({dtype_name(each) for each in tensors if each.is_floating_point()}))
-
-
-def dtype_name(tensor: torch.Tensor) -> str:
-    """A tensor's dtype as in YAML: ``bfloat16``."""
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def tensors_of(

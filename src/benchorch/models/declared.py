@@ -22,6 +22,11 @@ def tensor_spec(name: str, shape: Json, dtype: Json) -> TensorSpec:
     return TensorSpec(name=name, shape=sizes, dtype=str(dtype or UNSTATED_DTYPE))
 
 
+def is_float(dtype: str) -> bool:
+    """Whether a dtype of the YAML is a floating-point one."""
+    return dtype.startswith(("float", "bfloat"))
+
+
 def dtype_of(declared: Json, workload: Workload) -> str:
     """The declared dtype, or the workload's where none is declared."""
     return str(declared or workload.dtype)
@@ -33,7 +38,7 @@ def dtype_for(held: str, declared: Json, workload: Workload) -> str:
     float32 is what a workload has by default: half precision stays as it is, as a module's does.
     """
     is_half = held in ("float16", "bfloat16") and workload.dtype == UNSTATED_DTYPE
-    kept = is_half or not held.startswith(("float", "bfloat"))
+    kept = is_half or not is_float(held)
     return held if kept and not declared else dtype_of(declared, workload)
 
 

@@ -15,6 +15,7 @@ from benchorch.frameworks.host_arrays import numpy_dtype
 from benchorch.frameworks.numpy_files import read_npz
 from benchorch.models.declared import (
     dtype_for,
+    is_float,
     shape_problems,
     symbol_problems,
     tensor_spec,
@@ -242,13 +243,9 @@ def _dtype_problems(
     if held.dtype not in DTYPES:
         return [f"{where}: the file's dtype {held.dtype} cannot be used; store float32 or int64."]
     wanted = declared.get("dtype")
-    if wanted is None or wanted == held.dtype or _is_float(held.dtype) == _is_float(str(wanted)):
+    if wanted is None or wanted == held.dtype or is_float(held.dtype) == is_float(str(wanted)):
         return [] if wanted is None or wanted in DTYPES else [f"{where}.dtype: unknown {wanted!r}."]
     return [f"{where}.dtype: the file holds {held.dtype}, which is not turned into {wanted}."]
-
-
-def _is_float(dtype: str) -> bool:
-    return dtype.startswith(("float", "bfloat"))
 
 
 def _load(path: Path) -> Mapping[str, NDArray[generic]]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, final
 from benchorch.config.components import fits, missing, misspelt, mistyped
 from benchorch.domain.codec import Json
 from benchorch.frameworks.host_arrays import numpy_dtype
+from benchorch.models.declared import is_float
 
 if TYPE_CHECKING:
     from numpy import generic
@@ -47,7 +48,7 @@ class Normal(Generator):
 
     def complaints(self, dtype: str) -> list[str]:
         """A whole-number dtype, or a spread that is none."""
-        found = [] if _is_float(dtype) else [f"generator: normal gives no {dtype}; try integers"]
+        found = [] if is_float(dtype) else [f"generator: normal gives no {dtype}; try integers"]
         if not (math.isfinite(self.std) and self.std >= 0):
             found.append(f"std: must be a number of at least 0, got {self.std}")
         if not math.isfinite(self.mean):
@@ -126,7 +127,7 @@ class Constant(Generator):
         """A value that the dtype cannot hold."""
         smallest, largest = _range(dtype)
         whole = math.isfinite(self.value) and float(self.value).is_integer()
-        if _is_float(dtype) or (whole and smallest <= self.value <= largest):
+        if is_float(dtype) or (whole and smallest <= self.value <= largest):
             return []
         return [f"value: {dtype} cannot hold {self.value}"]
 
@@ -157,7 +158,7 @@ def generator(node: Mapping[str, Json]) -> Generator:
 
 def with_generator(node: Mapping[str, Json], dtype: str) -> Mapping[str, Json]:
     """The tensor with the usual generator of its dtype, where it names none and there is one."""
-    usual: dict[str, Json] = {"generator": "normal"} if _is_float(dtype) else {}
+    usual: dict[str, Json] = {"generator": "normal"} if is_float(dtype) else {}
     if dtype == "bool":
         usual = {"generator": "integers", "high": 2}
     return node if node.get("generator") is not None else {**usual, **node}
@@ -203,15 +204,11 @@ def _array(drawn: NDArray[generic], dtype: str) -> NDArray[generic]:
     return drawn.astype(numpy_dtype(dtype))
 
 
-def _is_float(dtype: str) -> bool:
-    return dtype.startswith(("float", "bfloat"))
-
-
 def _range(dtype: str) -> tuple[float, float]:
     """The smallest and largest whole number that a dtype holds exactly."""
     if dtype == "bool":
         return 0, 1
-    if _is_float(dtype):
+    if is_float(dtype):
         exact = {"float64": 2**53, "float32": 2**24, "float16": 2**11}.get(dtype, 2**8)
         return -exact, exact
     bits = int(dtype.lstrip("uint"))

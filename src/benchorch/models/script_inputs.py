@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import DTYPES
-from benchorch.frameworks.host_arrays import array_of
+from benchorch.frameworks.host_arrays import array_of, dtype_name
 from benchorch.frameworks.model_caches import holds_tokens, is_cache, is_layer, is_written
 
 if TYPE_CHECKING:
@@ -85,11 +85,6 @@ class CapturedArguments:
 def spelled(tensor: torch.Tensor) -> str:
     """``float32[1, 3, 224, 224]``."""
     return f"{dtype_name(tensor)}{list(tensor.shape)}"
-
-
-def dtype_name(tensor: torch.Tensor) -> str:
-    """``float32``."""
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def raw_key(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:

@@ -18,11 +18,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from benchorch.domain.codec import Json, from_json, to_json
+from benchorch.frameworks.host_arrays import dtype_name
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
 from benchorch.host.processes import child_channel
 from benchorch.models.script_files import DEFINITIONS, GRAPH_SUFFIX, PROGRAM_SUFFIX, SEED
-from benchorch.models.script_inputs import arrays_of, digest_of_arrays, dtype_name
+from benchorch.models.script_inputs import arrays_of, digest_of_arrays
 from benchorch.models.script_run import run_script
 from benchorch.models.script_watch import (
     CallSignature,

@@ -8,7 +8,7 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import Kind
-from benchorch.results.report.tables import fastest, serving_case
+from benchorch.results.report.tables import fastest, named, serving_case
 
 HEADERS = ("model", "hardware", "scenario", "trials", "best figure", "shown to beat its baseline")
 _WINNERS_NAMED = 2
@@ -78,8 +78,8 @@ def _winners(
 def overall(answers: Sequence[Answer]) -> str:
     """One sentence over many cases: the most frequent winners, and how often that is proven."""
     known = [(trial, summaries) for trial, summaries in answers if trial is not None]
-    winners = Counter(_way(trial) for trial, _ in known)
-    shown = Counter(_way(trial) for trial, summaries in known if _is_shown(trial, summaries))
+    winners = Counter(named(trial) for trial, _ in known)
+    shown = Counter(named(trial) for trial, summaries in known if _is_shown(trial, summaries))
     count = len(answers)
     if not winners:
         return f"None of {count} cases has an answer: no result could be ranked."
@@ -94,10 +94,6 @@ def overall(answers: Sequence[Answer]) -> str:
     if unanswered:
         rest.append(f"{unanswered} without an answer")
     return "; ".join(filter(None, (sentence, ", ".join(rest)))) + "."
-
-
-def _way(trial: Trial) -> str:
-    return f"{trial.labels['conversion']} on {trial.labels['hardware']}"
 
 
 def _is_shown(trial: Trial, summaries: Mapping[str, Summary]) -> bool:

@@ -403,7 +403,7 @@ def _figure_text(best: Trial, qualified: Sequence[Trial], summaries: Mapping[str
     else:
         why = (speedup and speedup.reason) or "it was not tested against the others"
     gain = f", {_gain_text(best, summaries)}" if speedup and speedup.verdict == "faster" else ""
-    return f"{_named(best)} has the best figure, {_primary_text(best, summaries)}{gain}: {why}"
+    return f"{named(best)} has the best figure, {_primary_text(best, summaries)}{gain}: {why}"
 
 
 def _winner_text(best: Trial, summaries: Mapping[str, Summary], covered: Coverage) -> str:
@@ -413,12 +413,12 @@ def _winner_text(best: Trial, summaries: Mapping[str, Summary], covered: Coverag
     else:
         gain = f"{_gain_text(best, summaries)}, and the outputs agree"
     primary = _primary_text(best, summaries)
-    return f"{_named(best)} is fastest of {covered.count}, {primary}: {gain}"
+    return f"{named(best)} is fastest of {covered.count}, {primary}: {gain}"
 
 
 def _tie_text(equals: Sequence[Trial], summaries: Mapping[str, Summary]) -> str:
     """Those that cannot be told from the best."""
-    figures = [f"{_named(trial)} ({_tied_text(trial, summaries)})" for trial in equals]
+    figures = [f"{named(trial)} ({_tied_text(trial, summaries)})" for trial in equals]
     names = f"{', '.join(figures[:-1])} and {figures[-1]}"
     return f"there is no single fastest: {names} cannot be distinguished"
 
@@ -433,7 +433,8 @@ def _tied_text(trial: Trial, summaries: Mapping[str, Summary]) -> str:
     return f"{_gain_text(trial, summaries)}{in_pairs}"
 
 
-def _named(trial: Trial) -> str:
+def named(trial: Trial) -> str:
+    """``onnxruntime on local``."""
     return f"{trial.labels['conversion']} on {trial.labels['hardware']}"
 
 
