@@ -14,6 +14,7 @@ import pytest
 
 from identity_corpus import (
     cases,
+    fifth_review,
     fourth_review,
     held_out,
     hostile,
@@ -33,6 +34,7 @@ CASES = {
         ("second review", second_review),
         ("third review", third_review),
         ("fourth review", fourth_review),
+        ("fifth review", fifth_review),
     )
     for case in corpus.CASES
     if not case.debatable

@@ -79,6 +79,7 @@ def content_of(module: torch.nn.Module, makers: Sequence[Callable[..., object]] 
         walk.value("factory", maker)
     _settings(walk)
     reach.run()
+    reach.named.folders.update(walk.folders)
     reach.finish()
     fields: dict[str, Json] = {
         name: dict(grouped(texts, _MOST_WEIGHTS) if name == "weights" else texts)

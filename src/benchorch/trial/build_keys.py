@@ -39,7 +39,8 @@ NOTES = "notes"
 """Directory of an invocation's notes, which are discarded with the invocation."""
 
 # 2: with the model's counts. 3: with float64 beside it. 4: with how it differs from itself.
-_REFERENCE_VERSION = 6
+# 7: with whole numbers that other weights give.
+_REFERENCE_VERSION = 7
 
 
 class Unknown(Exception):
@@ -151,6 +152,7 @@ class Keys:
     def _find_content(self) -> Json:
         """Content of the loaded module, with the request, which names a difference."""
         from benchorch.frameworks.identity.consulted import evidence, recorded
+        from benchorch.frameworks.identity.indirect import ANY
 
         if self._load is None:
             raise Unknown
@@ -168,8 +170,8 @@ class Keys:
             # Forward reads these too, which no load shows.
             variables = cast(ConfigNode, content.fields.get("environment", {}))
             record.variables.update(variables)
-            if any(name.endswith("*") for name in variables):
-                untracked.add("its code puts names of environment variables together")
+            if ANY in variables:
+                untracked.add("its code computes names of environment variables")
             record.folders.update(map(str, content.folders))
             self._stamps.take(
                 self._stamped_request(),

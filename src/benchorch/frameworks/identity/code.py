@@ -5,7 +5,7 @@ import dis
 import hashlib
 import re
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import TypeAlias
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _SILENT = frozenset({"NOP", "RESUME", "CACHE", "EXTENDED_ARG", "PRECALL"})
-_GUARDS = ("TYPE_CHECKING", "__main__")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,14 +24,16 @@ class Source:
         functions: by name and first line; None where several share both.
         compiled: the code objects that it holds, by the same.
         body: module-level statements with effects besides binding a constant or a definition.
-        decorated: names of decorated definitions: a decorator may have effects.
+        decorated: decorated definitions by name and first line: a decorator may have effects.
+        classes: what class bodies do besides binding definitions and constants, by their names.
         imports: every import statement of the module's own level.
     """
 
     functions: Mapping[tuple[str, int], _Function | None]
     compiled: Mapping[tuple[str, int], CodeType]
     body: ast.Module
-    decorated: tuple[str, ...]
+    decorated: tuple[tuple[str, int], ...]
+    classes: Mapping[str, ast.Module]
     imports: tuple[ast.Import | ast.ImportFrom, ...]
 
 
@@ -55,9 +56,10 @@ def _parse(path: Path, _: object) -> Source:
     return Source(
         functions=_functions(tree),
         compiled={(code.co_name, code.co_firstlineno): code for code in nested(compiled)},
-        body=ast.Module(body=[one for one in statements if _has_effects(one)], type_ignores=[]),
+        body=_module([*_effects(statements)]),
+        classes=_classes(tree),
         decorated=tuple(
-            one.name
+            (one.name, min(each.lineno for each in one.decorator_list))
             for one in statements
             if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
             and one.decorator_list
@@ -75,8 +77,48 @@ def _parse(path: Path, _: object) -> Source:
 def _executed(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Statements that run on import; those for type checkers and for ``python -m`` do not."""
     for one in body:
-        if not (isinstance(one, ast.If) and any(word in ast.dump(one.test) for word in _GUARDS)):
+        if isinstance(one, ast.If) and _is_guard(one.test):
+            yield from _executed(one.orelse)
+        else:
             yield one
+
+
+def _is_guard(test: ast.expr) -> bool:
+    """Whether it is true for type checkers or as a program alone."""
+    if isinstance(test, ast.Compare):
+        return isinstance(test.ops[0], ast.Eq) and "__main__" in ast.dump(test)
+    return isinstance(test, ast.Name | ast.Attribute) and "TYPE_CHECKING" in ast.dump(test)
+
+
+def _module(statements: list[ast.stmt]) -> ast.Module:
+    return ast.Module(body=statements, type_ignores=[])
+
+
+def _effects(statements: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements with effects, those in the bodies of classes included."""
+    for one in statements:
+        if isinstance(one, ast.ClassDef):
+            yield from (each for each in _effects(one.body) if not _binds(each))
+        elif _has_effects(one):
+            yield one
+
+
+def _binds(one: ast.stmt) -> bool:
+    """Whether it does no more than bind names; a class's are looked at where it is reached."""
+    targets = one.targets if isinstance(one, ast.Assign) else [getattr(one, "target", None)]
+    return isinstance(one, ast.Assign | ast.AnnAssign) and all(
+        isinstance(target, ast.Name) for target in targets
+    )
+
+
+def _classes(tree: ast.Module) -> dict[str, ast.Module]:
+    """The values that a class's body computes by calls: fields of dataclasses, for example."""
+    found: dict[str, list[ast.stmt]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            bound = [one for one in node.body if _binds(one) and _has_effects(one)]
+            found.setdefault(node.name, []).extend(bound)
+    return {name: _module(bound) for name, bound in found.items() if bound}
 
 
 def _has_effects(one: ast.stmt) -> bool:
@@ -121,7 +163,8 @@ def only_written(code: CodeType) -> set[str]:
     node = parsed(code)
     if node is None:
         return set()
-    written = {id(name): name.value for call in ast.walk(node) for name in _names_written(call)}
+    names = (name for call in ast.walk(node) for name in is_written(call))
+    written = {id(name): name.value for name in names if isinstance(name, ast.Constant)}
     others = {
         one.value
         for one in ast.walk(node)
@@ -130,7 +173,7 @@ def only_written(code: CodeType) -> set[str]:
     return {text for text in written.values() if isinstance(text, str)} - others
 
 
-def _names_written(call: ast.AST) -> Iterator[ast.Constant]:
+def is_written(call: ast.AST) -> Iterator[ast.expr]:
     """The name in ``open(name, "w")``, ``Path(name).open("a")``, ``Path(name).write_text()``."""
     if not isinstance(call, ast.Call):
         return
@@ -145,9 +188,7 @@ def _names_written(call: ast.AST) -> Iterator[ast.Constant]:
     )
     called = method.attr if isinstance(method, ast.Attribute) else getattr(method, "id", "")
     if (called == "open" and writes) or called in ("write_text", "write_bytes"):
-        name = place.args[0] if len(place.args) > 0 else None
-        if isinstance(name, ast.Constant) and isinstance(name.value, str):
-            yield name
+        yield from place.args[:1]
 
 
 def code_digest(code: CodeType) -> str:

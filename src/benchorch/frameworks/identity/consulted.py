@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from benchorch.domain.artifact import digest_of
 from benchorch.frameworks.identity.distributions import file_digest
+from benchorch.frameworks.identity.indirect import ANY, matching
+from benchorch.frameworks.identity.owners import OWN_FOLDER
 
 _UNTRACKED: Final = {
     "socket.connect": "it opens a network connection",
@@ -55,6 +57,7 @@ class Record:
         files: that were opened for reading, found or not.
         folders: whose names were listed.
         variables: environment variables that were read.
+        missing: files and folders that were looked for and not found.
         untracked: why nobody can tell whether the load would be the same again.
         environment: before the load, which may set variables itself.
     """
@@ -62,6 +65,7 @@ class Record:
     files: set[str] = field(default_factory=set)
     folders: set[str] = field(default_factory=set)
     variables: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
     untracked: set[str] = field(default_factory=set)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
@@ -80,6 +84,7 @@ def recorded() -> Iterator[Record]:
     before = set(sys.modules)
     with ExitStack() as undo:
         undo.enter_context(_variables_into(record))
+        undo.enter_context(_lookups_into(record))
         undo.enter_context(_native_into(record))
         _active.append(record)
         undo.callback(_active.remove, record)
@@ -144,18 +149,57 @@ def _is_harmless(event: str) -> bool:
 @contextmanager
 def _variables_into(record: Record) -> Iterator[None]:
     kind: Any = type(os.environ)
-    original = kind.__getitem__
+    original, every = kind.__getitem__, kind.__iter__
 
     def read(self: Any, name: Any) -> Any:
         if isinstance(name, str) and not name.startswith(_OWN_PREFIX):
             record.variables.add(name)
         return original(self, name)
 
-    kind.__getitem__ = read
+    def read_all(self: Any) -> Any:
+        if _is_asked_by_user():
+            record.untracked.add("it reads all environment variables")
+        return every(self)
+
+    kind.__getitem__, kind.__iter__ = read, read_all
     try:
         yield
     finally:
-        kind.__getitem__ = original
+        kind.__getitem__, kind.__iter__ = original, every
+
+
+def _is_asked_by_user() -> bool:
+    """Whether the code behind Python's own is the user's, and no package's."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if "site-packages" in name or name.startswith(str(OWN_FOLDER)):
+            return False
+        if not name.startswith((_STDLIB, "<frozen")):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextmanager
+def _lookups_into(record: Record) -> Iterator[None]:
+    """Record what is looked for in vain: it may appear later on."""
+    original = os.stat
+
+    def look(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
+        try:
+            return original(path, *args, **kwargs)
+        except (FileNotFoundError, NotADirectoryError):
+            text = os.path.abspath(os.fsdecode(path))
+            if not text.startswith(_NO_FILES):
+                record.missing.add(text)
+            raise
+
+    os.stat = look
+    try:
+        yield
+    finally:
+        os.stat = original
 
 
 @contextmanager
@@ -212,6 +256,7 @@ def evidence(record: Record, files: Iterable[Path], texts: Iterable[str]) -> dic
         "loaded": {"names": loaded, "digest": _loaded_digest(loaded)},
         "places": {name: _importable(name) for name in places},
         "folders": {name: _names(name) for name in sorted(record.folders)},
+        "missing": sorted(name for name in record.missing if not os.path.lexists(name)),
     }
 
 
@@ -224,6 +269,7 @@ def holds(seen: Mapping[str, Any]) -> bool:
             and all(_variable(os.environ, name) == was for name, was in seen["variables"].items())
             and all(_importable(name) == was for name, was in seen["places"].items())
             and all(_names(name) == was for name, was in seen["folders"].items())
+            and not any(map(os.path.lexists, seen["missing"]))
             and all(_is_as_it_was(name, was) for name, was in seen["files"].items())
             and _loaded_digest(seen["loaded"]["names"]) == seen["loaded"]["digest"]
         )
@@ -256,6 +302,8 @@ def _import_path() -> list[str]:
 
 
 def _variable(environment: Mapping[str, str], name: str) -> str | None:
+    if ANY in name:
+        return digest_of({**matching(environment, name)})
     value = environment.get(name)
     return None if value is None else sha256(value.encode(errors="replace")).hexdigest()
 

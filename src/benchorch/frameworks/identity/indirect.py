@@ -3,6 +3,7 @@
 import ast
 import dis
 import os
+import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from types import CodeType, ModuleType
@@ -27,6 +28,10 @@ _OF_A_TERMINAL = frozenset(
 _PREFIXES_OF_A_TERMINAL = ("BENCHORCH", "SSH_", "XDG_", "TERM_", "TMUX", "VSCODE_", "PYTEST_")
 """Variables that are others in each terminal, and those of benchorch itself."""
 
+ANY = "*"
+_PERCENT = re.compile(r"%[^%a-zA-Z]*[%a-zA-Z]")
+_BRACES = re.compile(r"\{[^{}]*\}")
+
 
 def all_variables() -> dict[str, str]:
     """Every environment variable that a model might read."""
@@ -35,6 +40,12 @@ def all_variables() -> dict[str, str]:
         for name, value in os.environ.items()
         if name not in _OF_A_TERMINAL and not name.startswith(_PREFIXES_OF_A_TERMINAL)
     }
+
+
+def matching(environment: Mapping[str, str], pattern: str) -> dict[str, str]:
+    """Variables whose names a pattern such as ``MODEL_*_SCALE`` fits."""
+    fits = re.compile(".*".join(map(re.escape, pattern.split(ANY)))).fullmatch
+    return {name: value for name, value in environment.items() if fits(name)}
 
 
 def reaches_any_module(code: CodeType, names: Collection[str], scope: Mapping[str, Any]) -> bool:
@@ -74,7 +85,10 @@ def handed_on(code: CodeType, names: Collection[str], scope: Mapping[str, Any]) 
 def variables_read(
     code: CodeType, names: Collection[str], scope: Mapping[str, Any]
 ) -> set[str] | None:
-    """Environment variables that code reads; None where it computes the name of one."""
+    """Environment variables that code reads, with ``*`` for parts of a name that it computes.
+
+    None where it reads one of which it spells nothing.
+    """
     tree = parsed(code)
     if tree is None:
         any_one = any(name in ENVIRONMENT or reads_environment(scope.get(name)) for name in names)
@@ -83,10 +97,9 @@ def variables_read(
     scope = {name: scope[name] for name in names if name in scope and name not in inner}
     nodes = list(ast.walk(tree))
     keys = [key for node in nodes for key in _variable_keys(node, scope)]
-    found = {text for key in keys if (text := _text(key, scope)) is not None}
-    spelled = all(_text(key, scope) is not None for key in keys)
+    found = {text_of(key, scope) for key in keys}
     used = sum(_is_environment(node, scope) for node in nodes)
-    return found if spelled and used == len(keys) else None
+    return found if all(text.strip(ANY) for text in found) and used == len(keys) else None
 
 
 def _variable_keys(node: ast.AST, scope: Mapping[str, Any]) -> Iterator[ast.expr]:
@@ -116,23 +129,25 @@ def reads_environment(value: object) -> bool:
     return value is not None and any(value is getattr(os, one, None) for one in ENVIRONMENT)
 
 
-def _text(node: ast.AST, scope: Mapping[str, Any]) -> str | None:
-    """The text that constants and globals make together, or None."""
+def text_of(node: ast.AST, scope: Mapping[str, Any]) -> str:
+    """The text that constants and globals make together; ``*`` for each part that others make."""
     match node:
         case ast.Constant(value=str(text)):
             return text
         case ast.Name(id=name):
             value = scope.get(name)
-            return value if isinstance(value, str) else None
+            return value if isinstance(value, str) else ANY
         case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
-            return _text(value, scope)
+            return text_of(value, scope)
         case ast.JoinedStr(values=parts):
-            texts = [_text(part, scope) for part in parts]
+            return "".join(text_of(part, scope) for part in parts)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            texts = [_text(left, scope), _text(right, scope)]
-        case _:
-            return None
-    return None if None in texts else "".join(filter(None, texts))
+            return text_of(left, scope) + text_of(right, scope)
+        case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod()):
+            return _PERCENT.sub(ANY, text)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
+            return _BRACES.sub(ANY, text)
+    return ANY
 
 
 def _value(node: ast.AST, names: Mapping[str, Any]) -> object:

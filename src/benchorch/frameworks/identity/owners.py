@@ -56,7 +56,7 @@ class Owners:
 
     def _find(self, path: Path) -> Owner:
         places = {path: None, path.resolve(): None}
-        if any(each.is_relative_to(_OWN_FOLDER) for each in places):
+        if any(each.is_relative_to(OWN_FOLDER) for each in places):
             return BENCHORCH
         for each in places:
             for place in map(Path, sys.path):
@@ -80,7 +80,7 @@ class Owners:
         return (exact or candidates)[0]
 
 
-_OWN_FOLDER = Path(__file__).resolve().parents[2]
+OWN_FOLDER = Path(__file__).resolve().parents[2]
 
 
 @lru_cache(maxsize=1)

@@ -6,14 +6,16 @@ package, and is followed to the other packages that it names.
 
 import ast
 import dis
+import enum
 import importlib.util
+import inspect
 import os
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from importlib.metadata import Distribution, entry_points
+from importlib.metadata import Distribution, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -31,14 +33,17 @@ from benchorch.frameworks.identity.code import (
 from benchorch.frameworks.identity.distributions import describe, file_digest, is_closed
 from benchorch.frameworks.identity.folders import listed, listing_digest
 from benchorch.frameworks.identity.indirect import (
+    ANY,
     ENVIRONMENT,
     all_variables,
     handed_on,
+    matching,
     reaches_any_module,
     reads_environment,
     variables_read,
 )
 from benchorch.frameworks.identity.leaves import Leaves
+from benchorch.frameworks.identity.named_files import NamedFiles
 from benchorch.frameworks.identity.owners import (
     BENCHORCH,
     PYTHON,
@@ -60,10 +65,7 @@ _CLASS_NOISE = frozenset(
 )
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
 _EXPANDED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]{0,80})")
-_FILE = re.compile(r"[\w./~-]*[./][\w./~-]+")
-_WORD = re.compile(r"[\w~-]+")
-_NAME = re.compile(r"[\x20-\x7e]{1,200}")
-_SUFFIX = re.compile(r"\.\w{1,20}")
+_VERSIONS = frozenset({"version", "metadata", "distribution", "get_distribution", "requires"})
 _PLUGINS = frozenset({"entry_points", "iter_entry_points"})
 _CLOCKS = frozenset({"time", "datetime", "secrets", "uuid"})
 _BY_PACKAGE = frozenset(
@@ -73,8 +75,14 @@ _BY_PACKAGE = frozenset(
 """By which code reaches a module, or a package's data, whose name is a text."""
 _ANNOTATIONS = frozenset({"__annotations__", "get_annotations", "get_type_hints", "signature"})
 _DOCSTRINGS = frozenset({"__doc__", "getdoc"})
+_LINES = frozenset(
+    {"getsource", "getsourcelines", "getcomments", "findsource", "linecache"}
+    | {"co_firstlineno", "co_lines", "f_lineno", "tb_lineno"}
+)
+"""By which code reads its own text, comments and line numbers included."""
 _MOST_FUNCTIONS = 50_000
 _LONGEST_SCALAR = 200
+_LONGEST_PATH = 1000
 
 
 class Reach:
@@ -86,6 +94,7 @@ class Reach:
         files: of the user's modules that were reached.
         texts: that may name files: in the user's code, and the lists of packages' files.
         folders: that the user's code lists.
+        named: files that the user's code names.
     """
 
     def __init__(self, leaves: Leaves) -> None:
@@ -94,8 +103,10 @@ class Reach:
         self.files: set[Path] = set()
         self.texts: set[str] = set()
         self.folders: set[Path] = set()
+        self.named = NamedFiles()
         self._leaves = leaves
         self._owners = Owners()
+        self._listing: list[tuple[CodeType, list[str]]] = []
         self._queue: deque[tuple[object, str]] = deque()
         self._held: list[str] = []
         self._seen: set[int] = set()
@@ -140,8 +151,17 @@ class Reach:
 
     def finish(self) -> None:
         """Put what was reached."""
+        for path in sorted(self.files) if self._reads & _LINES else ():
+            self._code.setdefault(f"{path.stem}.<text>", set()).add(file_digest(path))
         for label, digests in self._code.items():
             self._leaves.put(f"code.{label}", digest_of(sorted(digests))[:32])
+        for code, texts in self._listing:  # folders that values name count as well
+            held = [os.path.relpath(folder) for folder in sorted(self.named.folders)]
+            for folder, inside in listed(code, [*texts, *held]) if held else ():
+                self._listed(folder, inside)
+        for name, path in self.named.found().items():
+            self._leaves.put(f"files.{name}", file_digest(path)[:32])
+        self.texts.update(self.named.candidates(), map(str, self.named.found().values()))
         for name, (distribution, files) in self._packages.items():
             self._leaves.put(f"packages.{name}", describe(distribution, files))
             self.texts.update(listing_files(distribution))
@@ -238,18 +258,20 @@ class Reach:
             self._variables(part, scope)
             self._local_imports(part, scope)
             texts = {*_texts(part.co_consts)}
-            self._files_named(part, [*texts - only_written(part)])
+            self.named.add(part, texts - only_written(part), scope)
             self._folders_listed(part, [*texts, *_texts(map(scope.get, part.co_names))])
+            if _VERSIONS.intersection(part.co_names):
+                self._versions(texts)
             if _PLUGINS.intersection(part.co_names):
                 self._plugins([*texts, *_texts(map(scope.get, part.co_names))])
             for text in texts if _BY_PACKAGE.intersection(part.co_names) else ():
                 self._module_named(text)
             words = {*part.co_names, *texts}
-            self._reads |= words & (_ANNOTATIONS | _DOCSTRINGS)
+            self._reads |= words & (_ANNOTATIONS | _DOCSTRINGS | _LINES)
         names = sorted({name for part in nested(code) for name in part.co_names})
         variables = variables_read(code, names, scope)
         if variables is None:
-            self._leaves.put("environment.*", digest_of({**all_variables()})[:16])
+            self._leaves.put(f"environment.{ANY}", digest_of({**all_variables()})[:16])
         for name in variables or ():
             self._variable(name)
         if reaches_any_module(code, names, scope):
@@ -261,32 +283,22 @@ class Reach:
             if name in scope:
                 self._named(f"globals.{module_label(module)}.{name}", scope[name], names)
 
-    def _files_named(self, code: CodeType, texts: list[str]) -> None:
-        """Files that texts of the user's code name, below the current folder or beside the code."""
-        texts = [text for text in texts if _NAME.fullmatch(text)]
-        suffixes = [text for text in texts if _SUFFIX.fullmatch(text)]
-        stems = [text for text in texts if "with_suffix" in code.co_names and text not in suffixes]
-        if "__file__" in code.co_names:
-            stems.append(Path(code.co_filename).name)
-        texts += [str(Path(stem).with_suffix(end)) for stem in stems for end in suffixes]
-        here = [Path.cwd(), Path(code.co_filename).parent]
-        folders = [*here, *(here[0] / text for text in texts if (here[0] / text).is_dir())]
-        for text in texts:
-            is_file = _FILE.fullmatch(text)
-            if not is_file and not _WORD.fullmatch(text):
-                continue
-            found = next(filter(Path.is_file, (folder / text for folder in folders)), None)
-            if is_file or found is not None:
-                self.texts.add(text)
-            if found is not None:
-                self._leaves.put(f"files.{text}", file_digest(found)[:32])
-
     def _folders_listed(self, code: CodeType, texts: list[str]) -> None:
         """Files in folders that texts of the user's code name, where it lists such."""
+        self._listing.append((code, texts))
         for folder, files in listed(code, texts):
-            self.folders.update({folder, *(path.parent for path in files)})
-            self.texts.update(map(str, files))
-            self._leaves.put(f"files.{folder.name}/", listing_digest(folder, files))
+            self._listed(folder, files)
+
+    def _listed(self, folder: Path, files: list[Path]) -> None:
+        self.folders.update({folder, *(path.parent for path in files)})
+        self.texts.update(map(str, files))
+        self._leaves.put(f"files.{folder.name}/", listing_digest(folder, files))
+
+    def _versions(self, texts: Iterable[str]) -> None:
+        """Versions of the distributions that texts name."""
+        for text in texts:
+            with suppress(PackageNotFoundError, ValueError):
+                self._leaves.put(f"packages.{text}.<version>", version(text))
 
     def _plugins(self, texts: list[str]) -> None:
         """What installed distributions register in groups that texts name."""
@@ -372,13 +384,19 @@ class Reach:
             for name in [text] if _VARIABLE.fullmatch(text) else _EXPANDED.findall(text):
                 self._variable(name)
                 if name.endswith("_") and name[0] != "_":  # names are put together
-                    same = {one: os.environ[one] for one in os.environ if one.startswith(name)}
-                    self._leaves.put(f"environment.{name}*", digest_of({**same})[:16])
+                    self._variable(f"{name}{ANY}")
 
     def _variable(self, name: str) -> None:
+        if ANY in name:
+            found = digest_of({**matching(os.environ, name)})[:16]
+            self._leaves.put(f"environment.{name}", found)
+            return
         value = os.environ.get(name)
         text = "(not set)" if value is None else digest_of(value)[:16]
         self._leaves.put(f"environment.{name}", text)
+        if value and len(value) < _LONGEST_PATH and Path(value).is_file():
+            self.texts.add(value)
+            self._leaves.put(f"files.${name}", file_digest(Path(value))[:32])
 
     def _local_imports(self, code: CodeType, scope: dict[str, Any]) -> None:
         """Imports inside a function."""
@@ -469,20 +487,33 @@ class Reach:
         label, scope = module_label(module), vars(module)
         if source.body.body:
             self._code.setdefault(f"{label}.<module>", set()).add(syntax_digest(source.body))
-            body = compile(ast.fix_missing_locations(source.body), "<module>", "exec")
-            self._user_code_of_body(body, scope)
-        for name in source.decorated:
+            body = compile(ast.fix_missing_locations(source.body), str(module.__file__), "exec")
+            self._user_code_of_body(body, {**_imported_names(source.imports, scope), **scope})
+        for name, line in source.decorated:
             if name in scope:
                 self.value(f"globals.{label}.{name}", scope[name])
+            self._hidden_definition(f"{label}.{name}", source, (name, line), scope)
         for statement in source.imports:
             for name, level in _imported_by(statement):
                 self._import(name, level, scope)
 
+    def _hidden_definition(
+        self, label: str, source: Source, key: tuple[str, int], scope: dict[str, Any]
+    ) -> None:
+        """A decorated function that its name does not lead to: its decorator may keep it."""
+        code = source.compiled.get(key) if key in source.functions else None
+        bound = inspect.unwrap(scope[key[0]]) if callable(scope.get(key[0])) else None
+        if code is not None and getattr(bound, "__code__", None) != code:
+            self._code.setdefault(label, set()).add(code_digest(code))
+            self._user_code(code, scope)
+
     def _user_code_of_body(self, body: CodeType, scope: dict[str, Any]) -> None:
-        """Functions and classes that statements of a module call; their results count by use."""
+        """What statements of a module call and put in; their results count by use."""
         for part in nested(body):
             self._variables(part, scope)
             self._local_imports(part, scope)
+            texts = {*_texts(part.co_consts)}
+            self.named.add(part, texts, scope)
         names = sorted({name for part in nested(body) for name in part.co_names})
         for name in names:
             value = scope.get(name)
@@ -490,6 +521,8 @@ class Reach:
                 self._module_attributes(value, names)
             elif isinstance(value, FunctionType | type):
                 self.add(value, f"globals.{module_label(str(scope.get('__name__')))}.{name}")
+            elif isinstance(value, bool | int | float | str) and name[:2] != "__":
+                self.value(f"globals.{module_label(str(scope.get('__name__')))}.{name}", value)
 
     def _class(self, kind: type, path: str) -> None:
         for base in kind.__mro__:
@@ -513,6 +546,9 @@ class Reach:
             self.add(sys.modules[kind.__module__], "")
         if owner == USER:
             self._described.append((kind, path))
+            self._class_body(kind)
+            if isinstance(kind, enum.EnumMeta):
+                self._leaves.put(f"{path}.<order>", ", ".join(kind.__members__))
         closed = isinstance(owner, Distribution) and is_closed(owner)
         for name, one in sorted(vars(kind).items(), key=lambda item: str(item[0])):
             if name in _CLASS_NOISE:
@@ -529,10 +565,35 @@ class Reach:
             elif isinstance(one, bool | int | float | str) and not (closed or name[:2] == "__"):
                 self._package_value(f"{path}.{name}", one)
 
+    def _class_body(self, kind: type) -> None:
+        """What calls in the body of a user's class are given: descriptors may keep it anywhere."""
+        module = sys.modules.get(kind.__module__)
+        source = parse(Path(getattr(module, "__file__", None) or ""))
+        body = source.classes.get(kind.__name__) if source else None
+        if body is not None:
+            label = f"{module_label(kind.__module__)}.{kind.__qualname__}"
+            self._code.setdefault(label, set()).add(syntax_digest(body))
+
     def _is_users(self, function: FunctionType) -> bool:
         """Whether a user's function was put in place of a package's."""
         file = function.__code__.co_filename
         return self._owners.of_file(file) == USER and Path(file).is_file()
+
+
+def _imported_names(
+    statements: Iterable[ast.Import | ast.ImportFrom], scope: dict[str, Any]
+) -> dict[str, Any]:
+    """What a module's imports bound, whether or not it has the names any more."""
+    found: dict[str, Any] = {}
+    for statement in statements:
+        for alias in statement.names:
+            bound = alias.asname or alias.name.partition(".")[0]
+            if isinstance(statement, ast.Import):
+                found[bound] = sys.modules.get(alias.name if alias.asname else bound)
+            else:
+                base = _absolute(statement.module or "", statement.level, scope)
+                found[bound] = getattr(sys.modules.get(base), alias.name, None)
+    return found
 
 
 def _can_be_found(name: str) -> bool:
@@ -546,6 +607,8 @@ def _texts(values: Any) -> Iterator[str]:
     for value in values:
         if isinstance(value, str):
             yield value
+        elif isinstance(value, bytes) and len(value) <= _LONGEST_SCALAR:
+            yield value.decode(errors="replace")
         elif isinstance(value, tuple | list | frozenset):
             yield from _texts(value)
 

@@ -77,12 +77,17 @@ class Walk:
         leaves: where the texts go.
         reach: is given each function, class and Python module, and a path for what belongs to it.
         folder: the user's; a path below it counts as the path from there.
+
+    Attributes:
+        folders: below that one, which values name.
     """
 
     def __init__(self, leaves: Leaves, reach: Callable[[object, str], None], folder: Path) -> None:
         self._leaves = leaves
         self._reach = reach
         self._folder = str(folder)
+        self._places = {path.name for path in folder.iterdir() if path.is_dir()}
+        self.folders: set[Path] = set()
         self._seen: dict[int, str] = {}
         self._kept: list[object] = []  # an id is another object's once its owner is gone
         self._depth = 0
@@ -101,6 +106,7 @@ class Walk:
     def _look(self, path: str, value: Any) -> None:
         if type(value) in _PLAIN:
             self._leaves.put(path, self._spell(value))
+            self._note_folder(value)
             return
         if isinstance(value, enum.Enum):
             self._leaves.put(path, f"{_type(value)}.{value.name} {value.value!r}")
@@ -128,6 +134,12 @@ class Walk:
         except (OSError, ValueError):
             content = ""
         return f"{text!r}{content}"
+
+    def _note_folder(self, value: object) -> None:
+        """Keep a folder below the user's that a text names: code may look for files there."""
+        text = value.removeprefix(f"{self._folder}/") if isinstance(value, str) else ""
+        if text.partition("/")[0] in self._places and Path(self._folder, text).is_dir():
+            self.folders.add(Path(self._folder, text))
 
     def _is_below(self, text: str) -> bool:
         return text == self._folder or text.startswith(f"{self._folder}/")
@@ -215,6 +227,7 @@ class Walk:
 
     def _path(self, path: str, value: PurePath) -> None:
         self._leaves.put(path, f"path {self._spell(str(value))}")
+        self._note_folder(str(value))
 
     def _reference(self, path: str, value: weakref.ref[Any]) -> None:
         self.value(path, value())
