@@ -174,8 +174,9 @@ def chain_around(
         # Without VNNI, int8 products of ONNX Runtime saturate unless weights use one bit less.
         for step in (spec["conversion"].get("steps") or {}).values():
             step.update({"reduce_range": True} if "reduce_range" in step else {})
-    for step, parameters in (changes or {}).items():
-        spec["conversion"]["steps"][step].update(parameters)
+    for part, parameters in (changes or {}).items():
+        parts = spec["conversion"] if part == "runtime" else spec["conversion"]["steps"]
+        parts[part].update(parameters)
     return spec, replace(open_trial(spec), model=model, workload=workload)
 
 

@@ -74,6 +74,7 @@ def judge_model(
     *,
     task: str = "auto",
     timed_calls: int = 0,
+    changes: Mapping[str, Mapping[str, Json]] | None = None,
 ) -> Verdict:
     """The verdict on a model through a conversion, as a trial of it would have.
 
@@ -84,6 +85,7 @@ def judge_model(
         conversion: as after ``conversion=``.
         task: as ``parity.task``.
         timed_calls: how often it is called between the check and the one after it.
+        changes: options of the chain's steps, and of its ``runtime``.
     """
     examples = [example] if isinstance(example, Mapping) else list(example)
     sets = tuple(varied(examples, INPUT_SETS))
@@ -91,7 +93,7 @@ def judge_model(
     batch = {"batch_size": rows.pop()} if len(rows) == 1 else {}
     model = GivenModel(factory=factory, sets=sets, batched=bool(batch))
     workload = Workload(symbols=batch, dtype="float32")
-    spec, chain = lab.chain_around(model, conversion, workload)
+    spec, chain = lab.chain_around(model, conversion, workload, changes=changes)
     spec["parity"] = {**spec["parity"], "task": task, "inputs": len(sets)}
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,6 +14,10 @@ from benchorch.errors import BuildError, MeasureError
 from benchorch.frameworks.openvino_files import import_openvino
 from benchorch.runtimes.openvino import OpenVino, _bfloat16_bits
 from support import conversions as lab
+from support.parity_lab import judge_model
+
+if TYPE_CHECKING:
+    import torch
 
 # Not importorskip: importing it is what `import_openvino` is for.
 pytestmark = pytest.mark.skipif(
@@ -42,6 +47,23 @@ def test_a_fresh_process_needs_neither_torch_nor_telemetry(tmp_path: Path) -> No
 def test_telemetry_cannot_be_imported_once_openvino_was() -> None:
     import_openvino()
     assert sys.modules["openvino_telemetry"] is None
+
+
+def two_products_in_int8() -> torch.nn.Module:
+    import torch
+
+    parts = (torch.nn.Linear(48, 48), torch.nn.Tanh(), torch.nn.Linear(48, 3))
+    for part in parts[::2]:
+        torch.nn.init.zeros_(part.bias)  # type: ignore[arg-type]
+    return torch.nn.Sequential(*parts)
+
+
+def test_operators_that_it_fuses_wrongly_can_be_left_apart() -> None:
+    x = np.random.default_rng(0).standard_normal((4, 48)).astype(np.float32)
+    chain = "onnxruntime_int8_static+openvino"
+    changes = {"runtime": {"snippets": False}}
+    verdict = judge_model(two_products_in_int8, {"input": x}, chain, changes=changes)
+    assert verdict.passed, verdict.reasons
 
 
 @pytest.mark.slow
