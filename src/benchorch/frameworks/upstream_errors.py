@@ -27,6 +27,8 @@ _PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _FOLDERS = re.compile(r"""(?<=[\s'"(])/(?:[^\s/'"()]+/)+(?=[^\s/'"()])""")
 _LONGEST_LINE = 300
+_DATA_DEPENDENT = re.compile("data.dependent", re.IGNORECASE)
+_BY_VALUE = "it branches on a tensor's value, or takes a number from one: "
 
 ANOTHER_CONVERSION = "another conversion for this model, of those that benchorch conversions lists"
 """Remedy where a conversion refuses a model."""
@@ -59,7 +61,9 @@ def wrap_errors(kind: type[TrialError], what: str, *more: type[Exception]) -> It
         if _DISK_FULL in text:
             raise OSError(errno.ENOSPC, _DISK_FULL) from error
         place = place_in_model(error)
-        message = f"{what}: {first_line(error)}{f' ({place})' if place else ''}"
+        line = first_line(error)
+        why = _BY_VALUE if _DATA_DEPENDENT.search(line) else ""
+        message = f"{what}: {why}{line}{f' ({place})' if place else ''}"
         raise kind(message, remedy=_REMEDIES.get(kind, "")) from error
 
 

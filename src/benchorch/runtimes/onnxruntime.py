@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, cast, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -151,12 +151,12 @@ class OnnxExecutable(Executable):
         return {**self.settings(), **self.counts()}
 
     def settings(self) -> Mapping[str, Json]:
-        """Dtypes of the outputs, and the session's own metadata."""
-        types = [node.type for node in self.session.get_outputs()]
+        """Dtypes of inputs and outputs, and the session's own metadata."""
         options = self.session.get_session_options()
         return {
-            "dtype": "+".join(sorted({_DTYPES[each] for each in types if each in _DTYPES}))
-            or "none",
+            "dtype": "unknown",  # of its operators, which are counted where that is asked for
+            "input_dtype": _dtypes(self.session.get_inputs()),
+            "output_dtype": _dtypes(self.session.get_outputs()),
             "threads": options.intra_op_num_threads,
             "spinning": options.get_session_config_entry(SPINNING) == "1",
             "provider": self.session.get_providers()[0],
@@ -214,6 +214,12 @@ class OnnxProgram(Program):
     def size_bytes(self, value: object) -> int:
         """Size of the value's elements."""
         return self.fetch(value).nbytes
+
+
+def _dtypes(nodes: Sequence[Any]) -> str:
+    return (
+        "+".join(sorted({_DTYPES[each.type] for each in nodes if each.type in _DTYPES})) or "none"
+    )
 
 
 def _fused(session: Any) -> dict[str, Json]:
@@ -283,9 +289,11 @@ def _counts(
     """Placement of the nodes, and executed operators of graphs that are not too large."""
     placed = assignment(session)
     if size_bytes(directory) > _LARGEST_PROFILED_BYTES:
-        return placed
+        gigabytes = _LARGEST_PROFILED_BYTES / 1e9
+        return {**placed, "uncounted": f"graphs beyond {gigabytes:g} GB are not profiled"}
     inputs = _fed(session, request.example.arrays)
     with refused("ONNX Runtime cannot profile the graph"):
         graph, threads = directory / MODEL_FILE, request.threads
         ran = executed(graph, provider, threads, inputs, tf32=request.tf32)
-    return {**placed, **ran}
+    floats = {*_DTYPES.values()}.intersection(cast("Mapping[str, int]", ran["executed_dtypes"]))
+    return {**placed, **ran, "dtype": "+".join(sorted(floats)) or "none"}

@@ -40,6 +40,8 @@ def execution_of(setup: TrialSetup, facts: Facts) -> Execution:
 
 def _uncounted(setup: TrialSetup, facts: Facts) -> str:
     """Reason why the precision of the operators is unknown."""
+    if "uncounted" in facts:
+        return str(facts["uncounted"])
     if facts.get("executed_dtypes") is not None:
         return "none of its operators computes in floating point"
     provider = facts.get("provider") or type(setup.runtime).__name__
@@ -65,12 +67,12 @@ def _executed(requested: str, facts: Facts) -> tuple[str, float | None]:
         most = max(floats, key=lambda word: floats[word])
         return most, round(floats[most] / sum(floats.values()), 4)
     dtype = str(facts.get("autocast") or facts.get("dtype") or "")
-    return ("" if dtype == "none" else dtype), None
+    return ("" if dtype in ("none", "unknown") else dtype), None
 
 
 def _inputs_cast(setup: TrialSetup, facts: Facts) -> Iterator[str]:
     """Floating inputs take the dtype of the weights, where those have just one."""
-    taken = facts.get("dtype")
+    taken = facts.get("input_dtype", facts.get("dtype"))
     for spec in setup.model.specs() if taken in _FLOATS else ():
         if spec.dtype in _HALVES and spec.dtype != taken:
             yield f"{spec.name} from {spec.dtype}"
