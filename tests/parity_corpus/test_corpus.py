@@ -12,6 +12,7 @@ import pytest
 
 from parity_corpus import (
     architectures,
+    fifth_review,
     fourth_review,
     hostile,
     models,
@@ -33,6 +34,7 @@ MODELS = {
     "second review": second_review.MODELS,
     "third review": third_review.MODELS,
     "fourth review": fourth_review.MODELS,
+    "fifth review": fifth_review.MODELS,
 }
 # The lab builds, judges and verifies in one process, so what only differs between processes
 # cannot show in it.

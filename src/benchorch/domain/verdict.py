@@ -1,6 +1,6 @@
 """Verdict on numerical parity: whether a conversion is still the same model."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -164,6 +164,16 @@ class Verdict:
         if self.kind is None:
             found = Kind.AGREES if self.passed else Kind.DIFFERS
             object.__setattr__(self, "kind", found)
+
+    def not_deterministic(self, reason: str, noise_ratio: float | None = None) -> "Verdict":
+        """The verdict on a model with which nothing can be compared."""
+        return replace(
+            self,
+            passed=False,
+            kind=Kind.NOT_DETERMINISTIC,
+            reasons=(reason,),
+            noise_ratio=noise_ratio,
+        )
 
     @property
     def explanation(self) -> str:

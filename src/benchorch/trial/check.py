@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -39,10 +40,11 @@ from benchorch.trial.reference import (
     outputs_of,
     read_reference,
     referee_file,
+    rounded_otherwise,
     without,
 )
 from benchorch.trial.stages import BuiltTrial
-from benchorch.trial.verify import not_deterministic, verify
+from benchorch.trial.verify import verify
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +52,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Arrays = Mapping[str, NDArray[generic]]
+
+# The answers to so many timed inputs are kept as come within this time, and to the first in any.
+_RECHECKED_S = 0.5
 
 _NOTHING = (
     "no output has a value for any input, so nothing could be compared: provide inputs for which "
@@ -77,22 +82,28 @@ def check(trial: BuiltTrial, loaded: LoadedTrial) -> Verdict:
 
 
 def rechecked(trial: BuiltTrial, loaded: LoadedTrial) -> Callable[[Verdict], Verdict]:
-    """Keep the answer to the first input; what is returned compares it with a later one.
+    """Keep the answers to the timed inputs; what is returned compares them with later ones.
 
-    The answer is kept in a file: memory is measured meanwhile.
+    The answers are kept in files: memory is measured meanwhile.
     """
     place = TemporaryDirectory()
-    file = Path(place.name, "before.npz")
+    count = 0
     if not loaded.setup.generates:  # whose texts take long
-        save_arrays(file, _first_answer(loaded))
+        started_s = time.monotonic()
+        for answer in _answers(loaded, len(loaded.batches)):
+            save_arrays(Path(place.name, f"{count}.npz"), answer)
+            count += 1
+            if time.monotonic() - started_s > _RECHECKED_S:
+                break
         reset_own_peak()
 
     def again(verdict: Verdict) -> Verdict:
         with place:
-            if not (verdict.passed and file.exists()):
+            if not (verdict.passed and count):
                 return verdict
             unstable = read_reference(trial.built.reference).unstable
-            now, before = ([one] for one in (_first_answer(loaded), saved(file)))
+            now = [*_answers(loaded, count)]
+            before = [saved(Path(place.name, f"{number}.npz")) for number in range(count)]
             found = verify(
                 without(now, unstable),
                 without(before, unstable),
@@ -101,17 +112,17 @@ def rechecked(trial: BuiltTrial, loaded: LoadedTrial) -> Callable[[Verdict], Ver
             )
         if found.passed:
             return verdict
-        return not_deterministic(
-            verdict,
-            "the model is not deterministic: after the timed calls it answers the first input "
-            f"otherwise than before them ({found.reasons[0].rstrip('.')}).",
+        return verdict.not_deterministic(
+            "the model is not deterministic: after the timed calls it answers otherwise than "
+            f"before them ({found.reasons[0].rstrip('.')}).",
         )
 
     return again
 
 
-def _first_answer(loaded: LoadedTrial) -> Arrays:
-    return outputs_of(loaded.executable, [model_inputs(loaded.setup, loaded.batches[0])])[0]
+def _answers(loaded: LoadedTrial, count: int) -> Iterator[Arrays]:
+    for batch in loaded.batches[:count]:
+        yield outputs_of(loaded.executable, [model_inputs(loaded.setup, batch)])[0]
 
 
 def _judged(
@@ -138,6 +149,7 @@ def _judged(
         # No conversion can agree better than the dtype that the baseline itself computes in.
         max(setup.tolerance_ratio, _finest(setup, told)),
         referees=[saved(file) for file in files] if all(file.exists() for file in files) else (),
+        near=[rounded_otherwise(reference, number) for number in sets],
         inputs=given if setup.generates else list(sets.values()),
         noise=told.noise,
         task=settings.task,
@@ -196,8 +208,7 @@ def _explained(
         first, second = (without(side, reference.unstable) for side in (references, again))
         other = verify(second, first, same, task="none")
         if not other.passed:
-            return not_deterministic(
-                verdict,
+            return verdict.not_deterministic(
                 "the model is not deterministic: in another process the baseline itself answers "
                 f"otherwise ({other.reasons[0].rstrip('.')}): perhaps Python's hash seed, time, "
                 "addresses or files.",

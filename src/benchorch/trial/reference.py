@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,8 @@ from benchorch.frameworks.flop_counter import count_model
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frameworks.module_precision import half_precision
 from benchorch.frameworks.module_state import changes, snapshot
-from benchorch.frameworks.numpy_files import save_arrays
+from benchorch.frameworks.near_weights import NEAR_DRAWS, near_modules
+from benchorch.frameworks.numpy_files import save_arrays, saved
 from benchorch.host.environment import available_memory_bytes
 from benchorch.interfaces.generation import CONTINUATION, DecoderModel
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
@@ -61,8 +63,10 @@ _FIRST_CALLS = 8
 _QUICK_S = 2.0
 _SLOWEST_S, _SLOWEST_RATIO = 10.0, 20.0
 
-# Calls between the two answers to each input, as many as fit into this time.
+# Calls between the two answers to each input: as many as fit into the shorter time; where calls are
+# slow or the machine is busy, so many in the longer one.
 _BETWEEN, _BETWEEN_S = 256, 0.5
+_BETWEEN_LEAST, _BETWEEN_MOST_S = 64, 1.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +111,11 @@ def outputs_file(directory: Path, index: int) -> Path:
 def referee_file(directory: Path, index: int) -> Path:
     """File with eager's float64 outputs of an input set, if there are any."""
     return directory / f"{index}.float64.npz"
+
+
+def rounded_otherwise(directory: Path, index: int) -> list[Arrays]:
+    """Eager's whole numbers for an input set with weights some epsilons away; empty without any."""
+    return [saved(file) for file in sorted(directory.glob(f"{index}.near*.npz"))]
 
 
 def compared_sets(setup: TrialSetup, inputs: int, data: str | None) -> list[Arrays]:
@@ -184,6 +193,7 @@ def write_reference(
     if size <= _REFEREE_BYTES and took_s <= _REFEREE_MOST_S:
         kept = {index: given[index] for index in first}
         _write_referee(setup, load(), out, kept, threads)
+        _write_near(setup, load(), out, first, kept, took_s, threads)
     reference = Reference(
         state=state_digest(load()),
         counts=_counted(setup, load()),
@@ -268,9 +278,10 @@ def eager(
 
 def _call_often(executable: Executable, given: Sequence[Arrays]) -> None:
     """Call as timing will: a model that counts its calls may answer otherwise after some."""
-    ends_s = time.monotonic() + _BETWEEN_S
-    for one in islice(cycle(given), _BETWEEN):
-        if time.monotonic() > ends_s:
+    started_s = time.monotonic()
+    for count, one in enumerate(islice(cycle(given), _BETWEEN)):
+        limit_s = _BETWEEN_MOST_S if count < _BETWEEN_LEAST else _BETWEEN_S
+        if time.monotonic() - started_s > limit_s:
             break
         outputs_of(executable, [one])
 
@@ -371,3 +382,37 @@ def _write_referee(
     for index, outputs in found.items():
         if all(array.dtype != np.float32 for array in outputs.values()):
             save_arrays(referee_file(out, index), outputs)
+
+
+def _write_near(
+    setup: TrialSetup,
+    module: torch.nn.Module,
+    out: Path,
+    first: Mapping[int, Arrays],
+    given: Mapping[int, Arrays],
+    took_s: float,
+    threads: int,
+) -> None:
+    """Write the whole numbers and booleans that become others with weights some epsilons away.
+
+    What the baseline's own rounding decides is no decision that a conversion could keep.
+    """
+    state = sum(t.nbytes for t in (*module.parameters(), *module.buffers()))
+    whole = {name for one in first.values() for name, a in one.items() if a.dtype.kind in "biu"}
+    slow = took_s * NEAR_DRAWS > _REFEREE_MOST_S
+    if setup.generates or not whole or slow or available_memory_bytes() < _REFEREE_FACTOR * state:
+        return
+    try:
+        for draw, near in enumerate(near_modules(copy.deepcopy(module))):
+            with closing(eager(setup, partial(_itself, near), out, threads)) as executable:
+                for index, one in given.items():
+                    answer = outputs_of(executable, [one])[0]
+                    kept = {name: answer[name] for name in whole & {*answer}}
+                    save_arrays(out / f"{index}.near{draw}.npz", kept)
+    except Exception:  # a copy may refuse in as many ways as there are models
+        for file in out.glob("*.near*.npz"):
+            file.unlink()
+
+
+def _itself(module: torch.nn.Module) -> torch.nn.Module:
+    return module

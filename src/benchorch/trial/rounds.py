@@ -10,13 +10,14 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import final
 
 from benchorch.config.components import make
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.trial import Trial
+from benchorch.domain.verdict import Kind
 from benchorch.interfaces.executor import Emit
 from benchorch.interfaces.profiler import Profiler
 from benchorch.journal import run_directory
@@ -185,7 +186,25 @@ class _Rounds:
     def _finished(self, run: TrialRun, *, profile: bool) -> TrialResult:
         run.end(profile=profile)
         self.runs.remove(run)
-        return run.result()
+        return self._beside_its_baseline(run.result())
+
+    def _beside_its_baseline(self, result: TrialResult) -> TrialResult:
+        """The result; nothing agrees with a baseline that is not deterministic.
+
+        Its own process may find what no other does: there it makes more calls than anywhere.
+        """
+        found = (
+            run.repetitions.parity
+            for run in self.race.runs
+            if run.trial.trial_id == result.baseline_id and run.failure is None
+        )
+        baseline = next(found, None)
+        if result.parity is None or not result.parity.passed or baseline is None:
+            return result
+        if baseline.kind is not Kind.NOT_DETERMINISTIC:
+            return result
+        reason = f"the baseline's own trial: {baseline.explanation}"
+        return replace(result, parity=result.parity.not_deterministic(reason))
 
 
 def _end_of_measurement(run: TrialRun) -> Event:

@@ -29,6 +29,7 @@ def verify(
     tolerance_ratio: float,
     *,
     referees: Sequence[Arrays] = (),
+    near: Sequence[Sequence[Arrays]] = (),
     inputs: Sequence[Arrays] = (),
     noise: Noise | None = None,
     task: str = parity_task.AUTO,
@@ -46,6 +47,7 @@ def verify(
         references: eager's.
         tolerance_ratio: the relative L2 error allowed.
         referees: eager's in float64, where they were kept.
+        near: eager's whole numbers with weights some epsilons away, several for each input.
         inputs: what was computed on.
         noise: how far eager differs from itself; a model that is not deterministic never passes.
         task: as ``parity.task``.
@@ -63,6 +65,7 @@ def verify(
         references,
         tolerance_ratio,
         referees=referees,
+        near=near,
         inputs=inputs,
         task=task,
         model=model,
@@ -91,7 +94,7 @@ def verify(
 def _with_noise(verdict: Verdict, noise: Noise) -> Verdict:
     """The same, or that the model is not deterministic, whatever else was found."""
     if noise.is_random:
-        return not_deterministic(verdict, noise.sentence, noise.ratio)
+        return verdict.not_deterministic(noise.sentence, noise.ratio)
     if not noise.where:
         return replace(verdict, noise_ratio=0.0)
     note = (
@@ -99,17 +102,6 @@ def _with_noise(verdict: Verdict, noise: Noise) -> Verdict:
         "float32's rounding in another order"
     )
     return replace(verdict, noise_ratio=noise.ratio, notes=(*verdict.notes, note))
-
-
-def not_deterministic(verdict: Verdict, reason: str, noise_ratio: float | None = None) -> Verdict:
-    """The verdict on a model with which nothing can be compared."""
-    return replace(
-        verdict,
-        passed=False,
-        kind=Kind.NOT_DETERMINISTIC,
-        reasons=(reason,),
-        noise_ratio=noise_ratio,
-    )
 
 
 def _score(

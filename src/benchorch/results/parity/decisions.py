@@ -14,6 +14,7 @@ from benchorch.results.parity.limits import (
     FLOAT32_EPSILON,
     NEAR_TIE_FACTOR,
     ROUNDING_EPSILONS,
+    UNDECIDED_MOST,
     Limits,
 )
 
@@ -71,7 +72,41 @@ def disagreement(wrong: NDArray[bool_], what: str) -> str:
     )
 
 
-def flipped(pairs: Pairs, ties: Sequence[NDArray[bool_] | None], limits: Limits) -> str:
+def undecided(pairs: Pairs, near: Sequence[Sequence[Array]]) -> list[NDArray[bool_]]:
+    """Mask of each input where the reference itself gives the same with weights epsilons away.
+
+    Parameters
+    ----------
+    pairs : sequence of two ndarrays of one shape
+    near : sequence of sequence of ndarray
+        The reference's other answers to each input.
+
+    Returns
+    -------
+    list of ndarray
+        Empty where there is no such answer, or where more than a share of the values follow
+        from rounding: such an output decides nothing.
+    """
+    others = [
+        [one for one in each if one.shape == ref.shape]
+        for (_, ref), each in zip(pairs, near or [()] * len(pairs), strict=True)
+    ]
+    moved = [[one != ref for one in each] for (_, ref), each in zip(pairs, others, strict=True)]
+    count = sum(int(np.any(each, axis=0).sum()) for each in moved if each)
+    if not 0 < count <= UNDECIDED_MOST * sum(ref.size for _, ref in pairs):
+        return []
+    return [
+        np.any([one == y for one in each], axis=0) if each else np.zeros(y.shape, dtype=bool)
+        for (y, _), each in zip(pairs, others, strict=True)
+    ]
+
+
+def flipped(
+    pairs: Pairs,
+    ties: Sequence[NDArray[bool_] | None],
+    limits: Limits,
+    undecided: Sequence[NDArray[bool_]] = (),
+) -> str:
     """A sentence where too many whole numbers, booleans or texts are not equal.
 
     Parameters
@@ -79,8 +114,12 @@ def flipped(pairs: Pairs, ties: Sequence[NDArray[bool_] | None], limits: Limits)
     pairs : sequence of two ndarrays of one shape
     ties : sequence of ndarray of that shape, or None
         Where the reference itself could as well have had another value.
+    undecided : sequence of ndarray of that shape, optional
+        Where it has this very value with weights epsilons away.
     """
     unequal = [np.asarray(y != ref) for y, ref in pairs]
+    if undecided:
+        unequal = [each & ~free for each, free in zip(unequal, undecided, strict=True)]
     clear = [each if tie is None else each & ~tie for each, tie in zip(unequal, ties, strict=True)]
     count, size = (sum(int(f(each)) for each in clear) for f in (np.sum, np.size))
     share = min(limits.tolerance_ratio, FLIPPED_MOST) if limits.low_precision else 0.0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from benchorch.domain import parity_task
 from benchorch.domain.verdict import OutputParity, Verdict
 from benchorch.results.parity.comparable import obstacle, real, unmatched
-from benchorch.results.parity.decisions import flipped, tied
+from benchorch.results.parity.decisions import flipped, tied, undecided
 from benchorch.results.parity.figures import figures, finite_values
 from benchorch.results.parity.floats import Judged, judge_floats
 from benchorch.results.parity.limits import Limits
@@ -31,6 +31,7 @@ def parity(
     tolerance_ratio: float,
     *,
     referees: Outputs = (),
+    near: Sequence[Outputs] = (),
     inputs: Outputs = (),
     task: str = parity_task.AUTO,
     model: str = "",
@@ -53,6 +54,8 @@ def parity(
         limits follow. An error equal to it passes.
     referees : sequence of mapping from name to ndarray, optional
         The reference in float64, one mapping for each input.
+    near : sequence of sequence of mapping from name to ndarray, optional
+        For each input, whole numbers of the reference with weights some epsilons away.
     inputs : sequence of mapping from name to ndarray, optional
         What was computed on; shows which outputs are scores of tokens.
     task : str
@@ -72,6 +75,7 @@ def parity(
     judge = _Judge(
         limits=Limits.of(tolerance_ratio),
         referees=referees,
+        near=near,
         inputs=inputs,
         task=task,
         model=model,
@@ -85,11 +89,12 @@ def parity(
     everywhere = set.intersection(*(set(side) for side in (*outputs, *references)))
     names = [name for name in references[0] if name in everywhere]
     empty = [name for name in names if not any(ref[name].size for ref in references)]
-    found = judge.verdict(reasons, [judge.output(name, sides) for name in names])
+    outputs_found = [judge.output(name, sides) for name in names]
+    found = judge.verdict(reasons, outputs_found)
     notes = (
         f"output {name} has no value for any input: nothing of it was compared" for name in empty
     )
-    return replace(found, notes=tuple(notes))
+    return replace(found, notes=(*notes, *(one.note for one in outputs_found if one.note)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +105,7 @@ class _Output:
     figures: OutputParity | None = None
     excused: bool = False
     task: str = parity_task.NONE
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +114,7 @@ class _Judge:
 
     limits: Limits
     referees: Outputs
+    near: Sequence[Outputs]
     inputs: Outputs
     task: str
     model: str
@@ -147,10 +154,11 @@ class _Judge:
         if not self.judged:
             return _Output(reasons=tuple(f"output {name}: {r}" for r in reasons), figures=compared)
         task = self._task(name, pairs)
+        note = ""
         if pairs[0][1].dtype.kind == "f":
             judged = self._floats(compared, pairs, referees)
         else:
-            judged = self._others(name, pairs, [ref for _, ref in sides])
+            judged, note = self._others(name, pairs, [ref for _, ref in sides])
         compared = replace(compared, centred_ratio=judged.centred_ratio, slices=judged.slices)
         reasons += judged.reasons
         if not reasons:
@@ -160,6 +168,7 @@ class _Judge:
             figures=compared,
             excused=judged.excused,
             task=task,
+            note=note,
         )
 
     def _task(self, name: str, pairs: Pairs) -> str:
@@ -180,15 +189,24 @@ class _Judge:
             baseline_ratio=compared.baseline_error_ratio,
         )
 
-    def _others(self, name: str, pairs: Pairs, references: Outputs) -> Judged:
+    def _others(self, name: str, pairs: Pairs, references: Outputs) -> tuple[Judged, str]:
+        """The verdict on whole numbers, booleans and texts; a note about those of no account."""
         ties = [
             tied(y, ref, [other for key, other in side.items() if key != name], self.limits)
             if ref.dtype.kind in "iu"
             else None
             for (y, ref), side in zip(pairs, references, strict=True)
         ]
-        reason = flipped(pairs, ties, self.limits)
-        return Judged(reasons=(reason,) if reason else (), centred_ratio=None, slices=())
+        near = [[real(one[name]) for one in each if name in one] for each in self.near]
+        free = undecided(pairs, near)
+        reason = flipped(pairs, ties, self.limits, free)
+        count = sum(int((f & (y != ref)).sum()) for f, (y, ref) in zip(free, pairs, strict=False))
+        note = count and (
+            f"{count} values of output {name} are others, which the baseline gives too with its "
+            "weights 8 float32 epsilons away"
+        )
+        judged = Judged(reasons=(reason,) if reason else (), centred_ratio=None, slices=())
+        return judged, note or ""
 
 
 def _unfit(task: str) -> str:

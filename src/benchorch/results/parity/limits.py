@@ -87,6 +87,9 @@ FLIPPED_MOST = 0.05
 FLIPPED_PLACE_MOST = 0.5
 """... but one position of the inner axes in no larger share of the rows of all inputs."""
 
+UNDECIDED_MOST = 0.05
+"""Share of whole numbers that the baseline's own rounding may decide; beyond it none is excused."""
+
 FEW_ROWS = 8
 """Minimum of rows for a statement about one position."""
 

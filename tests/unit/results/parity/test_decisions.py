@@ -37,6 +37,29 @@ def test_rows_without_an_order_have_no_neighbours() -> None:
     assert decisions._neighbours_tied(ids, ids, rows, LIMITS) is None
 
 
+def judged(y: list[int], near: list[list[int]], size: int = 100) -> str:
+    """Reference and conversion are these ids and further ones that are equal."""
+    ref = np.arange(size)[None]
+    others = [np.concatenate([np.array(one), np.arange(size)[len(one) :]])[None] for one in near]
+    ours = np.concatenate([np.array(y), np.arange(size)[len(y) :]])[None]
+    pairs = [(ours, ref)]
+    free = decisions.undecided(pairs, [others])
+    return decisions.flipped(pairs, [None], Limits.of(1e-4), free)
+
+
+def test_ids_that_the_reference_gives_with_weights_epsilons_away_are_its_own() -> None:
+    assert "2 of 100 values" in judged([1, 0], [])
+    assert not judged([1, 0], [[0], [1, 0]])
+    assert "1 of 100 values" in judged([1, 7], [[1, 0]])  # 7 is in none of them
+    assert "2 of 100 values" in judged([0, 1, 3, 2], [[1, 0]])
+
+
+def test_an_output_that_rounding_decides_excuses_nothing() -> None:
+    five, six = ([*range(1, count), 0] for count in (5, 6))
+    assert not judged(five, [five])
+    assert "6 of 100 values" in judged(six, [six])
+
+
 def test_what_is_empty_differs_in_nothing() -> None:
     nothing = np.zeros((0, 3), np.float32)
     assert distances(nothing, nothing) == Distances(size=0)
