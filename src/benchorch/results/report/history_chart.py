@@ -24,7 +24,7 @@ def history_chart(series: Series) -> Chart:
     if not known:
         return Chart(title=series.name, sentence="No session has this figure.")
     ends = [end for one in known for end in (interval(one) or (one.value,))]
-    y = axis("value", f"{series.metric}, {known[0].unit}", ends)
+    y = axis("value", _title(series.metric, known[0].unit), ends)
     x = _dates(series)
     layers = [
         *_levels(series, x, y),
@@ -37,6 +37,13 @@ def history_chart(series: Series) -> Chart:
         sentence=f"{series.metric} on {series.machine}.",
         spec={"height": _HEIGHT_PX, "layer": layers},
     )
+
+
+def _title(metric: str, unit: str) -> str:
+    """``latency p50, ms``: what the vertical axis shows."""
+    name, _, statistic = metric.partition("/")
+    quantity = name.removesuffix(f"_{unit.replace('/', '_per_')}").replace("_", " ")
+    return f"{quantity} {statistic}".rstrip() + f", {unit}"
 
 
 def _with(values: Sequence[Mapping[str, object]], drawn: Spec) -> Spec:
@@ -90,8 +97,12 @@ def _sessions(series: Series, x: Spec, y: Spec) -> Iterator[Spec]:
 
 
 def _dates(series: Series) -> Spec:
-    """The horizontal axis: dates of sessions."""
-    dates = [point.started_at[:10] for point in series.points]
+    """The horizontal axis: dates of sessions, or times where two are of one day."""
+    started = [point.started_at[:16].replace("T", " ") for point in series.points]
+    days = {one[:10] for one in started}
+    of_one_day, several_a_day = len(days) == 1, len(days) < len(started)
+    begin, end = (0, 10) if not several_a_day else (11, 16) if of_one_day else (5, 16)
+    dates = [one[begin:end] for one in started]
     last = len(dates) - 1
     step = max(1, -(-len(dates) // 6))
     ticks = sorted({*range(0, len(dates), step)})
@@ -100,7 +111,7 @@ def _dates(series: Series) -> Spec:
         "field": "x",
         "type": "quantitative",
         "axis": {
-            "title": None,
+            "title": f"time on {started[0][:10]}" if of_one_day and several_a_day else None,
             "values": ticks,
             "grid": False,
             "labelExpr": f"[{listed}][datum.value]",

@@ -15,6 +15,7 @@ from benchorch.errors import ConfigError
 from benchorch.journal.registry import remember
 from benchorch.results.history.collect import collect
 from benchorch.results.history.series import series_of
+from benchorch.results.report.history_chart import history_chart
 from support.synthetic_runs import DISAGREES, failed, result, trial, write_run
 
 EAGER = trial()
@@ -168,3 +169,14 @@ def test_folders_and_broken_links_named_like_exports_are_passed_over(tmp_path: P
     (tmp_path / "runs" / "folder.json").mkdir()
     (tmp_path / "runs" / "link.json").symlink_to("nowhere")
     assert len(collect([str(tmp_path / "runs")], print)) == 1
+
+
+def test_an_axis_has_words_and_tells_sessions_of_one_day_apart(tmp_path: Path) -> None:
+    for minute in range(3):
+        began = f"2026-03-01T10:0{minute}:00.000+00:00"
+        write_run(tmp_path / "kept" / str(minute), (EAGER, result(EAGER, started_at=began)))
+    (series,) = series_of(collect([str(tmp_path / "kept")], print))
+    drawn = json.dumps(history_chart(series).spec)
+    assert "latency p50, ms" in drawn
+    assert "['10:00', '10:01', '10:02']" in drawn
+    assert "time on 2026-03-01" in drawn
