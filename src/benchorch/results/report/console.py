@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,8 +18,9 @@ from benchorch.journal import certificates
 from benchorch.journal.run_directory import PLAN, RESULTS, TABLE
 from benchorch.recorders.mlflow_links import MlflowLinks, mlflow_links
 from benchorch.results.compare.detectable import summary
-from benchorch.results.report.console_table import WIDTH, folded
+from benchorch.results.report.console_table import WIDTH, columns_of, folded
 from benchorch.results.report.live_table import WAITS, LiveTable
+from benchorch.results.report.notes import few, notes_of
 from benchorch.results.report.overview import (
     alike_failures,
     alike_skips,
@@ -36,7 +36,6 @@ from benchorch.results.report.tables import (
     primary_metric,
     skip_text,
     table_rows,
-    warnings_of,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +48,6 @@ MOST_ROWS = 100
 _MOST_CONCLUSIONS = 20
 _MOST_SKIPS = 20
 _MOST_FAILURES = 10
-_NOTES_SHOWN = 3
 # Of other stages, a log has the first event of each trial.
 _ALWAYS_TOLD = ("wait", "retry")
 
@@ -208,14 +206,15 @@ class ConsoleReport:
             self.text(f"\nmachine   {summary(found)}")
 
     def _notes(self, summaries: Mapping[str, Summary], directory: Path) -> None:
-        warnings = list(_alike(warnings_of(summaries)).items())
-        for warning, (trial_ids, alike_ids) in warnings[:_NOTES_SHOWN]:
-            note = f"{some_of([self._name(trial_id) for trial_id in trial_ids])}: {warning}"
-            others = some_of([self._name(trial_id) for trial_id in alike_ids])
-            likewise = f" Likewise {others}." if alike_ids else ""
+        notes = notes_of(summaries)
+        shown = few(notes)
+        for one in shown:
+            note = f"{some_of([self._name(trial_id) for trial_id in one.trial_ids])}: {one.text}"
+            others = some_of([self._name(trial_id) for trial_id in one.alike_ids])
+            likewise = f" Likewise {others}." if others else ""
             self._console.print(f"[yellow]note[/] {_plain(note + likewise)}", highlight=False)
-        if len(warnings) > _NOTES_SHOWN:
-            rest = plural(len(warnings) - _NOTES_SHOWN, "more note")
+        if len(notes) > len(shown):
+            rest = plural(len(notes) - len(shown), "more note")
             self.text(f"note {rest} in {directory / TABLE}")
 
     def _conclusions(
@@ -328,21 +327,6 @@ def _end_of(result: TrialResult) -> str:
     return "not the same model" if wrong else "done"
 
 
-def _alike(
-    warnings: Mapping[str, Sequence[str]],
-) -> Mapping[str, tuple[Sequence[str], Sequence[str]]]:
-    """The first of those that differ in numbers alone, with its trials and those of the others."""
-    firsts: dict[str, str] = {}
-    found: dict[str, tuple[Sequence[str], list[str]]] = {}
-    for warning, trial_ids in warnings.items():
-        first = firsts.setdefault(re.sub(r"\d[\d.,]*", "#", warning), warning)
-        if first == warning:
-            found[warning] = trial_ids, []
-        else:
-            found[first][1].extend(trial_ids)
-    return found
-
-
 def _plain(text: str) -> str:
     """Text whose brackets are no markup, and that no terminal obeys."""
     from rich.markup import escape
@@ -364,11 +348,11 @@ def _skips(plan: Plan) -> list[str]:
 
 
 def console_on(stream: TextIO) -> Console:
-    """A console as wide as the terminal that a stream goes to, else of a fixed width."""
+    """A console as wide as `columns_of` a stream says, else wide enough for every column."""
     from rich.console import Console
 
     terminal = stream.isatty()
-    width = None if terminal else WIDTH
+    width = None if terminal else columns_of(stream) or WIDTH
     return Console(file=stream, width=width, soft_wrap=not terminal, emoji=False)
 
 

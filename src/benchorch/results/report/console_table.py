@@ -1,4 +1,4 @@
-"""Tables and reports as text, as wide as the terminal; of one width where there is none."""
+"""Tables and reports as text, as wide as the terminal; with every column where there is none."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from benchorch.results.report.rich_table import rich_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDTH = 160
-"""Of what is written to a file or a pipe."""
+WIDTH = 1000
+"""Of what is written to a file or a pipe: wider than any table is."""
 
 # What a folded line goes on below: a number, or a label that is set off by spaces.
 _LABEL = re.compile(r" *(?:\d+\. |\S+(?: \S+){0,2} {2,})(?=\S)")
@@ -35,7 +35,7 @@ def columns_of(stream: IO[str]) -> int:
 
 
 def terminal_width() -> int:
-    """Columns of the terminal, or those that the environment names."""
+    """Columns that the environment names, or of the terminal; `WIDTH` where there is none."""
     return columns_of(sys.stdout) or WIDTH
 
 

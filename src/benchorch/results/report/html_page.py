@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, final
 
+from benchorch.domain.estimate import Summary
 from benchorch.domain.price import PriceSnapshot
 from benchorch.formatting import plural
 from benchorch.pages import templates
@@ -14,6 +15,7 @@ from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.report import trial_details
 from benchorch.results.report.bars import case_charts
 from benchorch.results.report.chart import Chart
+from benchorch.results.report.notes import few, notes_of
 from benchorch.results.report.rows import ReportRow
 from benchorch.results.report.series_figures import AllSeries
 from benchorch.results.report.summary_text import is_finished, summary_text
@@ -24,7 +26,6 @@ from benchorch.results.report.tables import (
     names_of,
     serving_case,
     skip_text,
-    warnings_of,
 )
 from benchorch.results.report.tradeoffs import tradeoffs
 
@@ -142,8 +143,15 @@ def _cases(
         drawn = [(charts.number(chart), chart) for chart in case_charts(own, series)]
         names = names_of([row.stored.trial for row in own])
         summaries = {names[one.trial.trial_id]: one.summary for one in (row.stored for row in own)}
-        found_in = warnings_of({key: each for key, each in summaries.items() if each})
-        yield Case(name, drawn, list(found_in.items()))
+        yield Case(name, drawn, _noted({key: each for key, each in summaries.items() if each}))
+
+
+def _noted(summaries: Mapping[str, Summary]) -> list[tuple[str, Sequence[str]]]:
+    """Warnings with the trials that have them; first those that the terminal has room for."""
+    notes = notes_of(summaries)
+    first = few(notes)
+    others = [note for note in notes if note not in first]
+    return [(note.text, [*note.trial_ids, *note.alike_ids]) for note in (*first, *others)]
 
 
 def _file_name(chart: Chart, case: str = "") -> str:

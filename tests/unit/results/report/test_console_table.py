@@ -4,7 +4,9 @@ import io
 
 import pytest
 
-from benchorch.results.report.console_table import columns_of, folded
+from benchorch.results.report.console import console_on
+from benchorch.results.report.console_table import columns_of, folded, table_text
+from benchorch.results.report.rich_table import rich_table
 
 PROSE = "Intervals and verdicts hold for all of the comparisons of this table together."
 
@@ -54,3 +56,16 @@ def test_a_file_and_a_pipe_have_no_width(monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     assert columns_of(io.StringIO()) == 0
     assert folded(PROSE * 5, io.StringIO()) == PROSE * 5
+
+
+def test_a_file_and_a_pipe_have_every_column_in_one_line(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    names = ("conversion", "p50 ms [95 %]", "p99 ms [95 %]", "build", "peak memory", "same model?")
+    rows = [names, ["0.01985 (0.01985 to 0.01998 seen, n = 2)"] * len(names)]
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    stream = io.StringIO()
+    console_on(stream).print(rich_table(rows, console_on(stream).width))
+    for written in (table_text(rows), stream.getvalue()):
+        head, _, row = filter(None, (line.strip() for line in written.splitlines()))
+        assert all(name in head for name in names)
+        assert row.count("n = 2)") == len(names)
