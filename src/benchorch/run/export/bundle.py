@@ -18,15 +18,18 @@ from benchorch.config.parity_setup import parity_setup
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json, encode
+from benchorch.domain.estimate import Estimate
 from benchorch.domain.session import Session
 from benchorch.errors import BuildError, ConfigError
 from benchorch.files import read_json
-from benchorch.formatting import interval_text
+from benchorch.formatting import interval_text, is_known
 from benchorch.interfaces.conversion import BuildRequest
 from benchorch.interfaces.store import Store
 from benchorch.models.trust import look_in, session_of
 from benchorch.progress import Say, silent
+from benchorch.results.metrics.latency import median_ms
 from benchorch.run.export.winner import Chosen
+from benchorch.stats.prediction import repetition_interval
 from benchorch.trial.build import build, find
 from benchorch.trial.live_module import module_of
 from benchorch.trial.reference import model_inputs, outputs_file
@@ -237,11 +240,23 @@ def _certificate(chosen: Chosen) -> dict[str, Json]:
         "measured_at": result.started_at,
         "parity": encode(result.parity),
         "metrics": encode(dict(summary.metrics)),
+        "one_process_ms": encode(_of_one_process(chosen)),
         "speedup": encode(summary.speedup),
         "warnings": list(summary.warnings),
         "machine": dict(result.environment),
         "model_digest": result.build.model_digest if result.build else "",
     }
+
+
+def _of_one_process(chosen: Chosen) -> Estimate | None:
+    """Where the median of a further process lies: wider than the interval of the trial's.
+
+    None where too few processes ran to know.
+    """
+    if "latency_ms/p50" not in chosen.run.summaries[chosen.trial.trial_id].metrics:
+        return None
+    found = repetition_interval(median_ms(chosen.result.valid), 1, unit="ms")
+    return found if found is not None and is_known(found) else None
 
 
 def _pin(name: str, chosen: Chosen) -> str:

@@ -138,6 +138,14 @@ def test_the_folder_says_what_was_measured_where_and_pins_its_packages(
     assert "Some CPU" in (out / "README.md").read_text()
 
 
+def test_the_certificate_has_the_range_of_a_further_process(run: Path, tmp_path: Path) -> None:
+    reply = export_command.run.reply([f"{run}:onnxruntime", "--output", str(tmp_path / "out")])
+    certificate = json.loads((tmp_path / "out" / "certificate.json").read_text())
+    median, one = certificate["metrics"]["latency_ms/p50"], certificate["one_process_ms"]
+    assert one["low"] < median["low"] < median["high"] < one["high"]
+    assert f"takes {one['low']:.4g} to {one['high']:.4g} ms a call" in reply.text
+
+
 def test_a_session_waits_as_it_did_when_it_was_measured(run: Path, tmp_path: Path) -> None:
     chosen = choose(f"{run}:onnxruntime", lambda _: None)
     (process, *others) = chosen.result.processes
