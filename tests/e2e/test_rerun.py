@@ -60,7 +60,10 @@ def test_only_what_failed_runs_again_and_then_nothing_does(picky):
     assert "3 trials, 2 already there" in again.stdout
     assert ran(picky) == [*before, ("export", "ok")]
     idle = picky.run("rerun", "out", "--failed")
-    assert "No trial of it has failed" in idle.stdout
+    assert idle.stdout == "No trial of it has failed, so nothing runs again.\n"
+    told = json.loads(picky.run("rerun", "out", "--failed", "--json").stdout)
+    assert told["exit_code"] == 0
+    assert len(told["trials"]) == 3
     assert len(ran(picky)) == 4
     picky.run("rerun", "out", "--only", "bf*")
     assert ran(picky)[4:] == [("bf16", "ok")]

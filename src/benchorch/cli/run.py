@@ -241,6 +241,8 @@ def _resume(directory: Path, composer: Composer, terms: Terms, terminal: Termina
     plan = invocation.plan
     assert plan is not None  # find_invocation has found it
     refuse_foreign(plan, directory, f"benchorch resume {directory}")
+    if invocation.repeats_nothing:
+        return _delivered(OK, invocation, terminal)
     _change_directory(Path(str(plan.session.get("cwd", "."))))
     return _delivered(_run_plan(invocation, plan), invocation, terminal)
 

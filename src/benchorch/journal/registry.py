@@ -88,11 +88,14 @@ def latest_invocations(count: int, *, ended: bool = True) -> list[Path]:
     Args:
         ended: whether those that are going on are left out.
     """
-    known = [one for one in newest_invocations(_MOST) if (one / run_directory.PLAN).is_file()]
-    found = [one for one in known if not (ended and is_running(one))]
-    here = Path.cwd().resolve()
-    of_here = [one for one in found if one.is_relative_to(here) or _planned_in(one, here)]
-    return (of_here or found)[:count]
+    here, of_here, others = Path.cwd().resolve(), list[Path](), list[Path]()
+    for one in newest_invocations(_MOST):
+        if len(of_here) == count:
+            break
+        if (one / run_directory.PLAN).is_file() and not (ended and is_running(one)):
+            is_of_here = one.is_relative_to(here) or _planned_in(one, here)
+            (of_here if is_of_here else others).append(one)
+    return of_here or others[:count]
 
 
 def _planned_in(directory: Path, folder: Path) -> bool:

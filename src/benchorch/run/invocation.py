@@ -142,8 +142,17 @@ class Invocation:
         if self.terms.failed:
             self._again &= {result.trial_id for result in found if not _is_sound(result)}
         if not self._again:
-            self.report.text("No trial of it has failed, so nothing runs again.")
+            left = len(plan.trials) - len(self.results)
+            rest = f" {plural(left, 'trial')} without a result: benchorch resume {self.plan_id}"
+            self.report.text(
+                f"No trial of it has failed, so nothing runs again.{rest if left else ''}"
+            )
         self.results = {n: r for n, r in self.results.items() if n not in self._again}
+
+    @property
+    def repeats_nothing(self) -> bool:
+        """Whether trials were to run again, and none was chosen."""
+        return self._again == set()
 
     def run(self, jobs: Sequence[Sequence[str]]) -> list[float]:
         """Plan and run a batch of jobs; each job's objective, infinite where it has none."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchorch.journal import registry
 from benchorch.journal.lock import acquire_lock
 from benchorch.journal.registry import find_invocation, others_running, remember
 
@@ -47,3 +48,19 @@ def test_last_is_the_newest_ended_run_of_the_folder(
         assert find_invocation("last", "report") == elsewhere
     monkeypatch.chdir(tmp_path / "state")
     assert find_invocation("last", "report") == elsewhere
+
+
+def test_no_more_runs_are_looked_at_than_are_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    for number in range(10):
+        place = tmp_path / f"run-{number}"
+        place.mkdir()
+        (place / "plan.json").write_text("{}")
+        remember(f"plan-{number}", place)
+    looked_at: list[Path] = []
+    monkeypatch.setattr(registry, "is_running", looked_at.append)
+    assert registry.latest_invocations(2) == [tmp_path / "run-9", tmp_path / "run-8"]
+    assert len(looked_at) == 2

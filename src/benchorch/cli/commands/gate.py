@@ -42,7 +42,6 @@ from benchorch.results.compare.metric_kinds import higher_is_better
 from benchorch.results.history.baseline import sessions_before
 from benchorch.results.history.collect import collect, is_folder_of_runs
 
-_REMEMBERED = 100
 _SESSIONS = 10
 _RUNS = completed("run_names")
 DUEL = frozenset({"--against", "--env"})
@@ -211,12 +210,10 @@ def _refuse_directionless(names: Sequence[str]) -> None:
 
 def _newest_but(baseline: Side | None) -> str:
     """The newest run on this machine; ConfigError where that is the baseline, or there is none."""
-    for directory in latest_invocations(_REMEMBERED):
-        if (directory / run_directory.PLAN).exists():
-            newest = run_directory.read_plan(directory).plan_id
-            if baseline is None or newest != baseline.run.plan_id:
-                return str(directory)
-            break
+    for directory in latest_invocations(1):
+        newest = run_directory.read_plan(directory).plan_id
+        if baseline is None or newest != baseline.run.plan_id:
+            return str(directory)
     problem = (
         "There is no run on this machine that is newer than the baseline: measure the candidate, "
         "or name it with --candidate RUN."
