@@ -4,6 +4,12 @@ NS_PER_S = 1_000_000_000
 NS_PER_MS = 1_000_000
 NS_PER_US = 1_000
 
+SECONDS = {
+    **{"us": 1e-6, "ms": 1e-3, "s": 1, "sec": 1, "seconds": 1, "m": 60, "min": 60, "minutes": 60},
+    **{"h": 3600, "hours": 3600, "d": 86400},
+}
+"""Seconds in the units of time that people write after a number, and that end the names of keys."""
+
 _BINARY_PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
 
 

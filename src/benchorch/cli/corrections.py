@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -20,8 +21,10 @@ from benchorch.errors import BenchorchError, ConfigError, Correction, NoMachine,
 from benchorch.models import trust
 from benchorch.recorders.location import strike_out
 from benchorch.results.compare.load_run import is_run
+from benchorch.units import SECONDS
 
 _ROUNDS = 6
+_RECIPES_TRIED = 3
 _SHARED = frozenset({"--json", "--quiet", "-q", "--verbose", "-v", "--yes", "-y", "--here"})
 _WITH_VALUE = frozenset({"--output", "-o", "--head", "--working-dir"})
 
@@ -31,9 +34,6 @@ _OF_A_TRIAL |= dict.fromkeys(("export", "reproduce"), "{run}:{trial}")
 """How commands about a run name one of its trials."""
 
 _NUMBER = re.compile(r"[-+]?(\d+(?:\.\d*)?(?:e[-+]?\d+)?) *([a-z%]*)", re.IGNORECASE)
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-_IN_SECONDS = {"_ms": 1e-3, "_s": 1, "minutes": 60}
-"""Seconds of the unit that a key's name ends with."""
 
 Line = list[str]
 
@@ -52,9 +52,17 @@ def next_line(words: Sequence[str], error: ConfigError) -> str:
     if any(one.key == "model.factory" and one.correction is None for one in error.problems):
         found = found or example(["init"])
     if not found and offered == _STATUS:
-        return offered if _runs() else FIRST
-    usual = FIRST.replace(" run ", " plan ") if _command_of(words) == "plan" else FIRST
-    return found or _without_a_word(words) or usual
+        return offered if _runs() else _first()
+    if found := found or _without_a_word(words):
+        return found
+    return _first().replace(" run ", " plan ") if _command_of(words) == "plan" else _first()
+
+
+def _first() -> str:
+    """A run of this folder's newest recipe that can be planned; else of a built-in one."""
+    own = sorted(filter(Path.is_file, Path().glob("*.yaml")), key=lambda one: -one.stat().st_mtime)
+    known = (str(path) for path in own[:_RECIPES_TRIED] if _error_of([str(path)]) is None)
+    return next((shlex.join(["benchorch", "run", name]) for name in known), FIRST)
 
 
 def _is_line(text: str) -> bool:
@@ -71,7 +79,7 @@ def _carried_out(line: str, error: ConfigError) -> str:
             return line
         error.problems = tuple(dict.fromkeys([*error.problems, *found.problems]))
         mended = corrected(typed, found.problems)
-        usual = example(typed) or (FIRST if _needs_a_run(typed) else "")
+        usual = example(typed) or (_first() if _needs_a_run(typed) else "")
         offered = found.next if _is_line(found.next) or found.next == _STATUS else ""
         line = mended or offered or usual or line
         if mended or line == usual:
@@ -108,6 +116,8 @@ def corrected(words: Sequence[str], problems: Sequence[str]) -> str:
         if mended is None or (own and mended == line):
             return ""
         line = mended
+        if not line:  # nothing is left of it
+            return ""
         left = [*_problems_of(line)] if own else []
         if left and {*filter(is_recipe, line)} - {*words}:  # another file with mistakes is no help
             return ""
@@ -177,7 +187,7 @@ def _error_of(line: Line) -> ConfigError | None:
         if words == ["run"]:
             return ConfigError([Problem("run: names no model.", Correction(added=["model=bert"]))])
         words = words[1:]
-    elif not (words and ("=" in words[0] or is_recipe(words[0]) or words[0] == "-m")):
+    elif not (words and ("=" in words[0] or is_recipe(words[0]) or words[0].startswith("-"))):
         at = line.index(words[0]) if words else 0
         return _usage_of([*line[at:], *line[:at]])
     try:
@@ -326,11 +336,11 @@ def _number_in(key: str, value: str) -> str:
     if found is None or not float(found[1]):
         return ""
     unit, number = found[2].lower(), float(found[1])
-    own = next((seconds for end, seconds in _IN_SECONDS.items() if key.endswith(end)), None)
+    own = SECONDS.get(re.split("[._]", key)[-1])
     if unit == "%":
         number /= 100
-    elif own and unit in _SECONDS:
-        number *= _SECONDS[unit] / own
+    elif own and unit in SECONDS:
+        number *= SECONDS[unit] / own
     elif unit[:1] == "m" and key.endswith("_gib"):
         number /= 1024
     text = f"{number:g}"

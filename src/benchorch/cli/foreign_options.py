@@ -32,6 +32,8 @@ _ALONE = Foreign(1, "", "has no counterpart: nothing runs beside the model.")
 _ALL = Foreign(0, "", "is not needed: a failed trial leaves the others alone.")
 _CALLS = Foreign(1, "stopping=fixed stopping.calls={0}", "is stopping.calls of stopping=fixed.")
 _RUNS = Foreign(1, "stopping=fixed stopping.processes={0}", "is stopping.processes here.")
+_RECIPE = Foreign(1, "{0}", "has no counterpart: a recipe is its file.", part=r"(.*\.ya?ml)$")
+_USERS = Foreign(1, "scenario=server scenario.servers={0}", "are calls side by side here.")
 _PARAMETER = Foreign(2, "-m {0}={1}", "is a key with several values, crossed by -m.")
 
 FOREIGN: Mapping[str, Foreign] = {
@@ -84,6 +86,19 @@ FOREIGN: Mapping[str, Foreign] = {
     "--avgRuns": _CALLS,
     "--warmUp": _WARM,
     "--duration": Foreign(1, "stopping.max_window_s={0}", "is stopping.max_window_s here."),
+    # locust, and options that name a file
+    **dict.fromkeys(("--config", "--config-file", "--recipe", "-f"), _RECIPE),
+    **dict.fromkeys(("-u", "--users"), _USERS),
+    "--spawn-rate": Foreign(1, "", "has no counterpart: the rate of queries does not ramp up."),
+    **dict.fromkeys(
+        ("-t", "--run-time"), Foreign(1, "scenario.duration_s={0}", "is scenario.duration_s here.")
+    ),
+    "--headless": Foreign(0, "", "is not needed: nothing opens."),
+    # optimum-benchmark and olive
+    "--device": Foreign(1, "device={0}", "is a machine here."),
+    **dict.fromkeys(
+        ("--provider", "--backend"), Foreign(1, "backend={0}", "is a conversion here.")
+    ),
     # mlflow and optimum-cli
     "-P": Foreign(1, "{0}", "is not needed: a key is set by KEY=VALUE."),
     "-p": Foreign(1, "--port {0}", "is --port here."),

@@ -44,7 +44,11 @@ _RECIPES = (".yaml", ".yml")
 _NAMED = ("model", "conversion", "hardware")
 _CROSSED = (*_NAMED, "scenario", "stopping")
 
+_PLANNED = ("dry-run", "collect-only", "co", "setup-plan")
+"""What other tools call `plan`."""
+
 _ITEM = re.compile(r"[\w.+-]+")
+_RUN = re.compile(r"last(?:~\d+)?")
 
 
 @final
@@ -80,7 +84,7 @@ class _Reader:
         elif _key(word[1:].partition("=")[0]) if word.startswith("-") else False:
             self._option(f"-{word}", word)
         elif word.startswith("-"):
-            self._wrong(word, "there is no such option.", [])
+            self._wrong(self._with_value(word), "there is no such option.", [])
         elif name in groups() and " " in word and as_list(word):
             self._wrong(word, "a list is written KEY=[A,B].", [as_list(word)])
         elif sign and word.endswith(",") and _begins_a_key(self.rest):
@@ -106,17 +110,27 @@ class _Reader:
 
     def _foreign(self, name: str, value: str) -> None:
         """Another tool's option."""
+        if name == "--host" and (url := value or "".join(self.rest[:1])).startswith("http"):
+            del self.rest[: 0 if value else 1]
+            self.meant = [word for word in self.meant if not word.startswith("model=")]
+            self._wrong(name, "is model.url of model=http.", ["model=http", f"model.url={url}"])
+            return
         if name == "-P" and not any("=" in word for word in self.rest[:1]):
             name = "--parameter-scan"  # hyperfine's -P, not MLflow's
         meant = in_place_of(name, value, self.rest)
         self._wrong(name, FOREIGN[name].why, meant)
         if FOREIGN[name].command:
-            self.command, self.meant = FOREIGN[name].command, meant
-            self.rest.clear()
+            self.command, others = FOREIGN[name].command, self.meant[: -len(meant) or None]
+            takes_more = self.command == "script"  # a run's keys, too
+            self.meant = [*meant, *others] if takes_more else meant
+            self.rest = self.rest if takes_more else []
 
     def _flag(self, name: str, sign: str, value: str) -> None:
         """Hydra's own option, whose value may be one of a few."""
         allowed = _VALUES.get(name, (value,))
+        if name in _VALUES and value.endswith(_RECIPES):
+            self._wrong(name, "has no counterpart: a recipe is its file.", [value])
+            return
         if value not in allowed:
             problem = f"there is no {value!r}. Options: {', '.join(allowed)}."
             self._wrong(name, problem, [])
@@ -130,7 +144,7 @@ class _Reader:
     def _option(self, word: str, typed: str = "") -> None:
         """``--model bert`` or ``-model=bert``: what argparse would take."""
         name, sign, value = word[2:].partition("=")
-        if name == "dry-run":
+        if name in _PLANNED:
             self.command = "plan"
             self._wrong(word, "the command 'plan' shows what would run.", [])
             return
@@ -152,7 +166,16 @@ class _Reader:
             self.rest.clear()
         hint = f" Did you mean '--{meant}'?" if meant else suggest(name, default_keys())
         right = [f"--{meant}"] if meant and meant != "version" else []
-        self._wrong(f"--{name}", f"there is no such option.{hint}", right)
+        said = f"--{name}" if right or meant else self._with_value(f"--{name}")
+        self._wrong(said, f"there is no such option.{hint}", right)
+
+    def _with_value(self, option: str) -> str:
+        """An unknown option and the word behind it, unless that has a meaning of its own."""
+        word = self.rest[0] if self.rest else ""
+        named = any(word in options(group) for group in _NAMED) or recipe_called(word)
+        if not word or not _is_value(word) or named or word in COMMANDS or _RUN.fullmatch(word):
+            return option
+        return f"{option} {self.rest.pop(0)}"
 
     def _list(self, word: str) -> None:
         """``conversion=[eager, onnxruntime]``, which the shell has split."""
@@ -186,12 +209,25 @@ class _Reader:
         key, colon, value = word.partition(":")
         recipe = recipe_called(word)
         before, sign, first = self.meant[-1].partition("=") if self.meant else ("", "", "")
+        file, of, trial = word.partition("::")
+        if before == "-m" and (model := _model_like(word)):
+            self.meant.pop()
+            self._wrong(f"-m {word}", "-m crosses values; a model is model=NAME.", [])
+            self._choose("model", model)
+            return
+        if of and file.endswith(_RECIPES):
+            self._wrong(word, "a trial is chosen by --only.", [file, "--only", trial])
+            return
         if sign and word.isdecimal() and first.strip("[]").replace(",", "").isdecimal():
             self._wrong(word, f"a list is written {before}=[A,B].", [])
             self.meant[-1] = f"{before}=[{first.strip('[]')},{word}]"
         elif group:
             self._wrong(word, f"is a {group}: name it by its key.", [])
             self._choose(group, word)
+        elif _RUN.fullmatch(word):
+            self._wrong(word, "is a run, of which there is a report.", [])
+            self.command, self.meant = "report", [word]
+            self.rest.clear()
         elif word in COMMANDS:
             self._wrong(repr(word), "is a command: it comes first, and alone.", [])
             self.command = word if word != "run" else self.command
@@ -272,6 +308,13 @@ def recipe_called(word: str) -> str:
         if os.path.isfile(f"recipes/{name}") or os.path.isfile(built_in):  # noqa: PTH113
             return f"recipes/{name}"
     return ""
+
+
+def _model_like(name: str) -> str:
+    """The model whose name a longer one begins with: ``bert-base-uncased``; empty for none."""
+    plain = name.rpartition("/")[2].lower().replace("-", "_")
+    known = [one for one in options("model") if plain == one or plain.startswith(f"{one}_")]
+    return max(known, key=len, default="")
 
 
 def _key(name: str) -> str | None:

@@ -26,7 +26,16 @@ _LONGEST_NAME, _LONGEST_LINE = 80, 400
 _MOST_LISTED = 20
 _LISTED_BY = {"conversion": "benchorch conversions", "hardware": "benchorch backends"}
 _DEVICES = {**dict.fromkeys(("cuda", "gpu"), "hardware=local_gpu"), "cpu": "hardware=local"}
-_GUESSED = ("model", "conversion", "hardware", "scenario", "stopping")
+_GUESSED = ("model", "conversion", "hardware", "scenario", "stopping", "executor")
+_CONVERSIONS = {
+    **dict.fromkeys(("pytorch", "torch"), "conversion=eager"),
+    **dict.fromkeys(("ort", "CPUExecutionProvider"), "conversion=[eager,onnxruntime]"),
+    "CUDAExecutionProvider": "conversion=[eager,onnxruntime_cuda]",
+    **dict.fromkeys(("float16", "fp16"), "conversion=[eager,fp16]"),
+    **dict.fromkeys(("bfloat16", "bf16"), "conversion=[eager,bf16]"),
+}
+"""What other tools call a conversion."""
+
 _UNEXPECTED = (AssertionError, AttributeError, LookupError, TypeError)
 
 
@@ -184,9 +193,12 @@ class OverrideErrors:
         if is_hydras or override.is_force_add() or override.is_delete():
             return []
         unknown = _unknown_key(self._base(choice), override.key_or_group)
+        if unknown and unknown.correction is None:
+            is_deep = self._group_of(override.key_or_group) in self._groups
+            guess = None if is_deep else self._by_value(override.key_or_group, text)
+            unknown = guess or _by_last_part(override.key_or_group) or unknown
         if unknown and self._group_of(override.key_or_group) not in self._groups:
-            guess = None if unknown.correction else self._by_value(override.key_or_group, text)
-            return [guess or unknown]
+            return [unknown]
         expected = composition_errors()
         try:
             self._load((*choice, text))
@@ -200,12 +212,16 @@ class OverrideErrors:
         if machine := _DEVICES.get(value):
             problem = f"{key}: unknown key. A device is a machine here: {machine}."
             return Problem(problem, Correction(typed=text, meant=machine))
+        if conversion := _CONVERSIONS.get(value):
+            problem = f"{key}: unknown key. {value} is a conversion here: {conversion}."
+            return Problem(problem, Correction(typed=text, meant=conversion))
         names = value.strip("[]").split(",")
         of_value = (g for g in _GUESSED if {*names} <= {*group_options(self._loader, g)})
         group = next(of_value, None)
         if group is None:
             return None
-        problem = f"{key}: unknown key. {', '.join(names)} is a {group}. Did you mean {group!r}?"
+        kind = f"an {group}" if group[0] in "aeiou" else f"a {group}"
+        problem = f"{key}: unknown key. {', '.join(names)} is {kind}. Did you mean {group!r}?"
         return Problem(problem, Correction(typed=key, meant=group))
 
     def _added_again(self, override: Override, text: str, choice: tuple[str, ...]) -> list[str]:
@@ -317,6 +333,16 @@ def _unknown_key(base: ConfigNode, dotted: str) -> Problem | None:
         path.append(part)
         node = node[part]
     return None
+
+
+def _by_last_part(dotted: str) -> Problem | None:
+    """``scenario.input_shapes.batch_size``: a key that is called so elsewhere, and only there."""
+    last = dotted.rpartition(".")[2]
+    found = [key for key in default_keys() if key.rpartition(".")[2] == last and key != dotted]
+    if len(found) != 1 or "." not in dotted:
+        return None
+    problem = f"{dotted}: unknown key. Did you mean {found[0]!r}?"
+    return Problem(problem, Correction(typed=dotted, meant=found[0]))
 
 
 def _option_with(dotted: str) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.config.components import fits, missing, misspelt, mistyped
 from benchorch.domain.codec import Json
+from benchorch.errors import Correction, Problem
 from benchorch.frameworks.host_arrays import numpy_dtype
 from benchorch.models.declared import is_float
 
@@ -148,6 +149,12 @@ _KINDS: Mapping[str, type[Generator]] = {
 
 
 _EXAMPLES = {"high": 1000}
+_ELSEWHERE = {
+    **dict.fromkeys(("gaussian", "rand", "randn", "random", "uniform"), "normal"),
+    **dict.fromkeys(("int", "randint", "tokens"), "integers"),
+    **dict.fromkeys(("ones", "zeros", "full"), "constant"),
+}
+"""What other tools call a generator."""
 
 
 def generator(node: Mapping[str, Json]) -> Generator:
@@ -173,7 +180,11 @@ def generator_problems(where: str, node: Mapping[str, Json], dtype: str) -> list
         if name is None:
             return [missing(f"{where}.generator", "integers", "+")]
         problem = f"{where}.generator: unknown generator {name!r}."
-        return [misspelt(problem, str(name), _KINDS, f" Generators: {', '.join(_KINDS)}.")]
+        listed = f" Generators: {', '.join(_KINDS)}."
+        if meant := _ELSEWHERE.get(str(name)):
+            text = f"{problem} Did you mean {meant!r}?{listed}"
+            return [Problem(text, Correction(typed=str(name), meant=meant))]
+        return [misspelt(problem, str(name), _KINDS, listed)]
     options = {key: value for key, value in node.items() if key not in GENERATOR_OPTIONS}
     found = _option_problems(where, kind, options)
     return found or [f"{where}.{problem}." for problem in kind(**options).complaints(dtype)]

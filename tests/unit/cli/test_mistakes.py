@@ -464,6 +464,37 @@ def test_a_conversion_for_other_machines_is_skipped_with_the_machine_that_it_nee
         ("run --config-name nosuch model=mlp", "run model=mlp"),
         ("run --config-dir nosuch model=mlp", "run model=mlp"),
         ("run model=mlp name=", "run model=mlp name=benchorch"),
+        ("run recipes/tiny.yaml --collect-only", "plan recipes/tiny.yaml"),
+        ("recipes/tiny.yaml::onnxruntime", "run recipes/tiny.yaml --only onnxruntime"),
+        ("run --durations=10 model=mlp", "run model=mlp"),
+        ("run --durations 10 model=mlp", "run model=mlp"),
+        ("--config-dir nosuch --config-name nosuch", "run recipes/tiny.yaml"),
+        ("backend=pytorch model=mlp", "conversion=eager model=mlp"),
+        ("backend.torch_dtype=float16 model=mlp", "'conversion=[eager,fp16]' model=mlp"),
+        ("scenario.input_shapes.batch_size=4 model=mlp", "workload.batch_size=4 model=mlp"),
+        ("launcher=process model=mlp", "executor=process model=mlp"),
+        ("backend.model=some/model", "model=bert"),
+        (
+            "auto-opt -m bert-base-uncased --device cpu --provider CPUExecutionProvider",
+            "run model=bert hardware=local 'conversion=[eager,onnxruntime]'",
+        ),
+        ("capture-onnx-graph -m bert", "run model=bert"),
+        ("run --config recipes/tiny.yaml", "run recipes/tiny.yaml"),
+        ("run -c recipes/tiny.yaml", "run recipes/tiny.yaml"),
+        (
+            "run model=mlp --users 20 --spawn-rate 5 --run-time 1m",
+            "run model=mlp scenario=server scenario.servers=20 scenario.duration_s=60",
+        ),
+        (
+            "run model=mlp --host http://localhost:8000",
+            "run model=http model.url=http://localhost:8000 "
+            "'model.inputs={x: {shape: [batch_size, 16], generator: normal}}'",
+        ),
+        ("run --onnx=some.onnx --fp16", "script some.onnx 'conversion=[eager,fp16]'"),
+        (
+            "plan model=mlp model.inputs.input.generator=randn",
+            "plan model=mlp model.inputs.input.generator=normal",
+        ),
     ],
 )
 def test_other_tools_lines_are_answered_with_ours(
@@ -575,6 +606,17 @@ def test_the_line_to_type_next_is_neither_refused_nor_the_same_nor_only_help(
     begins = words[1] in {"run", "submit"}  # which would measure, and a submitted run goes on
     measures = begins or "=" in words[1] or words[1].endswith(".yaml")
     assert main.run(["plan", *words[1 + begins :]] if measures else words[1:]) == 0
+
+
+def test_without_a_run_a_recipe_of_the_folder_is_the_one_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    Path("compose.yaml").write_text("services: {web: {}}\n")
+    Path("own.yaml").write_text(f"{START}matrix: {{conversion: [eager]}}\n")
+    words = ["report", "last"]
+    assert corrections.next_line(words, refused(words)) == "benchorch run own.yaml"
 
 
 def benchorch(words: str, shell: str = "") -> subprocess.CompletedProcess[str]:

@@ -79,6 +79,7 @@ def at_terminal(
     *,
     errors: int = subprocess.DEVNULL,
     cwd: Path | None = None,
+    typed: str = "",
 ) -> tuple[int, str]:
     """The exit code of a command at a terminal of this width, and what is there at its end."""
     here, there = pty.openpty()
@@ -87,6 +88,7 @@ def at_terminal(
         command, env=environment, stdin=there, stdout=there, stderr=errors, cwd=cwd
     )
     os.close(there)
+    os.write(here, typed.encode())
     text = _everything(here).replace("\r\n", "\n")
     return process.wait(), text
 
@@ -170,3 +172,20 @@ def test_no_answer_is_cut_inside_a_word(
     assert code in (ended, None), text
     wide = [line for line in text.splitlines() if len(line) > 60 and len(line.split()) > 1]
     assert [line for line in wide if not LONGEST_COMMAND.match(line)] == []
+
+
+def test_init_asks_at_a_terminal_and_writes_what_was_answered(tmp_path: Path) -> None:
+    (tmp_path / "ranker.py").write_text("def build(): ...\n")
+    answers = "ranker.py:build\nx=batch_size,16\n\neager\nn\n"
+    environment = {**os.environ, "NO_COLOR": "1", "XDG_STATE_HOME": str(tmp_path / "state")}
+    command = [sys.executable, "-m", "benchorch", "init", "mine.yaml"]
+    ended, text = at_terminal(
+        command, 80, environment, errors=subprocess.STDOUT, cwd=tmp_path, typed=answers
+    )
+    assert ended == 0, text
+    asked = ("Module (", "Input (", "Next input (", "Conversions [", "Run it now? [y/N]: ")
+    places = [text.index(question) for question in asked]
+    assert places == sorted(places)
+    assert "1 trial, 0 skips" in text
+    assert "run it   benchorch mine.yaml --trust ranker.py:build" in text
+    assert "factory: ranker.py:build" in (tmp_path / "mine.yaml").read_text()

@@ -58,6 +58,11 @@ def run(terminal: Terminal, words: Sequence[str], cheapest: bool, only_check: bo
     if terminal.wants_json:
         return Reply(text="", data=plan_data(found))
     lines = [*priced(found)]
+    if terminal.quiet:
+        shown = "\n".join(lines).split("\n")
+        return Reply(
+            text="\n".join(one for one in shown if not one.startswith("note  ")), data=None
+        )
     lines += [_readiness_line(one) for one in found.preflight()]
     ways = list(ways_on(found))
     return Reply(text="\n".join([*lines, *(["", *ways] if ways else [])]), data=None)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 
 _STYLE = (
+    ":root{color-scheme:light dark}"
     "body{font:16px/1.4 system-ui;margin:2rem auto;padding:0 1rem;max-width:75rem}"
     "div{overflow-x:auto}table{border-collapse:collapse}h2{margin-top:2rem}"
     "td,th{padding:.3rem .8rem;text-align:left;border-bottom:1px solid #8884;vertical-align:top}"
