@@ -18,7 +18,7 @@ from benchorch.journal import certificates
 from benchorch.journal.run_directory import PLAN, RESULTS, TABLE
 from benchorch.recorders.mlflow_links import MlflowLinks, mlflow_links
 from benchorch.results.compare.detectable import summary
-from benchorch.results.report.console_table import WIDTH, columns_of, folded
+from benchorch.results.report.console_table import EVERY_COLUMN, columns_of, folded
 from benchorch.results.report.live_table import WAITS, LiveTable
 from benchorch.results.report.notes import few, notes_of
 from benchorch.results.report.overview import (
@@ -352,7 +352,7 @@ def console_on(stream: TextIO) -> Console:
     from rich.console import Console
 
     terminal = stream.isatty()
-    width = None if terminal else columns_of(stream) or WIDTH
+    width = None if terminal else columns_of(stream) or EVERY_COLUMN
     return Console(file=stream, width=width, soft_wrap=not terminal, emoji=False)
 
 

@@ -17,8 +17,11 @@ from benchorch.results.report.rich_table import rich_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDTH = 1000
-"""Of what is written to a file or a pipe: wider than any table is."""
+WIDTH = 160
+"""Columns from which text that no terminal shows is not folded."""
+
+EVERY_COLUMN = 1000
+"""Width of a file and of a pipe: more than any table has."""
 
 # What a folded line goes on below: a number, or a label that is set off by spaces.
 _LABEL = re.compile(r" *(?:\d+\. |\S+(?: \S+){0,2} {2,})(?=\S)")
@@ -35,8 +38,8 @@ def columns_of(stream: IO[str]) -> int:
 
 
 def terminal_width() -> int:
-    """Columns that the environment names, or of the terminal; `WIDTH` where there is none."""
-    return columns_of(sys.stdout) or WIDTH
+    """Columns that the environment names, or of the terminal, else `EVERY_COLUMN`."""
+    return columns_of(sys.stdout) or EVERY_COLUMN
 
 
 def paper() -> tuple[Console, io.StringIO]:
