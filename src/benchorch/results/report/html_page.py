@@ -147,7 +147,7 @@ def _cases(
 
 
 def _noted(summaries: Mapping[str, Summary]) -> list[tuple[str, Sequence[str]]]:
-    """Warnings with the trials that have them; first those that the terminal has room for."""
+    """Warnings with the trials that have them; first those that the terminal shows."""
     notes = notes_of(summaries)
     first = few(notes)
     others = [note for note in notes if note not in first]

@@ -1,4 +1,4 @@
-"""The notes of a run that a terminal has room for: those that say what to do, the gravest first."""
+"""Notes of a run for a terminal: those that say what to do, the gravest first."""
 
 import re
 from collections.abc import Mapping, Sequence
