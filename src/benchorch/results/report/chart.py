@@ -86,11 +86,17 @@ def axis(field: str, title: str, values: Sequence[float], ticks: Sequence[float]
     }
 
 
-def head_texts(y: Spec) -> list[Spec]:
-    """A name at the left and a figure at the right of each row, where no bar can cover them."""
+def head_texts(y: Spec, texts: Sequence[tuple[str, str]]) -> list[Spec]:
+    """A name at the left and a figure at the right of each row, where no bar can cover them.
+
+    Args:
+        texts: name and figure of each row; the line is divided as the longest of both need it.
+    """
+    name, figure = (max(map(len, column), default=1) for column in zip(*texts, strict=True))
+    share = min(max(name / max(name + figure, 1), 0.3), 0.7)
     mark: Spec = {"type": "text", "baseline": "middle", "fontSize": 12.5}
-    left = {**mark, "align": "left", "fontWeight": 600, "limit": {"expr": "width * 0.42"}}
-    right = {**mark, "align": "right", "limit": {"expr": "width * 0.58 - 6"}}
+    left = {**mark, "align": "left", "fontWeight": 600, "limit": {"expr": f"width * {share:.2f}"}}
+    right = {**mark, "align": "right", "limit": {"expr": f"width * {1 - share:.2f} - 6"}}
     return [
         layer(left, x={"value": 0}, y=y, text={"field": "name"}),
         layer(right, x={"value": "width"}, y=y, text={"field": "figure"}),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchorch.results.report.bars import case_charts
+from benchorch.results.report.chart import head_texts
 from benchorch.results.report.prices import prices_of
 from benchorch.results.report.rows import rows_of
 from benchorch.results.report.series_figures import SeriesFigures, series_figures
@@ -76,3 +77,11 @@ def test_without_raw_series_there_is_no_line(run):
     assert "Calls of every process" not in charts(run)
     nothing = {one.trial.trial_id: SeriesFigures(processes=()) for one in run.trials}
     assert "Calls of every process" not in charts(run, nothing)
+
+
+def test_a_long_name_has_what_its_figure_leaves_of_the_line():
+    heads = head_texts({"field": "y"}, [("r6i.large inductor_max_autotune", "1.1 [1, 2]")])
+    limits = [mark["mark"]["limit"]["expr"] for mark in heads]
+    assert limits == ["width * 0.70", "width * 0.30 - 6"]
+    heads = head_texts({"field": "y"}, [("eager", "0.001 [0.0009, 0.0011]")])
+    assert heads[0]["mark"]["limit"]["expr"] == "width * 0.30"
