@@ -54,3 +54,42 @@ def test_the_action_the_job_and_the_hook_name_what_exists() -> None:
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
     assert hook["entry"] == "benchorch plan --check"
     assert subprocess.run(["bash", "-n", CI / "gate.sh"], check=False).returncode == 0
+
+
+def _workflow() -> dict[str, object]:
+    """A workflow whose steps are those that the guide shows."""
+    steps = _shown("# GitHub: a composite action")
+    jobs = {"gate": {"runs-on": "ubuntu-latest", "steps": steps}}
+    return {"on": {"pull_request": None}, "jobs": jobs}
+
+
+def _shown(first_line: str) -> object:
+    """The YAML of the guide that begins with this line."""
+    guide = (ROOT / "docs" / "guides" / "ci.md").read_text()
+    (found,) = (block for block in guide.split("```yaml\n")[1:] if block.startswith(first_line))
+    return yaml.safe_load(found.partition("```")[0])
+
+
+def _valid(schema: str, content: object, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """What the schema of a CI service, which check-jsonschema ships, says of a file."""
+    path = tmp_path / "checked.yml"
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_templates_fit_the_schemas_of_the_services(tmp_path: Path) -> None:
+    action, job = (CI / "github" / "action.yml").read_text(), (CI / "gitlab.yml").read_text()
+    for schema, content in (
+        ("vendor.github-actions", action),
+        ("vendor.github-workflows", _workflow()),
+        ("vendor.gitlab-ci", job),
+    ):
+        done = _valid(schema, content, tmp_path)
+        assert done.returncode == 0, done.stdout
+    for schema, content, right, wrong in (
+        ("vendor.github-actions", action, "using: composite", "using: compsite"),
+        ("vendor.gitlab-ci", job, "when: always", "when: allways"),
+    ):
+        assert right in content
+        assert _valid(schema, content.replace(right, wrong), tmp_path).returncode == 1
