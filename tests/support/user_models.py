@@ -20,6 +20,17 @@ class Stubborn(Net):
         raise ValueError("forward cannot")
 
 
+class Unexportable(Net):
+    def forward(self, x):
+        if torch.compiler.is_exporting():
+            raise RuntimeError("cannot be exported")
+        return super().forward(x)
+
+
+def unexportable():
+    return Unexportable()
+
+
 def works(width=8):
     return Net(width)
 
