@@ -74,3 +74,17 @@ def test_it_runs_on_a_small_model(name: str) -> None:
     lines = Path("run/results.jsonl").read_text().splitlines()
     assert lines
     assert {json.loads(line)["outcome"] for line in lines} == {"ok"}
+
+
+@pytest.mark.slow
+def test_the_corpus_recipe_measures_the_models_of_scripts() -> None:
+    Path("corpus").mkdir()
+    for name, width in (("one", 4), ("two", 8)):
+        text = f"import torch\ntorch.nn.Linear({width}, 2)(torch.ones(1, {width}))\n"
+        Path(f"corpus/{name}.py").write_text(text)
+    recipe = str(RECIPES / "corpus.yaml")
+    assert run(["script", "corpus/*.py", recipe, "--jobs", "1", *SHORT, "conversion=eager"]) == 0
+    found = [
+        json.loads(line) for path in Path("runs").rglob("results.jsonl") for line in path.open()
+    ]
+    assert [one["outcome"] for one in found] == ["ok", "ok"]
