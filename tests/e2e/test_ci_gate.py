@@ -79,7 +79,9 @@ def _valid(schema: str, content: object, tmp_path: Path) -> subprocess.Completed
 
 
 def test_the_templates_fit_the_schemas_of_the_services(tmp_path: Path) -> None:
-    action, job = (CI / "github" / "action.yml").read_text(), (CI / "gitlab.yml").read_text()
+    action = (CI / "github" / "action.yml").read_text()
+    # As a job: what a dot hides, the schema does not look into.
+    job = (CI / "gitlab.yml").read_text().replace("\n.benchorch-gate:", "\nbenchmark:")
     for schema, content in (
         ("vendor.github-actions", action),
         ("vendor.github-workflows", _workflow()),
