@@ -132,7 +132,7 @@ def _bars(bars: Sequence[_Bar], title: str, line_at: float | None = None) -> Spe
         layer(bar, "value", x=x, x2={"datum": 0}, y=y, y2=y2, color=color, tooltip=tip),
         layer(rule, "low", x=at(x, "low"), x2={"field": "high"}, y=middle),
         *(layer(rule, "low", x=at(x, end), y=cap[0], y2=cap[1]) for end in ("low", "high")),
-        *head_texts({"field": "head", **rows_px(height)}, [_head(bar) for bar in bars]),
+        *head_texts({"field": "head", **rows_px(height)}, [_figure(bar) for bar in bars]),
     ]
     if line_at is not None:
         layers.append(layer({**rule, "strokeDash": [4, 3]}, x=at(x, "line"), y=y, y2=y2))
@@ -140,17 +140,17 @@ def _bars(bars: Sequence[_Bar], title: str, line_at: float | None = None) -> Spe
     return {**legend, "data": {"values": values}, "height": height, "layer": layers}
 
 
-def _head(bar: _Bar) -> tuple[str, str]:
-    """Name and figure; what is in parentheses is in the table and the tip."""
-    return bar.name, bar.figure.partition(" (")[0]
+def _figure(bar: _Bar) -> str:
+    """The figure without what is in parentheses, which the table and the tip have."""
+    return bar.figure.partition(" (")[0]
 
 
 def _bar_values(bar: _Bar, top: float) -> Spec:
     ends = interval(bar.estimate)
     middle = top + _ROW_PX - _BAR_PX / 2 - 8
     return {
-        "name": _head(bar)[0],
-        "figure": _head(bar)[1],
+        "name": bar.name,
+        "figure": _figure(bar),
         "kind": bar.kind,
         "tip": f"{bar.name}: {bar.figure} {bar.kind}".rstrip(),
         "value": bar.estimate.value if bar.estimate and not is_unknown(bar.estimate) else None,
@@ -183,9 +183,10 @@ def _processes(
 
 
 def _spreads(found: Mapping[str, Sequence[Quantiles]]) -> Spec:
-    heads, lines, calls, top = [], [], [], 0.0
+    heads, counts, lines, calls, top = [], [], [], [], 0.0
     for name, processes in found.items():
         count = "1 process" if len(processes) == 1 else f"{len(processes)} processes"
+        counts.append(count)
         heads.append({"name": name, "figure": count, "y": top + _HEAD_PX})
         top += 2 * _HEAD_PX
         for number, (p5, p25, p50, p75, p95) in enumerate(processes, start=1):
@@ -206,6 +207,5 @@ def _spreads(found: Mapping[str, Sequence[Quantiles]]) -> Spec:
         layer(thick, x=at(x, "p25"), x2={"field": "p75"}, y=y, color=color, tooltip=tip),
         layer(tick, x=at(x, "p50"), y=y, tooltip=tip),
     ]
-    named = [(str(one["name"]), str(one["figure"])) for one in heads]
-    texts = {"data": {"values": heads}, "layer": head_texts(y, named)}
+    texts = {"data": {"values": heads}, "layer": head_texts(y, counts)}
     return {"height": top, "layer": [{"data": {"values": lines}, "layer": marks}, texts]}

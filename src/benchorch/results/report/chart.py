@@ -1,6 +1,6 @@
 """Charts of a page as Vega-Lite specifications, and the parts that they share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -12,6 +12,7 @@ from benchorch.pages.markup import shortened
 NUMBERS = ",.4~r"
 _LONG_SCALE_RATIO = 5.0
 _SLACK = 1.06
+_CHARACTER_PX, _GAP_PX = 7, 12  # of figures above bars
 
 
 @final
@@ -86,17 +87,17 @@ def axis(field: str, title: str, values: Sequence[float], ticks: Sequence[float]
     }
 
 
-def head_texts(y: Spec, texts: Sequence[tuple[str, str]]) -> list[Spec]:
+def head_texts(y: Spec, figures: Iterable[str]) -> list[Spec]:
     """A name at the left and a figure at the right of each row, where no bar can cover them.
 
     Args:
-        texts: name and figure of each row; the line is divided as the longest of both need it.
+        figures: of all rows; names have the rest of the line.
     """
-    name, figure = (max(map(len, column), default=1) for column in zip(*texts, strict=True))
-    share = min(max(name / max(name + figure, 1), 0.3), 0.7)
+    longest = max(map(len, figures), default=0)
+    rest = f"max(width * 0.3, width - {_CHARACTER_PX * longest + _GAP_PX:.0f})"
     mark: Spec = {"type": "text", "baseline": "middle", "fontSize": 12.5}
-    left = {**mark, "align": "left", "fontWeight": 600, "limit": {"expr": f"width * {share:.2f}"}}
-    right = {**mark, "align": "right", "limit": {"expr": f"width * {1 - share:.2f} - 6"}}
+    left = {**mark, "align": "left", "fontWeight": 600, "limit": {"expr": rest}}
+    right = {**mark, "align": "right", "limit": {"expr": "width * 0.7"}}
     return [
         layer(left, x={"value": 0}, y=y, text={"field": "name"}),
         layer(right, x={"value": "width"}, y=y, text={"field": "figure"}),

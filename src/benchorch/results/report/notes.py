@@ -34,7 +34,7 @@ def notes_of(summaries: Mapping[str, Summary]) -> list[Note]:
     ]
     found: dict[str, Note] = {}
     for _, warning, trial_id in sorted(of_a_trial, key=lambda one: one[0]):
-        kind = re.sub(r"\d[\d.,]*", "#", warning)
+        kind = re.sub(r"-?\d[\d.,]*", "#", warning)
         note = found.setdefault(kind, Note(warning, [], []))
         (note.trial_ids if note.text == warning else note.alike_ids).append(trial_id)
     return [*found.values()]

@@ -79,9 +79,7 @@ def test_without_raw_series_there_is_no_line(run):
     assert "Calls of every process" not in charts(run, nothing)
 
 
-def test_a_long_name_has_what_its_figure_leaves_of_the_line():
-    heads = head_texts({"field": "y"}, [("r6i.large inductor_max_autotune", "1.1 [1, 2]")])
+def test_a_figure_is_whole_and_a_name_has_the_rest_of_the_line():
+    heads = head_texts({"field": "y"}, ["1.1", "0.001 [0.0009, 0.0011]"])
     limits = [mark["mark"]["limit"]["expr"] for mark in heads]
-    assert limits == ["width * 0.70", "width * 0.30 - 6"]
-    heads = head_texts({"field": "y"}, [("eager", "0.001 [0.0009, 0.0011]")])
-    assert heads[0]["mark"]["limit"]["expr"] == "width * 0.30"
+    assert limits == ["max(width * 0.3, width - 166)", "width * 0.7"]
