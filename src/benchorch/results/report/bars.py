@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import final
 
 from benchorch.domain.estimate import Estimate
-from benchorch.formatting import interval_text, is_unknown
+from benchorch.domain.trial import Trial
+from benchorch.formatting import interval_text, is_unknown, varying_labels
 from benchorch.pages.chart_script import Spec
 from benchorch.results.report.chart import (
     Chart,
@@ -19,7 +20,6 @@ from benchorch.results.report.chart import (
 )
 from benchorch.results.report.rows import ReportRow
 from benchorch.results.report.series_figures import AllSeries, Quantiles
-from benchorch.results.report.tables import names_of
 
 COLORS = {
     "faster": "#2e9e5b",
@@ -49,8 +49,20 @@ class _Bar:
 
 def case_charts(rows: Sequence[ReportRow], series: AllSeries) -> list[Chart]:
     """The charts of the rows of one serving case, in the order of the table."""
-    names = names_of([row.stored.trial for row in rows])
+    names = _names([row.stored.trial for row in rows])
     return [*_latency(rows, names), *_speedup(rows, names), *_processes(rows, names, series)]
+
+
+def _names(trials: Sequence[Trial]) -> Mapping[str, str]:
+    """A name of each trial that may be cut at its end: the conversion comes first."""
+    varying = varying_labels([trial.labels for trial in trials])
+    told = [one for one in varying if one != "hardware" or "hardware_kind" not in varying]
+    return {
+        trial.trial_id: " ".join(
+            [trial.labels["conversion"], *(trial.labels[one] for one in told if trial.labels[one])]
+        )
+        for trial in trials
+    }
 
 
 def kind_of(row: ReportRow) -> str:

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from benchorch.results.compare.load_run import load
 from benchorch.results.report.bars import case_charts
 from benchorch.results.report.chart import head_texts
 from benchorch.results.report.prices import prices_of
 from benchorch.results.report.rows import rows_of
 from benchorch.results.report.series_figures import SeriesFigures, series_figures
-from support.synthetic_runs import result, trial
+from support.synthetic_runs import result, trial, write_run
 
 
 def charts(run, series=None):
@@ -83,3 +84,13 @@ def test_a_figure_is_whole_and_a_name_has_the_rest_of_the_line():
     heads = head_texts({"field": "y"}, ["1.1", "0.001 [0.0009, 0.0011]"])
     limits = [mark["mark"]["limit"]["expr"] for mark in heads]
     assert limits == ["max(width * 0.3, width - 166)", "width * 0.7"]
+
+
+def test_a_name_that_may_be_cut_begins_with_the_conversion(tmp_path):
+    machines = {"g5": "g5.xlarge", "r6i": "r6i.large"}
+    trials = [
+        trial(workload={"seq_len": size}, labels={"hardware": name, "hardware_kind": kind})
+        for size, (name, kind) in enumerate(machines.items())
+    ]
+    run = load(str(write_run(tmp_path / "run", *((one, result(one)) for one in trials))))
+    assert {*values(charts(run)["Latency"])} == {"eager g5.xlarge", "eager r6i.large"}
