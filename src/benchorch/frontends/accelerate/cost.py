@@ -121,6 +121,9 @@ def _python(group: RunGroup, place: int) -> Segment:
 
 def _mean(durations_ns: Sequence[int]) -> Estimate:
     """In milliseconds; of one run without an interval."""
-    found = mean([ns_to_ms(each) for each in durations_ns], of="runs", unit="ms")
+    times = [ns_to_ms(each) for each in durations_ns]
+    found = mean(times, of="runs", unit="ms")
     assert found is not None  # a group has a run
-    return found if found.low is None else replace(found, low=max(found.low, 0.0))
+    if found.low is None:
+        return found
+    return replace(found, low=max(found.low, 0.0), seen=(min(times), max(times)))

@@ -212,3 +212,9 @@ def test_one_table_of_a_function_has_every_profile_on_every_backend() -> None:
     ]
     assert rows[1][2:5] == ["Tesla-T4", "onnxrt-cuda", "0.5"]
     assert rows[1][-1].rstrip("]") == "2.5"  # 2.5 ms, at 3.6 dollars an hour
+
+
+def test_python_that_varies_too_much_for_a_mean_shows_what_was_seen() -> None:
+    runs = [*[run(1.0, 0.09)] * 8, run(4.0, 0.09)]
+    text = AcceleratedReport(profiles=account(timed(1.0, 1.0)).profiles(runs)).table()
+    assert "not known yet (1 to 4 seen, n = 9)" in text
