@@ -116,6 +116,7 @@ def mend() -> None:
     _tls_only_policies_let_loopback_pass()
     _rules_between_groups_keep_their_description()
     _templates_keep_their_own_tags()
+    _later_versions_of_a_template_launch_too()
     _images_tag_their_snapshots()
     _service_roles_have_their_names()
     _attached_policies_stay()
@@ -203,3 +204,15 @@ def _templates_keep_their_own_tags() -> None:
         return plain(self, data, description)
 
     LaunchTemplate.create_version = mended
+
+
+def _later_versions_of_a_template_launch_too() -> None:
+    """User data of a first version has a type of its own; moto stops at a later one's, a string."""
+    from moto.core.types import Base64EncodedString
+    from moto.ec2.models.launch_templates import LaunchTemplateVersion
+
+    def mended(self: Any) -> Any:
+        told = self.data.get("UserData")
+        return Base64EncodedString(told) if isinstance(told, str) else told
+
+    LaunchTemplateVersion.user_data = property(mended)
