@@ -444,6 +444,21 @@ def test_a_conversion_for_other_machines_is_skipped_with_the_machine_that_it_nee
     assert "hardware=local_gpu" in skip["reason"]
 
 
+def test_a_quiet_plan_has_trials_and_sums_without_notes_and_ways(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = []
+    for more in ([], ["--quiet"]):
+        assert main.run(["plan", "model=mlp", "hardware=g5", *more]) == 0
+        told.append(capsys.readouterr().out)
+    loud, quiet = told
+    assert "\nnote  " in loud
+    assert "What you can do" in loud
+    assert "note  " not in quiet
+    assert quiet.splitlines()[-1].startswith("price  g5.xlarge")
+    assert {*quiet.splitlines()} < {*loud.splitlines()}
+
+
 @pytest.mark.parametrize(
     ("line", "meant"),
     [
