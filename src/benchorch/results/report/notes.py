@@ -6,6 +6,7 @@ from typing import NamedTuple, final
 
 from benchorch.domain.estimate import Summary
 
+_ANOTHER_THING = re.compile(r"^rehearsed: | was requested, and")  # was measured than was asked for
 _ACTION = re.compile(r"\b[Tt]ry |leave the step out")
 _NOISE = re.compile(r"a quieter machine|benchorch doctor")
 _MOST = 3
@@ -41,7 +42,11 @@ def notes_of(summaries: Mapping[str, Summary]) -> list[Note]:
 
 
 def few(notes: Sequence[Note]) -> list[Note]:
-    """Those with something to do, or the first ones; of a noisy machine one says enough."""
+    """All of figures that are of another thing than was asked for, then three at most.
+
+    These are notes with something to do, or the first ones; of a noisy machine one says enough.
+    """
+    first = [one for one in notes if _ANOTHER_THING.search(one.text)]
     noise = [one for one in notes if _NOISE.search(one.text)]
-    told = [one for one in notes if one not in noise[1:]]
-    return ([one for one in told if _ACTION.search(one.text)] or told)[:_MOST]
+    told = [one for one in notes if one not in first and one not in noise[1:]]
+    return [*first, *([one for one in told if _ACTION.search(one.text)] or told)[:_MOST]]

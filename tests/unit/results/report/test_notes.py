@@ -38,5 +38,12 @@ def test_where_nothing_can_be_done_the_fact_is_told() -> None:
     assert shown() == []
 
 
+def test_figures_of_another_thing_than_was_asked_for_always_say_so() -> None:
+    rehearsed = "rehearsed: measured on this machine, which only played g5; executor=ec2 measures."
+    cast = "float16 was requested, and operators ran in float32: try another conversion."
+    many = [rehearsed, *(f"{name}: try more." for name in "abcde"), cast]
+    assert [text for text, *_ in shown(eager=many)][:2] == [rehearsed, cast]
+
+
 def test_no_more_than_three_are_told() -> None:
     assert len(shown(eager=[f"{name}: try more." for name in "abcde"])) == 3
