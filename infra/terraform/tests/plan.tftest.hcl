@@ -256,6 +256,11 @@ run "the_whole_stack_plans" {
   }
 
   assert {
+    condition     = alltrue([for type in keys(var.fleet) : !strcontains(local.head_script, type)])
+    error_message = "Adding a type changes the head's start, and so replaces a running head."
+  }
+
+  assert {
     condition     = strcontains(local.common, "BENCHORCH_STORE_URL=s3://benchorch-123456789012/store BENCHORCH_RESULTS_URL=s3://benchorch-123456789012/results\n") && output.store_url == "s3://benchorch-123456789012/store" && output.results_url == "s3://benchorch-123456789012/results"
     error_message = "The machines do not know the stack's bucket."
   }
