@@ -282,9 +282,9 @@ def test_a_home_that_is_a_work_tree_is_not_the_users_own(
 ADDRESS = "http://127.0.0.1:9/predict"
 
 
-def endpoint(url: str = ADDRESS) -> HttpModel:
+def endpoint(url: str = ADDRESS, key: str = "plain") -> HttpModel:
     return HttpModel(
-        url=url, inputs={}, body={"x": 1}, checkpoint=None, kwargs={}, headers={"key": "env:HOME"}
+        url=url, inputs={}, body={"x": 1}, checkpoint=None, kwargs={}, headers={"key": key}
     )
 
 
@@ -312,6 +312,16 @@ def test_a_downloaded_recipe_sends_nothing_to_an_address_of_its_own(words: list[
 def test_an_address_that_the_user_names_is_asked(words: list[str]) -> None:
     with trust.declared(words):
         assert endpoint().problems(Workload(symbols={})) == []
+
+
+@pytest.mark.usefixtures("place")
+def test_a_trusted_address_lets_no_variable_out_that_a_strangers_recipe_names() -> None:
+    secret = endpoint(key="env:HOME")
+    with trust.declared(["evil.yaml", "--trust", ADDRESS]):
+        (problem,) = secret.problems(Workload(symbols={}))
+        assert problem.startswith("model.headers.key:")
+    with trust.declared(["evil.yaml", "--trust", "evil.yaml"]):
+        assert secret.problems(Workload(symbols={})) == []
 
 
 def test_a_trials_process_sends_requests_where_they_may_go(monkeypatch: pytest.MonkeyPatch) -> None:

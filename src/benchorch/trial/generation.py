@@ -9,10 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
 
-import numpy as np
-from numpy import generic
-from numpy.typing import NDArray
-
 from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.codec import Json
 from benchorch.domain.result import ModelCounts
@@ -37,9 +33,11 @@ from benchorch.interfaces.scenario import Sampling, likeliest
 
 if TYPE_CHECKING:
     import torch
+    from numpy import generic
+    from numpy.typing import NDArray
 
-Array = NDArray[generic]
-Arrays = Mapping[str, Array]
+    Array = NDArray[generic]
+    Arrays = Mapping[str, Array]
 
 SCORES = "logits"
 """Name of what is compared: the scores of each generated position."""
@@ -157,7 +155,7 @@ class GeneratingExecutable(Executable):
 
     def outputs(self, raw: object) -> Arrays:
         """The tokens, shape (batch_size, new_tokens)."""
-        return {"0": cast(Array, raw)}
+        return {"0": cast("Array", raw)}
 
     def answer(self, arrays: Arrays) -> Arrays:
         """Scores of every generated position, shape (batch_size, tokens, vocabulary).
@@ -165,6 +163,8 @@ class GeneratingExecutable(Executable):
         Each position follows the likeliest token of the one before, or ``continuation``'s where
         `arrays` has one. Of a long generation only the first tokens are compared.
         """
+        import numpy as np
+
         steps = self._steps(arrays, self.symbols[NEW])
         steps.whole = True
         forced = arrays.get(CONTINUATION)
@@ -288,6 +288,8 @@ class Generation(TokenCall):
 
     def __call__(self) -> Array:
         """All tokens, shape (batch_size, new_tokens); the time of each is noted."""
+        import numpy as np
+
         times, now_ns, scores, choose = (
             self._times,
             self._now_ns,
@@ -312,6 +314,8 @@ class Generation(TokenCall):
 
 
 def _zeros(specs: Sequence[TensorSpec], symbols: Mapping[str, int]) -> dict[str, Array]:
+    import numpy as np
+
     return {
         spec.name: np.zeros(
             spec.resolve(symbols), dtype="float32" if spec.dtype == "bfloat16" else spec.dtype
@@ -333,6 +337,8 @@ def _cache_in(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
 
 def _positions(batch: int, prompt: int, count: int) -> list[Array]:
     """Positions of each step's tokens: of the prompt, then of one token after the other."""
+    import numpy as np
+
     places = [range(prompt), *(range(at, at + 1) for at in range(prompt, prompt + count - 1))]
     return [np.tile(np.asarray(each, dtype=np.int64), (batch, 1)) for each in places]
 

@@ -193,15 +193,15 @@ class _Rounds:
 
         Its own process may find what no other does: there it makes more calls than anywhere.
         """
-        found = (
+        if result.parity is None or not result.parity.passed:
+            return result
+        of_baseline = (
             run.repetitions.parity
             for run in self.race.runs
             if run.trial.trial_id == result.baseline_id and run.failure is None
         )
-        baseline = next(found, None)
-        if result.parity is None or not result.parity.passed or baseline is None:
-            return result
-        if baseline.kind is not Kind.NOT_DETERMINISTIC:
+        baseline = next(of_baseline, None)
+        if baseline is None or baseline.kind is not Kind.NOT_DETERMINISTIC:
             return result
         reason = f"the baseline's own trial: {baseline.explanation}"
         return replace(result, parity=result.parity.not_deterministic(reason))
