@@ -117,6 +117,13 @@ def test_a_deleted_line_is_marked(run):
     assert journal.marks == ["A line is missing before line 2 of results.jsonl."]
 
 
+def test_a_deleted_first_line_is_marked(run):
+    results(run).write_bytes(b"".join(lines(run)[1:]))
+    journal = reader.read_journal(run)
+    assert list(journal.entries) == ["t2", "t3"]
+    assert journal.marks == ["A line is missing before line 1 of results.jsonl."]
+
+
 def test_an_edited_series_is_refused_by_its_name_and_measured_again(run):
     path = run_directory.series_path(run, "t2")
     path.write_text(path.read_text().replace("[5, 6, 7]", "[1, 1, 1]"))
