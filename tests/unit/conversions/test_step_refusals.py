@@ -90,6 +90,7 @@ def test_a_branch_on_data_is_refused_with_its_line(step: FileStep, tmp_path: Pat
     with pytest.raises(BuildError, match=r"(?i)data-dependent") as caught:
         step.build(request(module, tmp_path))
     assert f"({Path(__file__).name}:{line} in forward)" in str(caught.value)
+    assert "refused the model: it branches on a tensor's value" in str(caught.value)
 
 
 def test_an_open_size_is_refused_where_no_size_may_change(tmp_path: Path) -> None:
