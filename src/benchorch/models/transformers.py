@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     import torch
 
 _START = "decoder_input_ids"
+_NOT_FITTING = "drop the settings with '~model.config'"
+_NOT_FETCHED = (
+    "with a connection to the hub, with model.hub_id=FOLDER that save_pretrained wrote, or with "
+    "model.pretrained=false, which draws random weights"
+)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -243,5 +248,6 @@ def _refusals(what: str, kind: str) -> Iterator[None]:
     except MemoryError:
         raise
     except Exception as error:
-        remedy = "drop the settings with '~model.config'" if kind == "checkpoint" else ""
+        remedy = _NOT_FETCHED if isinstance(error, OSError) else _NOT_FITTING
+        remedy = remedy if kind == "checkpoint" else ""
         raise BuildError(f"{what}: {error}", kind=kind, remedy=remedy) from error

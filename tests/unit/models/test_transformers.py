@@ -126,6 +126,7 @@ def test_a_hub_that_cannot_be_reached_is_a_failure_with_a_reason() -> None:
     with pytest.raises(BuildError, match="benchorch/nothing cannot be loaded") as caught:
         bert(pretrained=True, hub_id="benchorch/nothing").load(0)
     assert caught.value.kind == "checkpoint"
+    assert caught.value.remedy.startswith("with a connection to the hub")
 
 
 def test_nothing_is_fetched_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
