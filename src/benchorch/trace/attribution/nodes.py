@@ -1,5 +1,7 @@
 """Nodes of the model's graph that each event did the work of."""
 
+import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -12,10 +14,12 @@ from benchorch.trace.attribution.sequence_join import by_sequence
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.operators.library import plain_op
-from benchorch.trace.operators.provenance import Provenance, is_fused, kernel_of
+from benchorch.trace.operators.provenance import Provenance, fused_ops, is_fused, kernel_of
+from benchorch.trace.operators.shapes import ITEM_BYTES, integers, spelled
 
 _TIMED = "_kernel_time"  # what ONNX Runtime adds to a node's name
 _FUSED = "fused "  # and what it puts before that of a node with its activation
+_RESULT = re.compile(r"(\w+)\[([\d, ]*)\]")
 _COMPILED_CALL = "## Call CompiledFxGraph"
 
 
@@ -30,8 +34,9 @@ def graph_nodes(
     Eager code that opens ranges around modules is joined within each; any other by the order and
     the kinds of its operators.
 
-    Without provenance a row is a kernel of the compiled code. Where a kernel did several nodes'
-    work, each has an equal share.
+    Without provenance a row is an operator of the compiled code: a fused kernel is shared by those
+    that its name lists. Where a kernel did several nodes' work, each has a share by the
+    bytes of its result, or an equal one where the graph does not say how many.
     """
     nodes = {node.name: node for node in graph.nodes} if graph else {}
     found: dict[int, tuple[str, ...]] = {}
@@ -50,7 +55,7 @@ def graph_nodes(
     return Entities(
         names=names,
         part=np.where(instance >= 0, code[instance], NOTHING),
-        shares=tuple(_shares(listed, row) for listed in sets),
+        shares=tuple(_shares(listed, row, nodes) for listed in sets),
         instance=instance,
     )
 
@@ -95,7 +100,7 @@ def _of_compiled(
         )
         listed = known.nodes(name, counted[within, kernel_of(name)])
         counted[within, kernel_of(name)] += 1
-        found[event] = listed or (kernel_of(name),)
+        found[event] = listed or fused_ops(name) or (kernel_of(name),)
     return found
 
 
@@ -150,6 +155,20 @@ def _of_eager(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int, 
     return found
 
 
-def _shares(listed: Sequence[str], row: Mapping[str, int]) -> Shares:
-    """A kernel's time is divided among its nodes equally."""
-    return {row[name]: 1 / len(listed) for name in listed}
+def _shares(
+    listed: Sequence[str], row: Mapping[str, int], nodes: Mapping[str, OperatorNode]
+) -> Shares:
+    """How a kernel's time is divided among its nodes."""
+    sizes = [_bytes(nodes[name]) if name in nodes else None for name in listed]
+    known = [size for size in sizes if size]
+    parts = known if len(known) == len(listed) else [1.0] * len(listed)
+    return {row[name]: part / sum(parts) for name, part in zip(listed, parts, strict=True)}
+
+
+def _bytes(node: OperatorNode) -> float | None:
+    """Size of its results, from their description in the graph: ``float32[8, 128]``."""
+    listed = _RESULT.findall(node.attributes.get("shape", ""))
+    sizes = [(spelled(dtype), integers(shape)) for dtype, shape in listed]
+    if not sizes or not all(dtype for dtype, _ in sizes):
+        return None
+    return sum(math.prod(shape) * ITEM_BYTES[dtype] for dtype, shape in sizes)

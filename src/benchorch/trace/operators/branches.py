@@ -1,6 +1,6 @@
 """Parallel branches of an operator graph, and its longest chain of data."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from benchorch.trace.operators.graph import OperatorGraph
@@ -16,6 +16,10 @@ class Branch:
         fork, join: nodes.
         nodes: those strictly between.
         total_ns: their time; `share_ratio` is it over that of all branches of the fork.
+        longest_ns: the longest path through it.
+        slack_ns: by how much the slowest sibling is longer.
+        on_path: whether the dataflow path runs through it.
+        parent: the fork around this one, empty where there is none.
     """
 
     fork: str
@@ -23,26 +27,30 @@ class Branch:
     nodes: tuple[str, ...]
     total_ns: int
     share_ratio: float
+    longest_ns: int
+    slack_ns: int
+    on_path: bool
+    parent: str = ""
 
 
-def longest_chain(graph: OperatorGraph, time_ns: Mapping[str, int]) -> tuple[str, ...]:
-    """Nodes of the longest chain of data: no number of lanes makes the graph faster than it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataflowPath:
+    """The longest chain of data: no number of lanes makes the graph faster than this.
 
-    Nodes without a time take none. Empty for no nodes.
+    Attributes:
+        nodes: in order.
+        length_ns: sum of their times (Tinf).
+        work_ns: that of all nodes (T1); `work_ns` over `length_ns` is the parallelism.
     """
-    links = _Links(graph)
-    reach: list[int] = []
-    previous: list[int] = []
-    for name, before in zip(links.names, links.before, strict=True):
-        latest, producer = max(((reach[one], -one) for one in before), default=(0, 1))
-        reach.append(latest + time_ns.get(name, 0))
-        previous.append(-producer)
-    last = max(range(len(reach)), key=lambda index: (reach[index], index), default=_END)
-    chain = []
-    while last != _END:
-        chain.append(links.names[last])
-        last = previous[last]
-    return tuple(reversed(chain))
+
+    nodes: tuple[str, ...]
+    length_ns: int
+    work_ns: int
+
+
+def dataflow_path(graph: OperatorGraph, time_ns: Mapping[str, int]) -> DataflowPath:
+    """The longest path through the graph; nodes without a time take none. Empty for no nodes."""
+    return _Links(graph, time_ns).dataflow()
 
 
 def branches(graph: OperatorGraph, time_ns: Mapping[str, int]) -> tuple[Branch, ...]:
@@ -56,22 +64,34 @@ def branches(graph: OperatorGraph, time_ns: Mapping[str, int]) -> tuple[Branch, 
         graph: in topological order.
         time_ns: of each node, median over runs; 0 for those not listed.
     """
-    links = _Links(graph)
+    links = _Links(graph, time_ns)
+    critical = set(links.dataflow().nodes)
+    regions: list[tuple[int, set[int]]] = []
     found: list[Branch] = []
     for fork, join in links.forks():
-        parts = [tuple(links.names[one] for one in part) for part in links.parts(fork, join)]
+        parts = links.parts(fork, join)
         if len(parts) < 2:
             continue
-        total_ns = [sum(time_ns.get(name, 0) for name in part) for part in parts]
+        parents = [outer for outer, inside in regions if fork in inside]
+        regions.append((fork, {index for part in parts for index in part}))
+        parent = links.names[parents[-1]] if parents else ""
+        joined = "" if join == _END else links.names[join]
+        names = [tuple(links.names[index] for index in part) for part in parts]
+        total_ns = [sum(links.time_ns[index] for index in part) for part in parts]
+        longest_ns = [max(links.longest(part)[0].values()) for part in parts]
         found.extend(
             Branch(
                 fork=links.names[fork],
-                join="" if join == _END else links.names[join],
-                nodes=part,
-                total_ns=took_ns,
-                share_ratio=took_ns / (sum(total_ns) or 1),
+                join=joined,
+                nodes=names[way],
+                total_ns=total_ns[way],
+                share_ratio=total_ns[way] / sum(total_ns) if sum(total_ns) else 0.0,
+                longest_ns=longest_ns[way],
+                slack_ns=max(longest_ns) - longest_ns[way],
+                on_path=not critical.isdisjoint(names[way]),
+                parent=parent,
             )
-            for part, took_ns in zip(parts, total_ns, strict=True)
+            for way in range(len(parts))
         )
     return tuple(found)
 
@@ -79,8 +99,9 @@ def branches(graph: OperatorGraph, time_ns: Mapping[str, int]) -> tuple[Branch, 
 class _Links:
     """A graph by numbers, in its topological order."""
 
-    def __init__(self, graph: OperatorGraph) -> None:
+    def __init__(self, graph: OperatorGraph, time_ns: Mapping[str, int]) -> None:
         self.names = [node.name for node in graph.nodes]
+        self.time_ns = [time_ns.get(name, 0) for name in self.names]
         number = {name: index for index, name in enumerate(self.names)}
         self.before = [
             sorted({number[name] for name in node.inputs if number.get(name, index) < index})
@@ -90,6 +111,31 @@ class _Links:
         for index, before in enumerate(self.before):
             for producer in before:
                 self.after[producer].append(index)
+
+    def longest(self, chosen: Collection[int]) -> tuple[dict[int, int], dict[int, int]]:
+        """The longest way to the end of each chosen node through others of them, and whence."""
+        reach: dict[int, int] = {}
+        previous: dict[int, int] = {}
+        for index in sorted(chosen):
+            arrivals = [(reach[one], -one) for one in self.before[index] if one in reach]
+            latest, producer = max(arrivals, default=(0, 0))
+            reach[index] = latest + self.time_ns[index]
+            if arrivals:
+                previous[index] = -producer
+        return reach, previous
+
+    def dataflow(self) -> DataflowPath:
+        """The longest way of all."""
+        reach, previous = self.longest(range(len(self.names)))
+        work_ns = sum(self.time_ns)
+        if not reach:
+            return DataflowPath(nodes=(), length_ns=0, work_ns=work_ns)
+        last = max(reach, key=lambda index: (reach[index], index))
+        chain = [last]
+        while chain[-1] in previous:
+            chain.append(previous[chain[-1]])
+        nodes = tuple(self.names[index] for index in reversed(chain))
+        return DataflowPath(nodes=nodes, length_ns=reach[last], work_ns=work_ns)
 
     def forks(self) -> Iterator[tuple[int, int]]:
         """Every node with several readers, with the node that joins all branches.

@@ -1,12 +1,14 @@
-"""Groups of a graph's operators: those that one kernel often does.
+"""Groups of a graph's operators: those that one kernel often does, or one module.
 
 A group never makes a cycle: what it is merged into stays a graph that can be drawn and walked.
 """
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from graphlib import TopologicalSorter
-from itertools import chain
+from itertools import chain, takewhile
 
 from benchorch.errors import TraceError
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
@@ -32,11 +34,10 @@ def by_pattern(graph: OperatorGraph) -> Grouping:
     """Operators of one kernel grouped, by the patterns of the graph's library."""
     merging = _Merging(_without_hidden(graph))
     for pattern in graph.library.groups:
-        for seed, op in enumerate(merging.op):
-            if op in pattern.seeds and merging.free(seed):
-                found = merging.grown(pattern, seed)
-                needed = not pattern.needs or any(merging.op[one] in pattern.needs for one in found)
-                if len(found) > 1 and needed:
+        for index in merging.free():
+            if merging.op[index] in pattern.seeds and merging.name_of[index] is None:
+                found = _grown(merging, pattern, index)
+                if len(found) > 1 and (not pattern.needs or merging.has(found, pattern.needs)):
                     merging.merge(found, pattern.name)
     return merging.result()
 
@@ -68,21 +69,35 @@ def _numbered(
     return {number: holder[name] for number, name in given.items()}
 
 
-class _Merging:
-    """Nodes that become fewer: a group has the number of its first one.
+def _grown(merging: _Merging, pattern: Pattern, seed: int) -> set[int]:
+    """The seed and all that may be taken in, one by one, while no way leaves and comes back."""
+    found, counts = {seed}, dict(pattern.most)
+    counts[merging.op[seed]] = counts.get(merging.op[seed], 1 << 30) - 1
+    grew = True
+    while grew:
+        grew = False
+        for index in sorted(merging.around(found)):
+            op = merging.op[index]
+            after = bool(found & merging.into[index]) and op in pattern.after
+            # Taking in a producer that others read too would compute it for nobody.
+            before = op in pattern.before and merging.out[index] <= found
+            if (after or before) and counts.get(op, 1) > 0 and merging.name_of[index] is None:
+                if merging.comes_back(found | {index}):
+                    continue
+                found.add(index)
+                counts[op] = counts.get(op, 1 << 30) - 1
+                grew = True
+    return found
 
-    Attributes:
-        op: of each node of the whole graph.
-        held: of each node that is left, by number, all that are in it, ascending.
-        group: the names of groups by number.
-        into, out: of each node that is left, those it reads and those that read it.
-    """
+
+class _Merging:
+    """Nodes that become fewer: each node's root, and the edges between roots."""
 
     def __init__(self, graph: OperatorGraph) -> None:
         self.graph = graph
         self.op = [plain_op(node.op) for node in graph.nodes]
-        self.held = {index: [index] for index in range(len(graph.nodes))}
-        self.group: dict[int, str] = {}
+        self.name_of: list[str | None] = [None] * len(graph.nodes)
+        self.root = list(range(len(graph.nodes)))
         place = {node.name: index for index, node in enumerate(graph.nodes)}
         self.into = [{place[name] for name in node.inputs if name in place} for node in graph.nodes]
         self.out: list[set[int]] = [set() for _ in graph.nodes]
@@ -90,74 +105,117 @@ class _Merging:
             for tail in tails:
                 self.out[tail].add(head)
 
-    def free(self, index: int) -> bool:
-        """Whether a node is in no group."""
-        return index in self.held and index not in self.group
+    def free(self) -> Iterable[int]:
+        """Nodes in no group, when the walk began."""
+        return [index for index, name in enumerate(self.name_of) if name is None]
 
-    def grown(self, pattern: Pattern, seed: int) -> set[int]:
-        """The seed and all that may be taken in, while no way leaves and comes back."""
-        found, left = {seed}, dict(pattern.most)
-        left[self.op[seed]] = left.get(self.op[seed], 1 << 30) - 1
-        grew = True
-        while grew:
-            grew = False
-            near = set().union(*(self.into[one] | self.out[one] for one in found)) - found
-            for index in sorted(near):
-                op = self.op[index]
-                after = bool(found & self.into[index]) and op in pattern.after
-                # Taking in a producer that others read too would compute it for nobody.
-                before = op in pattern.before and self.out[index] <= found
-                if (after or before) and left.get(op, 1) > 0 and self.free(index):
-                    if self._comes_back(found | {index}):
-                        continue
-                    found.add(index)
-                    left[op] = left.get(op, 1 << 30) - 1
-                    grew = True
-        return found
+    def around(self, found: set[int]) -> set[int]:
+        """Neighbours of a set."""
+        near: set[int] = set()
+        for index in found:
+            near |= self.into[index] | self.out[index]
+        return near - found
 
-    def _comes_back(self, found: set[int]) -> bool:
+    def has(self, found: set[int], ops: frozenset[str]) -> bool:
+        """Whether one of these operators is in the set."""
+        return any(self.op[index] in ops for index in found)
+
+    def comes_back(self, found: set[int]) -> bool:
         """Whether a way through the merged graph leaves the set and enters it again."""
+        inside = {self.root[index] for index in found}
         seen: set[int] = set()
-        todo = [head for index in found for head in self.out[index] - found]
+        todo = [head for index in inside for head in self.out[index] if head not in inside]
         while todo:
             index = todo.pop()
-            if index in found:
+            if index in inside:
                 return True
             if index not in seen:
                 seen.add(index)
                 todo.extend(self.out[index])
         return False
 
-    def merge(self, found: set[int], name: str) -> None:
-        """Make one of several."""
-        first = min(found)
-        self.into[first] = set().union(*(self.into[one] for one in found)) - found
-        self.out[first] = set().union(*(self.out[one] for one in found)) - found
-        for tail in self.into[first]:
-            self.out[tail] = self.out[tail] - found | {first}
-        for head in self.out[first]:
-            self.into[head] = self.into[head] - found | {first}
-        self.held[first], self.group[first] = sorted(found), name
-        for one in found - {first}:
-            del self.held[one]
+    def merge(self, found: set[int], name: str) -> bool:
+        """Make one of several, unless that would make a cycle."""
+        roots = sorted({self.root[index] for index in found})
+        if self.comes_back(set(roots)):
+            return False
+        first, rest = roots[0], roots[1:]
+        for index in rest:
+            self.into[first] |= self.into[index]
+            self.out[first] |= self.out[index]
+            for tail in self.into[index]:
+                self.out[tail] = self.out[tail] - {index} | {first}
+            for head in self.out[index]:
+                self.into[head] = self.into[head] - {index} | {first}
+            self.into[index], self.out[index] = set(), set()
+        self.into[first] -= set(roots)
+        self.out[first] -= set(roots)
+        for index, root in enumerate(self.root):
+            if root in roots:
+                self.root[index], self.name_of[index] = first, name
+        return True
 
     def result(self) -> Grouping:
-        """What is left, in topological order."""
-        names = [node.name for node in self.graph.nodes]
-        called = {
-            index: f"{self.group[index]}: {names[index]}" if index in self.group else names[index]
-            for index in self.held
-        }
+        """Remaining nodes in topological order."""
+        inside: dict[int, list[int]] = {}
+        for index, root in enumerate(self.root):
+            inside.setdefault(root, []).append(index)
+        called = {root: self._called(root, indices) for root, indices in inside.items()}
         nodes, members = [], {}
-        for index in TopologicalSorter({one: self.into[one] for one in called}).static_order():
-            reads = tuple(called[tail] for tail in sorted(self.into[index]))
-            node = replace(self.graph.nodes[index], inputs=reads)
-            if index in self.group:
-                node = OperatorNode(name=called[index], op=self.group[index], inputs=reads)
-            nodes.append(node)
-            members[called[index]] = tuple(names[one] for one in self.held[index])
+        for root in self._sorted(inside):
+            names = tuple(self.graph.nodes[index].name for index in inside[root])
+            reads = tuple(called[tail] for tail in sorted(self.into[root]))
+            nodes.append(self._node(root, called[root], reads, inside[root]))
+            members[called[root]] = names
+        order = [called[root] for root in sorted(inside, key=inside.__getitem__)]
         return Grouping(
             graph=replace(self.graph, nodes=tuple(nodes)),
             members=members,
-            numbered=_numbered(self.graph.library.numbers, members, [*called.values()]),
+            numbered=_numbered(self.graph.library.numbers, members, order),
         )
+
+    def _called(self, root: int, indices: Sequence[int]) -> str:
+        first = self.graph.nodes[indices[0]].name
+        return first if len(indices) == 1 else f"{self.name_of[root]}: {first}"
+
+    def _node(
+        self, root: int, name: str, reads: tuple[str, ...], indices: Sequence[int]
+    ) -> OperatorNode:
+        first = self.graph.nodes[indices[0]]
+        if len(indices) == 1:
+            return OperatorNode(
+                name=name,
+                op=first.op,
+                inputs=reads,
+                module=first.module,
+                attributes=first.attributes,
+            )
+        held = ", ".join(self.graph.nodes[index].op for index in indices[:12])
+        return OperatorNode(
+            name=name,
+            op=str(self.name_of[root]),
+            inputs=reads,
+            module=_around([self.graph.nodes[index].module for index in indices]),
+            attributes={"operators": f"{len(indices)}: {held}"},
+        )
+
+    def _sorted(self, inside: Mapping[int, list[int]]) -> list[int]:
+        """Roots by Kahn's method, the earliest first where there is a choice."""
+        waiting = {root: len(self.into[root]) for root in inside}
+        ready = [root for root, count in waiting.items() if count == 0]
+        heapq.heapify(ready)
+        order = []
+        while ready:
+            root = heapq.heappop(ready)
+            order.append(root)
+            for head in self.out[root]:
+                waiting[head] -= 1
+                if waiting[head] == 0:
+                    heapq.heappush(ready, head)
+        return order
+
+
+def _around(modules: Sequence[str]) -> str:
+    """The innermost module that all of them are in; empty where there is none."""
+    levels = zip(*(module.split(".") for module in modules), strict=False)
+    return ".".join(names[0] for names in takewhile(lambda names: len({*names}) == 1, levels))

@@ -14,12 +14,26 @@ MAPPINGS = "inductor_provenance_tracking_node_mappings"
 _NUMBERED_GRAPH = re.compile(r"^graph_\d+_")
 _NUMBER = re.compile(r"_\d+$")
 _CALL = re.compile(r"^(?P<name>.*):(?P<call>\d+)$")
-_FUSED = re.compile(r"^(?:triton_(?:[a-z]+_)?|cpp_)fused_.+_\d+$")
+_FUSED = re.compile(r"^(?:triton_(?:[a-z]+_)?|cpp_)fused_(?P<ops>.+?)_\d+$")
+_LONG_OPS = (
+    *("_native_batch_norm_legit_no_training", "_scaled_dot_product_flash_attention"),
+    *("native_layer_norm_backward", "native_layer_norm", "native_group_norm", "native_dropout"),
+    *("max_pool2d_with_indices", "_adaptive_avg_pool2d", "constant_pad_nd", "index_select"),
+    *("layer_norm", "batch_norm", "group_norm", "log_softmax", "_log_softmax", "_softmax"),
+    *("_to_copy", "_unsafe_index", "_unsafe_view", "masked_fill", "embedding_dense_backward"),
+    *("new_zeros", "convert_element_type", "scalar_tensor", "threshold_backward"),
+    *("bitwise_and", "bitwise_not", "logical_not", "logical_and", "full_like", "ones_like"),
+    *("zeros_like", "leaky_relu", "avg_pool2d", "index_put", "rms_norm", "scaled_dot_product"),
+)
+"""Names of operators that are more than one word; others are taken to be one."""
+
 _VIEWS = {
     *("view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "select", "slice"),
     *("split", "squeeze", "unsqueeze", "unbind", "alias", "detach"),
     "getitem",
 }
+
+_OP = re.compile(rf"({'|'.join(sorted(_LONG_OPS, key=len, reverse=True))}|_?[^_]+)(?:_|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +106,17 @@ def kernel_of(name: str) -> str:
     if bare.startswith("torch.ops."):
         return bare.split(".")[3]
     return bare.removeprefix("extern_kernels.").rpartition("::")[2]
+
+
+def fused_ops(kernel: str) -> tuple[str, ...]:
+    """The operators that a fused kernel's name lists; none for any other kernel.
+
+    Lossy: the compiler shortens long names, names each operator once, and joins them with the
+    sign that is also inside their names. Views, which cost nothing, are left out beside others.
+    """
+    match = _FUSED.match(kernel_of(kernel))
+    listed = tuple(_OP.findall(match["ops"])) if match else ()
+    return tuple(op for op in listed if op not in _VIEWS) or listed
 
 
 def is_fused(kernel: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from benchorch.trace.findings import EntityRow
-from benchorch.trace.operators.branches import branches, longest_chain
+from benchorch.trace.operators.branches import branches, dataflow_path
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.grouping import by_pattern
 from benchorch.trace.report.model_explorer import PATH_COLOR, heat
@@ -41,7 +41,7 @@ def _dot(
     total_ns = {name: total for name, (total, _) in times.items()}
     op_id = {name: number for number, name in numbered.items()}
     number = {node.name: place for place, node in enumerate(graph.nodes)}
-    chain = {*pairwise(longest_chain(graph, total_ns))}
+    chain = {*pairwise(dataflow_path(graph, total_ns).nodes)}
     share = {
         (branch.fork, name): percent(branch.share_ratio)
         for branch in branches(graph, total_ns)

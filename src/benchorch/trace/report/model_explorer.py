@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from benchorch.trace.findings import EntityRow
-from benchorch.trace.operators.branches import longest_chain
+from benchorch.trace.operators.branches import dataflow_path
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.report.text import duration
 from benchorch.units import NS_PER_US
 
-PATH_COLOR = "#8b0000"
+PATH_COLOR, DATAFLOW_COLOR = "#8b0000", "#2166ac"
 _LOW, _HIGH = (255, 255, 255), (46, 125, 50)
 
 
@@ -53,7 +53,7 @@ def node_data(
 def edge_overlays(graph: OperatorGraph, rows: Mapping[str, EntityRow]) -> dict[str, object]:
     """The longest chain of data, as edges to draw."""
     ids = viewer_ids(graph)
-    nodes = longest_chain(graph, {name: row.total_ns for name, row in rows.items()})
+    nodes = dataflow_path(graph, {name: row.total_ns for name, row in rows.items()}).nodes
     edges = [
         {
             "sourceNodeId": ids[tail],

@@ -142,13 +142,37 @@ def _steps(findings: Findings) -> Iterator[str]:
 
 
 def _devices(devices: Sequence[DeviceShare]) -> Iterator[str]:
-    kinds = ("compute", "communication", "memory", "overlapped", "idle")
-    rows = []
-    for one in devices[:MOST_ROWS]:
-        shares = [getattr(one, f"{kind}_ns") / (one.step_ns or 1) for kind in kinds]
-        numbers = (str(one.rank), str(one.device), str(one.step))
-        rows.append([*numbers, *map(percent, shares), percent(one.utilisation_ratio)])
-    yield _lines(("rank", "device", "step", *kinds, "busy"), rows)
+    heads = (
+        "rank",
+        "device",
+        "step",
+        "computing",
+        "communicating",
+        "memory",
+        "overlapped",
+        "idle",
+        "busy",
+    )
+    rows = [
+        (
+            str(one.rank),
+            str(one.device),
+            str(one.step),
+            *(
+                percent(part / one.step_ns if one.step_ns else 0.0)
+                for part in (
+                    one.compute_ns,
+                    one.communication_ns,
+                    one.memory_ns,
+                    one.overlapped_ns,
+                    one.idle_ns,
+                )
+            ),
+            percent(one.utilisation_ratio),
+        )
+        for one in devices[:MOST_ROWS]
+    ]
+    yield _lines(heads, rows)
 
 
 def _table(rows: Sequence[EntityRow], findings: Findings) -> str:
@@ -163,11 +187,12 @@ def _branches(findings: Findings) -> str:
             f"{one.fork} → {one.join or 'end'}",
             duration(one.total_ns),
             percent(one.share_ratio),
+            duration(one.slack_ns),
             ", ".join(one.nodes),
         )
         for one in findings.branches[:MOST_ROWS]
     ]
-    return _lines(("fork → join", "time", "share", "nodes"), rows)
+    return _lines(("fork → join", "time", "share", "slack", "nodes"), rows)
 
 
 def _lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

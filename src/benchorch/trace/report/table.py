@@ -1,11 +1,14 @@
-"""The tables as Markdown."""
+"""The tables as Markdown for people and CSV for programs."""
 
+import csv
+import io
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 from benchorch.trace.findings import EntityRow, Findings
 from benchorch.trace.report.summary import TOP_ROWS
-from benchorch.trace.report.text import duration, percent, shortened
+from benchorch.trace.report.text import duration, percent, plain, shortened
 
 HEADER = ("name", "×", "total", "on path", "if free", "shapes")
 
@@ -20,6 +23,21 @@ def markdown(findings: Findings) -> str:
         lines = [HEADER, ["---"] + ["---:"] * 4 + ["---"], *_lines(findings, rows[:TOP_ROWS])]
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
     return "\n\n".join(parts) + "\n"
+
+
+def comma_separated(findings: Findings) -> str:
+    """All rows of all tables, times in whole nanoseconds, one header."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    head = False
+    for name, rows in findings.tables.items():
+        for row in rows:
+            values = {key: value for key, value in asdict(row).items() if key != "events"}
+            if not head:
+                writer.writerow(["table", *values])
+                head = True
+            writer.writerow([name, *(_spreadsheet(value) for value in values.values())])
+    return written.getvalue()
 
 
 def row_texts(row: EntityRow, period_ns: int) -> Mapping[str, str]:
@@ -44,3 +62,11 @@ def _lines(findings: Findings, rows: Sequence[EntityRow]) -> list[Sequence[str]]
 def _cell(text: str) -> str:
     """One line that is no markup."""
     return re.sub(r"([\\|`*_<>\[\]])", r"\\\1", shortened(text, 400))
+
+
+def _spreadsheet(value: object) -> object:
+    """A value that no spreadsheet takes for a formula."""
+    if not isinstance(value, str):
+        return value
+    text = plain(value)
+    return f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t", "\r"} else text

@@ -77,22 +77,27 @@ def test_a_compiled_kernel_is_shared_by_what_it_was_made_of() -> None:
     provenance = Provenance(
         calls={"cpp_fused_add_gelu_0": (("a", "b"), ("c",)), "addmm": (("mm",),)}
     )
-    known = graph(*(OperatorNode(name=name, op=name) for name in ("a", "b", "c", "mm")))
+    sizes = {"a": "float32[30]", "b": "float32[10]", "c": "float32[1]", "mm": ""}
+    known = graph(
+        *(OperatorNode(name=n, op=n, attributes={"shape": size}) for n, size in sizes.items())
+    )
     events = trace(compiled(0), compiled(200))
-    one_call = [{}, {"a": 0.5, "b": 0.5}, {"mm": 1}, {"mm": 1}, {"c": 1}]
+    one_call = [{}, {"a": 0.75, "b": 0.25}, {"mm": 1}, {"mm": 1}, {"c": 1}]
     assert shares(events, known, [provenance]) == one_call * 2
+    equal = shares(events, None, [provenance])
+    assert equal[1] == {"a": 0.5, "b": 0.5}
 
 
-def test_without_provenance_a_kernel_is_a_row_of_its_own() -> None:
+def test_without_provenance_a_kernels_name_says_its_operators() -> None:
     found = shares(trace(compiled(0)))
-    assert found[1] == {"cpp_fused_add_gelu_0": 1}
+    assert found[1] == {"add": 0.5, "gelu": 0.5}
     assert found[2] == found[3] == {"addmm": 1}
 
 
 def test_provenance_of_more_graphs_than_were_called_is_of_nobody_knows_which() -> None:
     known = Provenance(calls={"cpp_fused_add_gelu_0": (("a",),)})
     found = shares(trace(compiled(0)), None, [known, known])
-    assert found[1] == {"cpp_fused_add_gelu_0": 1}
+    assert found[1] == {"add": 0.5, "gelu": 0.5}
 
 
 def test_a_node_that_was_called_twice_happened_twice() -> None:

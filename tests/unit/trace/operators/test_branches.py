@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchorch.trace.operators.branches import branches, longest_chain
+from benchorch.trace.operators.branches import branches, dataflow_path
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 
 
@@ -23,12 +23,14 @@ ATTENTION = graph(x="", q="x", k="x", v="x", qk="q k", s="qk", out="s v", y="out
 
 
 def test_the_longest_chain_of_data_limits_every_number_of_lanes() -> None:
-    times = {"x": 1, "q": 5, "k": 3, "v": 20, "qk": 2, "s": 2, "out": 4}
-    assert longest_chain(ATTENTION, times) == ("x", "v", "out", "y")
+    path = dataflow_path(ATTENTION, {"x": 1, "q": 5, "k": 3, "v": 20, "qk": 2, "s": 2, "out": 4})
+    assert path.nodes == ("x", "v", "out", "y")
+    assert path.length_ns == 25
+    assert path.work_ns == 37
 
 
 def test_a_graph_without_nodes_has_an_empty_path() -> None:
-    assert longest_chain(graph(), {}) == ()
+    assert dataflow_path(graph(), {}).length_ns == 0
     assert branches(graph(), {}) == ()
 
 
@@ -37,8 +39,9 @@ def test_branches_lie_between_a_fork_and_where_all_of_them_meet() -> None:
     upper, lower = branches(ATTENTION, times)
     assert (upper.fork, upper.join) == ("x", "out")
     assert upper.nodes == ("q", "k", "qk", "s")
-    assert upper.total_ns == 12
+    assert (upper.total_ns, upper.longest_ns, upper.slack_ns) == (12, 9, 11)
     assert lower.nodes == ("v",)
+    assert (lower.slack_ns, lower.on_path, upper.on_path) == (0, True, False)
     assert upper.share_ratio + lower.share_ratio == pytest.approx(1)
 
 
@@ -46,10 +49,15 @@ def test_a_residual_connection_is_no_branch() -> None:
     assert branches(graph(x="", block="x", more="block", sum="x more"), {"block": 5}) == ()
 
 
-def test_a_fork_in_a_branch_comes_after_the_fork_around_it() -> None:
+def test_a_fork_in_a_branch_names_the_fork_around_it() -> None:
     nested = graph(x="", a="x", b1="a", b2="a", c="b1 b2", d="x", y="c d")
     found = branches(nested, {})
-    assert [(one.fork, one.join) for one in found] == [("x", "y")] * 2 + [("a", "c")] * 2
+    assert [(one.fork, one.join, one.parent) for one in found] == [
+        ("x", "y", ""),
+        ("x", "y", ""),
+        ("a", "c", "x"),
+        ("a", "c", "x"),
+    ]
 
 
 def test_ways_that_never_meet_join_where_the_graph_ends() -> None:
@@ -82,7 +90,7 @@ def test_no_chain_is_longer_than_the_dataflow_path(
     graph_, times = drawn
     every = [way for node in graph_.nodes for way in ways(graph_, node.name)]
     longest = max(sum(times[name] for name in way) for way in every)
-    assert sum(times[name] for name in longest_chain(graph_, times)) == longest
+    assert dataflow_path(graph_, times).length_ns == longest
 
 
 @given(graphs())
@@ -99,3 +107,4 @@ def test_every_way_from_a_fork_goes_through_its_join(
         for way in ways(graph_, fork):
             between = way[1 : way.index(listed[0].join)] if listed[0].join else way[1:]
             assert set(between) <= set(inside)
+        assert min(one.slack_ns for one in listed) == 0

@@ -9,6 +9,7 @@ from benchorch.errors import TraceError
 from benchorch.trace.operators.provenance import (
     Provenance,
     beside,
+    fused_ops,
     is_fused,
     kernel_of,
     of_inductor,
@@ -55,6 +56,24 @@ def test_nodes_are_those_of_the_graph_at_hand() -> None:
     assert found.nodes("aten::addmm", 0) == ("linear",)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "ops"),
+    [
+        ("graph_0_cpp_fused_add_native_layer_norm_view_7", ("add", "native_layer_norm")),
+        ("triton_poi_fused__softmax_3", ("_softmax",)),
+        ("triton_red_fused_add__to_copy_mul_0", ("add", "_to_copy", "mul")),
+        ("triton_poi_fused_view_1", ("view",)),
+        ("aten::addmm", ()),
+        ("sm90_gemm", ()),
+    ],
+)
+def test_without_provenance_the_name_of_a_fused_kernel_says_its_operators(
+    kernel: str, ops: tuple[str, ...]
+) -> None:
+    assert fused_ops(kernel) == ops
+    assert is_fused(kernel) is bool(ops)
+
+
 def test_a_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "mappings.json"
     file.write_text(json.dumps(MAPPINGS))
@@ -89,16 +108,3 @@ def test_files_beside_a_trace_are_in_the_order_of_compilation(tmp_path: Path) ->
     found = beside(tmp_path / "trace.json")
     assert [next(iter(one.calls)) for one in found] == ["cpp_fused_add_2", "cpp_fused_add_10"]
     assert beside(tmp_path / "elsewhere" / "trace.json") == ()
-
-
-@pytest.mark.parametrize(
-    ("kernel", "fused"),
-    [
-        ("graph_0_cpp_fused_add_native_layer_norm_view_7", True),
-        ("triton_poi_fused__softmax_3", True),
-        ("aten::addmm", False),
-        ("sm90_gemm", False),
-    ],
-)
-def test_the_name_of_a_fused_kernel_says_so(kernel: str, fused: bool) -> None:
-    assert is_fused(kernel) is fused

@@ -1,5 +1,7 @@
 import base64
+import csv
 import hashlib
+import io
 import json
 import re
 from dataclasses import replace
@@ -93,6 +95,9 @@ def test_totals_of_every_file_are_the_makespan(folder):
     assert sum(summary["verdict"]["shares"].values()) == pytest.approx(1)
     for rows in summary["tables"].values():
         assert sum(row["on_path_ns"] for row in rows) == makespan_ns
+    segments = json.loads((out / "path.json").read_text())["segments"]
+    assert sum(segments["duration_ns"]) == makespan_ns
+    assert len({len(column) for column in segments.values()}) == 1
 
 
 def test_the_verdict_is_whole_and_a_prediction_can_be_read_again(folder):
@@ -145,9 +150,14 @@ def test_the_page_begins_with_the_verdict_and_what_it_rests_on(folder):
     assert any(line.startswith("Evidence for lengths") for line in said[:3])
 
 
-def test_tables_survive_names_that_are_markup(folder):
-    _, out, _ = folder
-    assert not re.search(r"(?<!\\)<(script|img|svg)", (out / "table.md").read_text())
+def test_tables_survive_names_that_are_markup_or_formulas(folder):
+    analysis, out, _ = folder
+    rows = list(csv.reader(io.StringIO((out / "table.csv").read_text())))
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert not [cell for row in rows for cell in row if cell[:1] in {"=", "@", "+"}]
+    said = (out / "table.md").read_text()
+    assert not re.search(r"(?<!\\)<(script|img|svg)", said)
+    assert len(rows) - 1 == sum(map(len, analysis.findings.tables.values()))
 
 
 def test_the_same_analysis_written_again_is_the_same(folder, tmp_path):
