@@ -23,6 +23,7 @@ ROW_BITS = 32
 
 _COMPLETE = "X"
 _METADATA = "M"
+_HALVES = ("B", "E")
 _OTHERS = frozenset("sftiIRCbneSTpFNODPvVcaO(),")
 """Phases of what is no event on a lane: flows, instants, counters, asynchronous ranges."""
 
@@ -92,6 +93,7 @@ class Gathered:
             something on a stream, ``(pid, tid, device, stream, whether it works)``.
         words: the categories as the file spells them.
         thread_names: by process and thread.
+        halves: records that begin or end an event, with their place.
         allocated: bytes after each allocation: time in us, bytes, kind and number of the device.
         left_out: records that are no event on a lane, by what they are.
     """
@@ -101,6 +103,7 @@ class Gathered:
     words: Codes = field(default_factory=Codes)
     thread_names: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     pieces: list[Piece] = field(default_factory=list)
+    halves: list[tuple[int, Record]] = field(default_factory=list)
     allocated: list[tuple[object, object, object, object]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     repairs: Counter[str] = field(default_factory=Counter)
@@ -111,9 +114,12 @@ class Gathered:
         phases = [row.ph for row in rows]
         complete = [phase == _COMPLETE for phase in phases]
         if not all(complete):
-            self._add_others(rows, phases)
+            self._add_others(rows, phases, first)
         places = np.flatnonzero(np.array(complete, dtype=bool)) + first
-        rows = list(compress(rows, complete))
+        self.add_complete(list(compress(rows, complete)), places)
+
+    def add_complete(self, rows: list[Record], places: Int64s) -> None:
+        """Take complete events."""
         try:
             piece = self._piece(rows, places)
         except TypeError:  # a word that is a list or an object
@@ -121,14 +127,14 @@ class Gathered:
         if len(piece["place"]):
             self.pieces.append(piece)
 
-    def _add_others(self, rows: Sequence[Record], phases: list[Hashable]) -> None:
+    def _add_others(self, rows: Sequence[Record], phases: list[Hashable], first: int) -> None:
         """Take what is no complete event; most of it is only counted."""
         try:
             counts = Counter(phases)
         except TypeError:  # one that is a list or an object
             counts = Counter(phase for phase in phases if isinstance(phase, str))
         left_out = sum(counts[each] for each in _OTHERS)
-        known = sum(counts[each] for each in (_COMPLETE, _METADATA))
+        known = sum(counts[each] for each in (_COMPLETE, _METADATA, *_HALVES))
         self.left_out["flow, instant or counter"] += left_out
         self.repairs["record of an unknown kind"] += len(rows) - left_out - known
         if counts[_METADATA]:
@@ -142,6 +148,9 @@ class Gathered:
                     self.allocated.append(
                         (row.ts, given.allocated, given.allocated_kind, given.allocated_on)
                     )
+        if counts["B"] or counts["E"]:
+            halves = [at for at, phase in enumerate(phases) if phase in _HALVES]
+            self.halves += ((first + at, self._plain(rows[at])) for at in halves)
 
     def name_thread(self, process: object, thread: object, name: object) -> None:
         """Keep one name of a thread."""

@@ -2,10 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +15,9 @@ from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, Lane,
 from benchorch.trace.lookup import by_lane, joined_by
 from benchorch.trace.nesting import Spans, by_start, nest
 from benchorch.trace.readers.columns import ON_STREAMS, Gathered
+from benchorch.trace.readers.records import Record
 from benchorch.trace.readers.values import integer, integers, nanoseconds, word
+from benchorch.units import NS_PER_US
 
 SYNC_ROWS = 1_000_000
 """Offset that newer exporters add to the stream of a synchronisation to give it its own row."""
@@ -79,10 +82,16 @@ def finished(gathered: Gathered) -> tuple[Events, Int64s] | None:
     None if there is no event.
     """
     pieces, repairs = gathered.pieces, gathered.repairs
+    if gathered.halves:
+        ends_ns = [int((piece["start_ns"] + piece["duration_ns"]).max()) for piece in pieces]
+        gathered.add_complete(*_paired(gathered.halves, max(ends_ns, default=0), repairs))
     if not pieces:
         return None
     columns = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in [*pieces[0]]}
     pieces.clear()
+    if gathered.halves:
+        order = np.argsort(columns["place"], kind="stable")
+        columns = {name: column[order] for name, column in columns.items()}
     columns = _without_strays(columns, repairs)
     columns["lane"], lanes = _lanes(gathered, columns["lane"])
     columns = _without_duplicates(columns, repairs)
@@ -154,6 +163,40 @@ def allocated(gathered: Gathered) -> dict[str, Int64s]:
         label = "host" if number == NOTHING else f"device {number}"
         found[label] = rows[np.argsort(rows[:, 0], kind="stable")]
     return found
+
+
+def _paired(
+    halves: Sequence[tuple[int, Record]], last_ns: int, repairs: Counter[str]
+) -> tuple[list[Record], Int64s]:
+    """Complete records of events that the trace has in two, begin and end; and their places.
+
+    On each thread an end closes the last begin that is still open, in order of time. A begin
+    without an end lasts to `last_ns` or the last half; an end without a begin is dropped. Both
+    are counted.
+    """
+    times, known = nanoseconds([record.ts for _, record in halves])
+    order = np.lexsort((np.arange(len(halves)), times))
+    open_by_thread: dict[Hashable, list[int]] = {}
+    ends: dict[int, int] = {}
+    for at in order[known[order]].tolist():
+        record = halves[at][1]
+        waiting = open_by_thread.setdefault((record.pid, record.tid), [])
+        if record.ph == "B":
+            waiting.append(at)
+        elif waiting:
+            ends[waiting.pop()] = int(times[at])
+        else:
+            repairs["end without a begin"] += 1
+    last_ns = max([last_ns, *times.tolist()])
+    for waiting in open_by_thread.values():
+        ends.update(dict.fromkeys(waiting, last_ns))
+        repairs["begin without an end"] += len(waiting)
+    begins = sorted(ends, key=lambda at: halves[at][0])
+    rows = [
+        msgspec.structs.replace(halves[at][1], ph="X", dur=(ends[at] - int(times[at])) / NS_PER_US)
+        for at in begins
+    ]
+    return rows, np.array([halves[at][0] for at in begins], dtype=np.int64)
 
 
 def _lanes(gathered: Gathered, codes: Int32s) -> tuple[Int32s, tuple[Lane, ...]]:

@@ -18,6 +18,7 @@ from typing import Self, final
 import numpy as np
 
 from benchorch.errors import TraceError
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.readers.columns import Gathered
 from benchorch.trace.readers.finish import finished
@@ -32,10 +33,10 @@ class SqliteFile:
 
     Attributes:
         columns: names of the columns by table; views are none.
-        strings, memories: texts by the numbers that other tables have for them.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
         self._connection = connection
         connection.text_factory = _text
         tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'"
@@ -44,8 +45,6 @@ class SqliteFile:
             name: frozenset(str(row[1]) for row in self._run(f"PRAGMA table_info({_quoted(name)})"))
             for name in names
         }
-        self.strings = self._texts("StringIds", "value")
-        self.memories = self._texts("ENUM_CUDA_MEM_KIND", "label")
 
     @classmethod
     @contextmanager
@@ -54,12 +53,12 @@ class SqliteFile:
         uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         try:
             with closing(sqlite3.connect(uri, uri=True)) as connection:
-                yield cls(connection)
+                yield cls(path, connection)
         except sqlite3.Error as error:
             raise TraceError(f"{path} is an SQLite file that cannot be read: {error}.") from error
 
     def chunks(self, table: str, requested: Sequence[str]) -> Iterator[list[tuple[object, ...]]]:
-        """Columns of a few rows at a time.
+        """Columns of a few rows at a time, ``rowid`` first.
 
         A column that the table does not have is all None; a table that is not there gives none.
         """
@@ -67,23 +66,21 @@ class SqliteFile:
             return
         there = self.columns[table]
         names = (_quoted(name) if name in there else "NULL" for name in requested)
-        cursor = self._run(f"SELECT {', '.join(names)} FROM {_quoted(table)}")
+        cursor = self._run(f"SELECT rowid, {', '.join(names)} FROM {_quoted(table)}")
         while rows := cursor.fetchmany(_CHUNK_ROWS):
             yield list(zip(*rows, strict=True))
 
-    def string(self, number: object) -> str:
-        """A string by its number; empty where there is none."""
-        return self.strings.get(integer(number), "")
-
-    def _texts(self, table: str, column: str) -> Mapping[int, str]:
+    def row(self, table: str, rowid: int) -> Mapping[str, object]:
+        """All columns of one row by name, without those that have no value; empty if it is gone."""
+        cursor = self._run(f"SELECT * FROM {_quoted(table)} WHERE rowid = ?", rowid)
+        names = [column[0] for column in cursor.description]
+        values = cursor.fetchone() or ()
         return {
-            integer(number): word(text)
-            for numbers, texts in self.chunks(table, ("id", column))
-            for number, text in zip(numbers, texts, strict=True)
+            name: value for name, value in zip(names, values, strict=False) if value is not None
         }
 
-    def _run(self, statement: str) -> sqlite3.Cursor:
-        return self._connection.execute(statement)
+    def _run(self, statement: str, *values: object) -> sqlite3.Cursor:
+        return self._connection.execute(statement, values)
 
 
 def _quoted(name: str) -> str:
@@ -104,10 +101,11 @@ _COPIES = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 8: "DtoD", 9: "HtoH", 10:
 _SYNCS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _TID_BITS = 24
 _TID = (1 << _TID_BITS) - 1
+_ROWID_BITS = 48
 _VERSION = re.compile(r"_v\d+$")
 
 Row = tuple[object, ...]
-Naming = Callable[[SqliteFile, Row], str]
+Naming = Callable[["_Words", Row], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,30 +124,55 @@ class _Table:
     on_host: bool = False
 
 
-def _called(file: SqliteFile, row: Row) -> str:
-    return _VERSION.sub("", file.string(row[0]))
+@final
+class _Words:
+    """Strings for the file's numeric ids."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self.strings = _pairs(file, "StringIds", "id", "value")
+        self.memories = _pairs(file, "ENUM_CUDA_MEM_KIND", "id", "label")
+
+    def string(self, number: object) -> str:
+        """A string by its number."""
+        return self.strings.get(integer(number), "")
+
+    def memory(self, number: object) -> str:
+        """A kind of memory by its number."""
+        return self.memories.get(integer(number), "")
 
 
-def _kernel(file: SqliteFile, row: Row) -> str:
-    return file.string(row[0]) or file.string(row[1])
+def _pairs(file: SqliteFile, table: str, key: str, value: str) -> Mapping[int, str]:
+    return {
+        integer(number): word(text)
+        for _, numbers, texts in file.chunks(table, (key, value))
+        for number, text in zip(numbers, texts, strict=True)
+    }
 
 
-def _copy(file: SqliteFile, row: Row) -> str:
+def _called(words: _Words, row: Row) -> str:
+    return _VERSION.sub("", words.string(row[0]))
+
+
+def _kernel(words: _Words, row: Row) -> str:
+    return words.string(row[0]) or words.string(row[1])
+
+
+def _copy(words: _Words, row: Row) -> str:
     kind = f"Memcpy {_COPIES.get(integer(row[0]), 'unknown')}"
-    ends = [file.memories.get(integer(each), "") for each in row[1:]]
+    ends = [words.memory(each) for each in row[1:]]
     return f"{kind} ({ends[0]} -> {ends[1]})" if all(ends) else kind
 
 
-def _sync(_: SqliteFile, row: Row) -> str:
+def _sync(_: _Words, row: Row) -> str:
     return _SYNCS.get(integer(row[0]), "Sync")
 
 
-def _range(file: SqliteFile, row: Row) -> str:
-    return word(row[0]) or file.string(row[1])
+def _range(words: _Words, row: Row) -> str:
+    return word(row[0]) or words.string(row[1])
 
 
-def _system_call(file: SqliteFile, row: Row) -> str:
-    name = file.string(row[0])
+def _system_call(words: _Words, row: Row) -> str:
+    name = words.string(row[0])
     return f"wait:{name}" if WAITS.match(name) else name
 
 
@@ -177,15 +200,16 @@ def read_nsight(path: Path) -> Events:
     """The events of an export; TraceError if it holds none."""
     gathered = Gathered()
     with SqliteFile.opened(path) as file:
+        words = _Words(file)
         awaited = _awaited(file)
-        for table in TABLES:
+        for number, table in enumerate(TABLES):
             for columns in file.chunks(table.name, (*_ALL, *table.named_by)):
-                _gather(gathered, table, columns, file, awaited)
-        for threads, names in file.chunks("ThreadNames", ("globalTid", "nameId")):
+                _gather(gathered, table, number, columns, words, awaited)
+        for _, threads, names in file.chunks("ThreadNames", ("globalTid", "nameId")):
             for thread, name in zip(threads, names, strict=True):
-                gathered.name_thread(*_thread(thread), file.string(name))
+                gathered.name_thread(*_thread(thread), words.string(name))
         devices = [
-            word(name) for (names,) in file.chunks("TARGET_INFO_GPU", ("name",)) for name in names
+            word(name) for _, names in file.chunks("TARGET_INFO_GPU", ("name",)) for name in names
         ]
         facts = {"format": "nsight", "devices": devices, "left_out": dict(+gathered.left_out)}
         tables = sorted(file.columns)
@@ -196,9 +220,10 @@ def read_nsight(path: Path) -> Events:
             f"{path} is an SQLite file without events of Nsight Systems (tables: {known}). Make "
             "one with: nsys export --type sqlite <report>."
         )
-    events, _ = done
+    events, place = done
     return replace(
         events,
+        details=NsightDetails(path=path, place=place),
         repairs=dict(sorted((+gathered.repairs).items())),
         facts=facts,
     )
@@ -207,22 +232,23 @@ def read_nsight(path: Path) -> Events:
 def _gather(
     gathered: Gathered,
     table: _Table,
+    number: int,
     columns: Sequence[Row],
-    file: SqliteFile,
+    words: _Words,
     awaited: Mapping[int, int],
 ) -> None:
     """Take some rows of a table; those that never ended are left out."""
-    start, end, thread, device, stream, correlation, graph_node, *named_by = columns
+    rowid, start, end, thread, device, stream, correlation, graph_node, *named_by = columns
     start_ns, end_ns = integers(start), integers(end)
     ended = (start_ns != NOTHING) & (end_ns != NOTHING) & (np.abs(start_ns) <= MOST_NS)
     gathered.left_out["without a start or an end"] += int((~ended).sum())
     gathered.repairs["negative duration"] += int((ended & (end_ns < start_ns)).sum())
-    nothing = np.full(len(start), NOTHING, dtype=np.int64)
+    nothing = np.full(len(rowid), NOTHING, dtype=np.int64)
     correlations = integers(correlation)
-    names = [table.naming(file, row) for row in zip(*named_by, strict=True)]
+    names = [table.naming(words, row) for row in zip(*named_by, strict=True)]
     piece = {
-        "place": nothing,
-        "category": np.full(len(start), table.category, dtype=np.int8),
+        "place": (np.int64(number) << _ROWID_BITS) | integers(rowid),
+        "category": np.full(len(rowid), table.category, dtype=np.int8),
         "name": gathered.names.encoded(names),
         "lane": gathered.lanes.encoded(_lane_keys(table, thread, device, stream)),
         "start_ns": start_ns,
@@ -276,6 +302,28 @@ def _rows(file: SqliteFile, table: str) -> list[tuple[int, int, int]]:
     """Correlation, event and synchronisation of each row."""
     return [
         (correlation, event, sync)
-        for columns in file.chunks(table, ("correlationId", "eventId", "eventSyncId"))
+        for _, *columns in file.chunks(table, ("correlationId", "eventId", "eventSyncId"))
         for correlation, event, sync in zip(*(map(integer, each) for each in columns), strict=True)
     ]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NsightDetails:
+    """All columns of the rows that events were made of.
+
+    Attributes:
+        path: the file, which must still be what it was.
+        place: (n,) table and row of each event.
+    """
+
+    path: Path
+    place: Int64s
+
+    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
+        """The columns of some events by index."""
+        with SqliteFile.opened(self.path) as file:
+            return {index: self._row(file, int(self.place[index])) for index in indices}
+
+    def _row(self, file: SqliteFile, place: int) -> Mapping[str, object]:
+        return file.row(TABLES[place >> _ROWID_BITS].name, place & ((1 << _ROWID_BITS) - 1))

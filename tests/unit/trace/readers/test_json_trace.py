@@ -89,6 +89,26 @@ def test_a_stream_may_be_spelled_in_any_way(tmp_path: Path, word: str, args: dic
     assert events.external_id[0] == 5
 
 
+def test_a_begin_and_its_end_are_one_event(tmp_path: Path) -> None:
+    halves = [
+        {"ph": "B", "name": "outer", "cat": "user_annotation", "pid": 1, "tid": -5, "ts": 1},
+        {"ph": "B", "name": "inner", "cat": "user_annotation", "pid": 1, "tid": -5, "ts": 2},
+        {"ph": "E", "pid": 1, "tid": -5, "ts": 3},
+        {"ph": "E", "pid": 1, "tid": -5, "ts": 7.5},
+        {"ph": "E", "pid": 1, "tid": -5, "ts": 8},
+        {"ph": "B", "name": "open", "pid": 1, "tid": -5, "ts": 8},
+    ]
+    events = read_events(write(tmp_path / "t.json", [*halves, event("cpu_op", "x", 9, 1)]))
+    spans = {
+        events.names[n]: (int(s), int(d))
+        for n, s, d in zip(events.name, events.start_ns, events.duration_ns, strict=True)
+    }
+    assert spans["outer"] == (1000, 6500)
+    assert spans["inner"] == (2000, 1000)
+    assert spans["open"] == (8000, 2000)
+    assert events.repairs == {"begin without an end": 1, "end without a begin": 1}
+
+
 @pytest.mark.parametrize(
     ("record", "repair"),
     [

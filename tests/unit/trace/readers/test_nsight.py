@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchorch.errors import TraceError
@@ -49,6 +50,12 @@ def test_events_are_joined_and_on_their_lanes(tmp_path: Path) -> None:
     assert events.awaited[at["Stream Wait Event"]] == 11  # the last record before the wait
     assert not events.lanes[events.lane[at["Context Sync"]]].on_device
     assert find_steps(events, "step").done_ns[0] == 900
+
+
+def test_details_are_the_columns_of_the_row(tmp_path: Path) -> None:
+    events = read_events(write_tables(tmp_path / "t.sqlite", tables()))
+    index = int(np.flatnonzero(events.category == Category.COPY)[0])
+    assert events.details.read([index])[index]["copyKind"] == 1
 
 
 def test_missing_tables_and_columns_count_as_empty(tmp_path: Path) -> None:
