@@ -27,16 +27,40 @@ ALONE_RATIO = 0.02
 """Standard error of a single step, as a share of it."""
 
 
-def _bounds(events: Events, dag: Dag, steps: Steps) -> tuple[Int64s, tuple[Int64s, ...], Int64s]:
-    """The points at which the steps to analyse begin and end, as `Periods` has them."""
-    none = np.zeros(0, dtype=np.int64)
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Milestones:
+    """Points of a graph at which steps begin and end.
+
+    Attributes:
+        before: points that the step before the first one ends with; empty where there is none.
+        ends: for each step the points of which the last one ends it.
+        starts: for each step the point where its range starts.
+    """
+
+    before: Int64s
+    ends: tuple[Int64s, ...]
+    starts: Int64s
+
+    @property
+    def points(self) -> Int64s:
+        """All of them, ascending."""
+        return np.unique(np.concatenate([self.before, *self.ends, self.starts]))
+
+
+def milestones(events: Events, dag: Dag, steps: Steps) -> Milestones:
+    """The points at which the steps to analyse begin and end."""
+    chosen = range(steps.first, steps.end)
     if steps.lane < 0:
-        return none, (np.array([dag.points - 1]),), np.zeros(1, dtype=np.int64)
+        last = np.array([dag.points - 1])
+        return Milestones(
+            before=np.zeros(0, dtype=np.int64), ends=(last,), starts=np.zeros(1, dtype=np.int64)
+        )
     host = np.flatnonzero(dag.lane == steps.lane)
     if not len(host):
         host = np.array([0, dag.points - 1])
     host_ns = dag.time_ns[host]
-    devices = _device_ends(events, dag, steps)
+    devices = list(_device_ends(events, dag, steps))
 
     def ends(step: int) -> Int64s:
         at = max(int(np.searchsorted(host_ns, steps.end_ns[step], side="right")) - 1, 0)
@@ -44,10 +68,10 @@ def _bounds(events: Events, dag: Dag, steps: Steps) -> tuple[Int64s, tuple[Int64
 
     starts = np.searchsorted(host_ns, steps.start_ns[steps.first : steps.end])
     continued = steps.back_to_back and steps.first > 0
-    return (
-        ends(steps.first - 1) if continued else none,
-        tuple(ends(step) for step in range(steps.first, steps.end)),
-        host[np.minimum(starts, len(host) - 1)],
+    return Milestones(
+        before=ends(steps.first - 1) if continued else np.zeros(0, dtype=np.int64),
+        ends=tuple(ends(step) for step in chosen),
+        starts=host[np.minimum(starts, len(host) - 1)],
     )
 
 
@@ -74,10 +98,8 @@ class Periods:
     Attributes:
         dag: the graph.
         steps: the steps.
-        before: points that the step before the first one ends with; empty where there is none.
-        ends: for each step the points of which the last one ends it.
-        starts: for each step the point where its range starts.
-        graph: the contracted graph, in which these points are kept.
+        at: their points.
+        graph: the contracted graph.
         observed_ns: (k,) periods as observed.
         known: periods of other readings of the run as it was, by name.
         serial: of each stream, and of the thread that marks steps, the edges that belong to the
@@ -86,39 +108,38 @@ class Periods:
 
     dag: Dag
     steps: Steps
-    before: Int64s
-    ends: tuple[Int64s, ...]
-    starts: Int64s
+    at: Milestones
     graph: Contracted
     observed_ns: Int64s
     serial: tuple[Int64s, ...] = ()
     known: dict[str, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
-    def of(self, elapsed_ns: Int64s) -> Int64s:
+    def of(self, elapsed_ns: Int64s, graph: Contracted | None = None) -> Int64s:
         """The periods, (k,) in ns, of a replay's times of branch nodes."""
-        within = self.graph
-        points = np.concatenate(self.ends)
-        begins = np.cumsum([0, *map(len, self.ends[:-1])])
+        within = graph or self.graph
+
+        points = np.concatenate(self.at.ends)
+        begins = np.cumsum([0, *map(len, self.at.ends[:-1])])
         done = np.maximum.reduceat(elapsed_ns[within.numbers(points)], begins)
-        starts = elapsed_ns[within.numbers(self.starts)]
+        starts = elapsed_ns[within.numbers(self.at.starts)]
         if not self.steps.back_to_back:
             return done - starts
-        before = elapsed_ns[within.numbers(self.before)]
+        before = elapsed_ns[within.numbers(self.at.before)]
         first = before.max() if len(before) else starts[0]
         return np.diff(np.maximum.accumulate(np.append(first, done)))
 
     @property
     def begin(self) -> Int64s:
         """The points of which the last one begins the interval whose path is shown."""
-        if self.steps.back_to_back and len(self.before):
-            return self.before
+        if self.steps.back_to_back and len(self.at.before):
+            return self.at.before
         first = self.steps.shown[0] - self.steps.first
-        return self.starts[first : first + 1]
+        return self.at.starts[first : first + 1]
 
     @property
     def end(self) -> Int64s:
         """The points of which the last one ends it."""
-        return self.ends[self.steps.shown[1] - self.steps.first]
+        return self.at.ends[self.steps.shown[1] - self.steps.first]
 
     @property
     def interval_ns(self) -> tuple[int, int]:
@@ -179,21 +200,12 @@ class Periods:
 
 def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
     """Everything that replays of one graph share."""
-    before, ends, starts = _bounds(events, dag, steps)
-    points = np.unique(np.concatenate([before, *ends, starts]))
-    graph = contract(dag, points)
-    found = Periods(
-        dag=dag,
-        steps=steps,
-        before=before,
-        ends=ends,
-        starts=starts,
-        graph=graph,
-        observed_ns=steps.periods_ns,
-    )
+    at = milestones(events, dag, steps)
+    graph = contract(dag, at.points)
+    found = Periods(dag=dag, steps=steps, at=at, graph=graph, observed_ns=steps.periods_ns)
     observed_ns = found.of(dag.time_ns[graph.points] - dag.time_ns[0])
     whole_ns = max(float(observed_ns[_usual(observed_ns)].sum()), 1.0)
-    serial = _serial(events, dag, steps, _leading(graph, points))
+    serial = _serial(events, dag, steps, _leading(graph, at))
     fitting = [edges for edges in serial if float(dag.weight_ns[edges].sum()) <= whole_ns]
     return replace(found, observed_ns=observed_ns, serial=tuple(fitting))
 
@@ -204,10 +216,10 @@ def _usual(periods_ns: Int64s) -> Bools:
     return usual if usual.any() else np.ones(len(periods_ns), dtype=np.bool_)
 
 
-def _leading(graph: Contracted, points: Int64s) -> Bools:
+def _leading(graph: Contracted, at: Milestones) -> Bools:
     """The edges that anything at which a step ends depends on, (E,)."""
     matters = [False] * len(graph.points)
-    for node in graph.numbers(points).tolist():
+    for node in graph.numbers(at.points).tolist():
         matters[node] = True
     chains = np.zeros(len(graph.tail), dtype=np.bool_)
     tails, heads = graph.tail.tolist(), graph.head.tolist()

@@ -13,7 +13,7 @@ from benchorch.trace.attribution.entities import measured
 from benchorch.trace.attribution.tables import Ledger
 from benchorch.trace.causes import reasons
 from benchorch.trace.critical_path.path import path_along
-from benchorch.trace.critical_path.replay import steps
+from benchorch.trace.critical_path.replay import contract, steps
 from benchorch.trace.dag import NOBODY, Class, CriticalPath, Dag, EdgeKind, Tier
 from benchorch.trace.events import Category
 from benchorch.trace.findings import EntityRow
@@ -136,10 +136,10 @@ def predict(
     hypothesis = hypothesis_of(basis, changes)
     period_ns = basis.analysis.steps.period_ns
     replay = _replay(basis, hypothesis)
-    plain_ns = _unprofiled(basis, replay)
+    plain_ns = _unprofiled(basis, hypothesis, replay)
     # Stacks cost the more, and by how much depends on Python's version: the middle of both.
     predicted_ns = (replay.period_ns + plain_ns) / 2 if basis.stacks else replay.period_ns
-    parts = _errors(basis, replay)
+    parts = _errors(basis, hypothesis, replay)
     profiled = (predicted_ns, replay.period_ns, plain_ns)
     parts["profiler's own time"] = predicted_ns - min(profiled), max(profiled) - predicted_ns
     low = predicted_ns - _joined(parts, "below")
@@ -196,7 +196,8 @@ class _Replay:
 def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     """The period of a hypothesis, and the path of the interval that is shown."""
     periods = basis.analysis.periods
-    dag, graph, changed = basis.dag, periods.graph, hypothesis.changed
+    dag, changed = hypothesis.rewired()
+    graph = periods.graph if dag is basis.dag else contract(dag, periods.at.points)
     length_ns = graph.lengths(steps(dag, *changed))
     elapsed_ns = graph.elapsed(length_ns)
     ends = graph.numbers(periods.end)
@@ -207,10 +208,13 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     held_ns = weight_ns if dropped is None else np.where(dropped, 0, weight_ns)
     path = path_along(dag, edges, held_ns, residual_ns)
     begin_ns = int(dag.time_ns[0] + elapsed_ns[graph.numbers(periods.begin)].max())
-    period_ns, error_ns = periods.period_ns(periods.of(elapsed_ns))
+    period_ns, error_ns = periods.period_ns(periods.of(elapsed_ns, graph))
+    if dag is basis.dag:
+        period_ns = max(period_ns, periods.least_ns(weight_ns))
+    changed_dag = replace(dag, weight_ns=held_ns)
     return _Replay(
-        dag=replace(dag, weight_ns=held_ns),
-        period_ns=max(period_ns, periods.least_ns(weight_ns)),
+        dag=changed_dag,
+        period_ns=period_ns,
         error_ns=error_ns,
         path=path.since(begin_ns),
         elapsed_ns=elapsed_ns,
@@ -222,7 +226,7 @@ Error = tuple[float, float]
 """How much lower and how much higher a prediction may be for one reason, in ns."""
 
 
-def _errors(basis: Basis, replay: _Replay) -> dict[str, Error]:
+def _errors(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> dict[str, Error]:
     """Error components of a prediction, each with its reason."""
     predicted_ns = replay.period_ns
     period_ns = float(basis.analysis.steps.period_ns)
@@ -234,7 +238,7 @@ def _errors(basis: Basis, replay: _Replay) -> dict[str, Error]:
         "profiler": (host,) * 2,
         "least": (LEAST_RATIO * predicted_ns,) * 2,
     }
-    for reason, other_ns in _alternatives(basis, replay).items():
+    for reason, other_ns in _alternatives(basis, hypothesis, replay).items():
         found[reason] = (max(predicted_ns - other_ns, 0.0), max(other_ns - predicted_ns, 0.0))
     return found
 
@@ -252,9 +256,9 @@ def _relative(
     return period_ns * periods.replayed(*after, guess_ns=replay.elapsed_ns) / observed_ns
 
 
-def _unprofiled(basis: Basis, replay: _Replay) -> float:
+def _unprofiled(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> float:
     """The period if none of the profiler's own time were the program's."""
-    if not basis.dense:
+    if hypothesis.added is not None or not basis.dense:
         return replay.period_ns
     dag, left, (weight_ns, residual_ns, dropped) = basis.dag, basis.left_unprofiled, replay.changed
     before = np.rint(dag.weight_ns * left).astype(np.int64), dag.residual_ns, None
@@ -262,11 +266,13 @@ def _unprofiled(basis: Basis, replay: _Replay) -> float:
     return _relative(basis, "unprofiled", before, after, replay)
 
 
-def _alternatives(basis: Basis, replay: _Replay) -> dict[str, float]:
+def _alternatives(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> dict[str, float]:
     """The period as other readings of the trace would have it."""
     dag, periods = basis.dag, basis.analysis.periods
     period_ns = float(basis.analysis.steps.period_ns)
     found: dict[str, float] = {}
+    if hypothesis.added is not None:
+        return found
     weight_ns, residual_ns, dropped = replay.changed
     if dag.residual_ns.any():
         nothing = np.zeros_like(dag.residual_ns)
@@ -292,6 +298,9 @@ def _alternatives(basis: Basis, replay: _Replay) -> dict[str, float]:
         # What is not recorded may go on meanwhile: then the wait for it takes up the change.
         gone_ns = periods.replayed(np.where(outside, 0, weight_ns), residual_ns, dropped)
         found["waits outside"] = max(period_ns, gone_ns)
+    if (hypothesis.best_ratio != 1.0).any():
+        best_ns = np.rint(hypothesis.weight_ns * hypothesis.best_ratio).astype(np.int64)
+        found["at best"] = periods.replayed(best_ns, residual_ns, dropped)
     return found
 
 
@@ -323,8 +332,10 @@ def _joined(parts: Mapping[str, Error], side: str) -> float:
 
 
 def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:
-    """Shares of a path by cause."""
+    """Shares of a path by cause; none where it leads along dependencies that were added."""
     analysis = basis.analysis
+    if path.edge.max(initial=-1) >= analysis.dag.edges:
+        return {}
     found = reasons(analysis.events, analysis.dag, path).shares(path)
     return {one.value: share for one, share in found.items()}
 

@@ -14,7 +14,7 @@ from benchorch.files import read_small
 from benchorch.trace.dag import Class
 from benchorch.trace.whatif import transforms
 from benchorch.trace.whatif.amdahl4ml import node_speedups
-from benchorch.trace.whatif.selector_values import HOST, PHASES, Selector, matcher, suggest
+from benchorch.trace.whatif.selector_values import PHASES, Selector, matcher, suggest
 from benchorch.trace.whatif.transforms import OnSelection, Transform
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ def parse(content: object, name: str = "what-if") -> WhatIf:
     return WhatIf(name=str(content.get("name", name)), changes=tuple(changes))
 
 
-def change(entry: object) -> OnSelection:
+def change(entry: object) -> Transform:
     """Parsed change; TraceError with every problem of it."""
     if not isinstance(entry, Mapping):
         raise TraceError(f"expected an object, saw {entry!r}.")
@@ -86,7 +86,8 @@ def change(entry: object) -> OnSelection:
         saw = f"saw {' and '.join(doing)}" if doing else "saw none"
         problems.append(f"expected one of {', '.join(CHANGES)}; {saw}.")
     chosen = [key for key in entry if key in SELECTING]
-    if chosen and doing and doing[0] in OF_EVERYTHING:
+    kinds = [CHANGES[key][0] for key in doing]
+    if chosen and kinds and not issubclass(kinds[0], OnSelection):
         problems.append(f"{doing[0]} is about everything and takes no {', '.join(chosen)}.")
     options = {
         attribute: value
@@ -103,10 +104,9 @@ def change(entry: object) -> OnSelection:
     }
     if problems:
         raise TraceError("\n".join(problems))
-    (key,) = doing
-    if key in OF_EVERYTHING:
-        options["classes"] = OF_EVERYTHING[key]
-    return CHANGES[key][0](select=Selector(**options), **arguments)
+    if issubclass(kinds[0], OnSelection):
+        arguments["select"] = Selector(**options)
+    return kinds[0](**arguments)
 
 
 def _checked(check: Callable[[Any], T], value: object, where: str, problems: list[str]) -> list[T]:
@@ -140,7 +140,7 @@ def _plain(value: object) -> Any:
     return value
 
 
-def _is_number(value: object) -> bool:
+def _is_iteration(value: object) -> bool:
     return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
 
@@ -172,35 +172,49 @@ def _nanoseconds(value: object, least: float = 0.0) -> float:
     return number
 
 
+def _residual(value: object) -> float:
+    if isinstance(value, Mapping) and set(value) == {"scale"}:
+        problems: list[str] = []
+        for ratio in _checked(_nanoseconds, value["scale"], "scale", problems):
+            return ratio
+        raise TraceError(problems[0])
+    if value not in ("keep", "drop"):
+        raise _wrong("keep, drop or {scale: 0.5}", value)
+    return float(value == "keep")
+
+
 def _wrong(expected: str, value: object) -> TraceError:
     return TraceError(f"expected {expected}, saw {value!r}.")
 
 
 _phase = _one_of(f"one of {', '.join(PHASES)}", ("", *PHASES).__contains__, str)
-_whole = _one_of("a whole number from 0", _is_number, _plain)
+_iteration = _one_of("a whole number from 0", _is_iteration, _plain)
 _boolean = _one_of("true or false", lambda value: isinstance(value, bool), _plain)
 _true = _one_of("true", lambda value: value is True, _plain)
 _factor = _one_of("a number above 0", lambda value: _number(value) > 0, _number)
 
 SELECTING: Mapping[str, tuple[str, Check]] = {
     **{key: (key, _text) for key in ("name", "op", "kernel", "module", "lane", "graph_node")},
+    **{key: (key, _text) for key in ("dtype", "shape")},
     "phase": ("phase", _phase),
-    "rank": ("rank", _whole),
+    "iteration": ("iteration", _iteration),
+    "rank": ("rank", _iteration),
     "class": ("classes", _classes),
     "self": ("alone", _boolean),
 }
 """Attribute of `Selector` and check of its value, by the key of a file."""
 
-CHANGES: Mapping[str, tuple[type[OnSelection], str, Check]] = {
+CHANGES: Mapping[str, tuple[type[Transform], str, Check]] = {
     "speedup": (transforms.Speedup, "speedup", _factor),
     "set_ns": (transforms.SetTime, "set_ns", _nanoseconds),
     "add_ns": (transforms.AddTime, "add_ns", partial(_nanoseconds, least=-math.inf)),
     "remove": (transforms.Remove, "", _true),
+    "fuse": (transforms.Fuse, "", _true),
     "cuda_graph": (transforms.CudaGraph, "", _true),
-    "host": (transforms.Speedup, "speedup", _factor),
-    "bandwidth": (transforms.Speedup, "speedup", _factor),
+    "overlap": (transforms.Overlap, "", _true),
+    "host": (transforms.Host, "speedup", _factor),
+    "launch_latency_ns": (transforms.LaunchLatency, "latency_ns", _nanoseconds),
+    "bandwidth": (transforms.Bandwidth, "speedup", _factor),
+    "residual": (transforms.Residual, "ratio", _residual),
 }
 """Kind of change, its attribute and the check of its value, by the key of a file."""
-
-OF_EVERYTHING: Mapping[str, tuple[Class, ...]] = {"host": HOST, "bandwidth": (Class.GPU_COPY,)}
-"""Changes without a selection, and the classes that they are of."""

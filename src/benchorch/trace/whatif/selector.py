@@ -7,6 +7,7 @@ import numpy as np
 from benchorch.trace.arrays import Bools
 from benchorch.trace.attribution.tables import op_type
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
+from benchorch.trace.operators.shapes import recorded
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.selector_values import Selection, Selector, flags, matcher, suggest
 
@@ -39,6 +40,12 @@ def problems(basis: Basis, selector: Selector) -> list[str]:
         if pattern and not any(map(matcher(pattern), names)):
             none = "" if names else " This trace has none at all."
             found.append(f"{key} {pattern!r} fits nothing.{suggest(pattern, names)}{none}")
+    steps = basis.analysis.steps
+    if selector.iteration is not None and not 0 <= selector.iteration < len(steps.start_ns):
+        found.append(
+            f"iteration {selector.iteration} is none of the {len(steps.start_ns)} of "
+            f"{steps.name!r}, which count from 0."
+        )
     return found or ["nothing in the analysed window fits all of it; leave out a condition."]
 
 
@@ -46,6 +53,8 @@ def _selected(basis: Basis, selector: Selector) -> Selection:
     conditions = list(_conditions(basis, selector))
     fitting = np.logical_and.reduce(conditions) if conditions else None
     chosen = np.ones(len(basis.events), dtype=np.bool_) if fitting is None else fitting
+    if selector.dtype or selector.shape:
+        fitting = chosen = chosen & _of_tensors(basis, selector, chosen)
     root = np.where(chosen, np.arange(len(basis.events), dtype=np.int64), NOTHING)
     if fitting is not None and not selector.alone:
         root = basis.within(chosen)
@@ -90,6 +99,8 @@ def _time_limits(basis: Basis, selector: Selector) -> Iterator[Bools]:
         yield (basis.events.ranks == selector.rank)[basis.events.lane]
     if selector.phase:
         yield _in_phase(basis, selector.phase)
+    if selector.iteration is not None:
+        yield _in_iteration(basis, selector.iteration)
 
 
 def _types(basis: Basis) -> Sequence[str]:
@@ -132,3 +143,28 @@ def _in_phase(basis: Basis, phase: str) -> Bools:
     masks = {"forward": ~(backward | optimizer), "backward": backward, "optimizer": optimizer}
     chosen: Bools = masks[phase]
     return chosen
+
+
+def _in_iteration(basis: Basis, iteration: int) -> Bools:
+    """Host events that start in a step, and the device work that they launch."""
+    steps, start_ns = basis.analysis.steps, basis.events.start_ns
+    if not 0 <= iteration < len(steps.start_ns):
+        return np.zeros(len(basis.events), dtype=np.bool_)
+    device = np.isin(basis.events.category, DEVICE_WORK)
+    starts = ~device & (start_ns >= steps.start_ns[iteration])
+    starts &= start_ns < steps.end_ns[iteration]
+    found: Bools = starts | device & (basis.within(starts) != NOTHING)
+    return found
+
+
+def _of_tensors(basis: Basis, selector: Selector, chosen: Bools) -> Bools:
+    """Events whose innermost operator was given such tensors; only of the chosen."""
+    operators = np.unique(basis.owned.operator[chosen])
+    arguments = basis.events.details.read(operators[operators != NOTHING].tolist())
+    right = np.zeros(len(chosen) + 1, dtype=np.bool_)
+    of_type, of_shape = matcher(selector.dtype or "*"), matcher(selector.shape or "*")
+    for event, given in arguments.items():
+        call = recorded(given)
+        right[event] = call is not None and of_type(call.dtype) and of_shape(call.shapes)
+    found: Bools = right[basis.owned.operator]
+    return found

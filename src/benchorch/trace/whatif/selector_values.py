@@ -71,16 +71,11 @@ def suggest(word: str, known: Iterable[str]) -> str:
 
 PHASES = ("forward", "backward", "optimizer")
 
-HOST = (
-    *(Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME),
-    *(Class.CPU_PYTHON, Class.CPU_GAP),
-)
-"""Classes of what threads do themselves."""
 
 WORK = (
-    *HOST,
     *(Class.GPU_COMPUTE, Class.GPU_COPY, Class.GPU_COMM, Class.HOST_FUNCTION),
-    *(Class.CPU_COMM, Class.DATA_LOADING, Class.INPUT_OUTPUT),
+    *(Class.CPU_COMPUTE, Class.CPU_COMM, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME),
+    *(Class.CPU_PYTHON, Class.CPU_GAP, Class.DATA_LOADING, Class.INPUT_OUTPUT),
     *(Class.SLEEP, Class.LOCK, Class.NATIVE, Class.OUTSIDE),
 )
 """Classes selected by default: work, not waiting."""
@@ -97,8 +92,10 @@ class Selector:
         kernel: name of device work.
         module: qualified name of a module; those inside it are included.
         graph_node: node of an operator graph, or the number of one in a launched graph.
+        dtype, shape: of an operator's inputs, ``float32`` and ``64x128, 128x32``.
         lane: only time on a thread or stream, by its label or number.
         phase: only time in one of `PHASES`.
+        iteration: only time in one of the window's ranges, from 0.
         rank: only time on lanes of one rank, from 0.
         classes: only time that is spent on these; by default on any `WORK`.
         alone: only an event's own time, not that of what it calls and launches.
@@ -110,7 +107,10 @@ class Selector:
     module: str = ""
     lane: str = ""
     graph_node: str = ""
+    dtype: str = ""
+    shape: str = ""
     phase: str = ""
+    iteration: int | None = None
     rank: int | None = None
     classes: tuple[Class, ...] = ()
     alone: bool = False

@@ -1,4 +1,4 @@
-"""Changes of how long work takes, and of how it is launched."""
+"""Changes of how long work takes, and of how it is launched and ordered."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Floats, Int64s
-from benchorch.trace.dag import EdgeKind
+from benchorch.trace.dag import Class, EdgeKind
 from benchorch.trace.events import DEVICE_WORK, NOTHING
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.hypothesis import Hypothesis
@@ -15,6 +15,10 @@ from benchorch.trace.whatif.selector import problems, select
 from benchorch.trace.whatif.selector_values import Selection, Selector
 
 WAITS = (EdgeKind.SYNC, EdgeKind.WAIT, EdgeKind.JOIN)
+HOST = (
+    *(Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME),
+    *(Class.CPU_PYTHON, Class.CPU_GAP),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +29,12 @@ class Transform(ABC):
     def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """The hypothesis with the change made."""
 
-    @abstractmethod
     def problems(self, basis: Basis) -> list[str]:
         """Sentences why the change does not apply to this trace; none where it does."""
+        return []
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({_given(self)})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +46,6 @@ class OnSelection(Transform):
     def problems(self, basis: Basis) -> list[str]:
         """A selector that finds nothing."""
         return problems(basis, self.select)
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}({_given(self)})"
 
 
 @final
@@ -99,9 +103,9 @@ class Remove(OnSelection):
 
     def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Set the selected weights to 0; the order of the rest stays, but nothing waits."""
-        gone = _removed_with(basis, select(basis, self.select).root != NOTHING)
+        gone = removed_with(basis, select(basis, self.select).root != NOTHING)
         device = np.isin(basis.events.category, DEVICE_WORK)
-        starts = _into(basis, gone & device, EdgeKind.LAUNCH, EdgeKind.STREAM)
+        starts = into(basis, gone & device, EdgeKind.LAUNCH, EdgeKind.STREAM)
         changed = hypothesis.scaled(basis.owned_by(gone) | starts, 0.0)
         dag = basis.dag
         ends = np.append(gone & ~device, False)[dag.event] & dag.is_end
@@ -121,47 +125,60 @@ class Remove(OnSelection):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CudaGraph(OnSelection):
-    """All device work in each chosen range is launched at once.
+class Host(Transform):
+    """Everything that threads do is so many times as fast; waits and devices stay."""
 
-    What the host did in the range to launch it piece by piece takes no time, but for the first
-    launch; between kernels passes the shortest gap that the trace has.
-    """
+    speedup: float
 
     def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
-        """Launches after the first of each range are not waited for."""
-        work, root = self._work(basis), select(basis, self.select).root
-        order = np.flatnonzero(work)
-        order = order[np.lexsort((basis.events.start_ns[order], root[order]))]
-        later = np.zeros(len(work), dtype=np.bool_)
-        later[order[1:][np.diff(root[order]) == 0]] = True
-        kept = np.unique(basis.owned.parent[work & ~later])
-        host = np.isin(root, np.unique(root[work]))
-        host &= ~np.isin(basis.events.category, DEVICE_WORK)
-        host[kept[kept >= 0]] = False
-        changed = hypothesis.scaled(basis.owned_by(host), 0.0)
-        dropped = changed.dropped | _into(basis, later, EdgeKind.LAUNCH)
-        gap_ns = float(basis.dag.facts.get("stream_gap_ns", 0.0))
-        inner = _into(basis, later, EdgeKind.STREAM)
-        weight_ns = np.where(inner, np.minimum(changed.weight_ns, gap_ns), changed.weight_ns)
-        note = f"cuda_graph: {int(later.sum())} launches of {int(work.sum())} are spared."
-        return replace(changed, dropped=dropped, weight_ns=weight_ns).noting(note)
+        """Computation, framework, runtime calls and Python alike."""
+        return hypothesis.scaled(basis.labelled(*HOST), 1.0 / self.speedup)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bandwidth(Transform):
+    """Copies and fills are so many times as fast."""
+
+    speedup: float
+
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
+        """All copies of all devices alike."""
+        return hypothesis.scaled(basis.labelled(Class.GPU_COPY), 1.0 / self.speedup)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchLatency(Transform):
+    """From a launch to the start of what it launches passes at least this long."""
+
+    latency_ns: float
+
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
+        """The same for every launch."""
+        launches = basis.dag.kind == EdgeKind.LAUNCH
+        return replace(
+            hypothesis, weight_ns=np.where(launches, self.latency_ns, hypothesis.weight_ns)
+        )
 
     def problems(self, basis: Basis) -> list[str]:
-        """A selection without work, or without work of a device."""
-        found = problems(basis, self.select)
-        return found or ([] if self._work(basis).any() else ["no device work is among it."])
-
-    def _work(self, basis: Basis) -> Bools:
-        """The device work that was chosen, itself or in what was chosen, (n,)."""
-        within = select(basis, self.select).root != NOTHING
-        in_graph = np.zeros(len(basis.events) + 1, dtype=np.bool_)
-        in_graph[basis.dag.event] = True
-        found: Bools = within & np.isin(basis.events.category, DEVICE_WORK)
-        return found & in_graph[:-1]
+        """A trace without launches."""
+        return [] if (basis.dag.kind == EdgeKind.LAUNCH).any() else ["nothing is launched here."]
 
 
-def _given(value: OnSelection | Selector) -> str:
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual(Transform):
+    """Unexplained time, times a ratio: 1 keeps it, 0 drops it."""
+
+    ratio: float
+
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
+        """At every point alike."""
+        return replace(hypothesis, residual_ns=hypothesis.residual_ns * self.ratio)
+
+
+def _given(value: Transform | Selector) -> str:
     """The attributes that differ from their defaults, in words."""
     listed = []
     for one in fields(value):
@@ -173,7 +190,7 @@ def _given(value: OnSelection | Selector) -> str:
     return ", ".join(listed)
 
 
-def _removed_with(basis: Basis, work: Bools) -> Bools:
+def removed_with(basis: Basis, work: Bools) -> Bools:
     """Some events, of device work among them the host calls, and the operators' own time."""
     device = np.flatnonzero(work & np.isin(basis.events.category, DEVICE_WORK))
     gone = np.append(work, False)
@@ -182,7 +199,7 @@ def _removed_with(basis: Basis, work: Bools) -> Bools:
     return gone[:-1]
 
 
-def _into(basis: Basis, work: Bools, *kinds: EdgeKind) -> Bools:
+def into(basis: Basis, work: Bools, *kinds: EdgeKind) -> Bools:
     """The edges of some kinds that lead to the start of some events, (E,)."""
     begins = np.append(work, False)[basis.dag.event] & ~basis.dag.is_end
     found: Bools = np.isin(basis.dag.kind, kinds) & begins[basis.dag.head]
@@ -207,3 +224,131 @@ def _lengthened(hypothesis: Hypothesis, root: Int64s, more_ns: Floats) -> Hypoth
     weight_ns = hypothesis.weight_ns.copy()
     weight_ns[longest] += more_ns[root[longest]]
     return replace(hypothesis, weight_ns=weight_ns)
+
+
+_DEVICE_ONLY = "no device work is among it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnDeviceWork(OnSelection):
+    """A change of chosen device work."""
+
+    def work(self, basis: Basis) -> Bools:
+        """The device work that was chosen, itself or in what was chosen, (n,)."""
+        within = select(basis, self.select).root != NOTHING
+        in_graph = np.zeros(len(basis.events) + 1, dtype=np.bool_)
+        in_graph[basis.dag.event] = True
+        found: Bools = within & np.isin(basis.events.category, DEVICE_WORK)
+        return found & in_graph[:-1]
+
+    def problems(self, basis: Basis) -> list[str]:
+        """A selection without work, or without work of a device."""
+        found = OnSelection.problems(self, basis)
+        return found or ([] if self.work(basis).any() else [_DEVICE_ONLY])
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fuse(OnDeviceWork):
+    """Chosen device work that follows each other on a stream becomes one, launched as the first.
+
+    It takes as long as they did without the gaps, as if no memory traffic were saved; at best as
+    long as the longest of them, as if all of the others' were.
+    """
+
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
+        """No launch, dispatch or gap for any but the first of each run of neighbours."""
+        work = self.work(basis)
+        run = _runs(basis, work)
+        firsts = np.unique(run[work], return_index=True)[1]
+        later = work.copy()
+        later[np.flatnonzero(work)[firsts]] = False
+        host = removed_with(basis, later) & ~removed_with(basis, work & ~later) & ~later
+        spared = _without_launches(basis, hypothesis, later, host)
+        spared = spared.scaled(into(basis, later, EdgeKind.STREAM), 0.0)
+        shorter = basis.owned_by(work & ~_longest(basis, work, run))
+        best_ratio = np.where(shorter & (basis.dag.kind == EdgeKind.WORK), 0.0, spared.best_ratio)
+        note = f"fuse: {work.sum()} pieces of device work become {work.sum() - later.sum()}."
+        return replace(spared, best_ratio=best_ratio).noting(note)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaGraph(OnDeviceWork):
+    """All device work in each chosen range is launched at once.
+
+    What the host did in the range to launch it piece by piece takes no time, but for the first
+    launch; between kernels passes the shortest gap that the trace has.
+    """
+
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
+        """Launches after the first of each range are not waited for."""
+        work = self.work(basis)
+        root = select(basis, self.select).root
+        order = np.flatnonzero(work)
+        order = order[np.lexsort((basis.events.start_ns[order], root[order]))]
+        later = np.zeros(len(work) + 1, dtype=np.bool_)
+        later[order[1:][np.diff(root[order]) == 0]] = True
+        kept = np.unique(basis.owned.parent[work & ~later[:-1]])
+        host = (root != NOTHING) & ~np.isin(basis.events.category, DEVICE_WORK)
+        ranges = np.append(np.isin(root, np.unique(root[work])), False)[:-1]
+        host &= ranges
+        host[kept[kept >= 0]] = False
+        changed = _without_launches(basis, hypothesis, later[:-1], host)
+        gap_ns = float(basis.dag.facts.get("stream_gap_ns", 0.0))
+        inner = into(basis, later[:-1], EdgeKind.STREAM)
+        weight_ns = np.where(inner, np.minimum(changed.weight_ns, gap_ns), changed.weight_ns)
+        note = f"cuda_graph: {int(later.sum())} launches of {int(work.sum())} are spared."
+        return replace(changed, weight_ns=weight_ns).noting(note)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap(OnDeviceWork):
+    """Chosen device work runs on a stream of its own: only its launch and its data hold it up."""
+
+    def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
+        """What came before it on its stream now holds up what came after it, and who waited."""
+        dag, work = basis.dag, np.append(self.work(basis), False)
+        leaves, enters = work[dag.event[dag.tail]], work[dag.event[dag.head]]
+        order = dag.kind == EdgeKind.STREAM
+        before = np.full(len(work), NOTHING, dtype=np.int64)
+        before[dag.event[dag.head[order & enters]]] = dag.tail[order & enters]
+        passed_on = order | np.isin(dag.kind, (EdgeKind.SYNC, EdgeKind.BOUNDARY))
+        edges = np.flatnonzero(passed_on & leaves & ~enters)
+        tail = dag.tail[edges].astype(np.int64)
+        while (moved := (tail != NOTHING) & work[dag.event[tail]]).any():
+            tail[moved] = before[dag.event[tail[moved]]]
+        edges, tail = edges[tail != NOTHING], tail[tail != NOTHING]
+        gap_ns = hypothesis.weight_ns[edges].astype(np.int64)
+        dropped = hypothesis.dropped | order & (leaves | enters)
+        return replace(hypothesis, dropped=dropped).adding(tail, dag.head[edges], gap_ns)
+
+
+def _runs(basis: Basis, work: Bools) -> Int64s:
+    """The number of the run of neighbours on a stream that chosen work is in, (n,)."""
+    events, dag = basis.events, basis.dag
+    in_graph = np.zeros(len(events) + 1, dtype=np.bool_)
+    in_graph[dag.event] = True
+    order = np.flatnonzero(np.isin(events.category, DEVICE_WORK) & in_graph[:-1])
+    order = order[np.lexsort((events.start_ns[order], events.lane[order]))]
+    follows = (np.diff(events.lane[order]) == 0) & work[order[:-1]] & work[order[1:]]
+    run = np.full(len(events), NOTHING, dtype=np.int64)
+    run[order] = np.cumsum(np.insert(~follows, 0, True)[: len(order)])
+    return np.where(work, run, NOTHING)
+
+
+def _longest(basis: Basis, work: Bools, run: Int64s) -> Bools:
+    """Mask of the longest event of each run, the first of equals, (n,)."""
+    chosen = np.flatnonzero(work)
+    order = chosen[np.lexsort((-basis.events.duration_ns[chosen], run[chosen]))]
+    found = np.zeros(len(work), dtype=np.bool_)
+    found[order[np.flatnonzero(np.diff(run[order], prepend=NOTHING))]] = True
+    return found
+
+
+def _without_launches(basis: Basis, hypothesis: Hypothesis, work: Bools, host: Bools) -> Hypothesis:
+    """Some device work is no longer launched, and what the host did for it takes no time."""
+    dropped = hypothesis.dropped | into(basis, work, EdgeKind.LAUNCH)
+    spared = basis.owned_by(host)
+    return replace(hypothesis, dropped=dropped).scaled(spared, 0.0)

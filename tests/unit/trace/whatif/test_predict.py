@@ -7,9 +7,9 @@ import pytest
 from benchorch.errors import TraceError
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.predict import predict
-from support.trace_lab.program import GraphKernel, GraphLaunch, Program, Sync
+from support.trace_lab.program import GraphKernel, GraphLaunch, Launch, Program, Sync, Work
 from support.trace_lab.simulator import simulate
-from support.whatif_programs import US, asked, basis_of, called, layer, mm, module, relu
+from support.whatif_programs import US, asked, basis_of, called, layer, mm, module, part, relu
 
 
 @pytest.fixture
@@ -43,8 +43,14 @@ def test_without_changes_the_observed_run_comes_out(basis: Basis) -> None:
         ({"op": "aten::mm", "self": True, "speedup": 2}, layer(mm(10, 100), relu())),
         ({"op": "aten::mm", "set_ns": 62 * US}, layer(mm(10, 50, 2), relu())),
         ({"host": 2}, layer(mm(10, 100, 2), relu(10, 60, 2))),
+        ({"launch_latency_ns": 3 * US}, layer(mm(latency_ns=3 * US), relu())),
         ({"kernel": "elementwise", "remove": True}, layer(mm())),
         ({"op": "aten::relu", "remove": True}, layer(mm())),
+        ({"kernel": "elementwise", "overlap": True}, layer(mm(), relu(stream=8))),
+        (
+            {"kernel": "*", "fuse": True},
+            layer(part("mm", Work(ns=20 * US), Launch(name="both", ns=160 * US))),
+        ),
     ],
 )
 def test_a_change_on_paper_is_what_the_changed_program_does(
@@ -67,6 +73,13 @@ def test_a_launched_graph_is_as_fast_as_one_launch(tmp_path: Path) -> None:
     said = asked(basis, {"module": "layer", "cuda_graph": True})
     assert said.predicted_ns == pytest.approx(truth_ns, rel=0.05)
     assert said.notes == ("cuda_graph: 7 launches of 8 are spared.",)
+
+
+def test_a_fused_kernel_is_at_best_as_long_as_its_longest_part(basis: Basis) -> None:
+    said = asked(basis, {"kernel": "*", "fuse": True})
+    assert said.notes == ("fuse: 2 pieces of device work become 1.",)
+    assert said.reasons["at best"] == 60 * US
+    assert said.low_ns <= said.predicted_ns - 60 * US
 
 
 def test_what_moves_on_and_off_the_path_is_named(tmp_path: Path) -> None:
@@ -94,7 +107,7 @@ def test_later_changes_see_what_earlier_ones_left(basis: Basis) -> None:
         ({"kernel": "gem", "speedup": 2}, "Did you mean 'gemm'?"),
         ({"module": "layers.mm", "speedup": 2}, "Did you mean 'layer.mm'?"),
         ({"op": "aten::mm", "class": "data_loading", "speedup": 2}, "leave out a condition"),
-        ({"op": "aten::mm", "self": True, "cuda_graph": True}, "no device work"),
+        ({"op": "aten::mm", "self": True, "overlap": True}, "no device work"),
     ],
 )
 def test_what_cannot_be_asked_of_the_trace_says_so(

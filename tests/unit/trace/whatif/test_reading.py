@@ -9,8 +9,8 @@ from benchorch.errors import TraceError
 from benchorch.trace.dag import Class
 from benchorch.trace.whatif.amdahl4ml import NodeSpeedups
 from benchorch.trace.whatif.reading import CHANGES, parse, read
-from benchorch.trace.whatif.selector_values import HOST, Selector
-from benchorch.trace.whatif.transforms import Remove, Speedup
+from benchorch.trace.whatif.selector_values import Selector
+from benchorch.trace.whatif.transforms import Host, Remove, Residual, Speedup
 
 YAML = """
 name: faster attention
@@ -18,6 +18,7 @@ changes:
   - {module: "layers.*.attention", class: [gpu_compute], speedup: 2}
   - {op: aten::copy_, self: true, remove: true}
   - host: .inf
+  - residual: {scale: 0.5}
 """
 
 
@@ -30,7 +31,8 @@ def test_a_file_is_read_in_its_order(tmp_path: Path) -> None:
     assert asked.changes == (
         Speedup(select=attention, speedup=2.0),
         Remove(select=Selector(op="aten::copy_", alone=True)),
-        Speedup(select=Selector(classes=HOST), speedup=float("inf")),
+        Host(speedup=float("inf")),
+        Residual(ratio=0.5),
     )
 
 
@@ -76,9 +78,10 @@ def test_every_change_refuses_a_wrong_value(what: str) -> None:
         ({"changes": [{"op": "/(/", "speedup": 2}]}, "no regular expression"),
         ({"changes": [{"class": "gpu_compile", "speedup": 2}]}, "Did you mean 'gpu_compute'?"),
         ({"changes": [{"phase": "sideways", "speedup": 2}]}, "forward, backward, optimizer"),
-        ({"changes": [{"rank": "1", "speedup": 2}]}, "whole number"),
+        ({"changes": [{"iteration": "1", "speedup": 2}]}, "whole number"),
         ({"changes": [{"op": "a", "self": 1, "speedup": 2}]}, "expected true or false"),
         ({"changes": [{"op": "a", "host": 2}]}, "is about everything"),
+        ({"changes": [{"residual": "all"}]}, "keep, drop or"),
         ({"speedups": {}}, "expected a list"),
         ({"speedups": [2]}, "expected an object"),
         ({"speedups": [{"op_id": "x", "speedup": 2}]}, "expected a whole number"),

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import final
 
 import numpy as np
 import pytest
@@ -14,6 +16,24 @@ from benchorch.trace.whatif.selector import problems, select
 from benchorch.trace.whatif.selector_values import Selector, flags, matcher
 from support.trace_lab.program import Sync, Work
 from support.whatif_programs import basis_of, called, layer, mm, module, part, relu
+
+
+@final
+class Shapes:
+    """Every operator was given the same tensors, but those of one name others."""
+
+    def __init__(self, basis: Basis, other: str) -> None:
+        self.events, self.other = basis.events, other
+
+    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
+        return {index: self._one(index) for index in indices}
+
+    def _one(self, index: int) -> Mapping[str, object]:
+        other = self.events.names[self.events.name[index]] == self.other
+        return {
+            "Input Dims": [[2, 3], [3, 4]] if other else [[8, 8]],
+            "Input type": ["c10::Half", "c10::Half"] if other else ["float"],
+        }
 
 
 @pytest.fixture
@@ -50,8 +70,8 @@ LAUNCH = "cudaLaunchKernel"
         (Selector(phase="forward", op="aten::mm", alone=True), {"aten::mm"}),
         (Selector(phase="backward"), set()),
         (Selector(phase="optimizer"), set()),
-        (Selector(rank=0, kernel="*"), {"gemm", "elementwise"}),
-        (Selector(rank=1, kernel="*"), set()),
+        (Selector(iteration=0, kernel="*"), {"gemm", "elementwise"}),
+        (Selector(iteration=1, kernel="*"), set()),
         (Selector(graph_node="nobody"), set()),
         (Selector(op="aten::mm", kernel="gemm"), set()),
     ],
@@ -64,6 +84,17 @@ def test_a_class_alone_is_all_the_time_of_it(basis: Basis) -> None:
     edges = select(basis, Selector(classes=(Class.LAUNCH_LATENCY,))).edges
     assert edges.tolist() == (basis.dag.label == CLASSES.index(Class.LAUNCH_LATENCY)).tolist()
     assert edges.any()
+
+
+def test_shapes_and_dtypes_are_those_of_the_operator(basis: Basis) -> None:
+    events = dataclasses.replace(basis.events, details=Shapes(basis, "aten::mm"))
+    shaped = dataclasses.replace(basis, analysis=dataclasses.replace(basis.analysis, events=events))
+    for selector in (
+        Selector(kernel="*", shape="2x3, 3x4"),
+        Selector(kernel="*", dtype="float16"),
+    ):
+        assert owners(shaped, selector) == {"gemm"}
+    assert owners(shaped, Selector(kernel="*", dtype="float*", shape="8x8")) == {"elementwise"}
 
 
 def test_the_optimizer_and_the_backward_pass_are_phases(tmp_path: Path) -> None:
@@ -95,6 +126,8 @@ def test_a_selector_that_finds_something_has_no_problems(basis: Basis) -> None:
     assert problems(basis, Selector(op="aten::mm")) == []
     (said,) = problems(basis, Selector(lane="stream 99"))
     assert said.startswith("lane 'stream 99' fits nothing.")
+    (said,) = problems(basis, Selector(iteration=3))
+    assert said.startswith("iteration 3 is none of the 1 of ")
 
 
 @pytest.mark.parametrize(
