@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -58,7 +59,10 @@ class Machines:
         return set(self.nodes[node_id]._ray_params.resources)
 
     def kill(self, node_id: str) -> None:
-        """Every process of a node."""
+        """End every process of a node at once: left alone, a worker may outlive its raylet."""
+        for pid in self.pids(node_id):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.cluster.remove_node(self.nodes.pop(node_id), allow_graceful=False)
 
     def pids(self, node_id: str) -> list[int]:
