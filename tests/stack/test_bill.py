@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pytest
 
 from benchorch.domain.codec import encode
 from benchorch.domain.price import Market, Price
+from benchorch.executors.scheduling.spending import HEAD_IDLE_S, IDLE_S
 from benchorch.files import write_json
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-from stack_bill import BESIDES_USD, LATE_MINUTES, bill
+from stack_bill import BESIDES_USD, LATE_MINUTES, VARIABLES, bill
 
 M7I_LARGE, G5_XLARGE, R6I_LARGE = 0.1008, 1.006, 0.126
 HERE, FRANKFURT = "us-east-1", "eu-central-1"
@@ -23,6 +25,15 @@ def state(tmp_path, monkeypatch):
     """No price that was asked before."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return tmp_path / "benchorch"
+
+
+@pytest.mark.parametrize(
+    ("variable", "counted_s"), [("idle_minutes", IDLE_S), ("head_idle_minutes", HEAD_IDLE_S)]
+)
+def test_a_plan_counts_the_idle_end_that_the_stack_has_by_default(variable, counted_s):
+    text = VARIABLES.read_text()
+    (minutes,) = re.findall(rf'variable "{variable}" {{[^}}]*default\s*= (\d+)', text)
+    assert int(minutes) * 60 == counted_s
 
 
 def test_the_default_stack_costs_its_head_and_its_whole_fleet_for_a_time_to_live():
