@@ -125,6 +125,26 @@ def test_sessions_that_differ_as_much_as_their_processes_are_not_called_differen
     assert verdict(*sides, "latency_ms/p01").session_ratio is None
 
 
+def test_floors_of_sessions_that_differ_within_the_margin_are_not_called_different() -> None:
+    """Their processes agree to 0.3 %, and sessions of one code differ by as much again."""
+    rng = np.random.default_rng(0)
+    effects = 1e6 * np.exp(0.003 * rng.standard_normal((60, 2)))
+    called = [
+        verdict(
+            *(
+                once(name + str(i), ns, process_spread=0.003)
+                for name, ns in zip("ab", two, strict=True)
+            ),
+            FLOOR,
+        )
+        for i, two in enumerate(effects)
+    ]
+    assert sum(one.verdict in ("faster", "slower") for one in called) <= 1
+    assert any("floors of two sessions may differ by 1 %" in one.reason for one in called)
+    known = (once("a", 1e6, process_spread=0.003), once("b", 1.05e6, process_spread=0.003))
+    assert verdict(*known, FLOOR).verdict == "slower"
+
+
 def judged(
     metric: str, low: float, high: float, *, alike: tuple[float, float] | None = None
 ) -> Any:

@@ -1,7 +1,7 @@
 """``benchorch compare A B``: faster, slower or equivalent, trial by trial.
 
-Exit codes: 0, at least one verdict; 2, wrong arguments; 3, nothing could be compared; 4, cannot
-tell: all that was compared is inconclusive.
+Exit codes: 0, at least one verdict, of a median or of a floor; 2, wrong arguments; 3, nothing could
+be compared; 4, cannot tell: all that was compared is inconclusive.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from benchorch.results.compare.verdicts import (
     all_metrics,
     applies,
     compare_cases,
+    decides,
     has_floor,
     primary_metric,
     supported,
@@ -126,7 +127,7 @@ def _compared(
     return Reply(
         text=tidy("\n".join(_text(a, b, verdicts, by_floor, alone, notes, across))),
         data=_data(a, b, verdicts, by_floor, alone, notes, sorted(across)),
-        exit_code=_exit_code({one.verdict for one in verdicts}),
+        exit_code=_exit_code({one.verdict for one in [*verdicts, *_deciding(verdicts, by_floor)]}),
     )
 
 
@@ -169,26 +170,25 @@ def _text(
     yield ""
     yield from _tables([*verdicts, *floors])
     yield from reasons(verdicts)
-    yield from _what_floors_say(verdicts, floors)
+    yield from (
+        f"{one.name}: by the floor ({FLOOR}) {one.verdict}, {ratio_text(one.ratio)}; "
+        "a change of part of the calls is not in the floor"
+        for one in _deciding(verdicts, floors)
+    )
     yield from sessions_remark(verdicts)
     yield from (f"only in {one.side}: {one.name}: {one.reason}" for one in alone)
     yield from (f"also differs: {note}" for note in notes)
     if "hardware" in across:
         yield _TWO_MACHINES
-    yield f"\n{_conclusion(verdicts)}"
+    yield f"\n{_conclusion(verdicts, _deciding(verdicts, floors))}"
 
 
-def _what_floors_say(
+def _deciding(
     verdicts: Sequence[MetricVerdict], floors: Sequence[MetricVerdict]
-) -> Iterator[str]:
-    """Where the median cannot tell and the floor can."""
-    undecided = {one.name for one in verdicts if one.verdict == INCONCLUSIVE}
-    for one in floors:
-        if one.name in undecided and one.verdict not in (INCONCLUSIVE, REFUSED):
-            yield (
-                f"{one.name}: by the floor ({FLOOR}) {one.verdict}, {ratio_text(one.ratio)}; "
-                "a change of part of the calls is not in the floor"
-            )
+) -> list[MetricVerdict]:
+    """Floors that tell where their medians cannot."""
+    medians = {one.name: one for one in verdicts}
+    return [one for one in floors if decides(one, medians[one.name])]
 
 
 def _tables(verdicts: Sequence[MetricVerdict]) -> Iterator[str]:
@@ -225,12 +225,16 @@ def _how(one: MetricVerdict) -> str:
     return f"{one.design}, drift {percent_text(one.drift_ratio)}{sessions}"
 
 
-def _conclusion(verdicts: Sequence[MetricVerdict]) -> str:
-    counts = Counter(one.verdict for one in verdicts)
-    counted = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+def _conclusion(verdicts: Sequence[MetricVerdict], by_floor: Sequence[MetricVerdict]) -> str:
+    told = f"; by the floor {_counted(by_floor)}" if by_floor else ""
     compared = sum(one.verdict != REFUSED for one in verdicts)
     together = "" if compared < 2 else " Intervals and verdicts hold for all of them together."
-    return f"B against A: {counted}.{together}"
+    return f"B against A: {_counted(verdicts)}{told}.{together}"
+
+
+def _counted(verdicts: Sequence[MetricVerdict]) -> str:
+    counts = Counter(one.verdict for one in verdicts)
+    return ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
 
 
 def _data(

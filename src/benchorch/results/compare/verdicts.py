@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from benchorch.domain.estimate import Comparison, Estimate
+from benchorch.formatting import percent
 from benchorch.results.compare import metric_kinds, pairing
 from benchorch.results.compare.compatibility import (
     FieldDifference,
@@ -187,11 +188,12 @@ class _Case:
                 ratio=self._bare_ratio(), verdict=INCONCLUSIVE, reason="its spread is unknown"
             )
         warning, remedy = self._warning(samples)
-        verdict = INCONCLUSIVE if warning else _verdict(found, self.metric)
+        doubt = warning or self._doubt(samples, found)
+        verdict = INCONCLUSIVE if doubt else _verdict(found, self.metric)
         return self._outcome(
             ratio=inverted(found.ratio),
             verdict=verdict,
-            reason=warning or found.reason,
+            reason=doubt or found.reason,
             remedy=remedy or (self._more(samples) if verdict == INCONCLUSIVE else ""),
             design=samples.design,
             drift_ratio=samples.drift_ratio or None,
@@ -209,6 +211,20 @@ class _Case:
         longer = "more processes: stopping=precise stopping.budget_s=300; or a quieter machine"
         assumed = samples.session is not None and samples.session.assumed
         return f"{_BACK_TO_BACK}; {longer}" if assumed else longer
+
+    def _doubt(self, samples: Samples, found: Comparison) -> str:
+        """Why a difference between the floors of two sessions is no verdict, or an empty string.
+
+        Floors repeat, though not exactly: without earlier sessions that show how well, what is
+        within the equivalence margin may be the session.
+        """
+        delta, (low, high) = self._delta_ratio(), _ends(found.ratio)
+        apart = samples.design == SEQUENTIAL and self.match.a.plan_id != self.match.b.plan_id
+        beyond = low > 1 + delta or high < 1 / (1 + delta)
+        certain = beyond or samples.session is not None or found.verdict == EQUIVALENT
+        if self.metric != metric_kinds.FLOOR or not apart or certain:
+            return ""
+        return f"floors of two sessions may differ by {percent(delta)}, the equivalence margin"
 
     def _found(self, samples: Samples, family: int) -> Comparison | None:
         alpha = pairing.alpha(self.match, samples, family)
@@ -293,8 +309,7 @@ def supported(judged: MetricVerdict, floor: MetricVerdict) -> MetricVerdict:
     """
     if judged.sessions_alike is None or judged.verdict in (EQUIVALENT, INCONCLUSIVE):
         return judged
-    (low, high), (least, most) = (_ends(one.ratio) for one in (judged, floor))
-    if least <= high and low <= most:
+    if _overlap(judged, floor):
         return judged
     return replace(
         judged,
@@ -303,6 +318,17 @@ def supported(judged: MetricVerdict, floor: MetricVerdict) -> MetricVerdict:
         "part of the calls changed",
         remedy=_BACK_TO_BACK,
     )
+
+
+def decides(floor: MetricVerdict, judged: MetricVerdict) -> bool:
+    """Whether the floor has a verdict where the median has none, and does not contradict it."""
+    told = floor.verdict not in (INCONCLUSIVE, REFUSED)
+    return told and judged.verdict == INCONCLUSIVE and _overlap(judged, floor)
+
+
+def _overlap(one: MetricVerdict, other: MetricVerdict) -> bool:
+    (low, high), (least, most) = _ends(one.ratio), _ends(other.ratio)
+    return least <= high and low <= most
 
 
 def _ends(ratio: Estimate | None) -> tuple[float, float]:

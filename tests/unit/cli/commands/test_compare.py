@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from benchorch.cli.commands import compare
+from benchorch.domain.measurement import ProcessRecord
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
 from support.synthetic_runs import failed, result, trial, write_run
 
@@ -48,6 +53,42 @@ def test_every_trial_of_both_sides_is_somewhere(runs: tuple[str, str]) -> None:
     assert "fast latency_ms/p50: failed in B (oom: no memory)" in said
     assert "only in A: gone: B has no such trial." in said
     assert said.endswith("B against A: 1 refused, 1 slower.")
+
+
+def uneven(of: Trial, floor_ns: float, seed: int) -> TrialResult:
+    """Processes whose calls are disturbed by different shares, above one floor."""
+    measured = result(of, floor_ns, seed=seed, process_spread=1e-4)
+    rng = np.random.default_rng(seed)
+
+    def disturbed(process: ProcessRecord) -> ProcessRecord:
+        calls = process.observations.durations_ns
+        slower = 1 + rng.uniform(0.1, 0.6)
+        durations = (*calls[:10], *(int(call * slower) for call in calls[10:]))
+        starts = tuple(np.cumsum([0, *durations])[:-1].tolist())
+        seen = replace(process.observations, durations_ns=durations, started_ns=starts)
+        return replace(process, observations=seen)
+
+    return replace(measured, processes=tuple(map(disturbed, measured.processes)))
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "told"),
+    [
+        (1.10, 0, "B against A: 1 inconclusive; by the floor 1 slower."),
+        (1.008, 4, "B against A: 1 inconclusive."),
+    ],
+)
+def test_a_floor_that_shows_a_difference_is_a_verdict_of_the_comparison(
+    tmp_path: Path, more: float, code: int, told: str
+) -> None:
+    a = write_run(tmp_path / "a", (EAGER, uneven(EAGER, 1e6, 1)))
+    b = write_run(tmp_path / "b", (EAGER, uneven(EAGER, more * 1e6, 2)))
+    reply = compare.run.reply([str(a), str(b)])
+    assert reply.text.endswith(told)
+    assert reply.exit_code == code
+    found = data(str(a), str(b))
+    assert found["comparisons"][0]["verdict"] == "inconclusive"
+    assert found["floors"][0]["verdict"] == ("slower" if code == 0 else "inconclusive")
 
 
 def test_all_metrics_are_a_table_for_each_trial(runs: tuple[str, str]) -> None:
