@@ -54,4 +54,5 @@ def _processes(result: TrialResult) -> tuple[Quantiles, ...]:
     from benchorch.results.metrics.latency import queries_ms
 
     series = [queries_ms(each) for each in result.valid if not each.observations.at_once]
-    return tuple(tuple(np.quantile(one, _QUANTILES).tolist()) for one in series if one.size)
+    drawn = (np.quantile(one, _QUANTILES, method="hazen").tolist() for one in series if one.size)
+    return tuple(map(tuple, drawn))

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from benchorch.results.compare.load_run import load
+from benchorch.results.metrics.latency import queries_ms
 from benchorch.results.report.bars import case_charts
 from benchorch.results.report.chart import head_texts
 from benchorch.results.report.prices import prices_of
 from benchorch.results.report.rows import rows_of
 from benchorch.results.report.series_figures import SeriesFigures, series_figures
+from benchorch.stats.quantiles import sample_quantile
 from support.synthetic_runs import result, trial, write_run
 
 
@@ -66,7 +68,12 @@ def test_what_is_not_known_yet_has_neither_a_bar_nor_a_whisker(run, ends, drawn)
 
 def test_every_process_is_a_line_of_its_quantiles(run):
     of = trial()
-    found = series_figures([result(of, processes=3)])
+    measured = result(of, processes=3)
+    found = series_figures([measured])
+    own = [queries_ms(process) for process in measured.processes]
+    assert [one[-1] for one in found[of.trial_id].processes] == [
+        sample_quantile(one, 0.95) for one in own
+    ]
     chart = charts(run, found)["Calls of every process"]
     lines = chart.spec["layer"][0]["data"]["values"]
     assert len(lines) == 3
