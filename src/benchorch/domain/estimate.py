@@ -47,7 +47,7 @@ METRIC_GROUPS: Mapping[str, Mapping[str, str]] = {
         "cost_usd_per_million_output_tokens/spot": "the same at the spot price",
     },
     "Start": {
-        "load_s/p50": "loading the artifact in a fresh process",
+        "load_s/p50": "importing the runtime and loading the artifact in a fresh process",
         "first_call_s/p50": "the first call of a fresh process",
         "time_to_steady_s/p50": "from loading to the first steady block",
         "break_even_calls/total": "calls after which the time of the build is regained",
