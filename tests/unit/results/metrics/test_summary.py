@@ -388,6 +388,35 @@ def test_disturbed_processes_count_nowhere_and_are_told() -> None:
     assert any("measured again" in warning for warning in summary.warnings)
 
 
+def on_a_machine(speeds: Sequence[float], name: str, follows: bool = True) -> TrialResult:
+    """Processes of one program, each between two reference workloads at the machine's speed."""
+
+    def at(speed: float, place: int) -> ProcessRecord:
+        call_ns = 1e6 * (speed if follows else 1.0) * (1 + 0.001 * (-1) ** place)
+        around = Conditions(canary_before_ns=3e7 * speed, canary_after_ns=3e7 * speed)
+        return replace(process([round(call_ns)] * 60), conditions=around)
+
+    return trial(*(at(speed, place) for place, speed in enumerate(speeds)), name=name)
+
+
+def test_every_process_counts_and_the_median_at_the_machines_usual_speed_is_beside_it() -> None:
+    quiet, slow = [0.98, 1.0, 0.99, 1.02, 1.01, 1.0], [1.18, 1.2, 1.19, 1.22, 1.21, 1.2]
+    both = [on_a_machine(quiet, "first"), on_a_machine(slow, "second")]
+    found = summarise_all({one.trial_id: one for one in both})
+    plain, adjusted = (
+        [one.metrics[name] for one in found.values()]
+        for name in ("latency_ms/p50", "adjusted_latency_ms/p50")
+    )
+    assert [one.n for one in (*plain, *adjusted)] == [6] * 4
+    assert plain[1].value / plain[0].value == pytest.approx(1.2, rel=0.01)
+    assert adjusted[1].value / adjusted[0].value == pytest.approx(1.0, rel=0.01)
+    for one in found.values():
+        assert any("The machine's own speed moved p50" in warning for warning in one.warnings)
+    still = [on_a_machine(quiet, "first", False), on_a_machine(slow, "second", False)]
+    for one in summarise_all({each.trial_id: each for each in still}).values():
+        assert "adjusted_latency_ms/p50" not in one.metrics
+
+
 def test_the_looks_that_were_taken_widen_the_ratio_and_no_median() -> None:
     once = summarise(trial(*met(1_000_000, 2_000_000)), None)
     looked = summarise(trial(*met(1_000_000, 2_000_000), stop_alpha=0.0115), None)
@@ -477,6 +506,16 @@ def test_a_mean_is_given_where_the_tail_is_light() -> None:
     assert summarise(light, None).metrics["latency_ms/mean"].value == pytest.approx(1.0, rel=0.01)
     heavy = trial(*(process((1e6 * (1 + rng.pareto(1.2, 100))).astype(int)) for _ in range(5)))
     assert "latency_ms/mean" not in summarise(heavy, None).metrics
+
+
+def test_a_rate_whose_calls_have_no_mean_has_no_interval() -> None:
+    """A rate is one over a mean: what takes the mean's interval takes the rate's."""
+    rng = np.random.default_rng(0)
+    light = trial(*(process(noisy(rng, 100)) for _ in range(5)))
+    heavy = trial(*(process((1e6 * (1 + rng.pareto(1.2, 100))).astype(int)) for _ in range(5)))
+    name = "throughput_items_per_s/mean"
+    assert summarise(light, None).metrics[name].low is not None
+    assert summarise(heavy, None).metrics[name].low is None
 
 
 def test_candidates_of_different_baselines_are_different_tables() -> None:
