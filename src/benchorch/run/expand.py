@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -32,6 +32,9 @@ ELSEWHERE = "hardware=local measures on this machine's CPU, hardware=g5 on a GPU
 DEFAULT_NAME = "benchorch"
 _NAMELESS = ("factory", "exported")
 """Options of ``model`` that are ways to a model, not models."""
+
+SCRIPT = "script"
+"""The label of a model that a script calls: the script's name."""
 
 AUTO = "auto"
 LEAST_CONTROLLED = 2
@@ -75,13 +78,12 @@ def plan(
         if baseline:
             baselines.add(drafts.add_baseline(cell, *baseline))
         requested.append(drafts.add(cell))
-    if drafts.problems:
-        raise ConfigError(list(drafts.problems))
+    drafts.refuse({cell.choices["model"] for cell in cells})
     planned = Plan(
         plan_id=plan_id,
         name=name,
         trials=_with_baselines(drafts.trials.values(), baselines, control, drafts.memo),
-        skips=tuple(drafts.skips),
+        skips=(*drafts.skips, *drafts.unplanned),
         session=session,
     )
     return planned, tuple(requested)
@@ -93,7 +95,8 @@ class _Drafts:
     def __init__(self, executor: Executor, *, keep_unreachable: bool) -> None:
         self.trials: dict[str, Trial] = {}
         self.skips: list[Skip] = []
-        self.problems: dict[str, None] = {}
+        self._problems: dict[str, set[str]] = {}
+        self._refused: dict[Hashable, tuple[MatrixCell, ConfigError]] = {}
         self._executor = executor
         self._keep_unreachable = keep_unreachable
         self._implied: set[str] = set()
@@ -108,7 +111,9 @@ class _Drafts:
         spec = {key: cell.config[key] for key in SPEC_KEYS}
         setup = self._open(spec)
         if isinstance(setup, ConfigError):
-            self.problems.update(dict.fromkeys(setup.problems))
+            for problem in setup.problems:
+                self._problems.setdefault(problem, set()).add(cell.choices["model"])
+            self._refused[frozenset(_plain_labels(cell).items())] = cell, setup
             return ""
         model = [spec["model"], spec["scenario"]]
         symbols = self.memo.of("symbols", model, lambda: setup.model.symbols)
@@ -121,6 +126,25 @@ class _Drafts:
         )
         self._place(trial, setup, implied, requested=cell.is_named)
         return trial.trial_id if trial.trial_id in self.trials else ""
+
+    def refuse(self, models: Collection[str]) -> None:
+        """ConfigError with all problems, unless each is of some of the models that scripts call.
+
+        Nobody named these one by one, so the others are measured. What all models have in common is
+        wrong with the command.
+        """
+        found = all(_is_found(cell) for cell, _ in self._refused.values())
+        common = any(which >= {*models} for which in self._problems.values())
+        if self._problems and (common or not found or not self.trials):
+            raise ConfigError(list(self._problems))
+
+    @property
+    def unplanned(self) -> Sequence[Skip]:
+        """The cells with problems, where they refuse nothing."""
+        return [
+            Skip(labels=_plain_labels(cell), reason=" ".join(error.problems), requested=True)
+            for cell, error in self._refused.values()
+        ]
 
     def add_baseline(self, cell: MatrixCell, name: str, node: ConfigNode) -> str:
         """Add the baseline of a cell; cells of one baseline differ in their conversions only."""
@@ -280,6 +304,25 @@ def _without(node: Json, key: str) -> Json:
     """A node without a key that does not change the measurement."""
     assert isinstance(node, Mapping)  # open_trial has checked it
     return {name: value for name, value in node.items() if name != key}
+
+
+def _is_found(cell: MatrixCell) -> bool:
+    """Whether its model was found in a script, which is a label of it."""
+    return SCRIPT in node_of(node_of(cell.config, "model"), "labels")
+
+
+def _plain_labels(cell: MatrixCell) -> dict[str, str]:
+    """Labels of a cell whose components cannot be made: those that its configuration spells."""
+    described = {k: str(v) for k, v in node_of(node_of(cell.config, "model"), "labels").items()}
+    chosen = {name: cell.choices[name] for name in ("conversion", "hardware", "scenario")}
+    return {
+        **described,
+        **chosen,
+        "model": _model_label(cell.choices["model"], described.get("model", ""), cell),
+        "hardware_kind": str(node_of(cell.config, "hardware").get("kind", "")),
+        "workload": "",
+        "axes": " ".join(f"{key}={value}" for key, value in cell.axes.items()),
+    }
 
 
 def _labels_of(cell: MatrixCell, setup: TrialSetup, symbols: Sequence[str]) -> dict[str, str]:

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Mapping
 
 import pytest
@@ -9,6 +10,7 @@ from benchorch.executors.node_packages import bundled_packages
 from benchorch.frameworks.tensorrt_libraries import LINKED_WITH
 from benchorch.host.packages import install_command
 from benchorch.interfaces.executor import Executor
+from benchorch.models.script_files import script_digest
 from benchorch.run.expand import plan
 
 
@@ -324,3 +326,50 @@ def test_without_a_control_trials_keep_their_ids(composer):
     assert [t.trial_id for t in without.trials] == [
         t.trial_id for t in planned(composer, *jobs)[0].trials
     ]
+
+
+@pytest.fixture
+def of_scripts(tmp_path):
+    """A composer of two models that scripts call; the second one's file is gone."""
+    (tmp_path / "model").mkdir()
+    for name in ("one", "two"):
+        graph = tmp_path / f"{name}.onnx"
+        graph.write_bytes(name.encode())
+        node = {
+            "_target_": "benchorch.models.script.ScriptModel",
+            "script": str(graph),
+            "digest": script_digest(graph),
+            "call": "c",
+            "inputs": {"x": {"shape": ["batch_size", 4], "generator": "normal"}},
+            "labels": {"script": f"{name}.onnx", "model": f"{name}.onnx:net"},
+        }
+        (tmp_path / "model" / f"{name}.yaml").write_text(json.dumps(node))
+    graph.unlink()
+    return Composer(config_loader([tmp_path]))
+
+
+def test_a_model_of_a_script_that_cannot_be_planned_leaves_the_others(of_scripts):
+    jobs = [[f"model={name}", "conversion=onnxruntime"] for name in ("one", "two")]
+    found, requested = planned(of_scripts, *jobs)
+    assert {trial.labels["model"] for trial in found.trials} == {"one.onnx:net"}
+    assert requested == (found.trials[-1].trial_id, "")
+    assert [skip.labels["conversion"] for skip in found.skips] == ["eager", "onnxruntime"]
+    for skip in found.skips:
+        assert skip.requested, "the run has not done what it was asked for"
+        assert skip.labels["model"] == "two.onnx:net"
+        assert "model.script: there is no script" in skip.reason
+
+
+def test_what_is_wrong_with_all_models_of_scripts_refuses_the_plan(of_scripts):
+    with pytest.raises(ConfigError, match="there is no script"):
+        planned(of_scripts, ["model=two", "conversion=onnxruntime"])
+    jobs = [[f"model={n}", "conversion=onnxruntime", "workload.seed=-1"] for n in ("one", "two")]
+    with pytest.raises(ConfigError, match=r"workload\.seed") as caught:
+        planned(of_scripts, *jobs)
+    assert len(caught.value.problems) == 1
+
+
+def test_a_model_that_was_named_refuses_the_plan(of_scripts):
+    jobs = [["model=one", "conversion=onnxruntime"], ["model=mlp", "model.widths=[3]"]]
+    with pytest.raises(ConfigError, match="widths must be at least two"):
+        planned(of_scripts, *jobs)

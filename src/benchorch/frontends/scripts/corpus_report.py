@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import write_text
-from benchorch.formatting import is_known
+from benchorch.formatting import is_unknown
 from benchorch.results.report.html_table import html_table
 from benchorch.stats.ratio_test import INCONCLUSIVE
 
@@ -67,8 +67,8 @@ class Gain:
         ran: of those, how many were built and measured.
         same_model: of those, how many passed parity.
         faster: of those, how many have the verdict ``faster``.
-        speedup_ratio: geometric mean of the speedups over the baseline of those that passed parity
-            and whose ratio is known; None without one.
+        speedup_ratio: geometric mean of the speedups over the baseline of those that passed parity,
+            from a single process too, but for intervals too wide for a number; None without one.
     """
 
     folder: str
@@ -177,6 +177,9 @@ def _lost_scripts(folders: Mapping[str, str], founds: Sequence[ConfigNode]) -> I
 
 
 def _lost_trials(run: StoredRun) -> Iterator[Loss]:
+    for skip in run.skips:
+        labels = skip.labels
+        yield Loss(what=labels["model"], conversion=labels["conversion"], reason=skip.reason)
     for stored in run.trials:
         labels, reason = stored.trial.labels, stored.failure or stored.disagreement
         if reason:
@@ -222,7 +225,7 @@ def _gains(folder: str, run: StoredRun) -> Iterator[Gain]:
         ratios = [
             each.ratio.value
             for each in compared
-            if each.verdict != INCONCLUSIVE or is_known(each.ratio)
+            if each.verdict != INCONCLUSIVE or not is_unknown(each.ratio)
         ]
         yield Gain(
             folder=folder,

@@ -8,7 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from benchorch.domain.estimate import Comparison, Estimate, Summary
+from benchorch.domain.trial import Skip
 from benchorch.frontends.scripts.corpus_report import Coverage, Gain, corpus_report
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 from support.synthetic_runs import AGREES, OOM, brief, trial
@@ -79,10 +82,22 @@ def test_gains_are_of_models_that_stayed_the_same() -> None:
     assert ratios["b", "onnxruntime"] == 0.25
 
 
-def test_a_gain_leaves_out_ratios_that_are_not_known() -> None:
-    undecided = measured("a/two.py", "onnxruntime", 954.0, "inconclusive")
-    report = corpus_report(PLACES, FOUNDS, replace(RUN, trials=(*RUN.trials, undecided)))
-    assert (report.gains[0].same_model, report.gains[0].speedup_ratio) == (3, 1.0)
+def with_ratio(**fields: Any) -> Gain:
+    """The gain with one more model of an undecided comparison."""
+    more = measured("a/two.py", "onnxruntime", 8.0, "inconclusive")
+    assert more.summary is not None
+    assert more.summary.speedup is not None
+    ratio = replace(more.summary.speedup.ratio, **fields)
+    speedup = replace(more.summary.speedup, ratio=ratio)
+    more = replace(more, summary=replace(more.summary, speedup=speedup))
+    return corpus_report(PLACES, FOUNDS, replace(RUN, trials=(*RUN.trials, more))).gains[0]
+
+
+def test_a_gain_counts_ratios_of_single_processes_and_none_that_is_not_known() -> None:
+    """``stopping=quick`` has no others, and over many models their mean says enough."""
+    assert with_ratio(n=1).speedup_ratio == pytest.approx(2.0)
+    unknown = with_ratio(n=5, low=0.01, high=900.0)
+    assert (unknown.same_model, unknown.speedup_ratio) == (3, 1.0)
 
 
 def test_what_has_no_result_is_named_with_its_reason() -> None:
@@ -94,6 +109,13 @@ def test_what_has_no_result_is_named_with_its_reason() -> None:
     assert failed.conversion == "inductor"
     assert "it raised &lt;ValueError&gt;" in report.html()
     assert "no result" not in corpus_report(PLACES, FOUNDS, replace(RUN, trials=())).html()
+
+
+def test_a_model_that_was_not_planned_is_named_with_its_reason() -> None:
+    labels = {"model": "b/three.py:net", "conversion": "eager"}
+    skip = Skip(labels=labels, reason="model.program: it is gone.")
+    loss, *_ = corpus_report(PLACES, FOUNDS, replace(RUN, skips=(skip,))).losses
+    assert (loss.what, loss.reason) == ("b/three.py:net", "model.program: it is gone.")
 
 
 def test_scripts_of_one_folder_have_no_second_row() -> None:
