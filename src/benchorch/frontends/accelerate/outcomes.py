@@ -36,6 +36,12 @@ class Outcomes:
                 found = by_trial.get((call.model, *requested.labels), _NOT_RUN)
                 yield (requested.name, key), gone or found
 
+    def ready(self) -> list[str]:
+        """The backends on which every graph has a time or has failed, in order."""
+        waiting = {name for (name, _), timing in self.measured() if timing == _NOT_RUN}
+        there = [each.name for each in self.backends if not each.unavailable]
+        return [name for name in there if name not in waiting]
+
     def usd_per_hour(self) -> Iterator[tuple[str, float]]:
         """Hourly price of each backend, on demand where known."""
         for requested in self.backends:

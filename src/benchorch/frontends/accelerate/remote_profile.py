@@ -14,6 +14,8 @@ from typing import IO, Any, final
 from benchorch.config.composer import Composer, config_loader
 from benchorch.config.overrides import keyword_overrides, lift_lists
 from benchorch.domain.codec import encode
+from benchorch.domain.estimate import Summary
+from benchorch.domain.result import TrialResult
 from benchorch.domain.session import ROUND, Event
 from benchorch.errors import BenchorchError, ConfigError
 from benchorch.files import write_json, write_text
@@ -34,6 +36,8 @@ from benchorch.run.invocation import Invocation
 
 TEXT, JSON = "segments.txt", "segments.json"
 _MOST = 32
+_COMPARED = 2
+"""So many backends with figures make a table worth showing."""
 _OWN = {
     "model": "the models are the graphs that the program runs.",
     "workload": "the inputs are those that the program runs with.",
@@ -155,15 +159,21 @@ def _given(key: str, overrides: Mapping[str, object]) -> bool:
 
 
 class _Progress(ConsoleReport):
-    """The report of the run, which shows the profile's table once every graph has a figure.
+    """The report of the run, which shows the profile's table as soon as backends compare.
 
     Args:
-        first: shows it.
+        some: shows it where some backends are ready and others are not.
+        first: shows it once every graph has a figure.
     """
 
-    def __init__(self, first: Callable[[], None], *, quiet: bool) -> None:
+    def __init__(self, some: Callable[[], None], first: Callable[[], None], *, quiet: bool) -> None:
         super().__init__(silent_console() if quiet else None)
-        self._first = first
+        self._some, self._first = some, first
+
+    def figures(self, results: Sequence[TrialResult], summaries: Mapping[str, Summary]) -> None:
+        """Show what one more process measured."""
+        super().figures(results, summaries)
+        self._some()
 
     def event(self, event: Event) -> None:
         """Show what a trial does; after the first round the table."""
@@ -196,6 +206,7 @@ class RemoteProfile:
     _stays: dict[Key, str] = field(default_factory=dict)
     _exported: dict[Key, ExportedCall] = field(default_factory=dict)
     _invocation: Invocation | None = None
+    _is_shown: bool = False
     _entered: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> RemoteProfile:
@@ -291,7 +302,7 @@ class RemoteProfile:
         invocation = Invocation(
             composer=composer,
             directory=self.directory,
-            report=_Progress(self._show_first, quiet=self.quiet),
+            report=_Progress(self._show_some, self._show_first, quiet=self.quiet),
         )
         self._invocation = invocation
         invocation.open()
@@ -311,7 +322,20 @@ class RemoteProfile:
         self._write()
         invocation.close(complete=True)
 
+    def _show_some(self) -> None:
+        """Show the table of two backends, once, where others still have graphs to build."""
+        if self._is_shown:
+            return
+        ready = self._outcomes().ready()
+        waiting = [b.name for b in self._backends if not b.unavailable and b.name not in ready]
+        if len(ready) < _COMPARED or not waiting:
+            return
+        self._is_shown = True
+        later = ", ".join(waiting)
+        self._show(f"First figures, from one process each; {later} will follow.\n\n")
+
     def _show_first(self) -> None:
+        self._is_shown = True
         self._show("First figures, from one process each; they are refined now.\n\n")
 
     def _show(self, before: str = "") -> None:

@@ -6,6 +6,8 @@ import io
 import json
 import logging
 import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +15,15 @@ import torch
 
 import benchorch
 from benchorch import RemoteInferenceSession, remote_inference, remote_profile
+from benchorch.domain.result import TrialResult
+from benchorch.domain.session import ROUND, Event
+from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
 from benchorch.host.processes.sigterm import TERMINATED, Terminated
+from benchorch.interfaces.executor import Emit
 from benchorch.run.invocation import Invocation
+from benchorch.trial import rounds
+from support.synthetic_runs import result
 
 QUIET = {"quiet": True, "recorder": "none"}
 
@@ -206,3 +214,29 @@ def test_sigterm_ends_the_program_without_a_traceback(monkeypatch: pytest.Monkey
         function(torch.ones(3))
     assert left.value.code == TERMINATED
     assert (profile.directory / "segments.txt").exists()
+
+
+def test_two_backends_have_a_table_while_others_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["local/eager", "local/onnxruntime", "local/inductor"]
+    shown: list[int] = []
+    stream = io.StringIO()
+
+    def in_rounds(trials: Sequence[Trial], *, emit: Emit, **_: object) -> Iterator[TrialResult]:
+        for trial in trials:
+            yield replace(result(trial, processes=1), unfinished=True)
+            shown.append(stream.getvalue().count("Profile 1/1"))
+        emit(Event(trial_id=trials[-1].trial_id, stage=ROUND, message="1"))
+        yield from map(result, trials)
+
+    monkeypatch.setattr(rounds, "in_rounds", in_rounds)
+    function = benchorch.accelerate(torch.nn.Linear(3, 2).eval(), backend="eager")
+    profile = remote_profile(backends=names, print_results_to=stream, **QUIET)
+    with profile:
+        for _ in range(3):
+            function(torch.ones(1, 3))
+    assert shown == [0, 1, 1]
+    first, second, last = stream.getvalue().split("Profile 1/1")[1:]
+    assert "local/inductor will follow" in stream.getvalue().partition("Profile 1/1")[0]
+    assert "local/inductor" in first.partition("it was not measured")[0]
+    assert "they are refined now" in first
+    assert "it was not measured" not in second + last
