@@ -49,6 +49,22 @@ def test_models_called_before_the_end_are_found_and_the_end_is_named() -> None:
     assert "never_ends.py: nothing has changed; what was found before is taken" in lines
 
 
+COSTS = """
+import gc, sys, torch
+torch.nn.Linear(3, 4)(torch.ones(1, 3))
+heavy = "benchorch.frameworks.torch_call" in sys.modules
+print(gc.isenabled(), gc.get_freeze_count() > 50_000, heavy)
+"""
+
+
+def test_a_record_costs_no_collection_of_torchs_garbage_and_no_import(tmp_path: Path) -> None:
+    script = Script(path=tmp_path / "costs.py")
+    script.path.write_text(COSTS)
+    (found,) = discovery().run([script], lambda _: None)
+    assert found["problem"] is None
+    assert script.log.read_text() == "True True False\n"
+
+
 def reply(call: str, obstacle: str = "") -> DiscoveryReply:
     invocation: dict[str, Any] = {"hash": call, "obstacle": obstacle}
     return DiscoveryReply(
