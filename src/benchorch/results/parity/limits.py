@@ -18,6 +18,13 @@ ROUNDING_EPSILONS = 8.0
 SAME_ROUNDING_RATIO = 1e-5
 """Two runs of the baseline that differ by more than this do not differ by rounding."""
 
+SPREAD_EPSILONS = 16.0
+"""Rounding in another order is spread over all values, and is no more than this multiple of epsilon
+beside an output's usual value ..."""
+
+SPREAD_FACTOR = 8.0
+"""... while no value is more than so many times further off than the usual one."""
+
 CENTRED_FACTOR = 5.0
 """The error against what varies may be so many times the tolerance ..."""
 

@@ -58,6 +58,21 @@ def test_other_ids_shapes_and_names_are_not_deterministic() -> None:
     assert noise_between([{"0": ids}], [{"1": ids}]).is_random
 
 
+def test_rounding_that_is_spread_over_all_values_is_no_chance_of_a_small_channel() -> None:
+    """As the scores of a decoder's few tokens: some words have small ones each time."""
+    rng = np.random.default_rng(0)
+    scores = rng.standard_normal((1, 4, 20_000)).astype(np.float32)
+    off = rng.standard_normal(scores.shape) * 10 * 2.0**-23
+    spread = noise_between([{"0": scores}], [{"0": scores + off.astype(np.float32)}])
+    assert 1e-6 < spread.ratio < 2e-6
+    assert not spread.is_random
+    of_one = scores.copy()
+    of_one[:, :, np.abs(scores).max(axis=1).argmin()] += 1e-5
+    assert noise_between([{"0": scores}], [{"0": of_one}]).is_random
+    larger = noise_between([{"0": scores}], [{"0": scores + 4 * off.astype(np.float32)}])
+    assert larger.is_random
+
+
 def test_half_precision_rounds_more() -> None:
     other = REF * np.float32(1 + 5e-4)
     assert noise_between([{"0": REF}], [{"0": other}]).is_random
