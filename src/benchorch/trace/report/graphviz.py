@@ -6,12 +6,13 @@ Graphviz lays them out: ``dot -Tsvg graph.dot``.
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from benchorch.pages.markup import shortened
 from benchorch.trace.findings import EntityRow
 from benchorch.trace.operators.branches import branches, dataflow_path
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.grouping import by_pattern
 from benchorch.trace.report.model_explorer import PATH_COLOR, heat
-from benchorch.trace.report.text import duration, percent, shortened
+from benchorch.trace.report.text import duration, percent
 
 
 def pictures(graph: OperatorGraph, rows: Mapping[str, EntityRow], period_ns: int) -> dict[str, str]:

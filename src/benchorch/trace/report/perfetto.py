@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchorch.pages.markup import json_text
 from benchorch.trace.analysis import Analysis
 from benchorch.trace.arrays import Int64s
 from benchorch.trace.causes import CAUSES, Known
 from benchorch.trace.dag import CLASSES, NOBODY, EdgeKind
 from benchorch.trace.events import DEVICE_WORK, Category, Events, among
 from benchorch.trace.nesting import Spans, nest
-from benchorch.trace.report.text import json_text
 from benchorch.units import NS_PER_US
 
 PATH_PROCESS = "critical path"

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+from benchorch.pages.markup import plain, shortened
 from benchorch.trace.findings import EntityRow, Findings
 from benchorch.trace.report.summary import TOP_ROWS
-from benchorch.trace.report.text import duration, percent, plain, shortened
+from benchorch.trace.report.text import duration, percent
 
 HEADER = ("name", "×", "total", "on path", "if free", "shapes")
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.errors import StoreError
+from benchorch.pages.markup import json_text
 from benchorch.trace.analysis import Analysis
 from benchorch.trace.causes import CAUSES, Known
 from benchorch.trace.dag import CLASSES, NOBODY
@@ -25,7 +26,7 @@ from benchorch.trace.report.page import page
 from benchorch.trace.report.perfetto import perfetto
 from benchorch.trace.report.summary import summary
 from benchorch.trace.report.table import comma_separated, markdown
-from benchorch.trace.report.text import SCHEMA_VERSION, json_text
+from benchorch.trace.report.text import SCHEMA_VERSION
 from benchorch.trace.whatif.predict import Prediction
 
 
