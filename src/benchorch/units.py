@@ -56,6 +56,11 @@ def format_seconds(duration_s: float) -> str:
     return f"{hours} h {minutes:02d} min"
 
 
+def format_ns(duration_ns: float) -> str:
+    """A duration in nanoseconds, or a difference of two, for people: ``-0.4 ms``."""
+    return f"{'-' if duration_ns < 0 else ''}{format_seconds(ns_to_s(abs(duration_ns)))}"
+
+
 def format_ms(duration_ms: float) -> str:
     """A latency for people, in milliseconds with four significant digits."""
     return significant(duration_ms)

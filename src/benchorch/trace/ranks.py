@@ -20,7 +20,7 @@ from benchorch.trace.events import (
     among,
     once,
 )
-from benchorch.units import format_seconds, ns_to_s
+from benchorch.units import format_ns
 
 _RECEIVED = re.compile(r"recv_?")
 _OFFSET = 1 << 40
@@ -154,7 +154,7 @@ def last_ranks(events: Events) -> str:
     rank = events.ranks[events.lane[met.event]]
     times = np.bincount(rank[last])
     most = int(times.argmax())
-    took = format_seconds(ns_to_s(float(np.median(late_ns[last & (rank == most)]))))
+    took = format_ns(float(np.median(late_ns[last & (rank == most)])))
     return (
         f"Rank {most} comes last to {times[most]} of {len(np.unique(met.meeting))} collectives, "
         f"{took} after the others at the median."

@@ -21,7 +21,7 @@ from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
 from benchorch.trace.lookup import joined_by
 from benchorch.trace.nesting import Spans, nest
-from benchorch.units import format_seconds, ns_to_s
+from benchorch.units import format_ns
 
 MARKS = ("benchorch:call*", "ProfilerStep#*", "model_run")
 """Ranges that tools open around steps, the most telling ones first."""
@@ -444,7 +444,7 @@ def _without_warm_up(steps: Steps, ahead: bool) -> Steps:
         first += 1
     notes = list(steps.notes)
     if first:
-        took = format_seconds(ns_to_s(int(periods_ns[:first].sum())))
+        took = format_ns(int(periods_ns[:first].sum()))
         notes.append(
             f"Set aside as initialisation: the first {'step' if first == 1 else f'{first} steps'} "
             f"of {len(steps)}, which took {took}."

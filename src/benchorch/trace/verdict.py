@@ -8,7 +8,7 @@ from typing import final
 from benchorch.trace.causes import Cause
 from benchorch.trace.findings import EntityRow, Verdict
 from benchorch.trace.steps import Steps
-from benchorch.units import format_seconds, ns_to_s
+from benchorch.units import format_ns
 
 KNOWN_RATIO = 0.5
 """Share of the path whose cause must be known for a verdict."""
@@ -114,7 +114,7 @@ def _limit(given: VerdictInputs) -> str:
 
 
 def _sentence(limit: str, given: VerdictInputs) -> str:
-    took = format_seconds(ns_to_s(given.steps.period_ns))
+    took = format_ns(given.steps.period_ns)
     each = f"each {took} step" if len(given.steps) > 1 else f"the {took}"
     if limit == VOID:
         return (

@@ -21,7 +21,7 @@ from benchorch.config.yaml_limits import check_yaml
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.frameworks.lightning_report import read_lightning_reports
-from benchorch.units import format_bytes, format_seconds, ns_to_s
+from benchorch.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
     from benchorch.domain.codec import Json
@@ -164,7 +164,10 @@ def _ranges(trace: Path) -> Reply:
 
     found = marked_ranges(read_events(trace))
     rows = [("range", "count", "median", "total")]
-    rows += [(one.name, str(one.count), _time(one.median_ns), _time(one.total_ns)) for one in found]
+    rows += [
+        (one.name, str(one.count), format_ns(one.median_ns), format_ns(one.total_ns))
+        for one in found
+    ]
     text = table_text(rows) if found else "The trace has no named ranges; only trace can be named."
     return Reply(text=text, data=_plain({"ranges": [asdict(one) for one in found]}))
 
@@ -258,7 +261,7 @@ def _text(
         lines.append(f"model     {findings.matched_ratio:.0%} of its nodes were found")
     lines += [verdict.sentence]
     if len(steps) > 1:
-        spread = f"{_time(min(findings.periods_ns))} to {_time(max(findings.periods_ns))}"
+        spread = f"{format_ns(min(findings.periods_ns))} to {format_ns(max(findings.periods_ns))}"
         lines.append(f"steps     {len(steps)} of {steps.name}, {spread}")
     for name, known in (("lengths", verdict.length), ("causes", verdict.cause)):
         parts = ", ".join(f"{share:.0%} {how}" for how, share in known.items() if share >= 0.005)
@@ -310,8 +313,8 @@ def _gains_table(analysis: Analysis) -> str:
 
 
 def _prediction_lines(one: Prediction) -> Iterator[str]:
-    before, after = _time(one.makespan_ns), _time(one.predicted_ns)
-    low, high = _time(one.low_ns), _time(one.high_ns)
+    before, after = format_ns(one.makespan_ns), format_ns(one.predicted_ns)
+    low, high = format_ns(one.low_ns), format_ns(one.high_ns)
     yield (
         f"what if   {one.name}: {before} would be {after}, {one.speedup:.3g}x "
         f"(90 %: {low} to {high})"
@@ -329,17 +332,13 @@ def _difference_text(found: PeriodDifference, first: Path, second: Path) -> str:
             change.name,
             change.shapes[:40],
             change.cause,
-            _time(change.first_ns),
-            _time(change.second_ns),
-            f"{'+' if change.difference_ns > 0 else ''}{_time(change.difference_ns)}",
+            format_ns(change.first_ns),
+            format_ns(change.second_ns),
+            f"{'+' if change.difference_ns > 0 else ''}{format_ns(change.difference_ns)}",
         )
         for change in found.changes[:ROWS_SHOWN]
     ]
     return "\n".join([found.sentence, "", table_text(rows)])
-
-
-def _time(time_ns: int) -> str:
-    return f"{'-' if time_ns < 0 else ''}{format_seconds(ns_to_s(abs(time_ns)))}"
 
 
 def _plain(data: Mapping[str, object]) -> Json:

@@ -14,7 +14,7 @@ from benchorch.trace.dag import NOBODY
 from benchorch.trace.events import DEVICE_WORK, NOTHING
 from benchorch.trace.operators.operator_kinds import FUSED, operator_kind
 from benchorch.trace.operators.shapes import recorded
-from benchorch.units import format_seconds, ns_to_s
+from benchorch.units import format_ns
 
 CAUSES_OF_DIFFERENCE: Mapping[str, str] = {
     "work": "other work: operators on other shapes, more or fewer of them",
@@ -75,12 +75,12 @@ class PeriodDifference:
         """The same for a person."""
         shorter, longer = sorted((self.first_ns, self.second_ns))
         if shorter == longer:
-            return f"Both take {_time(longer)}."
+            return f"Both take {format_ns(longer)}."
         order = ("first", "second") if self.second_ns < self.first_ns else ("second", "first")
         sign = 1 if self.second_ns > self.first_ns else -1
         parts = sorted(self.causes.items(), key=lambda item: -sign * item[1])
         told = [
-            f"{_time(sign * ns)} {CAUSES_OF_DIFFERENCE[cause]}" for cause, ns in parts[:3] if ns
+            f"{format_ns(sign * ns)} {CAUSES_OF_DIFFERENCE[cause]}" for cause, ns in parts[:3] if ns
         ]
         missing = (
             ""
@@ -91,8 +91,8 @@ class PeriodDifference:
             )
         )
         return (
-            f"The {order[0]} takes {_time(longer)}, the {order[1]} {_time(shorter)}. Of the "
-            f"{_time(longer - shorter)} between them: {'; '.join(told)}.{missing}"
+            f"The {order[0]} takes {format_ns(longer)}, the {order[1]} {format_ns(shorter)}. Of "
+            f"the {format_ns(longer - shorter)} between them: {'; '.join(told)}.{missing}"
         )
 
 
@@ -197,7 +197,3 @@ def _parts(analysis: Analysis) -> tuple[dict[str, float], dict[Key, _Work]]:
         on_device = event >= 0 and events.category[event] in DEVICE_WORK
         entry.kernels.add(events.names[events.name[event]] if on_device else op)
     return costs, dict(work)
-
-
-def _time(time_ns: int) -> str:
-    return f"{'-' if time_ns < 0 else ''}{format_seconds(ns_to_s(abs(time_ns)))}"
