@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Int32s, Int64s
+from benchorch.trace.arrays import Bools, Int32s, Int64s, mask, scattered
 from benchorch.trace.attribution.owners import Owners, inherited, module_name
 from benchorch.trace.dag import NOBODY, CriticalPath, Dag
 from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category, Events
@@ -36,8 +36,7 @@ def measured(dag: Dag, path: CriticalPath, interval_ns: tuple[int, int], events:
     at_ns = dag.time_ns[dag.head]
     inside = (at_ns > begin_ns) & (at_ns <= end_ns)
     points = (dag.time_ns >= begin_ns) & (dag.time_ns <= end_ns) & (dag.event != NOBODY)
-    in_window = np.zeros(events + 1, dtype=np.bool_)
-    in_window[dag.event[points]] = True
+    in_window = mask(events + 1, dag.event[points])
     return OwnerTimes(
         total_ns=_summed(dag.owner[inside], dag.weight_ns[inside], events),
         on_path_ns=_summed(path.owner, path.duration_ns, events),
@@ -135,14 +134,12 @@ def frames(events: Events, owned: Owners) -> Entities:
     caller = np.where(above >= 0, around[above], NOTHING)
     caller = np.where(caller >= 0, caller, np.where(above >= 0, above, frame))
     width = len(events.names)
-    code = np.full(len(events), NOTHING, dtype=np.int64)
-    code[frame] = events.name[caller] * np.int64(width) + events.name[frame]
+    code = scattered(len(events), frame, events.name[caller] * np.int64(width) + events.name[frame])
     keys, code[frame] = np.unique(code[frame], return_inverse=True)
     names = [
         _called(events.names[key % width], events.names[key // width]) for key in keys.tolist()
     ]
-    occurrence = np.full(len(events), NOTHING, dtype=np.int64)
-    occurrence[frame] = frame
+    occurrence = scattered(len(events), frame, frame)
     return by_key(occurrence, lambda one: names[one], code)
 
 
@@ -181,10 +178,9 @@ def by_key(occurrence: Int64s, key_of: Callable[[int], str], code: Int64s) -> En
     used = np.flatnonzero(np.bincount(codes))
     named = [key_of(int(one)) for one in used]
     rows = {name: row for row, name in enumerate(dict.fromkeys(filter(None, named)))}
-    row_of = np.full(int(used[-1]) + 1 if len(used) else 0, NOTHING, dtype=np.int64)
-    row_of[used] = [rows.get(name, NOTHING) for name in named]
-    part = np.full(len(occurrence), NOTHING, dtype=np.int64)
-    part[belongs] = row_of[codes]
+    numbers = [rows.get(name, NOTHING) for name in named]
+    row_of = scattered(int(used.max(initial=-1)) + 1, used, numbers)
+    part = scattered(len(occurrence), belongs, row_of[codes])
     return Entities(
         names=tuple(rows),
         part=part,

@@ -10,7 +10,7 @@ from typing import final
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Int64s
+from benchorch.trace.arrays import Bools, Int64s, mask
 from benchorch.trace.critical_path.replay import Contracted, contract
 from benchorch.trace.critical_path.replay import steps as edge_steps
 from benchorch.trace.dag import NOBODY, Dag, EdgeKind
@@ -226,17 +226,14 @@ def _leading(graph: Contracted, at: Milestones) -> Bools:
     for chain in range(len(tails) - 1, -1, -1):
         if matters[heads[chain]]:
             matters[tails[chain]] = chains[chain] = True
-    leading = np.zeros(graph.dag.edges, dtype=np.bool_)
-    leading[graph.edges_of(np.flatnonzero(chains))] = True
-    return leading
+    return mask(graph.dag.edges, graph.edges_of(np.flatnonzero(chains)))
 
 
 def _serial(events: Events, dag: Dag, steps: Steps, leading: Bools) -> Iterator[Int64s]:
     """The edges of each stream, and of the thread that marks the steps, in the steps."""
     work, step = work_of_steps(events, steps)
     usual = steps.first + np.flatnonzero(_usual(steps.periods_ns))
-    chosen = np.zeros(len(events) + 1, dtype=np.bool_)
-    chosen[work[np.isin(step, usual)]] = True
+    chosen = mask(len(events) + 1, work[np.isin(step, usual)])
     works = np.flatnonzero((dag.kind == EdgeKind.WORK) & chosen[dag.event[dag.head]])
     lane = dag.lane[dag.head[works]]
     for one in np.unique(lane):

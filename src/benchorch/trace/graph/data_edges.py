@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchorch.trace.arrays import Int64s
+from benchorch.trace.arrays import Int64s, mask, scattered
 from benchorch.trace.dag import NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found, joined
@@ -43,8 +43,7 @@ def _data(scope: Scope, node: Int64s, run: Int64s, graph: OperatorGraph) -> Edge
     known = np.array([place.get(name, NOTHING) for name in names], dtype=np.int64)
     at = known[scope.name[node]]
     width, runs = len(graph.nodes), int(run.max()) + 1
-    ran = np.full(runs * width, NOTHING, dtype=np.int64)
-    ran[(run * width + at)[at != NOTHING]] = node[at != NOTHING]
+    ran = scattered(runs * width, (run * width + at)[at != NOTHING], node[at != NOTHING])
     pairs = [(place[one], place[other]) for one, other in _reads(graph, present)]
     if not pairs:
         return joined([])
@@ -102,8 +101,7 @@ def _with_dispatch(scope: Scope, timelines: ThreadTimelines, several: Edges) -> 
     another thread, and where a thread begins. It took that time whichever came last.
     """
     time_ns = timelines.time_ns
-    segment = np.full(len(time_ns), NOTHING, dtype=np.int64)
-    segment[timelines.head] = np.arange(len(timelines.head))
+    segment = scattered(len(time_ns), timelines.head, np.arange(len(timelines.head)))
     at, head = segment[several.head], several.head
     lane = scope.lane[head >> 1]
     owner = timelines.owner[at]
@@ -111,8 +109,7 @@ def _with_dispatch(scope: Scope, timelines: ThreadTimelines, several: Edges) -> 
     idle |= (owner != NOBODY) & (scope.category[owner] == Category.SESSION)
     cross = (at != NOTHING) & (scope.lane[several.tail >> 1] != lane)
     during = time_ns[several.tail] > timelines.start_ns[at]
-    waiting = np.zeros(len(time_ns), dtype=np.bool_)
-    waiting[head[cross & idle & during]] = True
+    waiting = mask(len(time_ns), head[cross & idle & during])
     points = np.flatnonzero(waiting)
     ready_ns = np.full(len(time_ns), np.iinfo(np.int64).min)
     ready_ns[points] = timelines.start_ns[segment[points]]

@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.arrays import Bools, Int8s, Int64s
+from benchorch.trace.arrays import Bools, Int8s, Int64s, mask, scattered
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found
@@ -22,8 +22,7 @@ _CODES = (CLASSES.index(Class.GPU_COMM), CLASSES.index(Class.CPU_COMM))
 def collective_parts(scope: Scope) -> tuple[Int64s, Int64s, Int64s]:
     """Participants of a scope's collectives: index into the scope, meeting, transfer time."""
     collectives = meetings(scope.events)
-    place = np.full(len(scope.events) + 1, NOTHING, dtype=np.int64)
-    place[scope.event] = np.arange(len(scope))
+    place = scattered(len(scope.events) + 1, scope.event, np.arange(len(scope)))
     part = place[collectives.event]
     inside = part != NOTHING
     return part[inside], collectives.meeting[inside], collectives.transfer_ns[inside]
@@ -70,8 +69,7 @@ def _received(scope: Scope, timelines: ThreadTimelines, part: Int64s) -> Int64s:
     own = np.flatnonzero(np.isin(timelines.owner, part[part < scope.hosts]))
     own = own[np.lexsort((-timelines.elapsed_ns[own], timelines.owner[own]))]
     own = own[np.diff(timelines.owner[own], prepend=NOTHING) != 0]
-    place = np.full(len(scope), NOTHING, dtype=np.int64)
-    place[timelines.owner[own]] = timelines.head[own]
+    place = scattered(len(scope), timelines.owner[own], timelines.head[own])
     return np.where(place[part] != NOTHING, place[part], done)
 
 
@@ -220,9 +218,7 @@ def _carried(scope: Scope, fit: Fitted) -> Edges:
 def _first_of_launch(scope: Scope, work: Int64s) -> Bools:
     """Where work is the first that its call started: what else a graph starts waits for it."""
     by_start = np.argsort(scope.start_ns[work], kind="stable")
-    first = np.zeros(len(work), dtype=np.bool_)
-    first[by_start[np.unique(scope.launch[work][by_start], return_index=True)[1]]] = True
-    return first
+    return mask(len(work), by_start[np.unique(scope.launch[work][by_start], return_index=True)[1]])
 
 
 def stream_edges(scope: Scope, work: Int64s, then: Int64s, tier: Tier, fit: Fitted) -> Edges:

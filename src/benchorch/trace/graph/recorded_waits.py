@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Int8s, Int64s
+from benchorch.trace.arrays import Bools, Int8s, Int64s, mask, scattered
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Found, edges, found
@@ -57,8 +57,7 @@ def match_fifo(
 
 def _produced(scope: Scope, timelines: ThreadTimelines, tail: Int64s) -> Int64s:
     """What was done last at each of some points: where something begins, what ended before it."""
-    before = np.full(2 * len(scope) + 1, NOTHING, dtype=np.int64)
-    before[timelines.head] = timelines.tail
+    before = scattered(2 * len(scope) + 1, timelines.head, timelines.tail)
     working = np.ones(len(scope), dtype=np.bool_)
     working[waiting(scope)] = False
     earlier = before[tail]
@@ -246,8 +245,7 @@ def loaded_elsewhere(scope: Scope, timelines: ThreadTimelines) -> Found:
     if not len(call):
         return found()
     call = call[np.argsort(call)]
-    waits = np.zeros(len(scope) + 1, dtype=np.bool_)  # the last one is NOBODY's
-    waits[scope.named(_AWAITS, Category.PYTHON)] = True
+    waits = mask(len(scope) + 1, scope.named(_AWAITS, Category.PYTHON))  # the last one is NOBODY's
     if not waits.any():
         waits[call] = True
     within = np.searchsorted(call, timelines.owner, side="right") - 1
@@ -297,8 +295,7 @@ def timers(scope: Scope, timelines: ThreadTimelines) -> Found:
             asleep.setdefault(key, []).append(at)
         elif asleep.get(key):
             slept[at] = asleep[key].pop(0)
-    polls = np.zeros(len(scope) + 1, dtype=np.bool_)  # the last one is NOBODY's
-    polls[scope.named(_POLLS, Category.PYTHON)] = True
+    polls = mask(len(scope) + 1, scope.named(_POLLS, Category.PYTHON))  # the last one is NOBODY's
     waits = np.flatnonzero(
         polls[timelines.owner] & (timelines.elapsed_ns > scope.thresholds.idle_ns)
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Int64s
+from benchorch.trace.arrays import Bools, Int64s, mask, scattered
 from benchorch.trace.dag import Window
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
 from benchorch.trace.graph.scope_values import Scope, Thresholds
@@ -114,12 +114,9 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     order = np.concatenate([host, device[device_order], records])
     hosts, works = len(host), len(device)
 
-    place = np.full(len(events) + 1, NOTHING, dtype=np.int64)  # its last one is NOTHING's
-    place[order] = np.arange(len(order))
-    launched_by = np.full(len(order), NOTHING, dtype=np.int64)
-    launched_by[place[device]] = place[launch]
-    launched_before = np.zeros(len(order), dtype=np.bool_)
-    launched_before[place[device[carried]]] = True
+    place = scattered(len(events) + 1, order, np.arange(len(order)))  # its last one is NOTHING's
+    launched_by = scattered(len(order), place[device], place[launch])
+    launched_before = mask(len(order), place[device[carried]])
 
     lane = events.lane[order]
     latest_ns = np.full(len(order), last_ns, dtype=np.int64)
@@ -131,8 +128,7 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     end_ns[:hosts] = np.minimum(end_ns[:hosts], cut_ns + shift_ns[lane[:hosts]])
     tree = nest(Spans(lane=lane[:hosts], start_ns=start_ns[:hosts], end_ns=end_ns[:hosts]))
     end_ns[:hosts] = tree.end_ns
-    taking_part = np.zeros(len(events.lanes), dtype=np.bool_)
-    taking_part[lane[:hosts]] = True
+    taking_part = mask(len(events.lanes), lane[:hosts])
     scope = Scope(
         events=events,
         window=window,
@@ -267,11 +263,9 @@ def _daemons(events: Events, streams: Bools, launching: Int64s) -> Bools:
 
     Where no thread does any, none is a daemon.
     """
-    working = np.zeros(len(events.lanes), dtype=np.bool_)
-    working[events.lane[among(events.category, _RUNS)]] = True
+    working = mask(len(events.lanes), events.lane[among(events.category, _RUNS)])
     working[events.lane[launching]] = True
-    hosts = np.zeros(len(events.lanes), dtype=np.bool_)
-    hosts[events.lane[among(events.category, _HOST)]] = True
+    hosts = mask(len(events.lanes), events.lane[among(events.category, _HOST)])
     hosts &= ~streams
     return hosts & ~working if (working & hosts).any() else np.zeros_like(hosts)
 

@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from benchorch.trace.arrays import Int64s
+from benchorch.trace.arrays import Int64s, mask
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.device_edges import Fitted, percentile_floors, stream_edges
@@ -164,8 +164,7 @@ def _costs(scope: Scope, call: Int64s, work: Int64s, waited: Int64s) -> tuple[In
 
 def _context_syncs(scope: Scope, streams: Streams, records: SyncRecords) -> Awaited:
     """Everything that was launched before, on all streams of the device, or of all devices."""
-    launching = np.zeros(len(scope) + 1, dtype=np.bool_)  # the last one is NOTHING's
-    launching[scope.launch[scope.device]] = True
+    launching = mask(len(scope) + 1, scope.launch[scope.device])  # the last one is NOTHING's
     copies = scope.named(_BLOCKING_COPY, Category.RUNTIME)
     syncs = scope.named(_CONTEXT_SYNC, Category.RUNTIME)
     freeing = scope.named(_ALLOCATION, Category.RUNTIME)

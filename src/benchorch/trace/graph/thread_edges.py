@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchorch.trace.arrays import Int8s, Int64s
+from benchorch.trace.arrays import Int8s, Int64s, mask
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found
@@ -212,8 +212,7 @@ def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals)
     segment = timelines.segment_at(np.full(len(other), scope.main_lane), busy.start_ns[other])
     other, segment = other[segment != NOTHING], segment[segment != NOTHING]
     event, end_ns = timelines.owner[segment], busy.end_ns[other]
-    named = np.zeros(len(scope), dtype=np.bool_)
-    named[scope.indices(Category.ANNOTATION)] = True
+    named = mask(len(scope), scope.indices(Category.ANNOTATION))
     named[waiting(scope)] = False
     # Nothing is around the profiler's own time, which is no host event.
     parent = np.append(scope.parent, np.full(len(scope) - scope.hosts, NOBODY))

@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Int32s, Int64s
+from benchorch.trace.arrays import Bools, Int32s, Int64s, mask
 from benchorch.trace.dag import NOBODY
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.scope_values import Scope, Thresholds
@@ -152,8 +152,7 @@ class BusyIntervals:
 def busy_intervals(scope: Scope, timelines: ThreadTimelines) -> BusyIntervals:
     """Busy intervals end where a thread idles: at the top level, in a container, or in a wait."""
     owner = timelines.owner
-    waits = np.zeros(len(scope) + 1, dtype=np.bool_)  # the last one is NOBODY's
-    waits[waiting(scope)] = True
+    waits = mask(len(scope) + 1, waiting(scope))  # the last one is NOBODY's
     container = np.zeros(len(scope) + 1, dtype=np.bool_)
     container[: scope.hosts] = scope.after > np.arange(1, scope.hosts + 1)
     # What an operator does between its calls is its own work.
@@ -195,8 +194,7 @@ def _between_idle(
     after.
     """
     walk = timelines.walk
-    begins = np.zeros(len(walk), dtype=np.bool_)
-    begins[timelines.first] = True
+    begins = mask(len(walk), timelines.first)
     after_idle = begins.copy()
     after_idle[~begins] = idle
     first = np.flatnonzero(after_idle)

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
+from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s, mask
 from benchorch.trace.dag import CLASSES, NOBODY, Class
 from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category
 from benchorch.trace.graph.scope_values import Scope
@@ -197,8 +197,7 @@ def _dispatching(scope: Scope) -> Bools:
     launching[launches[launches != NOTHING]] = 1
     before = np.cumsum(launching) - launching
     inside = before[scope.after] > before[: scope.hosts]
-    arranging = np.zeros(scope.hosts, dtype=np.bool_)
-    arranging[scope.named(_ARRANGING, Category.OPERATOR)] = True
+    arranging = mask(scope.hosts, scope.named(_ARRANGING, Category.OPERATOR))
     took = (scope.end_ns - scope.start_ns)[scope.host]
     caller = _callers(scope, operators)
     nested = operators & (caller != NOBODY)
@@ -229,8 +228,7 @@ def segment_labels(
     code. What takes longer, directly in a thread or in a range that a person named, may be
     anything: its cause is not recorded.
     """
-    python = np.zeros(len(scope.events.lanes) + 1, dtype=np.bool_)  # the last one is lane -1's
-    python[scope.main_lane] = True
+    python = mask(len(scope.events.lanes) + 1, scope.main_lane)  # the last one is lane -1's
     python[scope.lane[scope.indices(Category.PYTHON, Category.ANNOTATION)]] = True
     between = np.where(
         python[lane], CLASSES.index(Class.CPU_PYTHON), CLASSES.index(Class.CPU_FRAMEWORK)

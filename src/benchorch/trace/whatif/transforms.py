@@ -6,7 +6,7 @@ from typing import final
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Floats, Int64s
+from benchorch.trace.arrays import Bools, Floats, Int64s, mask, scattered
 from benchorch.trace.dag import Class, EdgeKind
 from benchorch.trace.events import DEVICE_WORK, NOTHING
 from benchorch.trace.whatif.basis import Basis
@@ -236,8 +236,7 @@ class OnDeviceWork(OnSelection):
     def work(self, basis: Basis) -> Bools:
         """The device work that was chosen, itself or in what was chosen, (n,)."""
         within = select(basis, self.select).root != NOTHING
-        in_graph = np.zeros(len(basis.events) + 1, dtype=np.bool_)
-        in_graph[basis.dag.event] = True
+        in_graph = mask(len(basis.events) + 1, basis.dag.event)
         found: Bools = within & np.isin(basis.events.category, DEVICE_WORK)
         return found & in_graph[:-1]
 
@@ -287,8 +286,7 @@ class CudaGraph(OnDeviceWork):
         root = select(basis, self.select).root
         order = np.flatnonzero(work)
         order = order[np.lexsort((basis.events.start_ns[order], root[order]))]
-        later = np.zeros(len(work) + 1, dtype=np.bool_)
-        later[order[1:][np.diff(root[order]) == 0]] = True
+        later = mask(len(work) + 1, order[1:][np.diff(root[order]) == 0])
         kept = np.unique(basis.owned.parent[work & ~later[:-1]])
         host = (root != NOTHING) & ~np.isin(basis.events.category, DEVICE_WORK)
         ranges = np.append(np.isin(root, np.unique(root[work])), False)[:-1]
@@ -312,8 +310,7 @@ class Overlap(OnDeviceWork):
         dag, work = basis.dag, np.append(self.work(basis), False)
         leaves, enters = work[dag.event[dag.tail]], work[dag.event[dag.head]]
         order = dag.kind == EdgeKind.STREAM
-        before = np.full(len(work), NOTHING, dtype=np.int64)
-        before[dag.event[dag.head[order & enters]]] = dag.tail[order & enters]
+        before = scattered(len(work), dag.event[dag.head[order & enters]], dag.tail[order & enters])
         passed_on = order | np.isin(dag.kind, (EdgeKind.SYNC, EdgeKind.BOUNDARY))
         edges = np.flatnonzero(passed_on & leaves & ~enters)
         tail = dag.tail[edges].astype(np.int64)
@@ -328,13 +325,11 @@ class Overlap(OnDeviceWork):
 def _runs(basis: Basis, work: Bools) -> Int64s:
     """The number of the run of neighbours on a stream that chosen work is in, (n,)."""
     events, dag = basis.events, basis.dag
-    in_graph = np.zeros(len(events) + 1, dtype=np.bool_)
-    in_graph[dag.event] = True
+    in_graph = mask(len(events) + 1, dag.event)
     order = np.flatnonzero(np.isin(events.category, DEVICE_WORK) & in_graph[:-1])
     order = order[np.lexsort((events.start_ns[order], events.lane[order]))]
     follows = (np.diff(events.lane[order]) == 0) & work[order[:-1]] & work[order[1:]]
-    run = np.full(len(events), NOTHING, dtype=np.int64)
-    run[order] = np.cumsum(np.insert(~follows, 0, True)[: len(order)])
+    run = scattered(len(events), order, np.cumsum(np.insert(~follows, 0, True)[: len(order)]))
     return np.where(work, run, NOTHING)
 
 
@@ -342,9 +337,7 @@ def _longest(basis: Basis, work: Bools, run: Int64s) -> Bools:
     """Mask of the longest event of each run, the first of equals, (n,)."""
     chosen = np.flatnonzero(work)
     order = chosen[np.lexsort((-basis.events.duration_ns[chosen], run[chosen]))]
-    found = np.zeros(len(work), dtype=np.bool_)
-    found[order[np.flatnonzero(np.diff(run[order], prepend=NOTHING))]] = True
-    return found
+    return mask(len(work), order[np.flatnonzero(np.diff(run[order], prepend=NOTHING))])
 
 
 def _without_launches(basis: Basis, hypothesis: Hypothesis, work: Bools, host: Bools) -> Hypothesis:
