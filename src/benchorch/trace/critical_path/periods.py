@@ -11,9 +11,10 @@ from typing import final
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Int64s, mask
+from benchorch.trace.critical_path.path import path_along
 from benchorch.trace.critical_path.replay import Contracted, contract
 from benchorch.trace.critical_path.replay import steps as edge_steps
-from benchorch.trace.dag import NOBODY, Dag, EdgeKind
+from benchorch.trace.dag import NOBODY, CriticalPath, Dag, EdgeKind
 from benchorch.trace.events import Events
 from benchorch.trace.steps import Steps, typical, work_of_steps
 
@@ -184,6 +185,31 @@ class Periods:
         length_ns = self.graph.lengths(edge_steps(self.dag, weight_ns, residual_ns, dropped))
         period_ns, _ = self.period_ns(self.of(self.graph.elapsed(length_ns, guess_ns)))
         return max(period_ns, self.least_ns(self.dag.weight_ns if weight_ns is None else weight_ns))
+
+    def path(
+        self, dag: Dag, weight_ns: Int64s, residual_ns: Int64s, dropped: Bools | None
+    ) -> tuple[CriticalPath, Int64s, Contracted]:
+        """The path of the interval shown in a replay, maybe of a graph with further edges.
+
+        Also the times of branch nodes, and the graph that these are of.
+        """
+        graph = self.graph if dag is self.dag else contract(dag, self.at.points)
+        length_ns = graph.lengths(edge_steps(dag, weight_ns, residual_ns, dropped))
+        elapsed_ns = graph.elapsed(length_ns)
+        ends = graph.numbers(self.end)
+        end = int(ends[np.argmax(elapsed_ns[ends])])
+        edges = graph.path_edges(length_ns, elapsed_ns, end)
+        # A dropped edge that is left on the path stays for the order alone.
+        held_ns = weight_ns if dropped is None else np.where(dropped, 0, weight_ns)
+        begin_ns = int(dag.time_ns[0] + elapsed_ns[graph.numbers(self.begin)].max())
+        path = path_along(dag, edges, held_ns, residual_ns)
+        return path.since(begin_ns), elapsed_ns, graph
+
+    def reweighted(self, weight_ns: Int64s) -> "Periods":
+        """The same steps as if the run had had other weights."""
+        dag = replace(self.dag, weight_ns=weight_ns)
+        length_ns = self.graph.lengths(edge_steps(dag))
+        return replace(self, dag=dag, observed_ns=self.of(self.graph.elapsed(length_ns)))
 
     def least_ns(self, weight_ns: Int64s) -> float:
         """Lower bound of a period: the work of one stream or thread in a step.

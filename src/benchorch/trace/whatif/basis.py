@@ -1,6 +1,6 @@
 """An analysed trace, prepared for any number of what-ifs."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import final
 
@@ -11,6 +11,8 @@ from benchorch.trace.arrays import Bools, Floats, Int64s
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import Owners, inherited, module_names, owners
+from benchorch.trace.causes import reasons
+from benchorch.trace.critical_path.disturbance import undisturbed
 from benchorch.trace.dag import CLASSES, Class, CriticalPath, Dag, EdgeKind
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.operators.graph import OperatorGraph
@@ -30,13 +32,17 @@ class Basis:
     """An analysed trace of n events, V points and E edges.
 
     Attributes:
-        analysis: of the observed run.
+        analysis: of the observed run, without what other programs disturbed.
+        observed_ns: (E,) the weights with it.
+        preempted_ratio: share of threads' work in the steps in which others had the processor.
         owned: what each event belongs to.
         module: (n,) number of each event's module, NOTHING for none; `modules` are their names.
         selected: the last selection, so that a change and its check select once.
     """
 
     analysis: Analysis
+    observed_ns: Int64s
+    preempted_ratio: float
     owned: Owners
     module: Int64s
     modules: tuple[str, ...]
@@ -98,9 +104,23 @@ class Basis:
     def point_ns(self) -> float:
         """Time that recording a point costs a thread: little more than passes between many."""
         host = self.dag.lane[self.dag.head] == self.analysis.steps.lane
-        took_ns = self.dag.weight_ns[host & (self.dag.kind == EdgeKind.CHAIN)]
+        took_ns = self.observed_ns[host & (self.dag.kind == EdgeKind.CHAIN)]
         took_ns = took_ns[took_ns > 0]
         return 1.5 * float(np.quantile(took_ns, 0.25)) if len(took_ns) else 0.0
+
+    @cached_property
+    def calls(self) -> Bools:
+        """The edges on which Python arranges to call an operator, (E,)."""
+        operator = np.append(self.events.category == Category.OPERATOR, False)
+        dag = self.dag
+        starts = operator[dag.event[dag.head]] & ~dag.is_end[dag.head]
+        found: Bools = starts & (dag.kind == EdgeKind.CHAIN) & self.labelled(Class.CPU_PYTHON)
+        return found
+
+    @cached_property
+    def call_ns(self) -> float:
+        """Time that Python usually needs to call an operator."""
+        return float(np.median(self.dag.weight_ns[self.calls])) if self.calls.any() else 0.0
 
     @cached_property
     def dense(self) -> bool:
@@ -118,11 +138,11 @@ class Basis:
 
         Python's code is slower while its calls are traced.
         """
-        host = (self.dag.kind == EdgeKind.CHAIN) & (self.dag.weight_ns > 0)
+        host = (self.dag.kind == EdgeKind.CHAIN) & (self.observed_ns > 0)
         host &= self.dag.lane[self.dag.head] == self.analysis.steps.lane
         left = np.ones(self.dag.edges)
         point_ns = min(self.point_ns, MOST_POINT_NS)
-        left[host] = np.maximum(1.0 - point_ns / self.dag.weight_ns[host], 0.0)
+        left[host] = np.maximum(1.0 - point_ns / self.observed_ns[host], 0.0)
         if self.stacks:
             left[host & self.labelled(Class.CPU_PYTHON)] *= TRACED_RATIO
         return left
@@ -151,6 +171,21 @@ def prepare(analysis: Analysis | Basis) -> Basis:
     """The basis of any number of what-ifs; one that is prepared already is returned as it is."""
     if isinstance(analysis, Basis):
         return analysis
-    owned = owners(analysis.events)
-    module, modules = module_names(analysis.events, owned)
-    return Basis(analysis=analysis, owned=owned, module=module, modules=modules)
+    events, observed_ns = analysis.events, analysis.dag.weight_ns
+    calm = undisturbed(events, analysis.dag, analysis.steps)
+    if calm.preempted_ratio:
+        periods = analysis.periods.reweighted(calm.weight_ns)
+        dag = periods.dag
+        path, _, _ = periods.path(dag, calm.weight_ns, dag.residual_ns, None)
+        why = reasons(events, dag, path)
+        analysis = replace(analysis, dag=dag, periods=periods, path=path, reasons=why)
+    owned = owners(events)
+    module, modules = module_names(events, owned)
+    return Basis(
+        analysis=analysis,
+        observed_ns=observed_ns,
+        preempted_ratio=calm.preempted_ratio,
+        owned=owned,
+        module=module,
+        modules=modules,
+    )

@@ -85,11 +85,11 @@ class Hypothesis:
         return larger, (extended(weight_ns, more_ns), residual_ns, still_dropped)
 
 
-def unchanged(dag: Dag) -> Hypothesis:
-    """Everything as observed."""
+def unchanged(dag: Dag, weight_ns: Int64s | None = None) -> Hypothesis:
+    """The graph as it is, or with other weights."""
     return Hypothesis(
         dag=dag,
-        weight_ns=dag.weight_ns.astype(np.float64),
+        weight_ns=(dag.weight_ns if weight_ns is None else weight_ns).astype(np.float64),
         residual_ns=dag.residual_ns.astype(np.float64),
         dropped=np.broadcast_to(np.False_, dag.edges),
         best_ratio=np.broadcast_to(np.float64(1.0), dag.edges),

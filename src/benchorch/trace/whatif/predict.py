@@ -12,8 +12,6 @@ from benchorch.trace.arrays import Int64s
 from benchorch.trace.attribution.entities import measured
 from benchorch.trace.attribution.tables import Ledger
 from benchorch.trace.causes import reasons
-from benchorch.trace.critical_path.path import path_along
-from benchorch.trace.critical_path.replay import contract, steps
 from benchorch.trace.dag import NOBODY, Class, CriticalPath, Dag, EdgeKind, Tier
 from benchorch.trace.events import Category
 from benchorch.trace.findings import EntityRow
@@ -140,6 +138,7 @@ def predict(
     # Stacks cost the more, and by how much depends on Python's version: the middle of both.
     predicted_ns = (replay.period_ns + plain_ns) / 2 if basis.stacks else replay.period_ns
     parts = _errors(basis, hypothesis, replay)
+    parts["other programs"] = _disturbed(basis, changes, replay)
     profiled = (predicted_ns, replay.period_ns, plain_ns)
     parts["profiler's own time"] = predicted_ns - min(profiled), max(profiled) - predicted_ns
     low = predicted_ns - _joined(parts, "below")
@@ -156,8 +155,17 @@ def predict(
         reasons={reason: round(max(below, above)) for reason, (below, above) in parts.items()},
         moved=_moved(basis, replay),
         nodes=_nodes(basis, replay),
-        notes=(*hypothesis.notes, *_rare(basis, changes)),
+        notes=(*hypothesis.notes, *_preempted(basis), *_rare(basis, changes)),
     )
+
+
+def _preempted(basis: Basis) -> Iterator[str]:
+    """A note on a machine that was busy with other programs."""
+    if basis.preempted_ratio >= LEAST_RATIO * 10:
+        yield (
+            f"other programs had the processor for about {basis.preempted_ratio:.0%} of the time "
+            "in which threads of the steps worked: work counts as long as where it was undisturbed"
+        )
 
 
 def _rare(basis: Basis, changes: Sequence[Transform]) -> Iterator[str]:
@@ -174,9 +182,11 @@ def _rare(basis: Basis, changes: Sequence[Transform]) -> Iterator[str]:
                 yield f"change {number} selects {share:.2%} of all work: {named}"
 
 
-def hypothesis_of(basis: Basis, changes: Sequence[Transform]) -> Hypothesis:
-    """The weights that the changes lead to."""
-    hypothesis = unchanged(basis.dag)
+def hypothesis_of(
+    basis: Basis, changes: Sequence[Transform], weight_ns: Int64s | None = None
+) -> Hypothesis:
+    """The weights that the changes lead to, from the basis's or from other ones."""
+    hypothesis = unchanged(basis.dag, weight_ns)
     for change in changes:
         hypothesis = change.apply(basis, hypothesis)
     return hypothesis
@@ -197,17 +207,9 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     """The period of a hypothesis, and the path of the interval that is shown."""
     periods = basis.analysis.periods
     dag, changed = hypothesis.rewired()
-    graph = periods.graph if dag is basis.dag else contract(dag, periods.at.points)
-    length_ns = graph.lengths(steps(dag, *changed))
-    elapsed_ns = graph.elapsed(length_ns)
-    ends = graph.numbers(periods.end)
-    end = int(ends[np.argmax(elapsed_ns[ends])])
-    edges = graph.path_edges(length_ns, elapsed_ns, end)
-    weight_ns, residual_ns, dropped = changed
-    # A dropped edge that is left on the path stays for the order alone.
+    path, elapsed_ns, graph = periods.path(dag, *changed)
+    weight_ns, _, dropped = changed
     held_ns = weight_ns if dropped is None else np.where(dropped, 0, weight_ns)
-    path = path_along(dag, edges, held_ns, residual_ns)
-    begin_ns = int(dag.time_ns[0] + elapsed_ns[graph.numbers(periods.begin)].max())
     period_ns, error_ns = periods.period_ns(periods.of(elapsed_ns, graph))
     if dag is basis.dag:
         period_ns = max(period_ns, periods.least_ns(weight_ns))
@@ -216,7 +218,7 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
         dag=changed_dag,
         period_ns=period_ns,
         error_ns=error_ns,
-        path=path.since(begin_ns),
+        path=path,
         elapsed_ns=elapsed_ns,
         changed=changed,
     )
@@ -264,6 +266,19 @@ def _unprofiled(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> float:
     before = np.rint(dag.weight_ns * left).astype(np.int64), dag.residual_ns, None
     after = np.rint(weight_ns * left).astype(np.int64), residual_ns, dropped
     return _relative(basis, "unprofiled", before, after, replay)
+
+
+def _disturbed(basis: Basis, changes: Sequence[Transform], replay: _Replay) -> Error:
+    """How far off the period is if each event's time is its own, other programs or not."""
+    before_ns = basis.observed_ns
+    if before_ns is basis.dag.weight_ns:
+        return 0.0, 0.0
+    hypothesis = hypothesis_of(basis, changes, before_ns)
+    if hypothesis.added is not None:
+        return 0.0, 0.0
+    before = before_ns, basis.dag.residual_ns, None
+    other_ns = _relative(basis, "disturbed", before, hypothesis.rewired()[1], replay)
+    return max(replay.period_ns - other_ns, 0.0), max(other_ns - replay.period_ns, 0.0)
 
 
 def _alternatives(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> dict[str, float]:
@@ -315,8 +330,7 @@ def _calls(basis: Basis, weight_ns: Int64s) -> Int64s:
     left = np.divide(after, before, out=np.ones(none + 1), where=before > 0)
     left[none] = 1.0
     left[:none][basis.events.category != Category.OPERATOR] = 1.0
-    calls = (dag.kind == EdgeKind.CHAIN) & ~dag.is_end[dag.head] & (weight_ns == dag.weight_ns)
-    calls &= basis.labelled(Class.CPU_PYTHON)
+    calls = basis.calls & (weight_ns == dag.weight_ns)
     return np.where(calls, np.rint(weight_ns * left[dag.event[dag.head]]), weight_ns).astype(
         np.int64
     )

@@ -99,7 +99,10 @@ class AddTime(OnSelection):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remove(OnSelection):
-    """Chosen work is not done: nor is its launch, nor what its operator does to launch it."""
+    """Chosen work is not done: nor is its launch, nor what its operator does to launch it.
+
+    Nor is an operator called, for which Python needs as long as usually passes before one.
+    """
 
     def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Set the selected weights to 0; the order of the rest stays, but nothing waits."""
@@ -108,10 +111,13 @@ class Remove(OnSelection):
         starts = into(basis, gone & device, EdgeKind.LAUNCH, EdgeKind.STREAM)
         changed = hypothesis.scaled(basis.owned_by(gone) | starts, 0.0)
         dag = basis.dag
+        uncalled = basis.calls & np.append(gone, False)[dag.event[dag.head]]
+        left_ns = np.maximum(changed.weight_ns - basis.call_ns, 0.0)
         ends = np.append(gone & ~device, False)[dag.event] & dag.is_end
         waits = np.isin(dag.kind, WAITS) & ends[dag.head]
         return replace(
             changed,
+            weight_ns=np.where(uncalled, left_ns, changed.weight_ns),
             dropped=changed.dropped | waits,
             residual_ns=np.where(ends, 0.0, changed.residual_ns),
         )

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from benchorch.errors import TraceError
-from benchorch.trace.whatif.basis import Basis
+from benchorch.trace.analysis import analyze
+from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.predict import predict
+from support.trace_files import event, write
 from support.trace_lab.program import GraphKernel, GraphLaunch, Launch, Program, Sync, Work
 from support.trace_lab.simulator import simulate
 from support.whatif_programs import US, asked, basis_of, called, layer, mm, module, part, relu
@@ -131,3 +133,19 @@ def test_a_pattern_that_selects_almost_nothing_is_named(tmp_path: Path) -> None:
     assert asked(basis, {"kernel": "gemm", "speedup": 2}).notes == ()
     (note,) = asked(basis, {"kernel": "*element*", "speedup": 2}).notes
     assert note == "change 1 selects 0.00% of all work: elementwise"
+
+
+@pytest.mark.parametrize("pause_us", [5.0, 80.0])
+def test_a_removed_operator_is_not_called(pause_us: float, tmp_path: Path) -> None:
+    """Python needs 5 us to call one; what passes beyond that before the removed one stays."""
+    rows, at = [], 1_000.0
+    for step in range(6):
+        begin = at
+        for op, before in (("aten::add", 5.0), ("aten::mm", 5.0), ("aten::mul", pause_us)) * 20:
+            rows.append(event("cpu_op", op, at + before, 10.0))
+            at += before + 10.0
+        rows.append(event("user_annotation", f"ProfilerStep#{step}", begin, at + 5.0 - begin))
+        at += 5.0
+    basis = prepare(analyze(write(tmp_path / "trace.json", rows)))
+    said = asked(basis, {"op": "aten::mul", "remove": True})
+    assert said.makespan_ns - said.predicted_ns == pytest.approx(20 * (10 + 5) * US, rel=0.02)

@@ -1,0 +1,124 @@
+"""Work of threads without the time in which other programs had their processor.
+
+A thread that is preempted stands still in the middle of whatever it does, and no event of a trace
+records it. But steps repeat: what takes longer in some of them was interrupted there.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from benchorch.trace.arrays import Bools, Int64s
+from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind
+from benchorch.trace.events import Events
+from benchorch.trace.steps import Steps
+
+EVEN_RATIO = 0.05
+"""Middle half of the periods, as a share of the median: up to it, nothing disturbed the steps."""
+
+QUANTILE = 0.25
+"""Quantile of the durations of the same work in different steps that counts as undisturbed."""
+
+LEAST_STEPS, REPEATED_RATIO = 4, 0.5
+"""Minimum number of steps, and share of them, in which work must occur to be compared."""
+
+OWN_RATIO, OWN_TIMES = 0.5, 5.0
+"""An event's name with such a share of all excess, and so much more than its share of the work, is
+slow by itself in some steps: other programs interrupt work in proportion to its length."""
+
+_PROCESSOR = (
+    *(Class.CPU_COMPUTE, Class.CPU_COMM, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME),
+    *(Class.CPU_PYTHON, Class.CPU_GAP, Class.NATIVE, Class.DATA_LOADING, Class.INPUT_OUTPUT),
+)
+"""Classes of time for which a thread needs the processor, as a rule."""
+
+_NUMBER = re.compile(r"\d+")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undisturbed:
+    """Weights of a graph's E edges without what other programs disturbed.
+
+    Attributes:
+        own_ns: (E,) without the time in which a thread was preempted.
+        weight_ns: (E,) with that time spread over all work of the thread in the steps.
+        preempted_ratio: the share of that work's time that was spread.
+    """
+
+    own_ns: Int64s
+    weight_ns: Int64s
+    preempted_ratio: float
+
+
+def undisturbed(events: Events, dag: Dag, steps: Steps) -> Undisturbed:
+    """The weights; those observed where the steps are even.
+
+    Work is compared by its place: the k-th segment of a step between two points of the same names
+    on the same thread. Each takes its lower quantile over the steps; what is above it is
+    distributed over the thread's work in proportion, as the processor's scheduler does at random.
+    So a thread's sum stays the same.
+    """
+    weight_ns = dag.weight_ns
+    if not _uneven(steps):
+        return Undisturbed(own_ns=weight_ns, weight_ns=weight_ns, preempted_ratio=0.0)
+    edges, place = _repeated(events, dag, steps)
+    took_ns = weight_ns[edges]
+    order = np.lexsort((took_ns, place))
+    _, first, count = np.unique(place[order], return_index=True, return_counts=True)
+    low_ns = took_ns[order][first + ((count - 1) * QUANTILE).astype(np.int64)]
+    repeated = count >= max(LEAST_STEPS, REPEATED_RATIO * len(steps))
+    usual_ns = np.where(repeated[place], np.minimum(took_ns, low_ns[place]), took_ns)
+    slow = _slow_alone(events, dag, edges, usual_ns)
+    usual_ns[slow] = took_ns[slow]
+    lane = dag.lane[dag.head[edges]]
+    all_ns, left_ns = np.bincount(lane, took_ns), np.bincount(lane, usual_ns)
+    longer = np.divide(all_ns, left_ns, out=np.ones(len(all_ns)), where=left_ns > 0)
+    own_ns, spread_ns = weight_ns.copy(), weight_ns.copy()
+    own_ns[edges], spread_ns[edges] = usual_ns, np.rint(usual_ns * longer[lane])
+    ratio = 1.0 - float(left_ns.sum() / max(all_ns.sum(), 1.0))
+    return Undisturbed(own_ns=own_ns, weight_ns=spread_ns, preempted_ratio=ratio)
+
+
+def _uneven(steps: Steps) -> bool:
+    if len(steps) < LEAST_STEPS:
+        return False
+    low_ns, middle_ns, high_ns = np.quantile(steps.periods_ns, (0.25, 0.5, 0.75))
+    return bool(high_ns - low_ns > EVEN_RATIO * middle_ns)
+
+
+def _repeated(events: Events, dag: Dag, steps: Steps) -> tuple[Int64s, Int64s]:
+    """Edges of threads' own work in the steps, and the number of each one's place in a step."""
+    own = np.array([one in _PROCESSOR for one in CLASSES])[dag.label] & (dag.weight_ns > 0)
+    edges = np.flatnonzero(own & (dag.kind == EdgeKind.CHAIN))
+    at_ns = dag.time_ns[dag.head[edges]]
+    step = np.searchsorted(steps.begin_ns, at_ns) - 1  # a point ends what is before it
+    inside = (step >= steps.first) & (step < steps.end) & (at_ns <= steps.done_ns[step])
+    edges, step = edges[inside], step[inside]
+    stems: dict[str, int] = {}
+    stem = [stems.setdefault(_NUMBER.sub("", name), len(stems)) for name in events.names]
+    names = np.array([*stem, len(stems)], dtype=np.int64)  # the last one is that of no event
+    events_name = np.append(events.name, len(stem))
+    key = dag.lane[dag.head[edges]].astype(np.int64)
+    for point in (dag.tail[edges], dag.head[edges]):
+        key = 2 * (key * len(names) + names[events_name[dag.event[point]]]) + dag.is_end[point]
+        key = np.unique(key, return_inverse=True)[1]
+    order = np.lexsort((edges, step, key))
+    begins = (np.diff(key[order], prepend=-1) != 0) | (np.diff(step[order], prepend=-1) != 0)
+    number = np.arange(len(order))
+    nth = number - np.maximum.accumulate(np.where(begins, number, 0))
+    place = np.unique(key[order] * (nth.max(initial=0) + 1) + nth, return_inverse=True)[1]
+    return edges[order], place
+
+
+def _slow_alone(events: Events, dag: Dag, edges: Int64s, usual_ns: Int64s) -> Bools:
+    """Work of events that alone have most of the excess: they differ from step to step."""
+    owner = dag.owner[edges]
+    name = np.where(owner == NOBODY, len(events.names), events.name[owner])
+    usual = np.bincount(name, usual_ns)
+    excess = np.bincount(name, dag.weight_ns[edges] - usual_ns)
+    share = excess / max(excess.sum(), 1.0)
+    slow: Bools = (share > OWN_RATIO) & (share > OWN_TIMES * usual / max(usual.sum(), 1.0))
+    return slow[name]

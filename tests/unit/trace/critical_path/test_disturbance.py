@@ -1,0 +1,91 @@
+"""Steps in which other programs have the processor now and then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchorch.trace.analysis import Analysis, analyze
+from benchorch.trace.critical_path.disturbance import undisturbed
+from benchorch.trace.whatif.basis import prepare
+from benchorch.trace.whatif.predict import Prediction, predict
+from benchorch.trace.whatif.reading import parse
+from support.trace_files import event, write
+
+STEPS, MM_US, ADD_US = 12, 600.0, 400.0
+
+
+def preempted_us(step: int, op: str) -> float:
+    """Most interruptions hit one operator, by chance: 8 ms in every third of its calls."""
+    return 8_000.0 if op == "aten::add" and step % 3 == 1 else 0.0
+
+
+def recorded(place: Path, late: dict[int, float] | None = None) -> Analysis:
+    """Steps of a product and a sum, preempted, or with a save that takes its time in some."""
+    rows: list[dict[str, Any]] = []
+    at = 1_000.0
+    for step in range(STEPS):
+        begin = at
+        for op, took in (("aten::mm", MM_US), ("aten::add", ADD_US), ("save", 20.0)):
+            took += (late or {}).get(step, 0.0) if op == "save" else 0.0
+            took += preempted_us(step, op) if late is None else 0.0
+            category = "user_annotation" if op == "save" else "cpu_op"
+            rows.append(event(category, op, at + 1, took))
+            at += took + 2
+        rows.append(event("user_annotation", f"ProfilerStep#{step}", begin, at - begin))
+    return analyze(write(place / "trace.json", rows))
+
+
+def asked(analysis: Analysis, **change: object) -> Prediction:
+    return predict(prepare(analysis), parse({"changes": [change]}).changes)
+
+
+def test_an_operator_keeps_its_share_of_the_work_where_others_had_the_processor(
+    tmp_path: Path,
+) -> None:
+    analysis = recorded(tmp_path)
+    ratio = MM_US / (MM_US + ADD_US)
+    said = asked(analysis, op="aten::mm", speedup=2)
+    assert said.predicted_ns / said.makespan_ns == pytest.approx(1 - ratio / 2, abs=0.03)
+    assert said.low_ns <= said.predicted_ns <= said.high_ns
+    assert any("other programs had the processor" in note for note in said.notes)
+
+
+def test_the_other_reading_is_inside_the_interval(tmp_path: Path) -> None:
+    """That the sum took so long itself: then the product hardly matters."""
+    said = asked(recorded(tmp_path), op="aten::mm", speedup=2)
+    assert said.high_ns / said.makespan_ns > 0.85
+    assert said.reasons["other programs"] > 0
+
+
+def test_without_a_change_the_disturbed_run_comes_out(tmp_path: Path) -> None:
+    said = predict(prepare(recorded(tmp_path)), ())
+    assert said.predicted_ns == said.makespan_ns
+    assert said.moved == ()
+    assert said.causes == pytest.approx(said.predicted_causes)
+
+
+def test_a_thread_spends_as_much_time_in_all(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path)
+    calm = undisturbed(analysis.events, analysis.dag, analysis.steps)
+    before, after = analysis.dag.weight_ns, calm.weight_ns
+    assert after.sum() == pytest.approx(before.sum(), rel=1e-6)
+    assert 0.5 < calm.preempted_ratio < 0.9
+    assert not np.array_equal(before, after)
+
+
+def test_what_takes_its_time_in_some_steps_by_itself_keeps_it(tmp_path: Path) -> None:
+    """Nothing else is ever slow, however long it runs: no other program chooses so."""
+    analysis = recorded(tmp_path, late=dict.fromkeys(range(0, STEPS, 3), 8_000.0))
+    calm = undisturbed(analysis.events, analysis.dag, analysis.steps)
+    assert np.array_equal(calm.weight_ns, analysis.dag.weight_ns)
+    assert calm.preempted_ratio == 0.0
+
+
+def test_even_steps_are_taken_as_they_are(tmp_path: Path) -> None:
+    analysis = recorded(tmp_path, late={})
+    calm = undisturbed(analysis.events, analysis.dag, analysis.steps)
+    assert calm.weight_ns is analysis.dag.weight_ns
