@@ -39,8 +39,8 @@ NOTES = "notes"
 """Directory of an invocation's notes, which are discarded with the invocation."""
 
 # 2: with the model's counts. 3: with float64 beside it. 4: with how it differs from itself.
-# 7: with whole numbers that other weights give.
-_REFERENCE_VERSION = 7
+# 7: with whole numbers that other weights give. 8: rounding that is spread is rounding.
+_REFERENCE_VERSION = 8
 
 
 class Unknown(Exception):
