@@ -86,7 +86,7 @@ class Enclosure:
 def enclosure(readable: Iterable[Path], writable: Iterable[Path]) -> Iterator[Enclosure]:
     """An enclosure for programs of this Python, with a home that is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="benchorch-sandbox-") as home:
-        caches = _model_caches()
+        caches = model_caches()
         python = [sys.prefix, sys.base_prefix, sys.exec_prefix, *filter(None, sys.path)]
         paths = [*map(str, readable), *python, *caches.values()]
         yield Enclosure(
@@ -97,7 +97,7 @@ def enclosure(readable: Iterable[Path], writable: Iterable[Path]) -> Iterator[En
         )
 
 
-def _model_caches() -> dict[str, str]:
+def model_caches() -> dict[str, str]:
     """Model caches by environment variable; not their parent, which holds Hugging Face's token."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     face = Path(os.environ.get("HF_HOME") or cache / "huggingface")
@@ -105,6 +105,13 @@ def _model_caches() -> dict[str, str]:
         "HF_HUB_CACHE": os.environ.get("HF_HUB_CACHE") or str(face / "hub"),
         "TORCH_HOME": os.environ.get("TORCH_HOME") or str(cache / "torch"),
     }
+
+
+def hub_closed_by() -> str:
+    """The variable that forbids requests to Hugging Face's hub; empty where none does."""
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    yes = {"1", "ON", "YES", "TRUE"}
+    return next((name for name in names if os.environ.get(name, "").upper() in yes), "")
 
 
 def problem() -> str:

@@ -103,6 +103,14 @@ class Model(ABC):
         Weights that come from a file enter as the digest of its bytes.
         """
 
+    def notes(self, *, here: bool) -> Sequence[str]:
+        """What a plan states of `load`, one sentence each, found without importing torch.
+
+        Args:
+            here: whether this machine loads it.
+        """
+        return ()
+
     def requested(self) -> Mapping[str, Json]:
         """Options that `load` follows, beside what can be seen of the module that it makes."""
         return {"model": repr(self)}

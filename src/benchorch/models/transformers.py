@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from benchorch.errors import BuildError, Correction, Problem
 from benchorch.frameworks.identity.distributions import installed
 from benchorch.models import transformers_catalog as catalog
 from benchorch.models.declared_model import DeclaredModel
+from benchorch.models.hub_cache import COMMIT, fetch_note
 from benchorch.models.seeding import frozen, seeded
 from benchorch.models.weights import checkpoint_identity, load_checkpoint
 
@@ -28,7 +28,6 @@ _NOT_FETCHED = (
     "with a connection to the hub, with model.hub_id=FOLDER that save_pretrained wrote, or with "
     "model.pretrained=false, which draws random weights"
 )
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @final
@@ -150,7 +149,7 @@ class TransformersModel(DeclaredModel):
 
     def identity(self) -> Mapping[str, Json] | None:
         """Identity of module and weights; None for a folder's, or the hub's where no commit is."""
-        moves = not _COMMIT.fullmatch(self.revision or "") or Path(self.hub_id or "").is_dir()
+        moves = not COMMIT.fullmatch(self.revision or "") or Path(self.hub_id or "").is_dir()
         if self.pretrained and moves:
             return None
         hub = {"hub_id": self.hub_id, "revision": self.revision, "dtype": "auto"}
@@ -165,6 +164,13 @@ class TransformersModel(DeclaredModel):
             "packages": dict(installed(self.requires)),
             **source,
         }
+
+    def notes(self, *, here: bool) -> Sequence[str]:
+        """That its weights are fetched, or cannot be."""
+        if not self.pretrained or not self.hub_id:
+            return ()
+        note = fetch_note(self.hub_id, self.revision or "main", here=here)
+        return (note,) if note else ()
 
     def problems(self, workload: Workload) -> Sequence[str]:
         """Architecture, configuration, names of inputs, limits, source of weights."""

@@ -22,6 +22,7 @@ from benchorch.errors import ConfigError, Correction, NoMachine, Problem, Proble
 from benchorch.formatting import printable
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.hardware import Hardware
+from benchorch.interfaces.model import Model
 from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.recorder import Recorder
 from benchorch.interfaces.stack import Readiness
@@ -172,6 +173,7 @@ def _plan_jobs(
         *_usual_conversions(cells, executor),
         *unread_symbols(cells, plan.trials, composer.option("workload", "default")),
         *crowded_threads(plan.trials, executor),
+        *_of_models(plan.trials, executor),
     )
     return Planned(
         plan=replace(plan, prices=snapshot(plan.trials, pricing_of(session)), notes=notes),
@@ -215,6 +217,16 @@ def _mismatches(trials: Sequence[Trial], executor: Executor) -> Iterator[str]:
     for kind, node in nodes.items():
         if executor.way(kind) is Way.LOCAL and (why := make(node, Hardware, "hardware").mismatch()):
             yield f"hardware={kind}: {why} Its trials do not run here; {ELSEWHERE}."
+
+
+def _of_models(trials: Sequence[Trial], executor: Executor) -> Iterator[str]:
+    """What the models' loading means, each sentence once."""
+    found = {
+        (id(node_of(one.spec, "model")), executor.way(one.hardware_kind) is Way.LOCAL): one
+        for one in trials
+    }
+    for (_, here), one in found.items():
+        yield from make(node_of(one.spec, "model"), Model, "model").notes(here=here)
 
 
 def _usual_conversions(cells: Sequence[MatrixCell], executor: Executor) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -144,3 +145,15 @@ def test_hydras_own_setting_is_not_taken_for_the_mistake_beside_it() -> None:
         plan_jobs(composer, job, "p")
     assert not any("hydra.run.dir" in problem for problem in caught.value.problems)
     assert any("matrix.nothing" in problem for problem in caught.value.problems)
+
+
+def test_that_weights_are_fetched_is_a_note_of_the_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    words = ["model=bert", "conversion=eager", "recorder=none"]
+    jobs = [[*words, "model.pretrained=true"]]
+    (note,) = plan_jobs(Composer(config_loader()), jobs, "p").plan.notes
+    assert "google-bert/bert-base-uncased cannot be fetched, because HF_HUB_OFFLINE is set" in note
+    assert plan_jobs(Composer(config_loader()), [words], "p").plan.notes == ()
