@@ -47,7 +47,8 @@ class _Opened:
         console, written = paper()
         report = ConsoleReport(console)
         report.plan(self.plan, done=0)
-        report.table(self.plan, self.run.results(), self.run.summaries(), self.directory)
+        run = self.run
+        report.table(self.plan, run.results(), run.summaries(), self.directory, running=run.running)
         return tidy(written.getvalue())
 
     def json(self) -> ConfigNode:
@@ -57,7 +58,8 @@ class _Opened:
 
     def markdown(self) -> str:
         """Every row, conclusion and warning."""
-        return full_markdown(self.plan, self.run.results(), self.run.summaries())
+        run = self.run
+        return full_markdown(self.plan, run.results(), run.summaries(), running=run.running)
 
 
 def report(runs: Sequence[str], terminal: Terminal, *, reprice: bool = False) -> Reply:

@@ -43,9 +43,15 @@ class LivePage:
         from benchorch.results.report.run_page import write_run_page
 
         start_s = time.monotonic()
-        run = Derived(directory=self.directory, plan=plan, results=results, summaries=summaries)
+        run = Derived(
+            directory=self.directory,
+            plan=plan,
+            results=results,
+            summaries=summaries,
+            running=running,
+        )
         try:
-            write_run_page(run, running=running)
+            write_run_page(run)
         except OSError as error:
             LOG.warning("The page of this run could not be written: %s", error)
         end_s = time.monotonic()

@@ -9,7 +9,6 @@ from benchorch.cli.commands.comparison_arguments import REFERENCE
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
-from benchorch.journal.lock import is_running
 from benchorch.results.compare.load_run import derive, locate
 from benchorch.results.report.run_page import write_run_page
 
@@ -31,7 +30,7 @@ def run(terminal: Terminal, run: str, no_browser: bool) -> Reply:
         raise ConfigError([problem])
     derived = derive(directory.resolve(), run, terminal.say, running=True)
     try:
-        path = write_run_page(derived, running=is_running(directory))
+        path = write_run_page(derived)
     except OSError as error:
         problem = f"{directory} cannot be written: {error.strerror}. Try: benchorch report "
         raise ConfigError([f"{problem}{run} --output report.html"]) from error

@@ -86,12 +86,14 @@ class Derived:
 
     Attributes:
         results: each trial's last one, raw series included.
+        running: whether the run goes on.
     """
 
     directory: Path
     plan: Plan
     results: Mapping[str, TrialResult]
     summaries: Mapping[str, Summary]
+    running: bool = False
 
 
 def derive(directory: Path, reference: str, say: Say = silent, *, running: bool = False) -> Derived:
@@ -113,7 +115,13 @@ def derive(directory: Path, reference: str, say: Say = silent, *, running: bool 
         text = f"{reference}: no trial of this run has a result. Resume it."
         raise ConfigError([text], next=f"benchorch resume {shlex.quote(str(directory))}")
     summaries = summarise_all(results, say)
-    return Derived(directory=directory, plan=plan, results=results, summaries=summaries)
+    return Derived(
+        directory=directory,
+        plan=plan,
+        results=results,
+        summaries=summaries,
+        running=running and is_running(directory),
+    )
 
 
 def stored(
@@ -135,6 +143,7 @@ def stored(
         name=derived.plan.name,
         trials=tuple(_stored(derived, trial, each_process) for trial in trials),
         skips=derived.plan.skips,
+        running=derived.running,
     )
 
 

@@ -73,6 +73,7 @@ class StoredRun:
     Attributes:
         reference: how the user called it; for messages.
         trials: in the order in which they were declared.
+        running: whether another process still adds to it.
     """
 
     reference: str
@@ -80,6 +81,7 @@ class StoredRun:
     name: str
     trials: tuple[StoredTrial, ...]
     skips: tuple[Skip, ...] = ()
+    running: bool = False
 
     def plan(self) -> Plan:
         """The plan as far as tables need it."""

@@ -28,6 +28,7 @@ from benchorch.results.report.overview import (
     overview_rows,
     some_of,
 )
+from benchorch.results.report.request_coverage import pending
 from benchorch.results.report.rich_table import rich_table
 from benchorch.results.report.run_page import PAGE
 from benchorch.results.report.tables import (
@@ -178,8 +179,14 @@ class ConsoleReport:
         results: Mapping[str, TrialResult],
         summaries: Mapping[str, Summary],
         directory: Path,
+        *,
+        running: bool = False,
     ) -> None:
-        """Print the final table, or an overview of a large sweep; notes, conclusions, failures."""
+        """Print the final table, or an overview of a large sweep; notes, conclusions, failures.
+
+        Args:
+            running: whether the run goes on, so that nothing is concluded before its end.
+        """
         large = len(plan.trials) > MOST_ROWS
         head, *rows = (overview_rows if large else table_rows)(plan, results, summaries)
         shown = [[printable(cell) for cell in row] for row in (head, *rows[:MOST_ROWS])]
@@ -194,7 +201,11 @@ class ConsoleReport:
                 "(.csv for a sheet)"
             )
         self._notes(summaries, directory)
-        self._conclusions(plan, results, summaries, directory)
+        waits_for = pending(plan.trials, results) if running else ""
+        if waits_for:
+            self.text(f"\n{waits_for}")
+        else:
+            self._conclusions(plan, results, summaries, directory)
         self._failures(results, directory)
         self._calibration(results)
 

@@ -16,13 +16,17 @@ from benchorch.results.report import trial_details
 from benchorch.results.report.bars import case_charts
 from benchorch.results.report.chart import Chart
 from benchorch.results.report.notes import few, notes_of
+from benchorch.results.report.request_coverage import pending
 from benchorch.results.report.rows import ReportRow
 from benchorch.results.report.series_figures import AllSeries
-from benchorch.results.report.summary_text import is_finished, summary_text
+from benchorch.results.report.summary_text import summary_text
 from benchorch.results.report.tables import (
     HEADERS,
     LIMIT,
     PRECISION,
+    TOKEN_COST,
+    TOKEN_PARITY,
+    TOKENS,
     names_of,
     serving_case,
     skip_text,
@@ -82,14 +86,14 @@ def page(
     *,
     series: AllSeries | None = None,
     links: Links | None = None,
-    running: bool = False,
+    refreshes: bool = False,
 ) -> str:
     """The page: conclusion, bars, table, other charts, each trial, skips, machines, prices.
 
     Args:
         series: what charts show of raw series; without it those charts are missing.
         links: relative to where the page lies.
-        running: whether the browser is to read the page again, because the run goes on.
+        refreshes: whether the browser is to read the page again, because the run goes on.
     """
     charts = _Charts()
     cases = list(_cases(runs, rows[:_MOST_ROWS], series or {}, charts))
@@ -105,8 +109,8 @@ def page(
         script=code,
         summary=summary_text(runs),
         runs=runs,
-        running=running,
-        resume=[run.plan_id for run in runs if not (running or is_finished(run))],
+        refreshes=refreshes,
+        resume=[run.plan_id for run in runs if not run.running and _waits(run)],
         trials=plural(sum(len(run.trials) for run in runs), "trial"),
         columns=columns,
         groups=[(_heading(run, own), [_cells(row, columns) for row in own]) for run, own in groups],
@@ -128,6 +132,11 @@ def page(
         budget_of_skips=SizeBudget(_MOST_LISTED_BYTES),
         budget_of_machines=SizeBudget(_MOST_LISTED_BYTES),
     )
+
+
+def _waits(run: StoredRun) -> bool:
+    """Whether some of its trials have no final result."""
+    return bool(pending(run.plan().trials, run.results()))
 
 
 def _cases(
@@ -162,7 +171,9 @@ def _file_name(chart: Chart, case: str = "") -> str:
 def _columns(rows: Sequence[ReportRow]) -> list[str]:
     """The run's own columns, cost, and device where it varies; none that is empty throughout."""
     name, p50, p99, rate, build, memory, same, gain = HEADERS
-    own = [p50, p99, gain, same, PRECISION, rate, _COST, LIMIT, build, memory]
+    generates = any(TOKEN_PARITY in row.cells for row in rows)
+    tokens, cost = ((*TOKENS, TOKEN_PARITY), TOKEN_COST) if generates else ((), _COST)
+    own = [p50, p99, *tokens, gain, same, PRECISION, rate, cost, LIMIT, build, memory]
     known = [column for column in own if any(_text(row, column) != "–" for row in rows)]
     varied = ["device"] if len({row.device for row in rows if row.device}) > 1 else []
     return [name, *known, *varied]

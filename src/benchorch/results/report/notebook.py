@@ -53,6 +53,8 @@ class NotebookReport(ConsoleReport):
         results: Mapping[str, TrialResult],
         summaries: Mapping[str, Summary],
         directory: Path,
+        *,
+        running: bool = False,
     ) -> None:
         """Show the conclusion and the directory."""
         found = escape(conclusion(plan, results, summaries))

@@ -22,7 +22,7 @@ class Coverage:
         ranked: how many have a figure and are the same model.
         missing: the others, each with the reason.
         undecided: those whose comparison with the baseline has no verdict.
-        is_partial: whether some were still being measured when the run was interrupted.
+        is_partial: whether some have no final result, because the run was ended before its plan.
     """
 
     requested: int
@@ -45,7 +45,7 @@ class Coverage:
         if self.undecided:
             parts.append(f"undecided against the baseline: {_listed(self.undecided)}")
         if self.is_partial:
-            parts.append("partial, because the run has not ended")
+            parts.append("partial, because not every trial has ended")
         return "".join(f"; {part}" for part in parts)
 
 
@@ -75,8 +75,17 @@ def coverage(
         ranked=len(ran),
         missing=tuple(missing),
         undecided=tuple(_name(one.labels, several) for one in _undecided(ran, summaries)),
-        is_partial=any(_goes_on(results.get(trial.trial_id)) for trial in trials),
+        is_partial=not all(_has_ended(results.get(trial.trial_id)) for trial in trials),
     )
+
+
+def pending(trials: Sequence[Trial], results: Mapping[str, TrialResult]) -> str:
+    """How far a run is, in place of its conclusion; empty where every trial has ended."""
+    ended = sum(_has_ended(results.get(trial.trial_id)) for trial in trials)
+    if ended == len(trials):
+        return ""
+    count = f"{ended} of {plural(len(trials), 'trial')}"
+    return f"Not finished: {count} have ended, so nothing is concluded yet."
 
 
 def _loss(result: TrialResult | None) -> str:
@@ -90,8 +99,8 @@ def _loss(result: TrialResult | None) -> str:
     return "not measured"
 
 
-def _goes_on(result: TrialResult | None) -> bool:
-    return result is not None and result.unfinished
+def _has_ended(result: TrialResult | None) -> bool:
+    return result is not None and not result.unfinished
 
 
 def _undecided(ran: Sequence[Trial], summaries: Mapping[str, Summary]) -> Iterator[Trial]:

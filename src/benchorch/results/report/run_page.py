@@ -9,12 +9,10 @@ from benchorch.results.compare.load_run import Derived, stored
 PAGE = "report.html"
 
 
-def write_run_page(run: Derived, *, running: bool) -> Path:
-    """Write the page into the run's folder; returns its path.
+def write_run_page(run: Derived) -> Path:
+    """Write the page of a run, as far as it is, into the run's folder; returns its path.
 
-    Args:
-        run: with raw series, as far as it is.
-        running: whether it goes on, so that the page asks the browser to read it again.
+    Of a run that goes on the page asks the browser to read it again.
     """
     from benchorch.results.report.html_page import page
     from benchorch.results.report.prices import prices_of
@@ -29,7 +27,7 @@ def write_run_page(run: Derived, *, running: bool) -> Path:
         prices,
         series=series_figures(run.results.values()),
         links=links_of(run.directory),
-        running=running,
+        refreshes=run.running,
     )
     path = run.directory / PAGE
     write_text(path, text)

@@ -21,7 +21,7 @@ from benchorch.formatting import (
     varying_labels,
 )
 from benchorch.results.report.execution_text import execution_matters, precision_text
-from benchorch.results.report.request_coverage import Coverage, coverage
+from benchorch.results.report.request_coverage import Coverage, coverage, pending
 from benchorch.stats.pairs import SEQUENTIAL
 from benchorch.stats.ratio_test import INCONCLUSIVE
 from benchorch.units import format_bytes, format_seconds, significant
@@ -451,16 +451,25 @@ def _primary_text(trial: Trial, summaries: Mapping[str, Summary]) -> str:
 
 
 def full_markdown(
-    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
+    plan: Plan,
+    results: Mapping[str, TrialResult],
+    summaries: Mapping[str, Summary],
+    *,
+    running: bool = False,
 ) -> str:
-    """Every row, conclusion, warning and skip as Markdown, however many there are."""
+    """Every row, conclusion, warning and skip as Markdown, however many there are.
+
+    Args:
+        running: whether the run goes on, so that nothing is concluded before its end.
+    """
     names = names_of(plan.trials)
     notes = [
         f"{', '.join(names.get(trial_id, trial_id) for trial_id in trial_ids)}: {warning}"
         for warning, trial_ids in warnings_of(summaries).items()
     ]
     rows = table_rows(plan, results, summaries)
-    text = markdown(rows, plan, conclusion(plan, results, summaries), notes)
+    waits_for = pending(plan.trials, results) if running else ""
+    text = markdown(rows, plan, waits_for or conclusion(plan, results, summaries), notes)
     return printable(text).replace("<", "&lt;").replace("](", "]\\(")  # no HTML, links, images
 
 

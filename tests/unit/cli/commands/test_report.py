@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -159,7 +160,7 @@ def test_a_run_that_was_killed_is_reported_as_far_as_it_was(tmp_path):
         run_directory.append_round(there, so_far)
     said = report.run.reply([str(there)]).text
     assert "fast" in said
-    assert "partial, because the run has not ended" in " ".join(said.split())
+    assert "partial, because not every trial has ended" in " ".join(said.split())
     (conclusion,) = report.run.reply([str(there), "--json"]).data["conclusions"]
     assert conclusion["partial"] is True
     assert conclusion["ranked"] == conclusion["requested"] == 2
@@ -168,9 +169,32 @@ def test_a_run_that_was_killed_is_reported_as_far_as_it_was(tmp_path):
 def test_a_run_that_goes_on_is_reported_and_not_compared(tmp_path):
     there = write_run(tmp_path / "run", (EAGER, OF_EAGER), (FAST, None))
     lock = acquire_lock(there)
+    written = [tmp_path / "table.md", tmp_path / "page.html"]
     try:
-        assert "not run" in report.run.reply([str(there)]).text
+        said = report.run.reply([str(there)]).text
+        assert "not run" in said
+        texts = [said, *(_written(there, path) for path in written)]
         with pytest.raises(ConfigError, match="still going on"):
             load(str(there))
     finally:
         lock.close()
+    pending = "Not finished: 1 of 2 trials have ended, so nothing is concluded yet."
+    assert all(pending in text for text in texts)
+    assert not any("has the best figure" in text for text in texts)
+
+
+def test_page_table_and_terminal_say_the_same_of_an_interrupted_run(tmp_path):
+    there = write_run(tmp_path / "run", (EAGER, OF_EAGER), (FAST, OF_FAST), (SLOW, None))
+    partial = "; slow not run; partial, because not every trial has ended."
+    (conclusion,) = report.run.reply([str(there), "--json"]).data["conclusions"]
+    assert conclusion["sentence"].endswith(partial)
+    said = " ".join(report.run.reply([str(there)]).text.split())
+    page = html.unescape(_written(there, tmp_path / "page.html"))
+    table = _written(there, tmp_path / "table.md")
+    assert all(conclusion["sentence"] in text for text in (said, page, table))
+    assert "benchorch resume plan-run" in page
+
+
+def _written(run: Path, path: Path) -> str:
+    report.run.reply([str(run), "--output", str(path)])
+    return path.read_text()

@@ -67,18 +67,24 @@ def test_the_conclusion_comes_first_then_the_bars_and_then_the_table(run):
     assert text.index(f"<h1>{said}") < text.index("<figure ") < text.index("<table>")
 
 
-def test_nothing_is_concluded_from_an_unfinished_plan(run):
-    text = read(run).text
+def test_nothing_is_concluded_from_a_run_that_goes_on(run):
+    text = read(replace(run, running=True)).text
     assert "Not finished: 4 of 5 trials have ended, so nothing is concluded yet." in text
     assert "is fastest" not in text
+    assert "benchorch resume" not in text
+
+
+def test_of_an_interrupted_run_the_conclusion_is_marked_as_partial(run):
+    text = read(run).text
+    assert "fast on local is fastest of 2 of 5" in text
+    assert "partial, because not every trial has ended." in text
     assert f"benchorch resume {run.plan_id}" in text
 
 
 def test_a_page_of_a_run_that_goes_on_is_read_again(run):
     prices = prices_of([run])
-    going_on = page([run], rows_of([run], prices), prices, running=True)
+    going_on = page([run], rows_of([run], prices), prices, refreshes=True)
     assert '<meta http-equiv="refresh" content="10">' in going_on
-    assert "benchorch resume" not in going_on
     assert 'http-equiv="refresh' not in drawn(run)
 
 

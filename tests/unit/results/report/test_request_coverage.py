@@ -49,7 +49,9 @@ def test_what_failed_or_was_skipped_is_a_part_of_the_sentence() -> None:
 def test_what_has_not_run_or_is_another_model_is_a_part_of_the_sentence() -> None:
     wrong = replace(result(OTHER, 1e5, baseline_ns=1.1e6), parity=DISAGREES)
     found = concluded((EAGER, OF_EAGER), (FAST, None), (OTHER, wrong))
-    assert found.sentence.endswith("; fast not run, other not the same model.")
+    assert found.sentence.endswith(
+        "; fast not run, other not the same model; partial, because not every trial has ended."
+    )
 
 
 def test_a_default_that_this_machine_cannot_run_was_not_requested() -> None:
@@ -68,7 +70,7 @@ def test_an_undecided_candidate_is_named() -> None:
 
 def test_an_interrupted_run_has_a_partial_conclusion() -> None:
     found = concluded((EAGER, OF_EAGER), (FAST, replace(OF_FAST, unfinished=True)))
-    assert found.sentence.endswith("; partial, because the run has not ended.")
+    assert found.sentence.endswith("; partial, because not every trial has ended.")
 
 
 def test_many_that_are_missing_are_counted() -> None:
