@@ -18,7 +18,7 @@ from benchorch.results.report.chart import (
     layer,
     rows_px,
 )
-from benchorch.results.report.rows import ReportRow
+from benchorch.results.report.rows import LATENCIES, ReportRow, first
 from benchorch.results.report.series_figures import AllSeries, Quantiles
 
 COLORS = {
@@ -31,6 +31,26 @@ COLORS = {
     "not the same model": "#cc4b43",
 }
 """Of each verdict; dark and light enough for both themes."""
+
+_TIMES = {
+    (
+        "Latency",
+        "Median time of a call; shorter is better. Whiskers are 95 % intervals; what is not known "
+        "to a factor of two is not drawn.",
+        "median latency, ms",
+    ): LATENCIES,
+    (
+        "Time to first token",
+        "Median over calls (TTFT); shorter is better.",
+        "median time to first token, ms",
+    ): ("ttft_ms/p50",),
+    (
+        "Time per output token",
+        "Of each token after the first, median over calls (TPOT); shorter is better.",
+        "median time per output token, ms",
+    ): ("tpot_ms/p50",),
+}
+"""Title, sentence and axis of each chart of times, and the metrics of which it has the first."""
 
 _HEAD_PX, _BAR_PX, _ROW_PX = 12, 14, 46
 _PROCESS_PX = 9
@@ -50,7 +70,7 @@ class _Bar:
 def case_charts(rows: Sequence[ReportRow], series: AllSeries) -> list[Chart]:
     """The charts of the rows of one serving case, in the order of the table."""
     names = _names([row.stored.trial for row in rows])
-    return [*_latency(rows, names), *_speedup(rows, names), *_processes(rows, names, series)]
+    return [*_times(rows, names), *_speedup(rows, names), *_processes(rows, names, series)]
 
 
 def _names(trials: Sequence[Trial]) -> Mapping[str, str]:
@@ -76,24 +96,21 @@ def kind_of(row: ReportRow) -> str:
     return "baseline" if row.result.baseline_id is None else "not compared"
 
 
-def _latency(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Chart]:
-    if not any(row.latency for row in rows):
-        return
-    bars = [
-        _Bar(
-            name=names[row.stored.trial.trial_id],
-            estimate=row.latency,
-            figure=interval_text(row.latency) if row.latency else _without(row),
-            kind=kind_of(row),
-        )
-        for row in rows
-    ]
-    yield Chart(
-        title="Latency",
-        sentence="Median time of a call; shorter is better. Whiskers are 95 % intervals; what is "
-        "not known to a factor of two is not drawn.",
-        spec=_bars(bars, "median latency, ms"),
-    )
+def _times(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Chart]:
+    """Median times of a call; where tokens are generated, of the first and of each later one."""
+    for (title, sentence, unit), metrics in _TIMES.items():
+        found = [(row, first(row.metrics, metrics)) for row in rows]
+        bars = [
+            _Bar(
+                name=names[row.stored.trial.trial_id],
+                estimate=each,
+                figure=interval_text(each) if each else _without(row),
+                kind=kind_of(row),
+            )
+            for row, each in found
+        ]
+        if any(each for _, each in found):
+            yield Chart(title=title, sentence=sentence, spec=_bars(bars, unit))
 
 
 def _without(row: ReportRow) -> str:

@@ -11,13 +11,17 @@ if TYPE_CHECKING:
 
 DROPPED_FIRST = (
     *("peak memory", "build", "items/s [95 %]", "p99 ms [95 %]", "limited by", "ran in"),
-    *("USD per 1M [95 %]", "same model?"),  # what is not is disqualified in the last column
+    *("USD per 1M [95 %]", "greedy tokens; KL nats", "USD per 1M tokens out", "tokens/s out"),
+    "same model?",  # what is not is disqualified in the last column
     *("error", "versions", "created (UTC)", "where"),
     *("directory", "left", "failed", "measured", "A [95 %]", "B [95 %]"),
     *("shapes", "sizes", "workload", "hardware"),
     *("processes", "now"),
 )
 """Columns in the order in which a narrow terminal goes without them."""
+
+_JUDGES = "same model?"
+_PER_TOKEN = "TPOT ms [95 %]"
 
 _GAP = 3
 _FOLDED = 20  # characters to which a cell folds before a reader goes without "same model?"
@@ -59,8 +63,8 @@ def fitting(rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[
     widths = [max(_cells(row[at]) for row in rows) for at in range(len(head))]
     kept = list(range(len(head)))
     dropped = []
-    for title in DROPPED_FIRST:
-        if title == "same model?" and title in head:
+    for title in _in_order(head):
+        if title == _JUDGES and title in head:
             widths = [min(own, max(_FOLDED, len(head[at]))) for at, own in enumerate(widths)]
         if sum(widths[at] + _GAP for at in kept) <= width:
             break
@@ -68,6 +72,14 @@ def fitting(rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[
         kept = [at for at in kept if at not in found]
         dropped += [title] if found else []
     return kept, dropped
+
+
+def _in_order(head: Sequence[str]) -> Sequence[str]:
+    """`DROPPED_FIRST`; a table with times of tokens rather goes without those of whole calls."""
+    if _PER_TOKEN not in head:
+        return DROPPED_FIRST
+    at = DROPPED_FIRST.index(_JUDGES)
+    return (*DROPPED_FIRST[:at], "p50 ms [95 %]", *DROPPED_FIRST[at:], "TTFT ms [95 %]")
 
 
 def _cells(text: str) -> int:
