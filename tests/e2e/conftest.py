@@ -115,3 +115,11 @@ def browser(tmp_path_factory):
 
     with opened_browser(tmp_path_factory.mktemp("profile")) as opened:
         yield opened
+
+
+@pytest.fixture(params=["light", "dark"])
+def theme(request, browser):
+    """The colours that the browser prefers."""
+    browser.dress(request.param)
+    yield request.param
+    browser.dress("light")

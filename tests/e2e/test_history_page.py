@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchorch.cli.commands import history
-from support.browsers import DESKTOP, OVERLAPS, PHONE, Browser, needs_browser
+from support.browsers import OVERLAPS, PHONE, UNREADABLE, WIDE, Browser, needs_browser
 from support.synthetic_runs import result, trial, write_run
 
 pytestmark = needs_browser
@@ -29,13 +29,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site" / "index.html"
 
 
-@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+@pytest.mark.parametrize("size", [WIDE, PHONE])
 def test_nothing_overlaps_or_sticks_out(
-    browser: Browser, page: Path, size: tuple[int, int]
+    browser: Browser, page: Path, size: tuple[int, int], theme: str
 ) -> None:
     browser.open(page, size)
     assert browser.run("return document.querySelectorAll('.paper svg').length") == 2
     assert browser.run(OVERLAPS) == []
+    assert browser.run(UNREADABLE) == []
     wide = browser.run("return [document.documentElement.scrollWidth, innerWidth]")
     assert wide[0] <= wide[1]  # type: ignore[index]
     assert browser.complaints() == []

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchorch.cli.commands import report
+from benchorch.domain.price import Market, Price
 from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
+from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Skip
+from benchorch.domain.verdict import TokenParity
+from benchorch.frontends.scripts.corpus_report import CorpusReport, Coverage, Gain, Loss
 from support.analyzed_traces import HOSTILE as HOSTILE_NAMES
-from support.browsers import DESKTOP, OVERLAPS, PHONE, needs_browser
+from support.browsers import DESKTOP, OVERLAPS, PHONE, UNREADABLE, WIDE, needs_browser
 from support.synthetic_runs import DISAGREES, failed, result, trial, write_run
 
 pytestmark = needs_browser
 HOSTILE = " ".join(HOSTILE_NAMES)
+PRICE = Price(
+    **{"kind": "g5.xlarge", "market": Market.ON_DEMAND, "usd_per_hour": 1.006},
+    **{"region": "us-east-1", "as_of": "2026-01-01", "source": "pricing api"},
+)
 
 
 @pytest.fixture(scope="module")
@@ -47,15 +56,86 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written
 
 
-@pytest.fixture(params=["light", "dark"])
-def theme(request, browser) -> str:
-    scheme = {"name": "prefers-color-scheme", "value": request.param}
-    command = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": [scheme]}}
-    browser.ask("goog/cdp/execute", command)
-    return request.param
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a run that generates tokens, with prices, under a long name."""
+    labels = {"model": "SmolLM2-135M-Instruct", "hardware_kind": "g5.xlarge"}
+    base = trial(labels=labels)
+    fast = trial("onnxruntime_int8_dynamic", baseline=base, labels=labels)
+    pairs = [
+        (one, _with_tokens(result(one, call_ns, prices=(PRICE,), **told)))
+        for one, call_ns, told in ((base, 4e7, {}), (fast, 2e7, {"baseline_ns": 4e7}))
+    ]
+    folder = tmp_path_factory.mktemp("generated")
+    written = folder / "report.html"
+    report.run.reply([str(write_run(folder / "run", *pairs)), "--output", str(written)])
+    return written
 
 
-@pytest.mark.parametrize("size", [PHONE, (1440, 900)])
+def _with_tokens(found: TrialResult) -> TrialResult:
+    """Calls of four tokens, the first of which takes most of the time."""
+    tokens = TokenParity(
+        positions=32, agreeing=30, first_divergence=5, divergence_nats=(0.001, 0.002)
+    )
+    records = [
+        replace(
+            one,
+            facts={**one.facts, "prompt_tokens": 50, "new_tokens": 4},
+            observations=replace(
+                one.observations,
+                token_ns=tuple(
+                    part
+                    for whole in one.observations.durations_ns
+                    for part in (whole * 7 // 10, *(whole // 10,) * 3)
+                ),
+                tokens_per_call=4,
+            ),
+        )
+        for one in found.processes
+    ]
+    parity = replace(found.parity, tokens=tokens)
+    return replace(found, processes=tuple(records), parity=parity)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a corpus of scripts, with long names, and a reason that fills lines."""
+    folder = tmp_path_factory.mktemp("corpus")
+    names = ("vision/detectors_with_a_long_name", "text")
+    rows = tuple(
+        Coverage(
+            folder=name, scripts=40, with_models=39, calls=1234, benchmarkable=1230, exported=9
+        )
+        for name in ("all", *names)
+    )
+    gains = tuple(
+        Gain(
+            **{"folder": name, "conversion": "onnxruntime_int8_dynamic", "trials": 1234},
+            **{"ran": 1200, "same_model": 1100, "faster": 1000, "speedup_ratio": 1.2345},
+        )
+        for name in ("all", *names)
+    )
+    losses = tuple(
+        Loss(what=f"{name}/script.py:net", conversion=how, reason="it branches on a tensor. " * 20)
+        for name in names
+        for how in ("", "onnxruntime_int8_dynamic")
+    )
+    return CorpusReport(coverage=rows, gains=gains, losses=losses).write(folder)
+
+
+@pytest.mark.parametrize("size", [PHONE, WIDE])
+@pytest.mark.parametrize("name", ["page", "generated", "corpus"])
+def test_every_word_can_be_read(browser, request, name, size, theme):
+    browser.open(request.getfixturevalue(name), size)
+    unfold = "document.querySelectorAll('details').forEach(one => one.open = true)"
+    browser.run(unfold)
+    assert browser.run("return document.documentElement.scrollWidth - innerWidth") <= 0
+    assert browser.run(UNREADABLE) == []
+    assert browser.run(OVERLAPS) == []
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("size", [PHONE, WIDE])
 def test_nothing_sticks_out_overlaps_or_complains(browser, page, size, theme):
     browser.open(page, size)
     assert browser.run("return document.documentElement.scrollWidth <= innerWidth")

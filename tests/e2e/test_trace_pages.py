@@ -9,7 +9,7 @@ import pytest
 
 from benchorch.trace.report.write import write
 from support.analyzed_traces import HOSTILE, Analysis, analysed, trace_file, two_layers
-from support.browsers import DESKTOP, PHONE, needs_browser
+from support.browsers import PHONE, UNREADABLE, WIDE, needs_browser
 
 pytestmark = needs_browser
 
@@ -57,13 +57,14 @@ def test_a_button_hands_the_trace_to_perfetto(browser, real) -> None:
     assert browser.run("return document.title") == "https://ui.perfetto.dev"
 
 
-@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
-def test_the_page_is_as_wide_as_the_screen(browser, real, size) -> None:
+@pytest.mark.parametrize("size", [PHONE, WIDE], ids=["phone", "desktop"])
+def test_the_page_is_as_wide_as_the_screen(browser, real, size, theme) -> None:
     _, page = real
     browser.open(page, size)
     wider = browser.run("return document.documentElement.scrollWidth - window.innerWidth")
     assert isinstance(wider, int)
     assert wider <= 0
+    assert browser.run(UNREADABLE) == []
     text_px = browser.run("return parseFloat(getComputedStyle(document.body).fontSize)")
     assert isinstance(text_px, int | float)
     assert text_px >= 14

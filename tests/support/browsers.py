@@ -18,7 +18,7 @@ import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
-PHONE, DESKTOP = (390, 844), (1280, 900)
+PHONE, DESKTOP, WIDE = (390, 844), (1280, 900), (1440, 900)
 
 needs_browser = pytest.mark.skipif(
     not (CHROMIUM and DRIVER),
@@ -44,6 +44,66 @@ OVERLAPS = """
 """
 """What of a page's charts sticks out of its paper or overlaps."""
 
+UNREADABLE = """
+    const found = [], boxes = [];
+    const scrolls = node => {
+      for (let up = node; up && up !== document.body; up = up.parentElement)
+        if (/(auto|scroll|hidden)/.test(getComputedStyle(up).overflowX)) return true;
+      return false;
+    };
+    const rgba = text => {
+      const parts = text.match(/[\\d.]+/g).map(Number);
+      return parts.length === 4 ? parts : [...parts, 1];
+    };
+    const paper = node => {
+      for (let up = node; up; up = up.parentElement) {
+        const own = rgba(getComputedStyle(up).backgroundColor);
+        if (own[3] > 0.5) return own;
+      }
+      return matchMedia('(prefers-color-scheme: dark)').matches ? [18, 18, 18] : [255, 255, 255];
+    };
+    const light = color => {
+      const [r, g, b] = color.map(one => one / 255).map(one =>
+        one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
+      return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const contrast = (one, other) => {
+      const [low, high] = [light(one), light(other)].sort((a, b) => a - b);
+      return (high + 0.05) / (low + 0.05);
+    };
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+      const node = walker.currentNode, parent = node.parentElement;
+      const text = node.textContent.trim().slice(0, 60), style = getComputedStyle(parent);
+      if (!text || parent.closest('script, style, noscript') || style.visibility === 'hidden')
+        continue;
+      const color = parent.closest('svg') ? style.fill : style.color;
+      const range = document.createRange();
+      range.selectNodeContents(node);
+      const own = [...range.getClientRects()].filter(box => box.width > 1 && box.height > 1);
+      if (own.length && color !== 'none' && style.opacity !== '0') {
+        const ratio = contrast(rgba(color), paper(parent));
+        if (ratio < 4.5) found.push(`contrast ${ratio.toFixed(1)}: ${text}`);
+      }
+      if (parent.closest('svg')) continue;
+      for (const box of own) {
+        if (!scrolls(parent) && (box.left < -1 || box.right > innerWidth + 1))
+          found.push(`outside: ${text}`);
+        if (!parent.closest('.scroll, .rows, div[style*=overflow]')) boxes.push([text, box]);
+      }
+    }
+    boxes.forEach(([text, box], index) => boxes.slice(index + 1).forEach(([other, next]) => {
+      const across = Math.min(box.right, next.right) - Math.max(box.left, next.left);
+      const down = Math.min(box.bottom, next.bottom) - Math.max(box.top, next.top);
+      if (across > 2 && down > 4) found.push(`${text} overlaps ${other}`);
+    }));
+    return found;
+"""
+"""Which words of a page lie outside its window, overlap, or are too like their background.
+
+The least contrast is 4.5, as the guidelines for accessibility (WCAG 2, level AA) ask for.
+"""
+
 
 @dataclass(frozen=True)
 class Browser:
@@ -67,6 +127,12 @@ class Browser:
     def open(self, path: Path, size: tuple[int, int] = DESKTOP) -> None:
         self.ask("window/rect", {"width": size[0], "height": size[1]})
         self.ask("url", {"url": path.as_uri()})
+
+    def dress(self, theme: str) -> None:
+        """Prefer ``light`` or ``dark`` pages from now on."""
+        scheme = {"name": "prefers-color-scheme", "value": theme}
+        command = {"cmd": "Emulation.setEmulatedMedia", "params": {"features": [scheme]}}
+        self.ask("goog/cdp/execute", command)
 
     def find(self, selector: str) -> str:
         found = self.ask("element", {"using": "css selector", "value": selector})

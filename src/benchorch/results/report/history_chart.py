@@ -81,7 +81,7 @@ def _shifts(series: Series, x: Spec) -> Iterator[Spec]:
         )
         y = {"value": 2 + _TEXT_PX * (number % 2)}
         rule = layer({**_RULE, "strokeDash": [5, 3]}, x=x, color=color, y=_TOP, y2=_BOTTOM)
-        name = layer(text, x=x, y=y, text={"field": "text"}, color=color)
+        name = layer(text, x=x, y=y, text={"field": "text"})
         yield {"data": {"values": [value]}, "layer": [rule, name]}
 
 
