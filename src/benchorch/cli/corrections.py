@@ -132,8 +132,9 @@ def example(words: Sequence[str]) -> str:
     runs = _runs()
     if command not in EXAMPLES or ("RUN" in EXAMPLES[command] and not runs):
         return ""
-    older = runs[1] if len(runs) > 1 else runs[:1] and runs[0]
-    line = EXAMPLES[command].replace("RUN_A", older or "").replace("RUN", runs[0] if runs else "")
+    if "RUN_A" in EXAMPLES[command] and len(runs) < 2:  # a run is not compared with itself
+        return ""
+    line = EXAMPLES[command].replace("RUN_A", "".join(runs[1:2])).replace("RUN", "".join(runs[:1]))
     return filled(f"benchorch {line}")
 
 
@@ -258,9 +259,11 @@ def _with_known_run(line: Line, unknown: str) -> Line | None:
     mended = [*line[:at], _replaced(line[at], unknown, meant), *line[at + 1 :]]
     if line[0] != "compare":
         return mended
-    others = [n for n in range(1, len(line)) if n != at and line[n][:1] != "-"]
-    older = runs[1] if len(runs) > 1 else meant
-    return [older if n in others and not is_run(word) else word for n, word in enumerate(mended)]
+    others = (n for n in range(1, len(line)) if n != at and line[n][:1] != "-")
+    unknown_too = [n for n in others if not is_run(line[n])]
+    if unknown_too and len(runs) < 2:  # a run is not compared with itself
+        return None
+    return [runs[1] if n in unknown_too else word for n, word in enumerate(mended)]
 
 
 def _renamed(line: Line, one: Correction, key: str) -> Line | None:

@@ -66,7 +66,7 @@ def reference_problems(where: str, reference: str) -> list[str]:
         ]
     source, problem = _source(reference)
     if problem:
-        here = sorted(file.name for file in Path.cwd().glob("*.py"))
+        here = sorted(f"{file.name}:{attribute}" for file in Path.cwd().glob("*.py"))
         in_file = as_problem(problem).in_file
         correction = Correction(allowed=here) if here and not in_file else None
         return [Problem(f"{where}: {problem}", correction, in_file=in_file)]

@@ -14,7 +14,9 @@ import pytest
 from benchorch.cli import corrections, main
 from benchorch.cli.commands import plan
 from benchorch.errors import ConfigError, Correction, Problem
+from benchorch.journal.registry import remember
 from support.loggers import unchanged_loggers
+from support.synthetic_runs import result, trial, write_run
 
 START = "defaults: [config, override model: mlp, _self_]\n"
 FOUR = (
@@ -557,6 +559,8 @@ init new.yml --module ranker.py:build --input x=4 --yes
 init config.yaml --module ranker.py:build --input x=4 --yes
 init new.yaml --module ranker.py:build --input x --yes
 init new.yaml --input x=batch_size,16 --yes
+init new.yaml --module ranker.py:biuld --input y=batch_size,32 --yes
+init new.yaml --module nosuch.py:build --input y=batch_size,32 --yes
 init model=mlp
 analyze nosuch.json
 script nosuch.py
@@ -594,6 +598,12 @@ KEPT = {
     "plan model=mlp --output folder": "--output folder/result.txt",
     "run --only nosuch model=mlp": "--only eager",
     "cancel nosuch": "benchorch status",
+    "init new.yaml --module ranker.py:biuld --input y=batch_size,32 --yes": (
+        "init new.yaml --module ranker.py:build --input y=batch_size,32 --yes"
+    ),
+    "init new.yaml --module nosuch.py:build --input y=batch_size,32 --yes": (
+        "--input y=batch_size,32 --yes"
+    ),
 }
 """What the line to type next must hold of what was typed."""
 
@@ -705,3 +715,33 @@ def test_a_recipes_mistakes_in_chosen_options_and_its_tabs_are_told(
     assert "r.yaml:3:12: stopping.window_ms: unknown key" in told
     Path("tab.yaml").write_text(f"{START}workload:\n\tbatch_size: 2\n")
     assert "a tab; YAML indents with spaces" in str(refused(["plan", "tab.yaml"]))
+
+
+def test_a_run_is_never_offered_for_a_comparison_with_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    Path("a.json").write_text("{}")
+    words = shlex.split("gate --baseline a.json --max-regression 2%")
+    eager = trial()
+    for name in ("one", "two"):
+        remember(f"plan-{name}", write_run(tmp_path / name, (eager, result(eager))))
+        meant = corrections.next_line(words, refused(words))
+        if name == "one":
+            assert meant == "benchorch run recipes/tiny.yaml"
+            compared = shlex.split("compare nosuch other")
+            assert "plan-one plan-one" not in corrections.next_line(compared, refused(compared))
+    assert meant.startswith("benchorch gate --baseline plan-one --candidate plan-two")
+
+
+def test_a_folder_to_export_to_that_is_full_is_answered_with_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("serving", "serving1"):
+        Path(folder).mkdir()
+        Path(folder, "mine").touch()
+    Path("serving2").mkdir()  # an empty one will do
+    words = ["export", "last", "--output", "serving"]
+    assert corrections.next_line(words, refused(words)) == "benchorch export last --output serving2"

@@ -9,7 +9,7 @@ from benchorch.cli.command import command, run_argument
 from benchorch.cli.terminal import Terminal, writing
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.run.export.winner import choose
 from benchorch.run.foreign_plan import refuse_foreign
 
@@ -31,6 +31,7 @@ def run(terminal: Terminal, run: str, register: str | None) -> Reply:
     """The folder that was written, and what its own check found."""
     if terminal.output is None:
         raise ConfigError([f"export: name a new folder: benchorch export {run} --output DIR"])
+    _check_folder(terminal.output)
     chosen = choose(run, terminal.say)
     again = f"benchorch export {run} --output {terminal.output}"
     refuse_foreign(chosen.run.plan, chosen.run.directory, again)
@@ -53,6 +54,21 @@ def run(terminal: Terminal, run: str, register: str | None) -> Reply:
         text += f"\n  MLflow   registered as {register}, version {version}"
         data["version"] = version
     return Reply(text=text, data=data)
+
+
+def _check_folder(out: Path) -> None:
+    """ConfigError where the folder holds something already, with one that does not."""
+    if not _holds_something(out):
+        return
+    names = (out.with_name(f"{out.name}{number}") for number in range(1, 1000))
+    free = next((name for name in names if not _holds_something(name)), None)
+    correction = None if free is None else Correction(typed=str(out), meant=str(free))
+    raise ConfigError([Problem(f"--output: {out} is not empty; name a new folder.", correction)])
+
+
+def _holds_something(path: Path) -> bool:
+    place = path.expanduser()
+    return place.exists() and not (place.is_dir() and not any(place.iterdir()))
 
 
 def _planned_in(plan: Plan) -> Path:

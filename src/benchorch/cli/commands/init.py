@@ -71,6 +71,8 @@ def run(
         conversion = conversion or ask(f"Conversions [{CONVERSIONS}]: ")
     line = ["benchorch", str(recipe), "--trust", module]
     chosen = [word for word in (conversion or CONVERSIONS).replace(" ", "").split(",") if word]
+    if module:
+        found.add(_module_problems(module))
     yaml_text = found.attempt(partial(recipe_text, recipe.stem, module, inputs, chosen))
     found.stop()
     yaml_text = f"# {shlex.join(line)}\n{yaml_text}"
@@ -80,7 +82,7 @@ def run(
     except OSError as error:
         raise ConfigError([f"{recipe}: cannot be written ({error.strerror}).{_EXISTS}"]) from error
     try:
-        plan = _plan(recipe, module)
+        plan = _plan(recipe)
     except BenchorchError as error:
         recipe.unlink()
         if isinstance(error, ConfigError):  # which is not corrected in the file that is gone
@@ -179,6 +181,14 @@ def _check_path(path: Path) -> None:
         raise ConfigError([Problem(problem, Correction(typed=str(path), meant=free_recipe()))])
 
 
+def _module_problems(module: str) -> Sequence[str]:
+    """Why a module cannot be called; it is trusted, as the user named it."""
+    from benchorch.models import callables, trust
+
+    trust.grant(module)
+    return callables.reference_problems("--module", module)
+
+
 def _asked_inputs(ask: Callable[[str], str]) -> tuple[str, ...]:
     """The inputs that a person gives, until an answer is empty."""
     found = []
@@ -189,11 +199,9 @@ def _asked_inputs(ask: Callable[[str], str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _plan(path: Path, module: str) -> str:
-    """What the recipe would run; its module is trusted, as the user named it."""
+def _plan(path: Path) -> str:
+    """What the recipe would run."""
     from benchorch.cli.commands.plan import planned
-    from benchorch.models import trust
     from benchorch.run.ways_on import priced
 
-    trust.grant(module)
     return "\n".join(priced(planned(parse([str(path)], "plan"))))

@@ -94,14 +94,12 @@ _KINDS: Mapping[Format, _Kind] = {
 
 
 def export(chosen: Chosen, out: Path, say: Say = silent) -> str:
-    """Fill a new folder and run its check in a process of its own; what that printed.
+    """Fill an empty folder and run its check in a process of its own; what that printed.
 
     Raises:
-        ConfigError: the trial is of a kind that has no loader, or the folder is not empty.
+        ConfigError: the trial is of a kind that has no loader.
         BuildError: the artifact is gone, or the check found other outputs.
     """
-    if out.exists() and any(out.iterdir()):
-        raise ConfigError([f"--output: {out} is not empty; name a new folder."])
     session = session_of(chosen.run.plan, chosen.run.directory)
     look_in(session.search_path if session.trusted else ())
     setup = open_trial(chosen.trial.spec)
