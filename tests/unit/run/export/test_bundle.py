@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from benchorch.run.export.winner import choose
 from benchorch.run.planner import plan_jobs
 from benchorch.stores.local import LocalStore
 from benchorch.trial.build import build
+from support.bare_python import bare_python
 from support.synthetic_runs import result
 
 KINDS = ["eager", "export", "torchscript", "onnxruntime"]
@@ -84,13 +84,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python that has the installed packages and no benchorch."""
-    place = tmp_path_factory.mktemp("bare") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
-    (packages,) = place.glob("lib/python3*/site-packages")
-    wheels = Path(np.__file__).parents[1]  # a path file in a folder named here is not read
-    (packages / "wheels.pth").write_text(f"{wheels}\n")
-    return place / "bin" / "python"
+    return bare_python(tmp_path_factory.mktemp("bare") / "venv")
 
 
 @pytest.mark.parametrize("kind", KINDS)
