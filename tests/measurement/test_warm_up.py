@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchorch.stats.steady_state import Shape, stability
+from support.simulated_samples import autoregressive
 from support.statistics_experiments import SETTLING, detector_cpu_s, settle, standard_error
 
 SERIES = 250
@@ -81,3 +82,13 @@ def test_a_slope_is_no_steady_state_however_it_looks_in_stairs(calls: int, chang
     drawn = 5e6 * slope * (1 + 0.02 * rng.standard_normal((60, calls)))
     refused = [stability(series, least_steady_ns=0).start is None for series in drawn]
     assert np.mean(refused) >= 0.98 - 2 * standard_error(0.98, 60)
+
+
+def test_calls_that_resemble_the_one_before_are_steady_although_they_wander() -> None:
+    rng = np.random.default_rng(0)
+    drawn = 5e6 * autoregressive(0.9, 0.03)(rng, (60, 1000))
+    refused = [stability(series, least_steady_ns=0).start is None for series in drawn]
+    assert np.mean(refused) <= 0.2 + 2 * standard_error(0.2, 60)
+    drifting = drawn * (1 + 0.25 * np.arange(1000) / 1000)
+    refused = [stability(series, least_steady_ns=0).start is None for series in drifting]
+    assert np.mean(refused) >= 0.95 - 2 * standard_error(0.95, 60)

@@ -27,6 +27,8 @@ _CLOCK_NOISE_RATIO = 0.001
 _CLIP_SIGMAS = 3.0
 _TREND_SIGMAS = 3.5
 _WITHIN_RATIO = 0.95
+_LEAST_CORRELATION, _MOST_CORRELATION = 0.7, 0.9
+_LEAST_CORRELATED = 150
 
 
 class Shape(StrEnum):
@@ -58,9 +60,9 @@ def stability(
 
     Estimator: medians of 5 consecutive blocks (fewer below 100 blocks, more above 2000) are
     searched for shifts in mean (PELT, penalty ``4.5 ln n``) in units of the noise, a robust
-    estimate from first differences. Levels within 1 %, or the noise, of the last one are merged
-    with it. The last level is steady if it holds a quarter of the blocks and `least_steady_ns`,
-    and does not itself drift.
+    estimate from first differences, times what their autocorrelation adds to it (`_wander`).
+    Levels within 1 %, or the noise, of the last one are merged with it. The last level is steady
+    if it holds a quarter of the blocks and `least_steady_ns`, and does not itself drift.
 
     Parameters
     ----------
@@ -97,9 +99,11 @@ def stability(
     points = _medians(durations, group)
     sigma = _noise(points)
     calm = clipped(points, sigma)
+    wander = _wander(points)
+    sigma *= wander
     ends = [0, *shifts(calm / sigma, 4.5 * math.log(points.size)), points.size]
     # What counts as the same level is said of medians of few blocks, however many make a point.
-    few = sigma if group <= GROUP else _noise(_medians(durations, GROUP))
+    few = sigma if group <= GROUP else wander * _noise(_medians(durations, GROUP))
     first = _first_of_last_level(points, ends, few)
     start = first * group
     steady = durations[start:]
@@ -156,6 +160,29 @@ def _noise(points: NDArray[float64]) -> float:
     within = np.minimum(sizes, sizes[math.ceil(_WITHIN_RATIO * sizes.size) - 1])
     spread = max(robust, float(np.sqrt((within**2).mean()))) / math.sqrt(2.0)
     return max(spread, _CLOCK_NOISE_RATIO * abs(float(median(points))), np.finfo(float).tiny)
+
+
+def _wander(points: NDArray[float64]) -> float:
+    """By what factor a level's mean scatters more than that of independent points would.
+
+    Estimator: ``sqrt((1 + rho) / (1 - rho))``, rho from the median absolute differences at lags 1
+    and 2, which neither a slope nor a few shifts move. 1 for fewer than `_LEAST_CORRELATED` points
+    and below `_LEAST_CORRELATION`, which two-valued calls reach by chance.
+
+    Source: Chakar, Lebarbier, Levy-Leduc and Robin, *A robust approach for estimating change-points
+    in the mean of an AR(1) process*, 2017.
+    """
+    import numpy as np
+
+    if points.size < _LEAST_CORRELATED:
+        return 1.0
+    steps = (points[lag:] - points[:-lag] for lag in (1, 2))
+    near, far = (float(median(np.abs(step - median(step)))) for step in steps)
+    rho = (far / near) ** 2 - 1.0 if near > 0 else 0.0
+    if rho < _LEAST_CORRELATION:
+        return 1.0
+    rho = min(rho, _MOST_CORRELATION)
+    return math.sqrt((1.0 + rho) / (1.0 - rho))
 
 
 def clipped(points: NDArray[float64], sigma: float) -> NDArray[float64]:
