@@ -23,10 +23,12 @@ import numpy as np
 
 from support.simulated_samples import COMPARED, CORRELATED, INDEPENDENT, Node, heavy
 from support.statistics_experiments import (
+    FLOORS,
     SETTLING,
     compared,
     detector_cpu_s,
     false_winners,
+    gates,
     headline_covers,
     headline_covers_drift,
     headline_width,
@@ -193,13 +195,33 @@ def comparisons() -> Iterator[Row]:
     yield Row("A7", "p < 5 % at any pair, which is not done here", "-", f"{naive:.1%}", True)
 
 
+def sessions() -> Iterator[Row]:
+    n = 400
+    quiet = FLOORS["lognormal 0.5 %"]
+    for (kind, floors), size in itertools.product(FLOORS.items(), (3, 5, 8)):
+        for beside, others in (("alone", None), ("beside its like", floors), ("quiet", quiet)):
+            found = [gates(floors, size, more, n, others=others) for more in (0, 0.02, 0.05, 0.1)]
+            cell = f"floors: {kind}, {size} a side, {beside}"
+            alarms, passes = ([one[word] / n for one in found] for word in ("regression", "pass"))
+            yield at_most("G1", f"{cell}: alarm at 0 %", alarms[0], 0.05, n)
+            yield at_most("G1", f"{cell}: alarm at 2 %", alarms[1], 0.05, n)
+            yield at_most("G2", f"{cell}: pass at 5 %", passes[2], 0.05, n)
+            shown = f"{passes[0]:.0%}, {alarms[2]:.0%}, {alarms[3]:.0%}"
+            yield Row("G3", f"{cell}: 0 % passes; 5, 10 % found", "-", shown, True)
+    for apart in (0.0015, 0.005, 0.01):
+        found = gates(quiet, 10, 0, 5 * n, apart=apart)
+        cell = f"floors: 10 a side, sessions {apart:.2%} apart: alarm at 0 %"
+        yield at_most("G4", cell, found["regression"] / (5 * n), 0.05, 5 * n)
+
+
 def main() -> int:
     began = time.process_time()
     missed = 0
     print(
-        "What share is right where the truth is known; W: series, I: intervals, A: comparisons.\n"
+        "What share is right where the truth is known; W: series, I: intervals, A: comparisons, "
+        "G: gates.\n"
     )
-    parts: tuple[Callable[[], Iterator[Row]], ...] = (warm_up, intervals, comparisons)
+    parts: tuple[Callable[[], Iterator[Row]], ...] = (warm_up, intervals, comparisons, sessions)
     for row in itertools.chain.from_iterable(part() for part in parts):
         print(row, flush=True)
         missed += not row.kept

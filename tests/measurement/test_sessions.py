@@ -12,6 +12,7 @@ from benchorch.domain.estimate import Estimate
 from benchorch.results.compare.gate import gated
 from benchorch.results.compare.metric_kinds import FLOOR, LATENCY
 from benchorch.results.compare.verdicts import MetricVerdict, supported
+from support.statistics_experiments import FLOORS, gates, standard_error
 from support.synthetic_runs import CANARY_NS, DISAGREES, once, result, session, trial, verdict
 
 EAGER = trial()
@@ -143,6 +144,21 @@ def test_floors_of_sessions_that_differ_within_the_margin_are_not_called_differe
     assert any("floors of two sessions may differ by 1 %" in one.reason for one in called)
     known = (once("a", 1e6, process_spread=0.003), once("b", 1.05e6, process_spread=0.003))
     assert verdict(*known, FLOOR).verdict == "slower"
+
+
+@pytest.mark.parametrize("kind", ["30 % are 10 % slower", "1 + exponential 3 %"])
+def test_a_gate_by_floors_of_few_processes_seldom_reports_a_regression(kind: str) -> None:
+    """At the limit itself, of processes of one session that fall into levels or have a tail."""
+    for processes, others in ((3, FLOORS[kind]), (3, FLOORS["lognormal 0.5 %"]), (5, None)):
+        found = gates(FLOORS[kind], processes, 0.02, 60, others=others)
+        assert found["regression"] / 60 <= 0.05 + 2 * standard_error(0.05, 60)
+
+
+def test_three_processes_are_enough_where_other_trials_show_that_floors_agree() -> None:
+    quiet = FLOORS["lognormal 0.5 %"]
+    assert gates(quiet, 3, 0.05, 40, others=quiet)["regression"] >= 36
+    assert gates(quiet, 3, 0.0, 40, others=quiet)["pass"] >= 30
+    assert gates(quiet, 3, 0.05, 40) == {"unclear": 40}
 
 
 def judged(

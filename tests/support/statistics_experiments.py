@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from benchorch.domain.estimate import Comparison, Estimate
+from benchorch.results.compare.gate import gated
 from benchorch.results.metrics.single_process import median_of_one
 from benchorch.results.metrics.speedup import Question, answers
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.heavy_tailed_mean import LEAST_INDEX, tail_index
+from benchorch.stats.moderated_variance import ASSUMED, usual_spread
 from benchorch.stats.quantiles import order_bounds, sample_quantile
 from benchorch.stats.ratio_test import compare_pairs
 from benchorch.stats.steady_state import stability
 from benchorch.stats.variance_components import components
 from benchorch.stopping.precision import Precision
+from statistics_corpus.adapter import Session
 from support.simulated_samples import (
     Array,
     Draw,
@@ -36,6 +40,7 @@ from support.simulated_samples import (
     stopped_at,
     true_quantile,
 )
+from support.statistics_lab import verdict as session_verdict
 
 CALL_NS = 10_000_000.0
 BLOCKS = 400
@@ -408,6 +413,57 @@ def false_winners(
         found = answers(questions, "baseline").comparisons.values()
         wrong += any(comparison.verdict in ("faster", "slower") for comparison in found)
     return wrong / tables
+
+
+FLOORS: Mapping[str, Draw] = {
+    "lognormal 0.5 %": lambda rng, shape: np.exp(0.005 * rng.standard_normal(shape)),
+    "lognormal 1.2 %": lambda rng, shape: np.exp(0.012 * rng.standard_normal(shape)),
+    "30 % are 10 % slower": lambda rng, shape: _two_levels(rng, shape, 0.3),
+    "half are 10 % slower": lambda rng, shape: _two_levels(rng, shape, 0.5),
+    "1 + exponential 3 %": lambda rng, shape: 1 + rng.exponential(0.03, shape),
+}
+"""How the floors of processes of one session differ."""
+
+OTHERS = 5
+
+
+def _two_levels(rng: np.random.Generator, shape: tuple[int, int], slow: float) -> Array:
+    return (1 + 0.1 * (rng.random(shape) < slow)) * np.exp(0.005 * rng.standard_normal(shape))
+
+
+def gates(
+    floors: Draw,
+    processes: int,
+    change: float,
+    count: int,
+    *,
+    others: Draw | None = None,
+    apart: float = 0.0,
+    seed: int = 0,
+) -> Counter[str]:
+    """Outcomes of so many gates at a limit of 2 % whose medians scatter by 5 % more than floors.
+
+    Args:
+        change: by which share the new session's code takes longer.
+        others: of the floors of `OTHERS` more trials in each session; None for none.
+        apart: standard deviation of what floors of one code differ by from session to session.
+    """
+    rng, found = np.random.default_rng(seed), Counter[str]()
+    for _ in range(count):
+        sides = []
+        for slower in (1.0 + change, 1.0):
+            own = slower * math.exp(apart * rng.standard_normal()) * floors(rng, (1, processes))[0]
+            medians = 1.2 * own * np.exp(0.05 * rng.standard_normal(processes))
+            references = 5e7 * np.exp(0.002 * rng.standard_normal(processes))
+            more = [others(rng, (1, processes))[0] for _ in range(OTHERS)] if others else []
+            usual = usual_spread([own, *more]) if others else ASSUMED
+            sides.append((Session(medians, own, references), usual))
+        (new, new_usual), (old, old_usual) = sides
+        usuals = (new_usual, old_usual)
+        by_floor = session_verdict(old, new, (), floor=True, usual=usuals)
+        by_median = session_verdict(old, new, (), floor=False)
+        found[gated(by_median, by_floor, 0.02).state] += 1
+    return found
 
 
 def standard_error(share: float, replications: int) -> float:

@@ -28,7 +28,7 @@ from benchorch.results.metrics.latency import latency_metrics
 from benchorch.results.metrics.load import quantile_over
 from benchorch.stats import family
 from benchorch.stats.between_processes import over_processes
-from benchorch.stats.moderated_variance import usual_spread
+from benchorch.stats.moderated_variance import ASSUMED, UsualSpread, usual_spread
 from benchorch.stats.modes import levels
 from benchorch.stats.pairs import INTERFERENCE_LOOKS, is_changed
 from benchorch.stats.position_effect import effect_of_order
@@ -224,9 +224,21 @@ def measured(series: Series) -> dict[str, Estimate]:
     return dict(latency_metrics(processes))
 
 
-def samples(old: Session, new: Session, history: Sequence[Session], *, floor: bool) -> Samples:
-    def of(session: Session) -> Estimate:
-        return over_processes(session.floors if floor else session.medians, unit="ns")
+Usual = tuple[UsualSpread, UsualSpread]
+"""Of the other trials of the new session, and of the old one."""
+
+
+def samples(
+    old: Session,
+    new: Session,
+    history: Sequence[Session],
+    *,
+    floor: bool,
+    usual: Usual = (ASSUMED, ASSUMED),
+) -> Samples:
+    def of(session: Session, spread: UsualSpread = ASSUMED) -> Estimate:
+        values = session.floors if floor else session.medians
+        return over_processes(values, unit="ns", usual=spread)
 
     def references(session: Session) -> list[list[float]]:
         return [[one] for one in session.references]
@@ -240,16 +252,21 @@ def samples(old: Session, new: Session, history: Sequence[Session], *, floor: bo
     )
     return Samples(
         design="sequential",
-        intervals=(of(new), of(old)),
+        intervals=(of(new, usual[0]), of(old, usual[1])),
         machine=change(references(old), references(new)),
         session=shown or (None if floor else assumed_session_spread(*sides)),
     )
 
 
 def verdict(
-    old: Session, new: Session, history: Sequence[Session], *, floor: bool
+    old: Session,
+    new: Session,
+    history: Sequence[Session],
+    *,
+    floor: bool,
+    usual: Usual = (ASSUMED, ASSUMED),
 ) -> MetricVerdict:
-    sides = samples(old, new, history, floor=floor)
+    sides = samples(old, new, history, floor=floor, usual=usual)
     found = sides.compare(delta_ratio=0.01, alpha=0.025)
     alike = replace(sides, session=None).compare(delta_ratio=0.01, alpha=0.025)
     assert found is not None

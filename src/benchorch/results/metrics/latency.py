@@ -77,9 +77,15 @@ def floor_ms(samples: Sequence[NDArray[float64]]) -> Estimate | None:
     Source: Chen and Revels, *Robust benchmarking in noisy environments*, 2016, on the minimum; the
     percentile depends less on how many queries there are.
     """
-    if min(sample.size for sample in samples) < LEAST_FOR_FLOOR:
-        return None
-    return over_processes([sample_quantile(sample, FLOOR) for sample in samples], unit="ms")
+    floors = floors_ms(samples)
+    return over_processes(floors, unit="ms") if floors else None
+
+
+def floors_ms(samples: Sequence[NDArray[float64]]) -> list[float]:
+    """Each process's floor, in milliseconds; empty where one has too few queries."""
+    if min((sample.size for sample in samples), default=0) < LEAST_FOR_FLOOR:
+        return []
+    return [sample_quantile(sample, FLOOR) for sample in samples]
 
 
 def median_ms(processes: Sequence[ProcessRecord]) -> list[float]:

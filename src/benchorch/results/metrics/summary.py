@@ -12,7 +12,13 @@ from benchorch.formatting import interval_text
 from benchorch.progress import Say, counted, silent
 from benchorch.results.metrics.cost import cost_warnings, unpriced_tokens, usd_per_million_items
 from benchorch.results.metrics.generation import generation_metrics
-from benchorch.results.metrics.latency import latency_metrics, median_ms, throughput
+from benchorch.results.metrics.latency import (
+    floors_ms,
+    latency_metrics,
+    median_ms,
+    queries_ms,
+    throughput,
+)
 from benchorch.results.metrics.load import load_metrics
 from benchorch.results.metrics.resources import (
     resource_metrics,
@@ -34,6 +40,7 @@ from benchorch.stats.speed_covariate import SpeedEffect, Timed, speed_effect
 
 ADJUSTED = "adjusted_latency_ms/p50"
 LATENCY, RATE = "latency_ms/p50", "throughput_items_per_s/mean"
+FLOOR = "latency_ms/p01"
 
 _PRICED = {
     "items": RATE,
@@ -54,7 +61,8 @@ class TrialFindings:
         asked: what is to be compared; None where nothing is.
         baseline_id: the trial it is to be compared with, or None.
         machine: where it ran; trials of one machine lend each other their spread.
-        medians_ms, rates_per_s: of each process that counts, where queries come one by one.
+        medians_ms, rates_per_s, floors_ms: of each process that counts, where queries come one by
+            one.
         around: of all processes, rejected ones included, with the reference workload around each;
             None where there was none.
     """
@@ -65,6 +73,7 @@ class TrialFindings:
     machine: str = ""
     medians_ms: Sequence[float] = ()
     rates_per_s: Sequence[float] = ()
+    floors_ms: Sequence[float] = ()
     around: Timed | None = None
 
     def alone(self) -> Summary:
@@ -81,6 +90,7 @@ def finding(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
         machine=str(result.environment.get("host", "")),
         medians_ms=median_ms(result.valid) if one_by_one else (),
         rates_per_s=throughput(result.valid) if one_by_one else (),
+        floors_ms=floors_ms([queries_ms(one) for one in result.valid]) if FLOOR in metrics else (),
         around=_around(result.processes) if one_by_one else None,
         summary=Summary(
             metrics=metrics,
@@ -257,24 +267,41 @@ def _irreconcilable(own: Summary, baseline: Summary, comparison: Comparison) -> 
         )
 
 
-def _usual_spreads(findings: Iterable[TrialFindings]) -> dict[str, UsualSpread]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Usual:
+    """How much processes of one trial usually differ on a machine."""
+
+    medians: UsualSpread
+    floors: UsualSpread
+
+
+def _usual_spreads(findings: Iterable[TrialFindings]) -> dict[str, _Usual]:
     """How much processes of one trial usually differ, on each machine."""
-    medians: dict[str, list[Sequence[float]]] = {}
+    machines: dict[str, list[TrialFindings]] = {}
     for one in findings:
-        medians.setdefault(one.machine, []).append(one.medians_ms)
-    return {machine: usual_spread(trials) for machine, trials in medians.items()}
+        machines.setdefault(one.machine, []).append(one)
+    return {
+        machine: _Usual(
+            medians=usual_spread(one.medians_ms for one in trials),
+            floors=usual_spread(one.floors_ms for one in trials),
+        )
+        for machine, trials in machines.items()
+    }
 
 
-def _moderated(one: TrialFindings, usual: UsualSpread) -> Summary:
+def _moderated(one: TrialFindings, usual: _Usual) -> Summary:
     """The summary, the intervals of three or four processes moderated by the other trials."""
     summary = one.summary
-    if usual.assumed or len(one.medians_ms) not in FEW_PROCESSES:
+    if usual.medians.assumed or len(one.medians_ms) not in FEW_PROCESSES:
         return summary
     metrics = dict(summary.metrics)
-    for name, values in ((LATENCY, one.medians_ms), (RATE, one.rates_per_s)):
-        old = metrics[name]
-        new = over_processes(values, unit=old.unit, usual=usual)
-        if new is not None and old.low is not None:
+    for name, values, spread in (
+        (LATENCY, one.medians_ms, usual.medians),
+        (RATE, one.rates_per_s, usual.medians),
+        (FLOOR, one.floors_ms, usual.floors),
+    ):
+        new = over_processes(values, unit=metrics[name].unit, usual=spread) if values else None
+        if new is not None and metrics[name].low is not None:
             metrics[name] = new
     rate = metrics[RATE]
     for name, cost in summary.metrics.items():
