@@ -10,8 +10,10 @@ import pytest
 
 from benchorch.domain.estimate import Estimate
 from benchorch.results.compare.gate import gated
+from benchorch.results.compare.matching import Match
 from benchorch.results.compare.metric_kinds import FLOOR, LATENCY
-from benchorch.results.compare.verdicts import MetricVerdict, supported
+from benchorch.results.compare.stored_run import StoredTrial
+from benchorch.results.compare.verdicts import MetricVerdict, compare_cases, supported
 from support.statistics_experiments import FLOORS, gates, standard_error
 from support.synthetic_runs import CANARY_NS, DISAGREES, once, result, session, trial, verdict
 
@@ -159,6 +161,18 @@ def test_three_processes_are_enough_where_other_trials_show_that_floors_agree() 
     assert gates(quiet, 3, 0.05, 40, others=quiet)["regression"] >= 36
     assert gates(quiet, 3, 0.0, 40, others=quiet)["pass"] >= 30
     assert gates(quiet, 3, 0.05, 40) == {"unclear": 40}
+
+
+def test_a_speed_of_the_machine_that_reference_workloads_see_does_not_widen_floors() -> None:
+    def at(name: str, speed: float) -> StoredTrial:
+        return once(name, 1e6 * speed, canaries_ns=(CANARY_NS * speed, CANARY_NS * speed))
+
+    known = [[at(f"s{i}", speed)] for i, speed in enumerate((1.03, 0.96, 1.05, 0.99))]
+    case = Match(name="x", a=at("a", 1.0), b=at("b", 1.04)), FLOOR
+    (found,) = compare_cases([case], sessions=known)
+    assert found.ratio is not None
+    assert 0.99 < found.ratio.low < found.ratio.high < 1.01  # type: ignore[operator]
+    assert found.verdict == "equivalent"
 
 
 def judged(

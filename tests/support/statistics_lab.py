@@ -19,6 +19,7 @@ from benchorch.results.compare.machine_change import (
     assumed_session_spread,
     reference_change,
     reference_floor_change,
+    reference_floor_level,
     reference_level,
     session_spread,
 )
@@ -246,9 +247,9 @@ def samples(
     change = reference_floor_change if floor else reference_change
     known = (old, *history)
     sides = [(of(each), len(each.medians)) for each in (new, old)]
+    level = reference_floor_level if floor else reference_level
     shown = session_spread(
-        [of(each) for each in known],
-        [] if floor else [reference_level(references(each)) for each in known],
+        [of(each) for each in known], [level(references(each)) or 0.0 for each in known]
     )
     return Samples(
         design="sequential",

@@ -187,8 +187,8 @@ def sessions_remark(verdicts: Iterable[MetricVerdict]) -> Iterator[str]:
     if any(one.sessions_alike is not None for one in verdicts):
         yield (
             "how much sessions of the same code differ is not known: the medians' intervals assume "
-            "as much as processes do, the floors' nothing. Name two or more earlier ones with "
-            "--session RUN"
+            "as much as processes do, the floors' that floors repeat. Name two or more earlier "
+            "ones with --session RUN"
         )
 
 

@@ -75,8 +75,8 @@ def reference_floor_change(
     """
     if not (any(a) and any(b)):
         return None
-    fastest = [min(time for times in side for time in times) for side in (a, b)]
-    return Difference(centre=math.log(fastest[0] / fastest[1]))
+    fastest = [reference_floor_level(side) or 0.0 for side in (a, b)]
+    return Difference(centre=fastest[0] - fastest[1])
 
 
 def session_spread(
@@ -94,7 +94,8 @@ def session_spread(
     sessions : sequence of Estimate
         Of one trial, one a session; those without an interval do not count.
     references : sequence of float
-        The mean logarithm of each session's reference workloads; none where they do not count.
+        Each session's `reference_level`, or for floors `reference_floor_level`; none where they do
+        not count.
 
     Source
     ------
@@ -140,3 +141,9 @@ def reference_level(times: Sequence[Sequence[float]]) -> float | None:
     """The mean logarithm of a session's reference workloads, one mean a process."""
     means = [statistics.fmean(map(math.log, around)) for around in times if around]
     return statistics.fmean(means) if means else None
+
+
+def reference_floor_level(times: Sequence[Sequence[float]]) -> float | None:
+    """The logarithm of a session's fastest reference workload."""
+    found = [time for around in times for time in around]
+    return math.log(min(found)) if found else None

@@ -15,6 +15,7 @@ from benchorch.results.compare.machine_change import (
     assumed_session_spread,
     reference_change,
     reference_floor_change,
+    reference_floor_level,
     reference_level,
     session_spread,
 )
@@ -166,15 +167,15 @@ def session_change(
 ) -> Difference | None:
     """Session component of A's code; None for fewer than three sessions."""
     same = [one.b for trials in sessions for one in pair_up([match.a], trials, across)[0]]
+    level = reference_floor_level if metric == metric_kinds.FLOOR else reference_level
     found = [
-        (one.summary.metrics[metric], reference_level(one.evidence.canaries_ns))
+        (one.summary.metrics[metric], level(one.evidence.canaries_ns))
         for one in (match.a, *same)
         if one.summary is not None and metric in one.summary.metrics
     ]
-    levels = [level for _, level in found if level is not None]
-    usable = len(levels) == len(found) and metric != metric_kinds.FLOOR
+    levels = [reference for _, reference in found if reference is not None]
     sign = -1.0 if metric_kinds.is_rate(metric) else 1.0
-    references = [sign * level for level in levels] if usable else []
+    references = [sign * one for one in levels] if len(levels) == len(found) else []
     return session_spread([estimate for estimate, _ in found], references)
 
 
