@@ -199,7 +199,8 @@ def sessions() -> Iterator[Row]:
     n = 400
     quiet = FLOORS["lognormal 0.5 %"]
     for (kind, floors), size in itertools.product(FLOORS.items(), (3, 5, 8)):
-        for beside, others in (("alone", None), ("beside its like", floors), ("quiet", quiet)):
+        known = (("beside its like", floors), ("beside quiet trials", quiet))
+        for beside, others in (("alone", None), *(known if size == 3 else ())):
             found = [gates(floors, size, more, n, others=others) for more in (0, 0.02, 0.05, 0.1)]
             cell = f"floors: {kind}, {size} a side, {beside}"
             alarms, passes = ([one[word] / n for one in found] for word in ("regression", "pass"))
