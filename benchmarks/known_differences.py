@@ -187,7 +187,7 @@ def judgement(repository: Path, base: str, run: str, earlier: Sequence[str]) -> 
         if words or not name:
             found[f"gate{name}"] = _gated(answer(*gate, *words, key="cases", folder=repository))
             verdicts = answer(*compared, *words, key="comparisons", folder=repository)
-            (one,) = verdicts["comparisons"]
+            (one,) = verdicts["floors" if verdicts["by_floor"] else "comparisons"]
             found[f"compare{name}"] = {"state": one["verdict"], "ratio": _ends(one["ratio"])}
     return found
 

@@ -253,6 +253,7 @@ def _data(
         "across": across,
         "comparisons": [encode(one) for one in verdicts],
         "floors": [encode(one) for one in floors],
+        "by_floor": [one.name for one in _deciding(verdicts, floors)],
         "alone": alone_data(alone),
         "also_different": list(notes),
     }

@@ -89,6 +89,7 @@ def test_a_floor_that_shows_a_difference_is_a_verdict_of_the_comparison(
     found = data(str(a), str(b))
     assert found["comparisons"][0]["verdict"] == "inconclusive"
     assert found["floors"][0]["verdict"] == ("slower" if code == 0 else "inconclusive")
+    assert found["by_floor"] == (["eager"] if code == 0 else [])
 
 
 def test_all_metrics_are_a_table_for_each_trial(runs: tuple[str, str]) -> None:
