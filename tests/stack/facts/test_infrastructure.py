@@ -203,6 +203,12 @@ def test_a_budget_filter_holds_the_tags_value_and_not_the_words_for_it() -> None
         assert "$${" not in value[1], 'Terraform takes "$${" for the text "${"'
 
 
+def test_a_budget_counts_what_was_used_and_not_what_credits_left_of_it() -> None:
+    for name, body in blocks('resource "aws_budgets_budget"'):
+        for kind in TABLE["budget.credits"].value:
+            assert re.search(rf"cost_types \{{[^}}]*{kind}\s*= false", body), f"{name}: {kind}"
+
+
 def test_a_budget_action_is_one_that_needs_no_ids() -> None:
     for name, body in blocks('resource "aws_budgets_budget_action"'):
         kind = re.search(r'action_type\s*=\s*"(\w+)"', body)
@@ -230,6 +236,12 @@ def test_functions_have_a_runtime_of_today_and_a_time_limit_of_their_own() -> No
         assert runtime[1] in TABLE["lambda.runtimes"].value
         assert timeout, f"{name} ends after {limit['default']} s"
         assert limit["default"] < int(timeout[1]) <= limit["most"]
+
+
+def test_the_reaper_runs_in_every_region() -> None:
+    places = TABLE["lambda.architectures"].value
+    asked = found(r"architectures\s*=\s*\[([^\]]*)\]", HCL)
+    assert set(asked) <= {f'"{places["everywhere"]}"'}
 
 
 def test_a_customer_key_for_disks_names_auto_scaling() -> None:

@@ -63,6 +63,12 @@ resource "aws_budgets_budget" "monthly" {
     values = ["user:benchorch:stack${"$"}${var.name}"]
   }
 
+  # What was used, whoever paid: an account with credits would otherwise stay at zero.
+  cost_types {
+    include_credit = false
+    include_refund = false
+  }
+
   # Budgets mail to an address without asking it first.
   dynamic "notification" {
     for_each = { half = 50, most = 80, all = 100 }

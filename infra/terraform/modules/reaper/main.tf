@@ -100,7 +100,6 @@ resource "aws_lambda_function" "reaper" {
   description      = "Ends what benchorch's stack ${var.name} should not run any more"
   role             = aws_iam_role.reaper.arn
   runtime          = "python3.12"
-  architectures    = ["arm64"]
   handler          = "reaper.handler"
   filename         = var.program
   source_code_hash = filebase64sha256(var.program)
