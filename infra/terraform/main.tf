@@ -143,6 +143,7 @@ module "cluster" {
   head_type          = var.head_type
   head_image_id      = module.nodes.image_ids[var.head_type]
   head_disk          = module.nodes.disks[var.head_type]
+  head_group         = local.head_group
   head_profile_name  = module.access.head_profile_name
   head_subnet_ids    = local.subnets[var.head_type]
   worker_profile_arn = module.access.worker_profile_arn
@@ -165,6 +166,9 @@ module "cluster" {
       packages         = lookup(module.storage.packages, module.nodes.kinds[type], "none")
     }
   }
+
+  # What ends a head, and what it is allowed, is there before it, and goes after it.
+  depends_on = [module.access, module.guards, module.reaper]
 }
 
 module "guards" {
@@ -175,7 +179,7 @@ module "guards" {
   monthly_budget_usd = var.monthly_budget_usd
   head_role_name     = module.access.head_role_name
   no_more_arn        = module.access.no_more_arn
-  head_group_name    = module.cluster.head_group_name
+  head_group_name    = local.head_group
 }
 
 module "reaper" {
@@ -185,8 +189,7 @@ module "reaper" {
   region          = var.region
   program         = "${var.build_dir}/reaper.zip"
   ttl_minutes     = var.ttl_minutes
-  head_group_name = module.cluster.head_group_name
-  head_group_arn  = module.cluster.head_group_arn
+  head_group_name = local.head_group
   profile_arns    = module.access.profile_arns
   topic_arn       = module.guards.topic_arn
   spent_topic_arn = module.guards.spent_topic_arn

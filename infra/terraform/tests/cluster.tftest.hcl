@@ -5,6 +5,7 @@ mock_provider "aws" {}
 variables {
   name               = "benchorch"
   head_type          = "m7i.large"
+  head_group         = "benchorch-head"
   head_image_id      = "ami-0123456789abcdef0"
   head_profile_name  = "head"
   worker_profile_arn = "arn:aws:iam::123456789012:instance-profile/worker"

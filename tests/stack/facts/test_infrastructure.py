@@ -73,6 +73,13 @@ def test_services_are_named_as_aws_names_them() -> None:
     assert not named - set(TABLE["principals"].value)
 
 
+def test_no_head_starts_before_what_ends_it() -> None:
+    """A budget that is refused, for example, would leave a head without reaper."""
+    [cluster] = [body for name, body in blocks("module") if name.endswith('.cluster"')]
+    [before] = re.findall(r"depends_on = \[(.*)\]", cluster)
+    assert {"module.access", "module.guards", "module.reaper"} <= set(before.split(", "))
+
+
 def test_machines_have_tokens_of_metadata_and_end_when_they_shut_down() -> None:
     templates = list(blocks('resource "aws_launch_template"'))
     assert templates

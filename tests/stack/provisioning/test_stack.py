@@ -17,6 +17,7 @@ import yaml
 from benchorch.run.archive import archive_run
 from benchorch.stores.s3 import bucket_at
 from support.aws_emulator.server import ACCOUNT, Emulator
+from support.aws_emulator.traffic import Fault
 from support.policies.provisioning import unexamined
 from support.synthetic_runs import result, trial, write_run
 
@@ -259,6 +260,27 @@ def test_another_machine_sees_the_stack_with_its_region_and_variables(stack, tmp
     planned = elsewhere.provision("plan")
     assert planned.returncode == 0, planned.stderr[-2000:]
     assert "No changes" in planned.stdout
+
+
+def test_no_head_starts_where_what_would_end_it_is_refused(stack, tmp_path):
+    """Such as a budget, where the account's owner has not opened billing to its users."""
+    guarded = dataclasses.replace(
+        stack,
+        place=tmp_path,
+        environment={**stack.environment, "BENCHORCH_TF_WORK_DIR": str(tmp_path)},
+    )
+    words = ("--yes", "--name", "guarded")
+    stack.emulator.break_it(Fault("budgets:CreateBudget", code="AccessDeniedException"))
+    try:
+        made = guarded.provision("apply", *words)
+        groups = boto3.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    finally:
+        stack.emulator.traffic.faults.clear()
+        ended = guarded.provision("destroy", *words)
+    assert made.returncode != 0
+    assert "AccessDeniedException" in made.stderr
+    assert "guarded-head" not in {group["AutoScalingGroupName"] for group in groups}
+    assert ended.returncode == 0, ended.stderr[-2000:]
 
 
 def test_whoever_changes_a_stack_meanwhile_is_named(stack):

@@ -157,7 +157,7 @@ resource "aws_launch_template" "head" {
 # A group of at most one: AWS replaces a head that dies, and the journal says where to go on. Its time
 # being up, a head empties the group before it goes; so does the reaper.
 resource "aws_autoscaling_group" "head" {
-  name                      = "${var.name}-head"
+  name                      = var.head_group
   min_size                  = 0
   max_size                  = 1
   desired_capacity          = var.running ? 1 : 0

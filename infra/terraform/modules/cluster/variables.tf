@@ -10,6 +10,12 @@ variable "head_type" {
   nullable    = false
 }
 
+variable "head_group" {
+  description = "Name of the group that holds the head."
+  type        = string
+  nullable    = false
+}
+
 variable "head_image_id" {
   description = "Image of the head."
   type        = string

@@ -9,6 +9,7 @@ locals {
   function = "${var.name}-reaper"
   account  = data.aws_caller_identity.me.account_id
   ec2      = "arn:${data.aws_partition.here.partition}:ec2:${var.region}:${local.account}"
+  groups   = "arn:${data.aws_partition.here.partition}:autoscaling:${var.region}:${local.account}:autoScalingGroup"
 }
 
 data "aws_iam_policy_document" "lambda" {
@@ -63,7 +64,7 @@ data "aws_iam_policy_document" "reaper" {
   statement {
     sid       = "EmptyTheHeadsGroup"
     actions   = ["autoscaling:SetDesiredCapacity"]
-    resources = [var.head_group_arn]
+    resources = ["${local.groups}:*:autoScalingGroupName/${var.head_group_name}"]
   }
 
   statement {

@@ -28,12 +28,6 @@ variable "head_group_name" {
   nullable    = false
 }
 
-variable "head_group_arn" {
-  description = "The same, as policies name it."
-  type        = string
-  nullable    = false
-}
-
 variable "profile_arns" {
   description = "Instance profiles of the stack's machines; no other machine is ended."
   type        = list(string)
