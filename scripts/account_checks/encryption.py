@@ -1,4 +1,4 @@
-"""May Auto Scaling use the key that encrypts the account's volumes by default?"""
+"""May whoever launches machines use the key that encrypts the account's volumes by default?"""
 
 import fnmatch
 import json
@@ -10,12 +10,19 @@ from account_checks.identity import Identity
 from benchorch.hardware.aws_account.account import Account
 from benchorch.hardware.aws_account.facts import Facts
 from benchorch.hardware.aws_account.finding import Finding, State
+from benchorch.hardware.aws_account.request import StackRequest
 
 _finding = partial(Finding, "key")
 
 
-def check_key(account: Account, identity: Identity, facts: Facts) -> Iterator[Finding]:
-    """The account's own key needs nothing; a customer's key must name Auto Scaling's role."""
+def check_key(
+    account: Account, identity: Identity, request: StackRequest, facts: Facts
+) -> Iterator[Finding]:
+    """AWS's own key needs nothing; a customer's must be open to all that launch machines.
+
+    Auto Scaling launches the head. The head launches workers, by the rights that its role has as
+    far as the key leaves it to the account. Spot needs a grant for images that the key encrypts.
+    """
     key = str(account.call("ec2", "get_ebs_default_kms_key_id")["KmsKeyId"])
     if key == facts["kms.ebs_default"].value or _managed_by_aws(account, key):
         yield _finding(State.OK, key, "AWS's own key")
@@ -23,16 +30,72 @@ def check_key(account: Account, identity: Identity, facts: Facts) -> Iterator[Fi
     policy = json.loads(
         account.call("kms", "get_key_policy", KeyId=key, PolicyName="default")["Policy"]
     )
+    grant = facts["kms.autoscaling.grant"]
+    used = [*facts["kms.autoscaling.use"].value, grant.value["action"]]
     role = facts["role.autoscaling"].value
-    arn = f"arn:{identity.partition}:iam::{identity.account}:role{role['path']}{role['name']}"
-    needed = [*facts["kms.autoscaling.use"].value, facts["kms.autoscaling.grant"].value["action"]]
-    absent = [action for action in needed if not allows(policy, arn, action.replace("*", "From"))]
-    yield _finding(
-        State.FAILED if absent else State.OK,
+    yield _of_policy(
         key,
-        f"its policy does not allow {role['name']} {', '.join(absent)}" if absent else "allowed",
-        f"Add the two statements of {facts['kms.autoscaling.grant'].source}" if absent else "",
+        policy,
+        used,
+        [_arn(identity, role)],
+        role["name"],
+        f"Add the two statements of {grant.source}",
     )
+    owner = f"arn:{identity.partition}:iam::{identity.account}:root"
+    head = f"arn:{identity.partition}:iam::{identity.account}:role/{request.name}-head"
+    yield _of_policy(
+        key,
+        policy,
+        facts["kms.launcher"].value,
+        [owner, head],
+        f"{request.name}-head",
+        f"Let the key's policy allow {owner} kms:*, so that the account's policies decide.",
+    )
+    if "spot" in request.markets:
+        yield _of_spot(account, key, policy, _arn(identity, facts["role.spot"].value), facts)
+
+
+def _of_policy(
+    key: str,
+    policy: Mapping[str, Any],
+    actions: Sequence[str],
+    principals: Sequence[str],
+    name: str,
+    remedy: str,
+) -> Finding:
+    """Whether one of these principals, which stand for `name`, may do all of it."""
+    absent = [
+        action
+        for action in actions
+        if not any(allows(policy, one, action.replace("*", "From")) for one in principals)
+    ]
+    if not absent:
+        return _finding(State.OK, key, f"{name}: allowed")
+    return _finding(
+        State.FAILED, key, f"its policy does not allow {name} {', '.join(absent)}", remedy
+    )
+
+
+def _of_spot(
+    account: Account, key: str, policy: Mapping[str, Any], role: str, facts: Facts
+) -> Finding:
+    """Whether spot's role has the key, by its policy or by a grant."""
+    operations = facts["kms.spot"].value
+    grants = account.call("kms", "list_grants", KeyId=key, GranteePrincipal=role)["Grants"]
+    granted = {operation for one in grants for operation in one["Operations"]}
+    if granted >= set(operations) or all(allows(policy, role, f"kms:{one}") for one in operations):
+        return _finding(State.OK, key, f"{role.rpartition('/')[2]}: allowed")
+    return _finding(
+        State.WARNING,
+        key,
+        f"{role.rpartition('/')[2]} has no grant: no spot machine starts from a baked image",
+        f"aws kms create-grant --region {account.region} --key-id {key} --grantee-principal {role} "
+        f"--operations {' '.join(operations)}",
+    )
+
+
+def _arn(identity: Identity, role: Mapping[str, Any]) -> str:
+    return f"arn:{identity.partition}:iam::{identity.account}:role{role['path']}{role['name']}"
 
 
 def allows(policy: Mapping[str, Any], principal: str, action: str) -> bool:

@@ -70,7 +70,7 @@ class Examination:
             "networks": lambda: check_networks(account, request.name, facts),
             "access": lambda: check_public_access(account),
             "roles": lambda: check_roles(account, request, facts),
-            "key": lambda: check_key(account, identity, facts),
+            "key": lambda: check_key(account, identity, request, facts),
             "bucket": lambda: check_buckets(account, request.name),
             "budget": lambda: check_budget(account, identity, request.name, facts),
             "plan": lambda: check_plan(account, types),

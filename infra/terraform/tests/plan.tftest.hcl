@@ -34,6 +34,10 @@ mock_provider "aws" {
     defaults = { root_device_name = "/dev/sda1", block_device_mappings = [] }
   }
 
+  mock_data "aws_ebs_default_kms_key" {
+    defaults = { key_arn = "alias/aws/ebs" }
+  }
+
   mock_data "aws_iam_policy_document" {
     defaults = { json = "{\"Version\":\"2012-10-17\",\"Statement\":[]}" }
   }
@@ -211,6 +215,59 @@ run "nobody_comes_in" {
   assert {
     condition     = { for zone, subnet in aws_subnet.nodes : zone => subnet.cidr_block } == { us-east-1a = "10.60.0.0/20", us-east-1b = "10.60.16.0/20", us-east-1c = "10.60.32.0/20", us-east-1f = "10.60.80.0/20" }
     error_message = "A subnet's addresses depend on something else than its zone, so that it could move."
+  }
+}
+
+run "a_customers_key_as_the_accounts_default_is_one_that_the_head_may_use" {
+  command = plan
+
+  module {
+    source = "./modules/access"
+  }
+
+  override_data {
+    target = data.aws_ebs_default_kms_key.disks
+    values = { key_arn = "arn:aws:kms:us-east-1:123456789012:key/0" }
+  }
+
+  variables {
+    name              = "benchorch"
+    region            = "us-east-1"
+    bucket_arn        = "arn:aws:s3:::benchorch-123456789012"
+    token_parameter   = "/benchorch/ray-token"
+    address_parameter = "/benchorch/head-address"
+    head_group        = "benchorch-head"
+    instance_types    = ["r6i.large"]
+    subnet_ids        = ["subnet-1"]
+  }
+
+  assert {
+    condition     = toset(flatten([for statement in data.aws_iam_policy_document.head.statement : statement.actions if endswith(statement.sid, "TheAccountsKey")])) == toset(["kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo"])
+    error_message = "Workers would end as they start: whoever launches them may not use the key of their disks."
+  }
+}
+
+run "awss_own_key_needs_no_right" {
+  command = plan
+
+  module {
+    source = "./modules/access"
+  }
+
+  variables {
+    name              = "benchorch"
+    region            = "us-east-1"
+    bucket_arn        = "arn:aws:s3:::benchorch-123456789012"
+    token_parameter   = "/benchorch/ray-token"
+    address_parameter = "/benchorch/head-address"
+    head_group        = "benchorch-head"
+    instance_types    = ["r6i.large"]
+    subnet_ids        = ["subnet-1"]
+  }
+
+  assert {
+    condition     = !strcontains(jsonencode(data.aws_iam_policy_document.head.statement[*].actions), "kms:")
+    error_message = "The head has a right that it does not need."
   }
 }
 

@@ -226,6 +226,55 @@ def test_a_customer_key_as_default_must_name_auto_scaling(examine, aws, client) 
     assert state_with(to_all, to_role, {**to_role, "Action": "kms:CreateGrant"}) is State.OK
 
 
+@pytest.fixture
+def customer_key(aws, client):
+    """The account's default key for disks: its owner's, who leaves it to the account's policies."""
+    kms = client("kms", "us-east-1")
+    key = kms.create_key()["KeyMetadata"]["Arn"]
+    aws.account.default_key = key
+
+    def with_policy(principal: str) -> str:
+        statement = {"Effect": "Allow", "Principal": {"AWS": principal}, "Action": "kms:*"}
+        policy = {"Version": "2012-10-17", "Statement": [{**statement, "Resource": "*"}]}
+        kms.put_key_policy(KeyId=key, PolicyName="default", Policy=json.dumps(policy))
+        return key
+
+    return with_policy
+
+
+@pytest.mark.parametrize(
+    ("principal", "state"),
+    [
+        ("arn:aws:iam::123456789012:root", State.OK),
+        ("arn:aws:iam::123456789012:role/lab-head", State.OK),
+        ("arn:aws:iam::123456789012:role/another", State.FAILED),
+    ],
+)
+def test_a_customer_key_must_be_one_that_the_head_may_use(
+    examine, customer_key, principal, state
+) -> None:
+    """Which launches the workers; otherwise each of them ends at once."""
+    customer_key(principal)
+    finding = of(examine(), "key")[1]
+    assert "lab-head" in finding.observed
+    assert finding.state is state
+
+
+def test_spot_machines_from_baked_images_need_a_grant_of_a_customer_key(
+    examine, customer_key, client
+) -> None:
+    key = customer_key("arn:aws:iam::123456789012:root")
+    finding = of(examine(), "key")[2]
+    assert finding.state is State.WARNING
+    words = finding.remedy.split()
+    role = words[words.index("--grantee-principal") + 1]
+    assert role.endswith(":role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot")
+    operations = words[words.index("--operations") + 1 :]
+    client("kms", "us-east-1").create_grant(KeyId=key, GranteePrincipal=role, Operations=operations)
+    assert of(examine(), "key")[2].state is State.OK
+    assert len(of(examine(markets=["on_demand"]), "key")) == 2
+
+
 def test_a_tag_that_no_budget_counts_warns(examine, aws) -> None:
     aws.account.active_tags.clear()
     finding = of(examine(), "budget", "benchorch:stack")[0]

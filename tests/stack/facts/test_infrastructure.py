@@ -258,6 +258,13 @@ def test_a_customer_key_for_disks_names_auto_scaling() -> None:
         assert TABLE["role.autoscaling"].value["name"] in policies
 
 
+def test_whoever_launches_workers_may_use_a_customer_key_of_the_account() -> None:
+    assert set(found(r'"(kms:\w+)"', HCL)) == set(TABLE["kms.launcher"].value) | {
+        TABLE["kms.autoscaling.grant"].value["condition"],
+        "kms:ViaService",
+    }
+
+
 def test_own_parameters_do_not_begin_with_what_aws_reserves() -> None:
     reserved = tuple(TABLE["ssm.reserved_prefixes"].value)
     names = [name for body in (b for _, b in blocks('resource "aws_ssm_parameter"'))

@@ -4,7 +4,12 @@ data "aws_caller_identity" "me" {}
 
 data "aws_partition" "here" {}
 
+# What encrypts disks where nothing else is said: AWS's own key, by its alias, or a customer's, by its
+# ARN. Whoever launches a machine needs rights to a customer's key himself.
+data "aws_ebs_default_kms_key" "disks" {}
+
 locals {
+  disk_keys = [for key in [data.aws_ebs_default_kms_key.disks.key_arn] : key if startswith(key, "arn:")]
   account   = data.aws_caller_identity.me.account_id
   partition = data.aws_partition.here.partition
   region    = var.region
@@ -225,6 +230,38 @@ data "aws_iam_policy_document" "head" {
       test     = "StringEquals"
       variable = "aws:ResourceTag/ray-cluster-name"
       values   = [var.name]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = local.disk_keys
+
+    content {
+      sid       = "EncryptDisksByTheAccountsKey"
+      actions   = ["kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo"]
+      resources = [statement.value]
+
+      condition {
+        test     = "StringEquals"
+        variable = "kms:ViaService"
+        values   = ["ec2.${local.region}.amazonaws.com"]
+      }
+    }
+  }
+
+  dynamic "statement" {
+    for_each = local.disk_keys
+
+    content {
+      sid       = "LetDisksUseTheAccountsKey"
+      actions   = ["kms:CreateGrant"]
+      resources = [statement.value]
+
+      condition {
+        test     = "Bool"
+        variable = "kms:GrantIsForAWSResource"
+        values   = ["true"]
+      }
     }
   }
 
