@@ -64,7 +64,7 @@ class Examination:
             ),
             "offers": lambda: check_offers(account, request.types, request.region),
             "accelerators": lambda: check_accelerators(types),
-            "images": lambda: check_images(account, types.values(), facts),
+            "images": lambda: check_images(account, types.values(), request, facts),
             "python": lambda: check_python(facts),
             "quotas": lambda: check_quotas(account, request, types, facts),
             "networks": lambda: check_networks(account, request.name, facts),

@@ -7,32 +7,44 @@ from benchorch.hardware.aws_account.account import Account
 from benchorch.hardware.aws_account.facts import Facts
 from benchorch.hardware.aws_account.finding import Finding, State
 from benchorch.hardware.aws_account.machine_types import MachineType
+from benchorch.hardware.aws_account.request import StackRequest
 
 _ALLOWED = "Take another, or allow it: aws ec2 get-allowed-images-settings names what hides it."
 _NAMES_OF_24_04 = ("24.04", "noble")
 
 
 def check_images(
-    account: Account, types: Collection[MachineType], facts: Facts
+    account: Account, types: Collection[MachineType], request: StackRequest, facts: Facts
 ) -> Iterator[Finding]:
     """One finding for each image that the stack's types need."""
     needed = {f"image.{kind.image}.{kind.arch}" for kind in types}
     for identifier in sorted(needed - facts.keys()):
         yield _finding(identifier, State.FAILED, "AWS publishes no such image", "Take other types.")
-    parameters = {facts[name].value: name for name in sorted(needed & facts.keys())}
+    parameters = {
+        identifier: request.image_parameters.get(_of_terraform(identifier), facts[identifier].value)
+        for identifier in sorted(needed & facts.keys())
+    }
     if not parameters:
         return
-    answer = account.call("ssm", "get_parameters", Names=list(parameters))
+    answer = account.call("ssm", "get_parameters", Names=sorted(set(parameters.values())))
     ids = {row["Name"]: row["Value"] for row in answer["Parameters"]}
-    for name in parameters.keys() - ids.keys():
-        yield _finding(
-            parameters[name],
-            State.FAILED,
-            f"there is no parameter {name} in {account.region}",
-            "List what there is and set image_parameters: aws ssm get-parameters-by-path "
-            f"--recursive --path {'/'.join(name.split('/')[:4])}",
-        )
-    yield from _examined(account, {parameters[name]: image for name, image in ids.items()})
+    for identifier, name in parameters.items():
+        if name not in ids:
+            yield _finding(
+                identifier,
+                State.FAILED,
+                f"there is no parameter {name} in {account.region}",
+                "List what there is and set image_parameters: aws ssm get-parameters-by-path "
+                f"--recursive --path {'/'.join(name.split('/')[:4])}",
+            )
+    there = parameters.items()
+    yield from _examined(account, {image: ids[name] for image, name in there if name in ids})
+
+
+def _of_terraform(identifier: str) -> str:
+    """The name in Terraform's variable `image_parameters`; a server's is its architecture."""
+    _, image, arch = identifier.split(".")
+    return arch if image == "server" else image
 
 
 def check_python(facts: Facts) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from benchorch.hardware.aws_account.request import StackRequest
 
 _VARIABLE = re.compile(r'^variable "(\w+)" \{(.*?)^\}', re.MULTILINE | re.DOTALL)
 _DEFAULT = re.compile(r"^  default\s*=\s*(.+)$", re.MULTILINE)
+_IMAGE = re.compile(r'"?(\w+)"?\s*[=:]\s*"(/[^"]+)"')
 _SIZE = re.compile(r'"?([a-z][a-z0-9-]*\.[a-z0-9-]+)"?\s*[=:]\s*(\d+)')
 
 
@@ -25,6 +26,7 @@ def stack_request(name: str, variables_tf: str, overrides: Sequence[str]) -> Sta
         markets=re.findall(r"\b(spot|on_demand)\b", values.get("markets", "spot on_demand")),
         head_type=_plain(values.get("head_type", "m7i.large")),
         ttl_minutes=_minutes(values.get("ttl_minutes", "480")),
+        image_parameters=dict(_IMAGE.findall(values.get("image_parameters", ""))),
     )
 
 

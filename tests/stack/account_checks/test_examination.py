@@ -171,6 +171,18 @@ def test_an_image_parameter_that_is_not_there_fails(examine, aws, monkeypatch) -
     assert name in finding.observed
 
 
+def test_the_image_parameters_that_were_set_are_examined(examine, client) -> None:
+    """Or the remedy of a parameter that is not there would change nothing."""
+    gpu, server = (TABLE[f"image.{kind}.x86_64"].value for kind in ("gpu", "server"))
+    [kept] = client("ssm", "us-east-1").get_parameters(Names=[gpu])["Parameters"]
+    found = of(examine(image_parameters={"gpu": "/own/gpu"}), "images", "gpu")[0]
+    assert (found.state, "/own/gpu" in found.observed) == (State.FAILED, True)
+    [other] = client("ssm", "us-east-1").get_parameters(Names=[server])["Parameters"]
+    found = of(examine(image_parameters={"gpu": server}, fleet={"g5.xlarge": 1}), "images", "gpu")
+    assert other["Value"] in found[0].observed
+    assert kept["Value"] not in found[0].observed
+
+
 def test_an_image_of_another_system_fails(examine, aws) -> None:
     from moto.ec2.models import ec2_backends
 

@@ -30,6 +30,13 @@ def test_words_win(word: str) -> None:
     assert (request.region, request.markets) == ("eu-west-1", ["spot"])
 
 
+def test_image_parameters_are_those_that_terraform_is_given() -> None:
+    word = 'image_parameters={"x86_64":"/own/server", gpu = "/own/gpu"}'
+    request = stack_request("lab", VARIABLES, [word])
+    assert request.image_parameters == {"x86_64": "/own/server", "gpu": "/own/gpu"}
+    assert not stack_request("lab", VARIABLES, []).image_parameters
+
+
 @pytest.mark.parametrize("word", ["fleet", "fleet={}", "fleet=g5"])
 def test_a_fleet_without_machines_is_refused(word: str) -> None:
     with pytest.raises(ConfigError, match=r"KEY=VALUE|expected --var"):

@@ -23,6 +23,7 @@ from support.aws_emulator.images import FACTS, facts
 
 sys.path.insert(0, str(FACTS.parents[1] / "scripts"))
 import stack_home
+from account_checks import images
 
 TABLE = facts()
 INFRA = Path(os.environ.get("BENCHORCH_TEST_INFRA", FACTS.parent))
@@ -59,6 +60,13 @@ def test_public_image_parameters_are_those_of_the_table() -> None:
     for name in named:
         pattern = re.compile(re.sub(r"\\\$\\\{[^/]*?\\\}", "[^/]+", re.escape(name)))
         assert any(pattern.fullmatch(value) for value in known), f"{name} is not in the table"
+
+
+def test_the_check_examines_the_images_that_machines_are_launched_from() -> None:
+    named = dict(found(r'(?m)^\s+(\w+)\s+= "(/aws/service/[^"]+)"$', HCL))
+    examined = ["image.server.x86_64", "image.server.arm64", "image.gpu.x86_64"]
+    examined += ["image.neuron.x86_64"]
+    assert named == {images._of_terraform(name): TABLE[name].value for name in examined}
 
 
 def test_every_kind_of_resource_has_the_actions_that_making_it_needs() -> None:

@@ -47,7 +47,7 @@ variable "image_parameters" {
     x86_64 = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
     arm64  = "/aws/service/canonical/ubuntu/server/24.04/stable/current/arm64/hvm/ebs-gp3/ami-id"
     gpu    = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
-    neuron = "/aws/service/neuron/dlami/multi-framework/ubuntu-24.04/latest/image_id"
+    neuron = "/aws/service/neuron/dlami/base/ubuntu-24.04/latest/image_id"
   }
   nullable = false
 
