@@ -153,6 +153,39 @@ run "a_gpu_machine_runs_on_what_was_made_for_gpus" {
   expect_failures = [aws_launch_template.worker["g5g.xlarge"]]
 }
 
+run "an_arm_machine_has_the_image_and_the_packages_for_arm" {
+  command = plan
+
+  module {
+    source = "./modules/nodes"
+  }
+
+  override_data {
+    target = data.aws_ec2_instance_type.each["c7g.large"]
+    values = { supported_architectures = ["arm64"], default_vcpus = 2, gpus = [] }
+  }
+
+  variables {
+    name                = "benchorch"
+    instance_types      = ["c7g.large"]
+    head_type           = "m7i.large"
+    security_group_id   = "sg-1"
+    worker_profile_name = "worker"
+    ttl_minutes         = 480
+    packages            = { "cpu-aarch64" = "cpu-aarch64-0", "cpu-x86_64" = "cpu-x86_64-0" }
+    offers              = { "c7g.large" = ["us-east-1a"] }
+    common_script       = "{packages}"
+    worker_script       = "{instance_type}"
+    cpu_self_test       = "cpu"
+    gpu_self_test       = "gpu"
+  }
+
+  assert {
+    condition     = local.scripts["c7g.large"] == "cpu-aarch64-0\nc7g.large" && contains([for parameter in data.aws_ssm_parameter.image : parameter.name], "/aws/service/canonical/ubuntu/server/24.04/stable/current/arm64/hvm/ebs-gp3/ami-id")
+    error_message = "An Arm machine has the packages or the image of another."
+  }
+}
+
 run "a_part_of_a_gpu_or_another_makers_is_refused_and_not_paid_for_as_a_cpu" {
   command = plan
 

@@ -20,7 +20,8 @@ locals {
   image_of = {
     for type, architecture in local.architectures : type => (
       can(regex("^(inf|trn)[0-9]", type)) ? "neuron" :
-      local.gpus[type] > 0 ? "gpu" : architecture
+      local.gpus[type] > 0 ? "gpu" :
+      architecture == "aarch64" ? "arm64" : architecture # as parameters of images spell it
     )
   }
 
