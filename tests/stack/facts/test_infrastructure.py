@@ -13,6 +13,7 @@ from pathlib import Path
 
 import boto3  # noqa: TID251 - its list of regions
 import pytest
+import ray  # noqa: TID251 - its own launcher's defaults
 import yaml
 
 from benchorch.executors.scheduling import spot_interruption
@@ -127,6 +128,14 @@ def test_a_head_counts_as_used_while_a_sweep_or_a_session_lasts() -> None:
         "/snap/amazon-ssm-agent/1/amazon-ssm-agent",
     ):
         assert not re.search(used, command), command
+
+
+def test_ray_may_open_as_many_files_as_its_own_launcher_lets_it() -> None:
+    defaults = Path(ray.__file__).parent / "autoscaler" / "aws" / "defaults.yaml"
+    wanted = [str(TABLE["ray.open_files"].value)]
+    assert set(re.findall(r"ulimit -n (\d+); ray start", defaults.read_text())) == set(wanted)
+    scripts = [TERRAFORM / "scripts" / "common.sh.tftpl"]  # before head and worker start Ray
+    assert found(r"(?m)^ulimit -n (\d+)\b", scripts) == wanted
 
 
 def test_nothing_is_upgraded_beside_a_measurement() -> None:
