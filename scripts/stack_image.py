@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 BAKE_S, LOOK_S = 2400, 10
+_TRY_ELSEWHERE = ("InsufficientInstanceCapacity", "Unsupported")
+"""Codes of a zone that has no such machine, now or at all."""
 
 
 def bake(
@@ -25,22 +27,40 @@ def bake(
     Args:
         kinds: by kind, what a machine of it is launched from: ``type``, ``template``, ``subnets``.
     """
-    started = {kind: _launch(stack, region, choices[0]) for kind, choices in kinds.items()}
-    for kind, name in started.items():
-        say(f"{kind}: {name} installs {kinds[kind][0]['packages']}")
+    started: dict[str, str] = {}
     images = {}
-    for kind, name in started.items():
-        problem = _wait_until_stopped(region, name) or _report(stack, region, name)
-        if problem:
-            say(f"{kind}: no image was made: {problem}")
-        else:
-            images[kind] = _keep(stack, region, kind, name)
-            say(f"{kind}: {images[kind]}")
-        _ec2(region).terminate_instances(InstanceIds=[name])
+    try:
+        for kind, choices in kinds.items():
+            started[kind] = _launch(stack, region, choices[0])
+            say(f"{kind}: {started[kind]} installs {choices[0]['packages']}")
+        for kind, name in started.items():
+            problem = _wait_until_stopped(region, name) or _report(stack, region, name)
+            if problem:
+                say(f"{kind}: no image was made: {problem}")
+            else:
+                images[kind] = _keep(stack, region, kind, name)
+                say(f"{kind}: {images[kind]}")
+    finally:
+        for name in started.values():
+            _ec2(region).terminate_instances(InstanceIds=[name])
     return images
 
 
 def _launch(stack: str, region: str, choice: Mapping[str, Any]) -> str:
+    """A machine in the first zone that has one; ClientError of the last zone where none has."""
+    from botocore.exceptions import ClientError
+
+    *others, last = choice["subnets"]
+    for subnet in others:
+        try:
+            return _launch_in(stack, region, choice, subnet)
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in _TRY_ELSEWHERE:
+                raise
+    return _launch_in(stack, region, choice, last)
+
+
+def _launch_in(stack: str, region: str, choice: Mapping[str, Any], subnet: str) -> str:
     tags = [
         {"Key": "benchorch:stack", "Value": stack},
         {"Key": "benchorch:bake", "Value": "yes"},
@@ -48,7 +68,7 @@ def _launch(stack: str, region: str, choice: Mapping[str, Any]) -> str:
     ]
     told = _ec2(region).run_instances(
         LaunchTemplate={"LaunchTemplateId": choice["template"], "Version": "$Latest"},
-        SubnetId=choice["subnets"][0],
+        SubnetId=subnet,
         MinCount=1,
         MaxCount=1,
         InstanceInitiatedShutdownBehavior="stop",

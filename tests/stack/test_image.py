@@ -9,7 +9,9 @@ from pathlib import Path
 
 import boto3  # noqa: TID251 - makes and looks at machines
 import pytest
+from botocore.exceptions import ClientError
 
+from support.aws_emulator.failures import no_capacity
 from support.aws_emulator.server import ACCOUNT, REGION, Emulator
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
@@ -31,8 +33,9 @@ def kinds(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, list[dict[str, 
             LaunchTemplateName="baker",
             LaunchTemplateData={"ImageId": "ami-03cf127a", "InstanceType": "r6i.large"},
         )["LaunchTemplate"]["LaunchTemplateId"]
-        subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
-        choice = {"type": "r6i.large", "template": template, "subnets": [subnet]}
+        subnets = [one["SubnetId"] for one in ec2.describe_subnets()["Subnets"][:2]]
+        choice = {"type": "r6i.large", "template": template, "subnets": subnets}
+        aws.break_it(no_capacity(subnet=subnets[0]))
         yield {"cpu-x86_64": [{**choice, "packages": "cpu-x86_64-0"}]}
         ec2.delete_launch_template(LaunchTemplateId=template)
         boto3.resource("s3").Bucket(BUCKET).objects.delete()
@@ -73,6 +76,32 @@ def test_a_machine_that_passed_its_self_test_becomes_an_image_and_ends(kinds, mo
     )
     [machine] = told["Reservations"][-1]["Instances"]
     assert machine["State"]["Name"] == "terminated"
+
+
+def test_no_machine_is_left_where_an_image_cannot_be_kept(kinds, monkeypatch):
+    ends_with("baked", monkeypatch)
+    ec2 = boto3.client("ec2")
+    filters = [{"Name": "tag:benchorch:bake", "Values": ["yes"]}]
+
+    def refused(*_: object) -> str:
+        raise OSError("the line is dead")
+
+    monkeypatch.setattr(stack_image, "_keep", refused)
+    with pytest.raises(OSError, match="the line is dead"):
+        stack_image.bake("baker", REGION, kinds, lambda _: None)
+    told = ec2.describe_instances(Filters=filters)["Reservations"]
+    states = {one["State"]["Name"] for each in told for one in each["Instances"]}
+    assert states == {"terminated"}
+
+
+def test_a_zone_without_capacity_is_no_end_where_another_has_a_machine(kinds):
+    [[choice]] = kinds.values()
+    name = stack_image._launch("baker", REGION, choice)
+    [found] = boto3.client("ec2").describe_instances(InstanceIds=[name])["Reservations"]
+    assert found["Instances"][0]["SubnetId"] == choice["subnets"][1]
+    with pytest.raises(ClientError, match="InsufficientInstanceCapacity"):
+        stack_image._launch("baker", REGION, {**choice, "subnets": choice["subnets"][:1]})
+    boto3.client("ec2").terminate_instances(InstanceIds=[name])
 
 
 def test_a_machine_whose_self_test_failed_becomes_none(kinds, monkeypatch):

@@ -24,6 +24,7 @@ from support.aws_emulator.images import FACTS, facts
 
 sys.path.insert(0, str(FACTS.parents[1] / "scripts"))
 import stack_home
+import stack_image
 from account_checks import images
 
 TABLE = facts()
@@ -200,6 +201,11 @@ def test_refusals_of_a_groups_launches_are_those_of_the_table() -> None:
     assert aws_fleet._MAY_PASS.search(reason) is None
     assert aws_fleet._MAY_PASS.search(TABLE["error.capacity"].value)
     assert not aws_fleet._MAY_PASS.search(TABLE["error.quota.on_demand"].value)
+
+
+def test_a_bake_goes_to_another_zone_where_the_table_says_that_one_has_no_machine() -> None:
+    refusals = {TABLE["error.capacity"].value, TABLE["error.unsupported"].value}
+    assert set(stack_image._TRY_ELSEWHERE) == refusals
 
 
 def test_gpus_of_other_makers_and_parts_of_one_are_counted_as_none() -> None:
