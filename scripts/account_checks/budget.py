@@ -11,14 +11,25 @@ from benchorch.hardware.aws_account.finding import Finding, State
 
 _finding = partial(Finding, "budget")
 
+_OPEN_BILLING = (
+    "Allow budgets:ViewBudget and budgets:ModifyBudget. Where a policy does, the account's root "
+    "user has not opened billing: Account, IAM user and role access to Billing information."
+)
+
 
 def check_budget(
     account: Account, identity: Identity, stack: str, facts: Facts
 ) -> Iterator[Finding]:
     """Budgets of the account, whether the tag counts in them, and what one more costs."""
-    answer = account.call(
-        "budgets", "describe_budgets", region=BILLING_REGION, AccountId=identity.account
-    )
+    try:
+        answer = account.call(
+            "budgets", "describe_budgets", region=BILLING_REGION, AccountId=identity.account
+        )
+    except NotAnswered as error:
+        if not error.denied:
+            raise
+        yield _finding(State.FAILED, "budgets", str(error), _OPEN_BILLING)
+        return
     yield _finding(State.OK, "budgets", f"{len(answer.get('Budgets', []))} visible", "")
     yield _of_tag(account)
     yield _of_actions(account, identity, f"{stack}-monthly", facts)

@@ -287,6 +287,14 @@ def test_spot_machines_from_baked_images_need_a_grant_of_a_customer_key(
     assert len(of(examine(markets=["on_demand"]), "key")) == 2
 
 
+def test_an_account_whose_billing_is_closed_to_its_users_fails(examine, aws) -> None:
+    """No stack is made without its budget."""
+    aws.break_it(Fault("budgets:DescribeBudgets", code="AccessDeniedException"))
+    [finding] = of(examine(), "budget")
+    assert finding.state is State.FAILED
+    assert TABLE["budget.iam_access"].value in finding.remedy
+
+
 def test_a_tag_that_no_budget_counts_warns(examine, aws) -> None:
     aws.account.active_tags.clear()
     finding = of(examine(), "budget", "benchorch:stack")[0]
