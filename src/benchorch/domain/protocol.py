@@ -18,8 +18,8 @@ class Protocol:
         canary_tolerance_ratio: how much slower than before its trial's first process the
             reference workload may be around a process that counts, where `repeats` allows to
             reject; None runs none.
-        repeats: how many rejected repetitions of a trial are measured again at most; with 0 all
-            count.
+        repeats: how many rejected repetitions of a trial are measured again at most; with 0, and
+            where there would be more, all count.
         pairing: ``auto`` (interleaved inside processes; back-to-back processes where that
             interferes), ``alternated`` (interleaved), ``adjacent`` (back to back) or ``none``.
         pair_window_s: seconds in which one process is interleaved with its baseline.

@@ -107,6 +107,7 @@ class Repetitions:
         self.pairing = "" if baseline is None else self._design
         # What is drawn is kept with each process; no two runs of a plan may draw the same.
         self._order = random.SystemRandom()
+        self._judges = setup.protocol.repeats > 0
         if earlier and earlier.pairing:
             self._design, self.pairing = earlier.pairing.partition(":")[0], earlier.pairing
 
@@ -140,6 +141,10 @@ class Repetitions:
         """
         self._say("")
         self.records.append(self._judged(self._next(cpus)))
+        if len(self.records) - len(self.valid) > self._setup.protocol.repeats:
+            # A rule for all of them or for none: the machine is no longer as it was before.
+            self.records = [replace(record, disturbance="") for record in self.records]
+            self._judges = False
         if self._design == ALTERNATED and self._setup.protocol.pairing == "auto":
             side = interference_at_look(self.valid, self._setup.protocol.delta_ratio)
             if side:
@@ -273,8 +278,7 @@ class Repetitions:
         tolerance = self._tolerance_ratio()
         before = record.conditions.canary_before_ns
         after = record.conditions.canary_after_ns
-        left = self._setup.protocol.repeats - (len(self.records) - len(self.valid))
-        if tolerance is None or before is None or after is None or left <= 0:
+        if tolerance is None or before is None or after is None or not self._judges:
             return record
         first = (other.conditions.canary_before_ns for other in (*self.records, record))
         fixed = next(filter(None, first))

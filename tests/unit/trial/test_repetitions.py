@@ -444,10 +444,12 @@ def test_cold_caches_are_compared_in_processes_of_their_own() -> None:
     assert designs(found) == ["adjacent"] * 6
 
 
-def test_no_more_is_repeated_than_allowed() -> None:
+def test_where_more_would_be_rejected_than_may_be_repeated_all_processes_count() -> None:
+    """Not those from the third one on only: what counts would depend on when the machine slowed."""
     looks = [1000, *[1300] * 8]
     found = with_canaries(looks, count=5, tolerance_ratio=0.02, repeats=2)
-    assert len(found.records) == 7
+    assert len(found.records) == len(found.valid) == 5
+    found = with_canaries(looks[:3] + [1000] * 4, count=5, tolerance_ratio=0.02, repeats=2)
     assert [bool(seen.disturbance) for seen in found.records] == [False, True, True] + [False] * 4
 
 
