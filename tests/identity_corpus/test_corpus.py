@@ -19,6 +19,7 @@ from identity_corpus import (
     held_out,
     hostile,
     second_review,
+    sixth_review,
     third_review,
 )
 from identity_corpus.unseen import cases as unseen
@@ -35,21 +36,21 @@ CASES = {
         ("third review", third_review),
         ("fourth review", fourth_review),
         ("fifth review", fifth_review),
+        ("sixth review", sixth_review),
     )
     for case in corpus.CASES
     if not case.debatable
 }
-LEFT = (
-    "clock_in_forward",
+LEFT = ("clock_in_forward", "process_in_forward", "random_bytes_in_forward")
+"""Clocks, process ids and random sources: the parity gate finds that outputs differ."""
+
+IN_CALLS = (
     "date_in_helper",
     "file_in_home",
     "module_by_name_from_data",
-    "process_in_forward",
-    "random_bytes_in_forward",
     "wheel_imported_by_name_in_forward",
 )
-"""Clocks, process ids and random sources: the parity gate finds that outputs differ between runs.
-Modules under a name, and files at a place, that forward puts together: not seen."""
+"""Modules under a name, and files at a place, that forward puts together: its calls show them."""
 
 
 def chosen(every: int) -> list[object]:
@@ -60,7 +61,7 @@ def chosen(every: int) -> list[object]:
             marks=() if number % every == 0 and case.conversion == "eager" else pytest.mark.slow,
         )
         for number, (name, case) in enumerate(CASES.items())
-        if case.name not in LEFT
+        if case.name not in LEFT + IN_CALLS
     ]
 
 
@@ -94,7 +95,37 @@ def test_a_change_is_a_miss_or_a_hit_as_it_should_be(name: str, tmp_path: Path) 
     assert hit == (case.expected == "hit"), (case.why, first.why, second.why)
 
 
-def identity(case: cases.Case, folder: Path, *, changed: bool, stamps: Path) -> Identity:
+SHOWN_BY_CALLS = {
+    case.name: case
+    for case in (*CASES.values(), *sixth_review.CALLS)
+    if case.name in IN_CALLS or case in sixth_review.CALLS
+}
+
+
+@pytest.mark.parametrize("name", SHOWN_BY_CALLS)
+def test_what_only_calls_show_is_a_miss(name: str, tmp_path: Path) -> None:
+    case = SHOWN_BY_CALLS[name]
+    folder = tmp_path / "project"
+    folder.mkdir()
+    case.before(folder)
+    store = tmp_path / "store"
+    first = identity(case, folder, changed=False, store=store)
+    again = identity(case, folder, changed=False, store=store)
+    assert (again.key == first.key) == (case.expected != "never"), (first.why, again.why)
+    case.after(folder)
+    second = identity(case, folder, changed=True, store=store)
+    hit = second.key == first.key
+    assert hit == (case.expected == "hit"), (case.why, first.why, second.why)
+
+
+def identity(
+    case: cases.Case,
+    folder: Path,
+    *,
+    changed: bool,
+    stamps: Path | None = None,
+    store: Path | None = None,
+) -> Identity:
     arguments = case.arguments
     if changed and case.arguments_after is not None:
         arguments = case.arguments_after
@@ -107,5 +138,6 @@ def identity(case: cases.Case, folder: Path, *, changed: bool, stamps: Path) -> 
         site=site if site.is_dir() else None,
         conversion=case.conversion,
         stamps=stamps,
+        store=store,
         server=int(changed),
     )

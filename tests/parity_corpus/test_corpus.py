@@ -18,6 +18,7 @@ from parity_corpus import (
     models,
     pairs,
     second_review,
+    sixth_review,
     third_review,
 )
 from parity_corpus.unseen import architectures as unseen_architectures
@@ -35,6 +36,7 @@ MODELS = {
     "third review": third_review.MODELS,
     "fourth review": fourth_review.MODELS,
     "fifth review": fifth_review.MODELS,
+    "sixth review": sixth_review.MODELS,
 }
 # The lab builds, judges and verifies in one process, so what only differs between processes
 # cannot show in it.

@@ -47,6 +47,7 @@ def identity_of(
     site: Path | None = None,
     conversion: str = "eager",
     stamps: Path | None = None,
+    store: Path | None = None,
     server: int = 0,
 ) -> Identity:
     """The key of a conversion's artifact; of eager that of its reference outputs.
@@ -59,6 +60,7 @@ def identity_of(
         site: a site-packages directory, before the other ones.
         conversion: as after ``conversion=``.
         stamps: where identities are kept that two loads agreed on; each is loaded without it.
+        store: where the reference is found or built; its key then stands for what was found.
         server: which process is forked; another one has other addresses and another hash seed.
     """
     request = {
@@ -69,6 +71,7 @@ def identity_of(
         "site": None if site is None else str(Path(site).resolve()),
         "conversion": conversion,
         "stamps": None if stamps is None else str(stamps),
+        "store": None if store is None else str(store),
     }
     process = _server(server)
     assert process.stdin is not None
@@ -168,7 +171,10 @@ def _answer(request: Mapping[str, Any], setup: Any) -> dict[str, Any]:
         arguments=request["arguments"],
         inputs={name: {"shape": ["batch_size", 4], "generator": "normal"} for name in names},
     )
-    return asdict(_identity(replace(setup, model=model), request["stamps"]))
+    setup = replace(setup, model=model)
+    if request["store"]:
+        return asdict(_built(setup, request["store"]))
+    return asdict(_identity(setup, request["stamps"]))
 
 
 def _input_names(request: Mapping[str, Any]) -> list[str]:
@@ -185,6 +191,28 @@ def _input_names(request: Mapping[str, Any]) -> list[str]:
         return ["x"]
     required = [one for one in parameters if one.default is inspect.Parameter.empty]
     return [one.name for one in required if one.kind in plain] or ["x"]
+
+
+def _built(setup: Any, root: str) -> Identity:
+    from benchorch.domain.artifact import digest_of
+    from benchorch.domain.session import Session
+    from benchorch.stores.local import LocalStore
+    from benchorch.trial.build import build
+    from benchorch.trial.reference import read_reference
+
+    with tempfile.TemporaryDirectory() as place:
+        session = Session(plan_id="lab", directory=Path(place), store={}, rebuild="if_needed")
+        built = build(
+            setup,
+            name="lab",
+            store=LocalStore(root=root),
+            session=session,
+            inputs=INPUTS,
+            threads=THREADS,
+            say=lambda _: None,
+        )
+    consulted = {name: dict(one) for name, one in read_reference(built.reference).consulted.items()}
+    return Identity(key=digest_of([str(built.reference), consulted]), why=str(consulted))
 
 
 def _identity(setup: Any, stamps: str | None) -> Identity:
