@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -12,6 +14,7 @@ from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.domain.result import BuildRecord
 from benchorch.domain.session import Session
 from benchorch.errors import BuildError, StoreError
+from benchorch.frameworks.identity.calls import Consulted
 from benchorch.frameworks.program_outputs import carry_outputs
 from benchorch.interfaces.conversion import BuildRequest, FileStep, ModuleStep, StateStep
 from benchorch.interfaces.store import Store
@@ -19,12 +22,22 @@ from benchorch.trial.build_keys import Keys, Unknown
 from benchorch.trial.generation import with_cache
 from benchorch.trial.identity_stamps import Stamps
 from benchorch.trial.live_module import loader, transformed
-from benchorch.trial.reference import compared_sets, read_reference, write_reference
+from benchorch.trial.reference import (
+    Reference,
+    compared_sets,
+    read_reference,
+    still_answers,
+    write_reference,
+)
 from benchorch.trial.stages import Built
 from benchorch.trial.tf32 import apply_tf32
 
 if TYPE_CHECKING:
     import torch
+
+
+_MOST_STATES = 8
+_CHANGES = "its calls change what they consult"
 
 
 def build(
@@ -131,24 +144,12 @@ class _Job:
 
     def run(self, obtain: _Source) -> Built:
         """Each artifact from `obtain`, in the order of the chain."""
-        reference, _ = obtain(
-            self.keys.reference(self.inputs, self.data),
-            Format.REFERENCE,
-            f"{self.name} reference",
-            lambda out: write_reference(
-                self.setup,
-                self.load,
-                out,
-                sets=compared_sets(self.setup, self.inputs, self.data),
-                threads=self.threads,
-            ),
-        )
-        stored = read_reference(reference.path)
+        reference, stored, consulted = self._reference(obtain)
         setup = with_cache(self.setup, stored.cache)
         made = _Made(setup=setup, load=self.load)
         for index, (step_name, step) in enumerate(self.setup.steps, start=1):
             if isinstance(step, FileStep):
-                key = self.keys.after(index)
+                key = self.keys.after(index, consulted)
                 write = self._writer(setup, index, made, obtain.store, key)
                 name = f"{self.name} {step_name}"
                 made.take(step_name, step, *obtain(key, step.produces, name, write))
@@ -162,6 +163,54 @@ class _Job:
             counts=stored.counts,
             refused=tuple(int(number) for number in stored.refused),
             cache=stored.cache,
+        )
+
+    def _reference(self, obtain: _Source) -> tuple[Artifact, Reference, Consulted]:
+        """The reference whose calls would consult the same now, and what that is.
+
+        One whose calls would not leads to another, by the state of all that they consult.
+        """
+        seen: Consulted = {}
+        name = f"{self.name} reference"
+        for number in count():
+            key = self.keys.reference(self.inputs, self.data, seen)
+            found, state = obtain(key, Format.REFERENCE, name, self._write)
+            stored = read_reference(found.path)
+            now = self.keys.consulted(stored.consulted)
+            if now == stored.consulted and state == "hit" and not self._is_answered(found):
+                write = partial(self._write, replaces=True)
+                found, _ = obtain(key, Format.REFERENCE, name, write, is_wrong=True)
+                stored = read_reference(found.path)
+                return found, stored, stored.consulted
+            if now == stored.consulted:
+                return found, stored, now
+            if state == "miss":
+                return found, stored, self.keys.consulted(now, never=_CHANGES)
+            more = self.keys.consulted(_both(seen, now))
+            ends = more == seen or number > _MOST_STATES
+            seen = self.keys.consulted(more, never=_CHANGES) if ends else more
+        raise AssertionError("what never was is always built")
+
+    def _is_answered(self, reference: Artifact) -> bool:
+        """Whether eager still answers so, where the model is loaded because something changed."""
+        return not self.keys.has_loaded or still_answers(
+            self.setup,
+            self.load,
+            reference.path,
+            sets=compared_sets(self.setup, self.inputs, self.data),
+            threads=self.threads,
+        )
+
+    def _write(self, out: Path, *, replaces: bool = False) -> None:
+        write_reference(
+            self.setup,
+            self.load,
+            out,
+            sets=compared_sets(self.setup, self.inputs, self.data),
+            threads=self.threads,
+            walked=self.keys.walked(),
+            state=lambda calls: calls.state(self.keys.invocation, self.keys.start),
+            replaces=replaces,
         )
 
     def _writer(
@@ -245,6 +294,11 @@ def _overall(states: Sequence[str]) -> str:
     return next((state for state in ("stale", "miss", "hit") if state in states), "none")
 
 
+def _both(one: Consulted, other: Consulted) -> Consulted:
+    """States of both."""
+    return {group: {**one.get(group, {}), **other.get(group, {})} for group in {*one, *other}}
+
+
 Writer = Callable[[Path], None]
 """Fills an empty directory."""
 
@@ -256,8 +310,9 @@ class _Find:
     store: Store
 
     def __call__(
-        self, key: BuildKey, kind: Format, name: str, write: Writer
+        self, key: BuildKey, kind: Format, name: str, write: Writer, *, is_wrong: bool = False
     ) -> tuple[Artifact, str]:
+        del is_wrong  # nothing is looked at
         found = self.store.find(key.digest, kind)
         if found is None:
             raise Unknown
@@ -272,13 +327,13 @@ class _Obtain:
     session: Session
 
     def __call__(
-        self, key: BuildKey, kind: Format, name: str, write: Writer
+        self, key: BuildKey, kind: Format, name: str, write: Writer, *, is_wrong: bool = False
     ) -> tuple[Artifact, str]:
         if self.session.rebuild == "never" and kind is not Format.REFERENCE:
             return self._existing(key, kind, name)
         # ``always`` means once in an invocation: a prefix that trials share is not built again.
         mark = self.session.directory / "rebuilt" / key.digest
-        force = self.session.rebuild == "always" and not mark.exists()
+        force = is_wrong or (self.session.rebuild == "always" and not mark.exists())
         artifact, built = self.store.build(key, format=kind, name=name, make=write, force=force)
         if force:
             mark.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,6 @@ the supervisor of trials, can then compute most keys from the notes.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -22,13 +21,18 @@ from benchorch.domain.artifact import BuildKey, digest_of
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import read_json, write_json
-from benchorch.frameworks.identity.compilers import COMPILED_FACTS, compiled_facts
+from benchorch.frameworks.identity.calls import BASELINE, NEVER, Consulted, Start, current
+from benchorch.frameworks.identity.compilers import (
+    COMPILED_FACTS,
+    compiled_facts,
+    reference_options,
+)
 from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
 from benchorch.host.environment import package_versions
 from benchorch.interfaces.model import Model
 from benchorch.models.parity_data import data_digest
 from benchorch.trial.identity_stamps import Stamps
-from benchorch.trial.reference import given_sets
+from benchorch.trial.reference import given_sets, values_digest
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +44,8 @@ NOTES = "notes"
 
 # 2: with the model's counts. 3: with float64 beside it. 4: with how it differs from itself.
 # 7: with whole numbers that other weights give. 8: rounding that is spread is rounding.
-_REFERENCE_VERSION = 8
+# 9: with what its calls consult.
+_REFERENCE_VERSION = 9
 
 
 class Unknown(Exception):
@@ -77,14 +82,24 @@ class Keys:
         self._load = load
         self._stamps = stamps
         self._finds_out = finds_out or load is not None
+        self.start = Start()
+        self.has_loaded = False
         self._request: ConfigNode = {"model": repr(setup.model), "workload": repr(setup.workload)}
 
     def find_out(self) -> None:
         """Compute and note the facts that all trials of this model and machine need."""
         _ = self._identity, self._facts
 
-    def reference(self, inputs: int, data: str | None = None) -> BuildKey:
-        """Key of the reference outputs, for seeded inputs and for data."""
+    def reference(
+        self, inputs: int, data: str | None = None, consulted: Consulted | None = None
+    ) -> BuildKey:
+        """Key of the reference outputs, for seeded inputs and for data.
+
+        Args:
+            inputs: how many seeded sets.
+            data: the user's own.
+            consulted: by the calls of an earlier reference, where that is another now.
+        """
         plain = replace(self._setup, steps=(), nodes={"steps": {}})
         seed = self._setup.workload.seed
         fields: dict[str, Json] = {
@@ -94,6 +109,11 @@ class Keys:
                 "inputs", inputs, lambda index: self._setup.example(seed + index).arrays
             ),
         }
+        options = reference_options()
+        if options:
+            fields["kernel_options"] = options
+        if consulted:
+            fields["consulted"] = _json(consulted)
         others = self._setup.inputs_of_other_sizes() if self._finds_out else []
         if self._setup.generates:
             fields["sequence_tokens"] = self._setup.sequence_tokens
@@ -108,16 +128,41 @@ class Keys:
             )
         return BuildKey(fields=fields)
 
-    def after(self, n_steps: int) -> BuildKey:
-        """Key of the artifact after that many steps, digests of calibration inputs included."""
+    def after(self, n_steps: int, consulted: Consulted | None = None) -> BuildKey:
+        """Key of the artifact after that many steps, digests of calibration inputs included.
+
+        Args:
+            n_steps: of the chain.
+            consulted: state of what the model's calls consult.
+        """
         steps = [step for _, step in self._setup.steps[:n_steps]]
         key = self._setup.key(self._identity, n_steps, self._facts)
         count = max((step.calibrated_on for step in steps), default=0)
-        if not count:
-            return key
-        # Their values determine scales.
-        digests = self._digests("calibration", count, self._setup.calibration)
-        return BuildKey(fields={**key.fields, "calibration": digests})
+        more: dict[str, Json] = {"consulted": _json(consulted)} if consulted else {}
+        if count:  # their values determine scales
+            more["calibration"] = self._digests("calibration", count, self._setup.calibration)
+        return BuildKey(fields={**key.fields, **more})
+
+    def walked(self) -> ConfigNode | None:
+        """Identity of a model that was walked over, as its calls may consult more; else None."""
+        return None if self._setup.model.identity() is not None else self._identity
+
+    def consulted(self, before: Consulted, *, never: str = "") -> Consulted:
+        """State now of what calls consulted, beside what cannot be compared for a reason."""
+        names = {group: {*states} for group, states in before.items()}
+        if never:
+            names.setdefault(NEVER, set()).add(never)
+        now = current(names, self.invocation if NEVER in names else "", self.start)
+        return {**now, BASELINE: before[BASELINE]} if BASELINE in before else now
+
+    @cached_property
+    def invocation(self) -> str:
+        """A text that no other invocation has."""
+        with suppress(Unknown):
+            return str(self._noted("invocation", {}))
+        made = uuid4().hex
+        self._take_note("invocation", {}, made)
+        return made
 
     @cached_property
     def _identity(self) -> ConfigNode:
@@ -157,6 +202,7 @@ class Keys:
         if self._load is None:
             raise Unknown
         model = self._setup.model
+        self.has_loaded = True
         with recorded() as record:
             module = self._load()
             makers = model.makers()
@@ -205,7 +251,7 @@ class Keys:
             if len(noted) < count:
                 raise Unknown
             return noted[:count]
-        found: list[Json] = [_values_digest(make(number)) for number in range(count)]
+        found: list[Json] = [values_digest(make(number)) for number in range(count)]
         if found != noted[:count]:
             self._take_note(kind, self._request, found)
         return found
@@ -234,17 +280,10 @@ class Keys:
         return self._notes / f"{kind}-{digest_of(request)}.json"
 
 
+def _json(consulted: Consulted) -> Json:
+    return {group: dict(states) for group, states in consulted.items()}
+
+
 def _texts(model: Model) -> Iterator[str]:
     """Texts among a model's options that may name files."""
     yield from re.findall(r"'([^'\n]{1,300})'", repr(model))
-
-
-def _values_digest(arrays: Mapping[str, NDArray[generic]]) -> str:
-    """SHA-256 (hex) over every input's bytes: other values have other outputs."""
-    import numpy as np
-
-    total = hashlib.sha256()
-    for name, array in arrays.items():
-        total.update(f"{name}|{array.dtype}|{array.shape}|".encode())
-        total.update(np.ascontiguousarray(array).view(np.uint8).data)
-    return total.hexdigest()

@@ -19,7 +19,6 @@ from benchorch.frameworks.numpy_files import save_arrays, saved
 from benchorch.frameworks.program_outputs import recorded_outputs
 from benchorch.host.memory import reset_own_peak
 from benchorch.interfaces.conversion import (
-    HALF_PRECISION_RATIOS,
     SAME_ARITHMETIC_RATIO,
     ModuleStep,
     StateStep,
@@ -35,6 +34,7 @@ from benchorch.trial.reference import (
     Reference,
     compared_sets,
     eager,
+    finest,
     model_inputs,
     outputs_file,
     outputs_of,
@@ -147,7 +147,7 @@ def _judged(
         without(ours, left_out),
         without(references, left_out),
         # No conversion can agree better than the dtype that the baseline itself computes in.
-        max(setup.tolerance_ratio, _finest(setup, told)),
+        max(setup.tolerance_ratio, finest(setup, told)),
         referees=[saved(file) for file in files] if all(file.exists() for file in files) else (),
         near=[rounded_otherwise(reference, number) for number in sets],
         inputs=given if setup.generates else list(sets.values()),
@@ -204,7 +204,7 @@ def _explained(
     again = _eager_again(plain, original, trial, given)
     if again:
         references = [saved(outputs_file(trial.built.reference, number)) for number in sets]
-        same = max(SAME_ARITHMETIC_RATIO, _finest(setup, reference))
+        same = max(SAME_ARITHMETIC_RATIO, finest(setup, reference))
         first, second = (without(side, reference.unstable) for side in (references, again))
         other = verify(second, first, same, task="none")
         if not other.passed:
@@ -239,12 +239,3 @@ def _eager_again(
         raise
     except Exception:  # it must not cost the verdict
         return []
-
-
-def _finest(setup: TrialSetup, reference: Reference) -> float:
-    """The least error that two right computations in the baseline's dtype may be apart."""
-    import numpy as np
-
-    if reference.half:
-        return HALF_PRECISION_RATIOS[reference.half]
-    return float(np.finfo(setup.workload.dtype).eps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from benchorch.config.components import make
@@ -23,12 +25,14 @@ from benchorch.domain.trial import ConfigNode
 from benchorch.errors import MeasureError
 from benchorch.files import read_json, write_json
 from benchorch.frameworks.flop_counter import count_model
+from benchorch.frameworks.identity.calls import BASELINE, Calls, Consulted, observed
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frameworks.module_precision import half_precision
 from benchorch.frameworks.module_state import changes, snapshot
 from benchorch.frameworks.near_weights import NEAR_DRAWS, near_modules
 from benchorch.frameworks.numpy_files import save_arrays, saved
 from benchorch.host.environment import available_memory_bytes
+from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, SAME_ARITHMETIC_RATIO
 from benchorch.interfaces.generation import CONTINUATION, DecoderModel
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.models.parity_data import data_sets
@@ -84,6 +88,7 @@ class Reference:
         half: the half precision that the baseline computes in, e.g. ``bfloat16``; empty for none.
         cache: the tensors of a decoder's cache; empty for other models.
         note: why outputs of first calls were not compared; empty where they were.
+        consulted: state of what the calls consulted beside the module, right after them.
     """
 
     state: str
@@ -96,6 +101,7 @@ class Reference:
     half: str = ""
     cache: tuple[TensorSpec, ...] = ()
     note: str = ""
+    consulted: Consulted = field(default_factory=dict)
 
 
 def read_reference(directory: Path) -> Reference:
@@ -136,6 +142,78 @@ def given_sets(setup: TrialSetup, data: str) -> list[Arrays]:
     return data_sets(data, setup.model.specs(), setup.workload)
 
 
+def values_digest(arrays: Arrays) -> str:
+    """SHA-256 (hex) over names, dtypes, shapes and every array's bytes."""
+    import numpy as np
+
+    total = hashlib.sha256()
+    for name, array in arrays.items():
+        total.update(f"{name}|{array.dtype}|{array.shape}|".encode())
+        total.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return total.hexdigest()
+
+
+def finest(setup: TrialSetup, reference: Reference) -> float:
+    """The least error that two right computations in the baseline's dtype may be apart."""
+    import numpy as np
+
+    if reference.half:
+        return HALF_PRECISION_RATIOS[reference.half]
+    return float(np.finfo(setup.workload.dtype).eps)
+
+
+def still_answers(
+    setup: TrialSetup,
+    load: Callable[[], torch.nn.Module],
+    directory: Path,
+    *,
+    sets: Sequence[Arrays],
+    threads: int,
+) -> bool:
+    """Whether eager answers as the reference has it, rounding aside, on as many sets as is quick.
+
+    That no walk over a model's objects reaches what changed is no reason to trust the reference.
+    """
+    told = read_reference(directory)
+    if told.noise.is_random or setup.generates or _is_opaque(load()):
+        return True
+    plain = replace(setup, steps=())
+    until_s = time.monotonic() + _QUICK_S
+    with (
+        TemporaryDirectory() as scratch,
+        closing(eager(plain, load, Path(scratch), threads)) as executable,
+    ):
+        for index, one in enumerate(sets):
+            if index and time.monotonic() > until_s:
+                break
+            given = model_inputs(setup, one)
+            refused = str(index) in told.refused
+            if not refused and not _is_answer(setup, executable, given, directory, index):
+                return False
+    return True
+
+
+def _is_answer(
+    setup: TrialSetup, executable: Executable, given: Arrays, directory: Path, index: int
+) -> bool:
+    from benchorch.results.parity.judge import parity
+
+    try:
+        now = outputs_of(executable, [given])
+    except MemoryError:
+        raise
+    except Exception:  # it took this input before, whatever it raises now
+        return False
+    told = read_reference(directory)
+    return parity(
+        without(now, told.unstable),
+        without([saved(outputs_file(directory, index))], told.unstable),
+        max(SAME_ARITHMETIC_RATIO, finest(setup, told)),
+        near=[rounded_otherwise(directory, index)],
+        task="none",
+    ).passed
+
+
 def model_inputs(setup: TrialSetup, one: Arrays) -> Arrays:
     """Only what the model is called with: data may hold labels besides."""
     names = {spec.name for spec in setup.model.specs()}
@@ -150,6 +228,9 @@ def write_reference(
     *,
     sets: Sequence[Arrays],
     threads: int,
+    walked: ConfigNode | None = None,
+    state: Callable[[Calls], Consulted] = lambda calls: {},
+    replaces: bool = False,
 ) -> None:
     """Fill the directory with eager's outputs of each set.
 
@@ -158,6 +239,16 @@ def write_reference(
     has counted. Nothing is seeded in between. Then processes that continue from before the first
     call answer one input each: what a first call fixes for all later ones, wherever it is kept,
     follows from another input there.
+
+    Args:
+        setup: the trial's components.
+        load: gives the model.
+        out: the directory.
+        sets: everything that outputs are compared on.
+        threads: threads per call.
+        walked: identity of a model that was walked over: its calls are recorded beside that.
+        state: of what recorded calls consulted.
+        replaces: one of an equal model that answers otherwise, which nothing but outputs shows.
     """
     given = [model_inputs(setup, one) for one in sets]
     setup = with_cache(replace(setup, steps=()), cache_of(setup, load()))
@@ -166,11 +257,22 @@ def write_reference(
         executable = opened.enter_context(closing(eager(setup, load, out, threads)))
         before = snapshot(load())
         started_s = time.monotonic()
-        first, refused = _tolerant(executable, given)
+        with ExitStack() as recording:
+            calls = (
+                recording.enter_context(observed(walked))
+                if walked is not None and not _is_opaque(load())
+                else None
+            )
+            first, refused = _tolerant(executable, given)
+        consulted = dict(state(calls)) if calls else {}
+        if replaces:
+            consulted[BASELINE] = {"outputs": values_digest(first[0])}
         took_s = time.monotonic() - started_s
+        between = {}
         if not (setup.generates or _is_opaque(load())):
-            _call_often(executable, [given[index] for index in first])
-        again = outputs_of(executable, [given[index] for index in reversed(first)])
+            between = _call_often(executable, given, first)
+        last = {index: outputs_of(executable, [given[index]])[0] for index in reversed(first)}
+        again = {index: _further(index, one, last[index], between) for index, one in first.items()}
         outputs = (
             Outputs(tensors=(SCORES,)) if setup.generates else _described(executable, given[0])
         )
@@ -181,10 +283,10 @@ def write_reference(
         alone = as_first(numbers, limit_s)
     for index, each in first.items():
         save_arrays(outputs_file(out, index), each)
-    unstable = _unstable(outputs, list(first.values()), again[::-1])
+    unstable = _unstable(outputs, [*first.values()], [*again.values()])
     noise = _noise(
         _without(first, unstable),
-        _without(dict(zip(first, again[::-1], strict=True)), unstable),
+        _without(again, unstable),
         _without(alone, unstable),
         epsilon=_epsilon(half_precision(load()) or setup.workload.dtype),
         changed=changed,
@@ -205,6 +307,7 @@ def write_reference(
         half=half_precision(load()),
         cache=cache_of(setup, load()),
         note=not_compared(numbers, alone, limit_s),
+        consulted=consulted,
     )
     write_json(out / _MODEL_FILE, encode(reference))
 
@@ -276,14 +379,45 @@ def eager(
     )
 
 
-def _call_often(executable: Executable, given: Sequence[Arrays]) -> None:
-    """Call as timing will: a model that counts its calls may answer otherwise after some."""
+def _call_often(
+    executable: Executable, given: Sequence[Arrays], first: Mapping[int, Arrays]
+) -> dict[int, Arrays]:
+    """Call as timing will: a model that counts its calls may answer otherwise after some.
+
+    Returns the answer to each input that is furthest from the first one, where any is another:
+    what one call in thirty does shows in many calls alone.
+    """
+    furthest: dict[int, Arrays] = {}
     started_s = time.monotonic()
-    for count, one in enumerate(islice(cycle(given), _BETWEEN)):
+    for count, index in enumerate(islice(cycle(first), _BETWEEN)):
         limit_s = _BETWEEN_MOST_S if count < _BETWEEN_LEAST else _BETWEEN_S
         if time.monotonic() - started_s > limit_s:
             break
-        outputs_of(executable, [one])
+        answer = outputs_of(executable, [given[index]])[0]
+        if not _is_equal(answer, first[index]):
+            furthest[index] = _further(index, first[index], answer, furthest)
+    return furthest
+
+
+def _is_equal(one: Arrays, other: Arrays) -> bool:
+    """Whether both have the same bits, but for NaN in whatever spelling."""
+    import numpy as np
+
+    return {*one} == {*other} and all(
+        np.array_equal(one[name], other[name], equal_nan=one[name].dtype.kind == "f")
+        for name in one
+    )
+
+
+def _further(index: int, first: Arrays, answer: Arrays, others: Mapping[int, Arrays]) -> Arrays:
+    """Of an answer and another to the same input, if there is one, the further from the first."""
+    from benchorch.results.parity.noise import noise_between
+
+    if index not in others:
+        return answer
+    noises = [noise_between([first], [one]) for one in (answer, others[index])]
+    sizes = [(noise.beyond_rounding, noise.ratio) for noise in noises]
+    return answer if sizes[0] >= sizes[1] else others[index]
 
 
 def _tolerant(

@@ -128,6 +128,44 @@ def test_a_file_that_appears_counts(place: Place) -> None:
     assert place.identity() != first
 
 
+def test_a_file_that_is_looked_for_and_goes_counts(place: Place) -> None:
+    (place.folder / "override").write_text("")
+    place.write(scale="3 if os.path.exists('over' + 'ride') else 2")
+    first, *_ = place.identities()
+    assert place.loads == 2
+    (place.folder / "override").unlink()
+    assert place.identity() != first
+
+
+def test_a_file_that_is_mapped_for_writing_counts(place: Place) -> None:
+    (place.folder / "scale").write_text("2")
+    place.write(scale="float(open('sca' + 'le', 'r+').read())")
+    first, *_ = place.identities()
+    assert place.loads == 2
+    (place.folder / "scale").write_text("3")
+    assert place.identity() != first
+
+
+def test_a_variable_that_is_read_as_bytes_counts(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write(scale="float(os.environb[b'LAB_' + b'BYTES'])")
+    monkeypatch.setenv("LAB_BYTES", "2")
+    first, *_ = place.identities()
+    monkeypatch.setenv("LAB_BYTES", "3")
+    assert place.identity() != first
+
+
+def test_another_list_of_import_paths_counts(place: Place) -> None:
+    (place.folder / "more.pth").write_text("one\n")
+    place.write()
+    place.identities()
+    assert place.loads == 2
+    (place.folder / "more.pth").write_text("another\n")
+    place.identity()
+    assert place.loads == 3
+
+
 def test_a_variable_that_the_factory_reads_counts(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,10 @@ from benchorch.interfaces.store import Entry, Store
 SHORT_KEY = 12
 _LONGEST_VALUE = 70
 _ABSENT = "(absent)"
-_NEVER = "model.unhashable."
+_NEVER = {
+    "model.unhashable.": "the model holds what cannot be hashed",
+    "consulted.never.": "its calls consult what cannot be compared",
+}
 _SHOWN_NEVER = 3
 _LONGEST_GROUP = 24
 
@@ -97,12 +100,13 @@ def _field_lines(fields: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _why(entry: Entry, hit: bool) -> str:
-    never = [name for name in flatten(entry.fields) if name.startswith(_NEVER)]
-    if never:
-        return (
-            "Never a hit in another invocation: the model holds what cannot be hashed "
-            f"({', '.join(name.removeprefix(_NEVER) for name in never[:_SHOWN_NEVER])})."
-        )
+    for group, why in _NEVER.items():
+        names = [
+            name.removeprefix(group) for name in flatten(entry.fields) if name.startswith(group)
+        ]
+        if names:
+            shown = ", ".join(names[:_SHOWN_NEVER])
+            return f"Never a hit in another invocation: {why} ({shown})."
     if hit:
         return (
             "A hit: a later run reuses it if all of the fields below are the same "

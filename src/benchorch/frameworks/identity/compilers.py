@@ -54,6 +54,11 @@ def compiled_facts(device: str) -> dict[str, Json]:
     }
 
 
+def reference_options() -> dict[str, Json]:
+    """Variables that make oneDNN round float32 to fewer bits, in the baseline as well."""
+    return _set_ones([name for name in _KERNEL_VARIABLES if name.endswith("_FPMATH_MODE")])
+
+
 def _is_an_option(name: str) -> bool:
     return name.startswith(_COMPILER_PREFIXES) and name not in _PLACES
 

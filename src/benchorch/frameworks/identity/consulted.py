@@ -5,9 +5,11 @@ wrapped while a load is recorded.
 """
 
 import os
+import socket
+import stat
 import sys
-import sysconfig
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from typing import Any, Final
 from benchorch.domain.artifact import digest_of
 from benchorch.frameworks.identity.distributions import file_digest
 from benchorch.frameworks.identity.indirect import ANY, matching
-from benchorch.frameworks.identity.owners import OWN_FOLDER
+from benchorch.frameworks.identity.stacks import STDLIB, asked_by_user, asker
 
 _UNTRACKED: Final = {
     "socket.connect": "it opens a network connection",
@@ -42,11 +44,10 @@ _NATIVE_READERS = {
 _UNSEEN_READERS = ("h5py", "pyarrow", "lmdb", "cv2", "tables", "netCDF4", "sentencepiece", "polars")
 """Packages that read files without Python."""
 
-_OWN_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONPATH")
+OWN_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONPATH")
 _OWN_PREFIX = "BENCHORCH"
 _NO_FILES = ("/proc/", "/sys/", "/dev/", "<")
 _LARGEST_DIGESTED_BYTES = 64 * 2**20
-_STDLIB = sysconfig.get_paths()["stdlib"]
 
 
 @dataclass(slots=True)
@@ -57,17 +58,23 @@ class Record:
         files: that were opened for reading, found or not.
         folders: whose names were listed.
         variables: environment variables that were read.
-        missing: files and folders that were looked for and not found.
+        found: files and folders that were looked for and found.
+        missing: the same, not found.
+        written: files and folders that were made or opened for writing.
         untracked: why nobody can tell whether the load would be the same again.
         environment: before the load, which may set variables itself.
+        counts: whether the code that now runs is recorded, for an event of a kind.
     """
 
     files: set[str] = field(default_factory=set)
     folders: set[str] = field(default_factory=set)
     variables: set[str] = field(default_factory=set)
+    found: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
     untracked: set[str] = field(default_factory=set)
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    counts: Callable[[str], bool] = lambda kind: True
 
 
 _active: list[Record] = []
@@ -75,12 +82,12 @@ _installed = threading.Event()
 
 
 @contextmanager
-def recorded() -> Iterator[Record]:
-    """Record what everything in this process consults meanwhile."""
+def recorded(counts: Callable[[str], bool] = lambda kind: True) -> Iterator[Record]:
+    """Record what everything in this process consults meanwhile, or the code that counts."""
     if not _installed.is_set():
         _installed.set()
         sys.addaudithook(_hear)
-    record = Record()
+    record = Record(counts=counts)
     before = set(sys.modules)
     with ExitStack() as undo:
         undo.enter_context(_variables_into(record))
@@ -98,24 +105,42 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
         return
     if event == "open":
         _hear_open(*arguments)
+    elif event == "ctypes.dlopen":
+        _note(_of_a_folder(arguments[0]), "files")
+    elif event == "os.mkdir":
+        _note(arguments[0], "written")
     elif event in ("os.listdir", "os.scandir"):
         _hear_list(arguments[0])
     elif event in _UNTRACKED and not _is_harmless(event):
         for record in _active:
-            record.untracked.add(_UNTRACKED[event])
+            if record.counts("process"):
+                record.untracked.add(_UNTRACKED[event])
 
 
 def _hear_open(path: object, mode: object, flags: object) -> None:
-    reads = not (isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR))
-    if reads and isinstance(path, str | bytes | os.PathLike):
-        _note_file(path)
+    """Record what is opened to be read; ``r+`` reads as well, and ``w+`` what it wrote itself."""
+    given = flags if isinstance(flags, int) else 0
+    writes = given & (os.O_WRONLY | os.O_RDWR)
+    if not writes or (given & os.O_RDWR and not given & (os.O_TRUNC | os.O_EXCL)):
+        _note(path, "files")
+    if writes:
+        _note(path, "written")
 
 
-def _note_file(path: Any) -> None:
+def _of_a_folder(library: object) -> object:
+    """A library's path; None for a name that the loader looks for in its own places."""
+    return library if os.sep in str(library) else None
+
+
+def _note(path: object, where: str) -> None:
+    """Add a path to that set of each record."""
+    if not isinstance(path, str | bytes | os.PathLike):
+        return
     text = os.path.abspath(os.fsdecode(path))
     if not text.startswith(_NO_FILES) and "__pycache__" not in text:
         for record in _active:
-            record.files.add(text)
+            if record.counts(where):
+                getattr(record, where).add(text)
 
 
 def _hear_list(path: object) -> None:
@@ -123,9 +148,10 @@ def _hear_list(path: object) -> None:
     importing = sys._getframe(2).f_code.co_filename.startswith("<frozen importlib")
     if isinstance(path, str | bytes | os.PathLike) and not importing:
         text = os.path.abspath(os.fsdecode(path))
-        if not text.startswith(_NO_FILES) and not text.startswith(_STDLIB):
+        if not text.startswith(_NO_FILES) and not text.startswith(STDLIB):
             for record in _active:
-                record.folders.add(text)
+                if record.counts("folders"):
+                    record.folders.add(text)
 
 
 def _is_harmless(event: str) -> bool:
@@ -138,7 +164,7 @@ def _is_harmless(event: str) -> bool:
         name = frame.f_code.co_filename
         if name.startswith("<frozen importlib"):
             return installed
-        if not name.startswith(_STDLIB) or "site-packages" in name:
+        if not name.startswith(STDLIB) or "site-packages" in name:
             if "site-packages" not in name:
                 return False
             installed = True
@@ -152,12 +178,13 @@ def _variables_into(record: Record) -> Iterator[None]:
     original, every = kind.__getitem__, kind.__iter__
 
     def read(self: Any, name: Any) -> Any:
-        if isinstance(name, str) and not name.startswith(_OWN_PREFIX):
-            record.variables.add(name)
+        text = os.fsdecode(name) if isinstance(name, str | bytes) else _OWN_PREFIX
+        if not text.startswith(_OWN_PREFIX) and record.counts("variables"):
+            record.variables.add(text)
         return original(self, name)
 
     def read_all(self: Any) -> Any:
-        if _is_asked_by_user():
+        if asked_by_user():
             record.untracked.add("it reads all environment variables")
         return every(self)
 
@@ -168,38 +195,39 @@ def _variables_into(record: Record) -> Iterator[None]:
         kind.__getitem__, kind.__iter__ = original, every
 
 
-def _is_asked_by_user() -> bool:
-    """Whether the code behind Python's own is the user's, and no package's."""
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if "site-packages" in name or name.startswith(str(OWN_FOLDER)):
-            return False
-        if not name.startswith((_STDLIB, "<frozen")):
-            return True
-        frame = frame.f_back
-    return False
-
-
 @contextmanager
 def _lookups_into(record: Record) -> Iterator[None]:
-    """Record what is looked for in vain: it may appear later on."""
-    original = os.stat
-
-    def look(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
-        try:
-            return original(path, *args, **kwargs)
-        except (FileNotFoundError, NotADirectoryError):
-            text = os.path.abspath(os.fsdecode(path))
-            if not text.startswith(_NO_FILES):
-                record.missing.add(text)
-            raise
-
-    os.stat = look
-    try:
+    """Record what is looked for: what is there may go, and what is not may appear later on."""
+    with ExitStack() as undo:
+        for name in ("stat", "lstat", "access", "readlink"):
+            original = getattr(os, name)
+            setattr(os, name, _looking(original, record))
+            undo.callback(setattr, os, name, original)
         yield
-    finally:
-        os.stat = original
+
+
+def _looking(original: Callable[..., Any], record: Record) -> Callable[..., Any]:
+    def look(path: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            answer = original(path, *args, **kwargs)
+        except (FileNotFoundError, NotADirectoryError):
+            _note_lookup(path, record, is_there=False)
+            raise
+        _note_lookup(path, record, is_there=answer is not False)
+        return answer
+
+    return look
+
+
+def _note_lookup(path: Any, record: Record, *, is_there: bool) -> None:
+    """Record a lookup; what benchorch itself finds it opens as well."""
+    if not isinstance(path, str | bytes | os.PathLike) or (is_there and not asker()):
+        return
+    text = os.path.abspath(os.fsdecode(path))
+    if text.startswith(_NO_FILES) or (is_there and text.startswith(STDLIB)):
+        return
+    if record.counts("lookups"):
+        (record.found if is_there else record.missing).add(text)
 
 
 @contextmanager
@@ -229,7 +257,7 @@ def _telling(original: Callable[..., Any], position: int) -> Callable[..., Any]:
     def reader(*args: Any, **kwargs: Any) -> Any:
         given = [*args, *kwargs.values()]
         if len(given) > position and isinstance(given[position], str | os.PathLike):
-            _note_file(given[position])
+            _note(given[position], "files")
         return original(*args, **kwargs)
 
     return reader
@@ -247,15 +275,17 @@ def evidence(record: Record, files: Iterable[Path], texts: Iterable[str]) -> dic
     loaded = sorted({str(each) for each in _module_files()} - users)
     own = sorted(users | ({*record.files, *_named(texts, files)} - set(loaded)))
     places = sorted({*filter(_is_place, sys.path), *(str(path.parent) for path in files)})
-    variables = sorted(record.variables - set(_OWN_VARIABLES))
+    variables = sorted(record.variables - set(OWN_VARIABLES))
     return {
         "python": sys.version,
+        "machine": _machine(),
         "path": _import_path(),
         "variables": {name: _variable(record.environment, name) for name in variables},
         "files": {name: _status(name, digest=True) for name in own},
         "loaded": {"names": loaded, "digest": _loaded_digest(loaded)},
         "places": {name: _importable(name) for name in places},
-        "folders": {name: _names(name) for name in sorted(record.folders)},
+        "folders": {name: names_digest(name) for name in sorted(record.folders)},
+        "found": {name: kind for name in sorted(record.found) if (kind := place_kind(name))},
         "missing": sorted(name for name in record.missing if not os.path.lexists(name)),
     }
 
@@ -265,11 +295,13 @@ def holds(seen: Mapping[str, Any]) -> bool:
     try:
         return (
             seen["python"] == sys.version
+            and seen["machine"] == _machine()
             and seen["path"] == _import_path()
             and all(_variable(os.environ, name) == was for name, was in seen["variables"].items())
             and all(_importable(name) == was for name, was in seen["places"].items())
-            and all(_names(name) == was for name, was in seen["folders"].items())
+            and all(names_digest(name) == was for name, was in seen["folders"].items())
             and not any(map(os.path.lexists, seen["missing"]))
+            and all(place_kind(name) == was for name, was in seen["found"].items())
             and all(_is_as_it_was(name, was) for name, was in seen["files"].items())
             and _loaded_digest(seen["loaded"]["names"]) == seen["loaded"]["digest"]
         )
@@ -291,8 +323,24 @@ def _named(texts: Iterable[str], files: Iterable[Path]) -> Iterator[str]:
         yield from (os.path.normpath(os.path.join(folder, text)) for folder in folders)
 
 
+def _machine() -> list[Any]:
+    """What code may branch on without a file or a variable that says so."""
+    flags = [f"{name}={getattr(sys.flags, name)}" for name in ("optimize", "utf8_mode", "dev_mode")]
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    return [socket.gethostname(), os.cpu_count(), user, *time.tzname, *flags]
+
+
+def place_kind(name: str) -> str:
+    """``file``, ``folder`` or ``link`` without either; empty where there is nothing."""
+    try:
+        mode = os.stat(name).st_mode
+    except (OSError, ValueError):
+        return "link" if os.path.lexists(name) else ""
+    return "folder" if stat.S_ISDIR(mode) else "file"
+
+
 def _is_place(name: str) -> bool:
-    return os.path.isabs(name) and os.path.isdir(name) and not name.startswith(_STDLIB + "/lib-dyn")
+    return os.path.isabs(name) and os.path.isdir(name) and not name.startswith(STDLIB + "/lib-dyn")
 
 
 def _import_path() -> list[str]:
@@ -332,7 +380,8 @@ def _loaded_digest(names: list[str]) -> str:
     return digest_of([_status(name, digest=False) for name in names])
 
 
-def _names(folder: str) -> str:
+def names_digest(folder: str) -> str:
+    """Digest of the names in a folder; empty where there is none."""
     try:
         return digest_of(sorted(os.listdir(folder)))
     except OSError:
@@ -345,7 +394,15 @@ def _importable(folder: str) -> str:
         entries = list(os.scandir(folder))
     except OSError:
         return ""
-    return digest_of(sorted(entry.name for entry in entries if _can_import(entry)))
+    return digest_of(sorted(map(_spelled, filter(_can_import, entries))))
+
+
+def _spelled(entry: os.DirEntry[str]) -> str:
+    """Its name; of a list of import paths, which Python reads before anything is recorded, more."""
+    if not entry.name.endswith(".pth"):
+        return entry.name
+    status = entry.stat()
+    return f"{entry.name} {status.st_size} {status.st_mtime_ns}"
 
 
 def _can_import(entry: os.DirEntry[str]) -> bool:

@@ -1,7 +1,9 @@
 """Version and content of an installed distribution, as one short text."""
 
+import base64
 import csv
 import hashlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
@@ -9,6 +11,7 @@ from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 
 from benchorch.domain.artifact import digest_of
+from benchorch.domain.codec import Json
 from benchorch.files import open_regular
 from benchorch.frameworks.identity.owners import listing, normalised
 from benchorch.host.environment import release
@@ -16,6 +19,11 @@ from benchorch.host.environment import release
 DIGITS = 16
 _LARGEST_READ_BYTES = 32 * 2**20
 """Size limit of a distribution whose files are read; a larger one is identified by RECORD."""
+
+_LARGEST_LOADED_BYTES = 64 * 2**20
+"""Size limit of a loaded file that is compared with RECORD by content, else by size."""
+
+_MAPPED = Path("/proc/self/maps")
 
 CLOSED = frozenset(
     {"torch", "numpy", "scipy", "transformers", "triton", "lightning", "pytorch-lightning"}
@@ -36,19 +44,25 @@ def installed(names: tuple[str, ...]) -> Mapping[str, str | None]:
     return found
 
 
-def describe(distribution: Distribution, reached: Iterable[Path]) -> str:
+def describe(
+    distribution: Distribution, reached: Iterable[Path], *, is_loaded: bool = False
+) -> str:
     """Version and digest: of every file where they are few, else of the RECORD and those reached.
 
     What differs between builds of one release for several devices leaves only the release and the
-    files that were reached: they are the same module.
+    files that were reached: they are the same module. Of what this process has loaded, each file
+    that is no longer as RECORD has it counts as well.
     """
     version = distribution.version
     plain = release(version)
     contents = {path.name: file_digest(path) for path in sorted(set(reached)) if path.is_file()}
     per_device = plain != version or normalised(distribution.name) in _BUILT_PER_DEVICE
     listed = {} if per_device else _listed(distribution)
-    total = digest_of({"files": dict(contents), "listed": dict(listed)})
-    return f"{plain} {total[:DIGITS]}"
+    found: dict[str, Json] = {"files": dict(contents), "listed": dict(listed)}
+    if is_loaded and (per_device or _are_many_bytes(_rows(distribution))):
+        altered = _altered(distribution)
+        found.update({"altered": dict(altered)} if altered else {})
+    return f"{plain} {digest_of(found)[:DIGITS]}"
 
 
 def record_digest(distribution: Distribution) -> str:
@@ -64,12 +78,15 @@ def is_closed(distribution: Distribution) -> bool:
 def _listed(distribution: Distribution) -> dict[str, str]:
     """Digest of each file that matters: as it is on the disk, or of a big one as RECORD has it."""
     rows = list(_rows(distribution))
-    sizes = [int(size) for _, _, size in rows if size.isdigit()]
-    if rows and sum(sizes) > _LARGEST_READ_BYTES:
+    if _are_many_bytes(rows):
         return {name: recorded for name, recorded, _ in rows}
     names = [name for name, _, _ in rows] or list(_found(distribution))
     found = ((name, Path(str(distribution.locate_file(name)))) for name in names)
     return {name: file_digest(path) for name, path in found if path.is_file()}
+
+
+def _are_many_bytes(rows: Iterable[tuple[str, str, str]]) -> bool:
+    return sum(int(size) for _, _, size in rows if size.isdigit()) > _LARGEST_READ_BYTES
 
 
 def _rows(distribution: Distribution) -> Iterator[tuple[str, str, str]]:
@@ -78,6 +95,38 @@ def _rows(distribution: Distribution) -> Iterator[tuple[str, str, str]]:
         name, recorded, size = [*row, "", ""][:3]
         if not name.startswith("..") and not _is_noise(name):
             yield name, recorded, size
+
+
+def _altered(distribution: Distribution) -> dict[str, str]:
+    """Digest of each loaded file that is not as RECORD has it."""
+    rows = {name: (digest, size) for name, digest, size in _rows(distribution)}
+    place = f"{Path(str(distribution.locate_file('')))}/"
+    inside = {file.removeprefix(place) for file in _loaded() if file.startswith(place)}
+    found = (
+        (name, _difference(Path(place, name), *rows[name])) for name in sorted(inside & {*rows})
+    )
+    return {name: digest for name, digest in found if digest}
+
+
+def _difference(path: Path, recorded: str, size: str) -> str:
+    """Digest of a file, or its size where it is a big one; empty where that is the recorded one."""
+    try:
+        bytes_now = path.stat().st_size
+        if bytes_now > _LARGEST_LOADED_BYTES:
+            return "" if size == str(bytes_now) else str(bytes_now)
+        digest = file_digest(path)
+    except OSError:
+        return "(unreadable)"
+    spelled = base64.urlsafe_b64encode(bytes.fromhex(digest)).decode().rstrip("=")
+    return "" if recorded in ("", f"sha256={spelled}") else digest
+
+
+def _loaded() -> Iterator[str]:
+    """Files of modules in this process, and of the libraries that those loaded."""
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    with suppress(OSError):
+        files.update(line.split(maxsplit=5)[-1] for line in _MAPPED.read_text().splitlines())
+    yield from sorted(file for file in files if isinstance(file, str) and file.startswith("/"))
 
 
 def _is_noise(name: str) -> bool:

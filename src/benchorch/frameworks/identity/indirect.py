@@ -35,11 +35,12 @@ _BRACES = re.compile(r"\{[^{}]*\}")
 
 def all_variables() -> dict[str, str]:
     """Every environment variable that a model might read."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name not in _OF_A_TERMINAL and not name.startswith(_PREFIXES_OF_A_TERMINAL)
-    }
+    return {name: value for name, value in os.environ.items() if not is_of_terminal(name)}
+
+
+def is_of_terminal(name: str) -> bool:
+    """Whether a variable is another in each terminal, or benchorch's own."""
+    return name in _OF_A_TERMINAL or name.startswith(_PREFIXES_OF_A_TERMINAL)
 
 
 def matching(environment: Mapping[str, str], pattern: str) -> dict[str, str]:

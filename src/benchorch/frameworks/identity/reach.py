@@ -163,7 +163,7 @@ class Reach:
             self._leaves.put(f"files.{name}", file_digest(path)[:32])
         self.texts.update(self.named.candidates(), map(str, self.named.found().values()))
         for name, (distribution, files) in self._packages.items():
-            self._leaves.put(f"packages.{name}", describe(distribution, files))
+            self._leaves.put(f"packages.{name}", describe(distribution, files, is_loaded=True))
             self.texts.update(listing_files(distribution))
 
     def _owned(self, module: str) -> Owner:
@@ -208,7 +208,9 @@ class Reach:
             # the same name may carry other values.
             self._values(path or f"globals.{label}", function)
         if owner == USER:
-            self._code.setdefault(label, set()).add(code_digest(function.__code__))
+            own = module_label(function.__globals__.get("__name__"))
+            for name in {label, f"{own}.{function.__code__.co_qualname}"}:  # a wrapper has two
+                self._code.setdefault(name, set()).add(code_digest(function.__code__))
             self._described.append((function, path or f"globals.{label}"))
             self._user_code(function.__code__, function.__globals__)
         elif isinstance(owner, Distribution) and not is_closed(owner):

@@ -4,6 +4,7 @@ What a value is made of is looked at by its kind. Functions, classes and Python 
 on to whoever looks at code.
 """
 
+import contextvars
 import ctypes
 import enum
 import functools
@@ -14,6 +15,7 @@ import typing
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -335,6 +337,11 @@ class Walk:
             digests = [digest_of([name, archive.read(name).hex()]) for name in sorted(names)]
         self._leaves.put(path, f"TorchScript {digest_of([*digests])[:32]}")
 
+    def _context_variable(self, path: str, value: contextvars.ContextVar[Any]) -> None:
+        self._leaves.put(path, f"context variable {value.name}")
+        with suppress(LookupError):  # not set, and without a default
+            self.value(f"{path}.<value>", value.get())
+
     def _graph(self, path: str, value: torch.fx.Graph) -> None:
         self._leaves.put(path, f"graph of {len(value.nodes)}")
         with self._leaves.folded(f"{path}.nodes", "nodes"):
@@ -442,7 +449,7 @@ def _hides_state(kind: type) -> bool:
 
 
 _KINDS: tuple[tuple[Any, Callable[[Any, str, Any], None]], ...] = (
-    (torch.jit.ScriptModule, Walk._script_module),
+    ((torch.jit.ScriptModule, torch.jit.ScriptFunction), Walk._script_module),
     (torch.nn.Module, Walk._torch_module),
     (torch.Tensor, Walk._tensor),
     (np.ndarray, Walk._array),
@@ -465,6 +472,7 @@ _KINDS: tuple[tuple[Any, Callable[[Any, str, Any], None]], ...] = (
     (weakref.ref, Walk._reference),
     (logging.Logger, Walk._logger),
     (re.Pattern, Walk._pattern),
+    (contextvars.ContextVar, Walk._context_variable),
     ((types.GeneratorType, types.CoroutineType, types.FrameType), Walk._refuse),
     ((dict, types.MappingProxyType), Walk._mapping),
     ((list, tuple, deque), Walk._sequence),

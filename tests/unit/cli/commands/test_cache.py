@@ -184,6 +184,15 @@ def test_explain_tells_programs_too_which_models_are_known(
     assert "its code uses time" in told["verdict"]
 
 
+def test_explain_says_what_is_never_a_hit(store: LocalStore) -> None:
+    consulted: dict[str, Json] = {"never": {"it starts a process": "f00d"}}
+    key = BuildKey(fields={**fields(), "consulted": consulted})
+    store.build(key, format=Format.ONNX, name="mlp onnx", make=write)
+    text = run(["explain", key.digest], store).text
+    assert "Never a hit in another invocation: its calls consult" in text
+    assert "(it starts a process)" in text
+
+
 def test_explain_says_that_a_failure_is_no_hit(store: LocalStore, built: list[str]) -> None:
     reply = run(["explain", built[2]], store)
     assert "A miss: failed" in reply.text

@@ -1,0 +1,298 @@
+"""What a model's calls consult decides whether what was built for it is used again."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchorch.domain.session import Session
+from benchorch.frameworks.identity import calls
+from benchorch.models.factory import FactoryModel
+from benchorch.stores.local import LocalStore
+from benchorch.trial import build as stage
+from benchorch.trial.reference import read_reference
+from benchorch.trial.stages import Built
+from support import conversions as lab
+
+MODEL = """
+import datetime, importlib, logging, os, pathlib, subprocess, sys, tempfile, warnings
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+        self.letters = [ord(one) for one in {letters!r}]
+
+    def word(self):
+        return "".join(chr(one) for one in self.letters)
+
+    def forward(self, x):
+        {forward}
+        return self.linear(x) * scale
+
+def make():
+    {make}
+    return Net()
+"""
+_numbers = count()
+
+
+class Project:
+    """A folder with a model whose forward finds a name in its weights, and a store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = f"called_{next(_numbers)}"
+
+    def write(self, forward: str, letters: str = "table", make: str = "pass") -> None:
+        text = MODEL.format(forward=forward, letters=letters, make=make)
+        (self.folder / f"{self.name}.py").write_text(text)
+
+    def build(self, conversion: str = "eager") -> Built:
+        sys.modules.pop(self.name, None)
+        place = self.folder / "runs" / str(next(_numbers))
+        return stage.build(
+            self._setup(conversion), say=lambda _: None, **self._given(place, conversion)
+        )
+
+    def find(self, conversion: str = "eager") -> Built | None:
+        """In an invocation that has only looked at the model."""
+        place = self.folder / "runs" / str(next(_numbers))
+        given = self._given(place, conversion)
+        return stage.find(self._setup(conversion), finds_out=True, **given)
+
+    def consulted(self) -> Any:
+        return read_reference(self.build().reference).consulted
+
+    def _setup(self, conversion: str) -> Any:
+        model = FactoryModel(
+            factory=f"{self.name}:make", inputs={"x": {"shape": ["batch_size", 4]}}
+        )
+        return replace(lab.chain_of(conversion), model=model)
+
+    def _given(self, place: Path, name: str) -> dict[str, Any]:
+        place.mkdir(parents=True)
+        return {
+            "name": name,
+            "store": LocalStore(root=str(self.folder / "store")),
+            "session": Session(plan_id="p", directory=place, store={}, rebuild="if_needed"),
+            "inputs": 1,
+            "threads": 1,
+        }
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    made = Project(tmp_path)
+    yield made
+    for name in [name for name in sys.modules if name.startswith("called_")]:
+        del sys.modules[name]
+
+
+COMPUTED = "scale = float(open(self.word()).read())"
+
+
+def test_a_file_of_a_computed_name_decides(project: Project) -> None:
+    project.write(COMPUTED)
+    (project.folder / "table").write_text("2")
+    first = project.build("export")
+    assert project.build("export").record.cache == "hit"
+    (project.folder / "table").write_text("3")
+    changed = project.build("export")
+    assert changed.record.cache == "miss"
+    assert changed.reference != first.reference
+    again = project.build("export")
+    assert again.record.cache == "hit"
+    assert again.reference == changed.reference
+
+
+def test_what_it_was_before_is_found_again(project: Project) -> None:
+    project.write(COMPUTED)
+    (project.folder / "table").write_text("2")
+    first = project.build().reference
+    (project.folder / "table").write_text("3")
+    project.build()
+    (project.folder / "table").write_text("2")
+    assert project.build().reference == first
+
+
+def test_a_process_that_loads_nothing_finds_the_same(project: Project) -> None:
+    project.write(COMPUTED)
+    (project.folder / "table").write_text("2")
+    built = [project.build() for _ in range(2)][-1]
+    found = project.find()
+    assert found is not None
+    assert found.reference == built.reference
+    (project.folder / "table").write_text("3")
+    assert project.find() is None
+
+
+def test_another_file_that_the_new_content_leads_to_decides_too(project: Project) -> None:
+    project.write("scale = float(open(open(self.word()).read()).read())")
+    (project.folder / "one").write_text("1")
+    (project.folder / "two").write_text("2")
+    (project.folder / "table").write_text("one")
+    first = project.build().reference
+    (project.folder / "table").write_text("two")
+    second = project.build().reference
+    (project.folder / "two").write_text("5")
+    third = project.build().reference
+    assert len({first, second, third}) == 3
+    assert project.build().reference == third
+
+
+def test_a_file_that_appears_decides(project: Project) -> None:
+    project.write("scale = 3 if os.path.exists(self.word()) else 2")
+    first = project.build().reference
+    assert project.build().reference == first
+    (project.folder / "table").write_text("")
+    assert project.build().reference != first
+
+
+def test_names_in_a_folder_decide(project: Project) -> None:
+    project.write("scale = len(os.listdir(self.word()))")
+    (project.folder / "table").mkdir()
+    (project.folder / "table" / "one").write_text("")
+    first = project.build().reference
+    assert project.build().reference == first
+    (project.folder / "table" / "two").write_text("")
+    assert project.build().reference != first
+
+
+def test_a_project_elsewhere_is_the_same(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write("scale = float(pathlib.Path(self.word()).resolve().read_text())")
+    (project.folder / "table").write_text("2")
+    first = project.build().reference
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    for name in (f"{project.name}.py", "table"):
+        (project.folder / name).rename(moved / name)
+    monkeypatch.setattr(sys, "path", [str(moved), *sys.path])
+    monkeypatch.chdir(moved)
+    assert project.build().reference == first
+    (moved / "table").write_text("3")
+    assert project.build().reference != first
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "scale = 2; logging.getLogger('called').error('a message with its time')",
+        "scale = 2; file = tempfile.TemporaryFile(); file.write(b'2'); file.seek(0); file.read()",
+        "scale = 2; open('calls.log', 'a').write('called')",
+        "scale = 2; warnings.warn('a line of the source')",
+        "scale = float(os.environ['CALLED_SCALE'])",
+    ],
+)
+def test_what_changes_no_output_is_a_hit(project: Project, forward: str) -> None:
+    project.write(forward, make="os.environ['CALLED_SCALE'] = '2'")
+    references = set()
+    for _ in range(3):
+        os.environ.pop("CALLED_SCALE", None)
+        references.add(project.build().reference)
+    os.environ.pop("CALLED_SCALE", None)
+    assert len(references) == 1
+
+
+@pytest.mark.parametrize(
+    ("forward", "why"),
+    [
+        ("scale = datetime.date.today().year", "it reads the date"),
+        (
+            "scale = float(subprocess.run(['echo', '2'], capture_output=True).stdout)",
+            "it starts a process",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_never_a_hit(project: Project, forward: str, why: str) -> None:
+    project.write(forward)
+    first = project.build("export") if "date" in forward else project.build()
+    assert why in read_reference(first.reference).consulted[calls.NEVER]
+    again = project.build("export") if "date" in forward else project.build()
+    assert again.reference != first.reference
+    if "date" in forward:
+        assert again.record.cache == "miss"
+
+
+def test_one_invocation_builds_it_once(project: Project) -> None:
+    project.write("scale = datetime.date.today().year")
+    place = project.folder / "runs" / "one"
+    given = project._given(place, "eager")
+    built = []
+    for _ in range(2):
+        sys.modules.pop(project.name, None)
+        built.append(stage.build(project._setup("eager"), say=lambda _: None, **given).reference)
+    assert built[0] == built[1]
+
+
+def test_what_its_calls_change_themselves_is_never_a_hit(project: Project) -> None:
+    forward = "scale = 1 + len(open(self.word()).read()); open(self.word(), 'a').write('x')"
+    project.write(forward)
+    (project.folder / "table").write_text("")
+    first = project.build().reference
+    assert project.build().reference != first
+
+
+def test_a_fact_of_the_machine_decides(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    project.write("scale = os.cpu_count()")
+    first = project.build().reference
+    assert project.build().reference == first
+    monkeypatch.setitem(calls._FACTS, "cpu_count", lambda: 1234)
+    assert project.build().reference != first
+
+
+HIDDEN = """
+    import decimal
+    with open(bytes([112, 108, 97, 99, 101, 115]).decode()) as file:
+        decimal.getcontext().prec = int(file.read())
+"""
+
+
+def test_what_no_walk_reaches_shows_in_the_outputs(project: Project) -> None:
+    """A file's content goes into the state of a module that is not the user's."""
+    project.write("import decimal; scale = float(decimal.Decimal(1) / 3)", make=HIDDEN)
+    places = project.folder / "places"
+    places.write_text("1")
+    first = project.build("export")
+    assert [project.build("export").record.cache for _ in range(2)] == ["hit", "hit"]
+    places.write_text("5")
+    changed = project.build("export")
+    assert changed.record.cache == "miss"
+    assert [project.build("export").record.cache for _ in range(2)] == ["hit", "hit"]
+    assert set(read_reference(changed.reference).consulted) == {calls.BASELINE}
+    assert changed.reference == first.reference
+
+
+def test_a_folder_that_the_factory_changes_to_is_as_it_was_before(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.write(COMPUTED, make="os.chdir('inside')")
+    inside = project.folder / "inside"
+    inside.mkdir()
+    (inside / "table").write_text("2")
+
+    def built() -> Path:
+        monkeypatch.chdir(project.folder)
+        return project.build().reference
+
+    first = built()
+    assert [built() for _ in range(3)] == [first] * 3
+    (inside / "table").write_text("3")
+    assert built() != first
+
+
+def test_a_plain_model_consults_nothing(project: Project) -> None:
+    project.write("scale = [2 for _ in range(1)][0]")
+    assert project.consulted() == {}

@@ -1,0 +1,56 @@
+"""A distribution is known by its list of files, and by changes in those that are loaded."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+import sys
+from collections.abc import Iterator
+from importlib.metadata import Distribution
+from pathlib import Path
+
+import pytest
+
+from benchorch.frameworks.identity.distributions import describe
+
+TEXT = "SCALE = 2\n"
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The only module of an installed distribution that lists 40 MiB."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    info = tmp_path / "large_of_lab-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: large-of-lab\nVersion: 1.0\n")
+    digest = base64.urlsafe_b64encode(hashlib.sha256(TEXT.encode()).digest()).decode().rstrip("=")
+    listed = f"large_of_lab.py,sha256={digest},{len(TEXT)}\nlarge_of_lab.bin,,{40 * 2**20}\n"
+    (info / "RECORD").write_text(listed)
+    module = tmp_path / "large_of_lab.py"
+    module.write_text(TEXT)
+    yield module
+    sys.modules.pop("large_of_lab", None)
+
+
+def described(*, is_loaded: bool) -> str:
+    return describe(Distribution.from_name("large-of-lab"), (), is_loaded=is_loaded)
+
+
+def test_a_loaded_file_that_was_edited_in_place_counts(large: Path) -> None:
+    importlib.import_module("large_of_lab")
+    as_installed = described(is_loaded=True)
+    assert as_installed == described(is_loaded=False)
+    large.write_text("SCALE = 3\n")
+    edited = described(is_loaded=True)
+    assert edited != as_installed
+    large.write_text("SCALE = 4\n")
+    assert described(is_loaded=True) not in (edited, as_installed)
+    large.write_text(TEXT)
+    assert described(is_loaded=True) == as_installed
+
+
+def test_a_file_that_nothing_loaded_does_not(large: Path) -> None:
+    as_installed = described(is_loaded=True)
+    large.write_text("SCALE = 3\n")
+    assert described(is_loaded=True) == as_installed
