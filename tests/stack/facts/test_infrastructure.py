@@ -64,6 +64,13 @@ def test_public_image_parameters_are_those_of_the_table() -> None:
         assert any(pattern.fullmatch(value) for value in known), f"{name} is not in the table"
 
 
+def test_the_driver_of_gpu_images_runs_the_cuda_that_nodes_install() -> None:
+    lock = (FACTS.parent / "locks" / "cuda-x86_64.txt").read_text()
+    [runtime] = re.findall(r"(?m)^nvidia-cuda-runtime==(\d+\.\d+)", lock)
+    most = TABLE["image.gpu.driver"].value["cuda"]
+    assert [*map(int, runtime.split("."))] <= [*map(int, most.split("."))]
+
+
 def test_the_check_examines_the_images_that_machines_are_launched_from() -> None:
     named = dict(found(r'(?m)^\s+(\w+)\s+= "(/aws/service/[^"]+)"$', HCL))
     examined = ["image.server.x86_64", "image.server.arm64", "image.gpu.x86_64"]
