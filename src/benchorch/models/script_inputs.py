@@ -89,7 +89,9 @@ def spelled(tensor: torch.Tensor) -> str:
 
 def raw_key(args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
     """Equal for calls of one signature that are spelled alike; quick, as every call makes one."""
-    named = [(name, _value_key(kwargs[name])) for name in sorted(kwargs)] if kwargs else ()
+    if not kwargs:
+        return tuple([_value_key(value) for value in args])
+    named = [(name, _value_key(kwargs[name])) for name in sorted(kwargs)]
     if any(map(holds_tokens, kwargs.values())):  # its mask grows with each token
         named = [(name, "mask" if "mask" in name else key) for name, key in named]
     return (*[_value_key(value) for value in args], *named)
