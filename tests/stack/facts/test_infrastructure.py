@@ -102,7 +102,8 @@ def test_machines_have_tokens_of_metadata_and_end_when_they_shut_down() -> None:
     assert templates
     for name, body in templates:
         assert re.search(r'http_tokens\s*=\s*"required"', body), name
-        assert re.search(r'instance_initiated_shutdown_behavior\s*=\s*"terminate"', body), name
+        ends = TABLE["asg.shutdown_behavior"].value
+        assert re.search(rf'instance_initiated_shutdown_behavior\s*=\s*"{ends}"', body), name
 
 
 def test_machines_their_disks_and_interfaces_are_tagged_by_their_templates() -> None:
@@ -289,6 +290,9 @@ def test_a_customer_key_for_disks_names_auto_scaling() -> None:
 
 
 def test_whoever_launches_workers_may_use_a_customer_key_of_the_account() -> None:
+    answers = TABLE["kms.default_answer"].value
+    assert found(r'key_arn\] : key if startswith\(key, "([^"]+)"\)', HCL) == [answers["customer"]]
+    assert not answers["own"].startswith(answers["customer"])
     assert set(found(r'"(kms:\w+)"', HCL)) == set(TABLE["kms.launcher"].value) | {
         TABLE["kms.autoscaling.grant"].value["condition"],
         "kms:ViaService",
