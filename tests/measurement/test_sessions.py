@@ -175,6 +175,13 @@ def test_a_speed_of_the_machine_that_reference_workloads_see_does_not_widen_floo
     assert found.verdict == "equivalent"
 
 
+def test_three_processes_alone_are_told_how_many_show_their_own_spread() -> None:
+    alone = judged(LATENCY, 0.9, 1.11)
+    found = gated(replace(alone, ratio=replace(alone.ratio, n=3)), None, 0.02)
+    assert (found.state, found.processes_needed) == ("unclear", 5)
+    assert found.remark.startswith("only 5 processes of each side or more show by themselves")
+
+
 def judged(
     metric: str, low: float, high: float, *, alike: tuple[float, float] | None = None
 ) -> Any:

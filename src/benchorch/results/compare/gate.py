@@ -16,6 +16,7 @@ from benchorch.results.compare.verdicts import (
     has_floor,
     primary_metric,
 )
+from benchorch.stats.median_interval import LEAST_VALUES
 
 MOST_PROCESSES = 200
 """Nobody waits for more."""
@@ -192,6 +193,8 @@ def _needed(judged: MetricVerdict, limit: float) -> int | None:
     ratio = judged.ratio
     if ratio is None or not ratio.low or not ratio.high or ratio.value == limit:
         return None
+    if ratio.n < LEAST_VALUES:  # its reach is that of an assumed spread, from which nothing follows
+        return LEAST_VALUES
     distance = math.log(limit / ratio.value)
     reach = math.log(ratio.high / ratio.value if distance > 0 else ratio.value / ratio.low)
     fixed = math.log1p(judged.session_ratio or 0.0)
@@ -207,6 +210,11 @@ def _advice(needed: int | None) -> str:
         return (
             "no number of processes would tell on a machine like this: measure both interleaved, "
             "or on a quieter one"
+        )
+    if needed == LEAST_VALUES:
+        return (
+            f"only {needed} processes of each side or more show by themselves how much they vary: "
+            "stopping.processes, or stopping.unpaired_processes of decide"
         )
     return f"some {needed} processes of each side would tell, if the machine stays as it is"
 
