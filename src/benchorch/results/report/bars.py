@@ -147,7 +147,7 @@ def _bars(bars: Sequence[_Bar], title: str, line_at: float | None = None) -> Spe
     ]
     y, y2 = {"field": "top", **rows_px(height)}, {"field": "bottom"}
     ends = [end for bar in bars for end in interval(bar.estimate) or ()]
-    known = [bar.estimate.value for bar in bars if bar.estimate]
+    known = [bar.estimate.value for bar in bars if bar.estimate and not is_unknown(bar.estimate)]
     x = from_zero("value", title, max([*ends, *known, line_at or 0.0]))
     kinds = [kind for kind in COLORS if any(bar.kind == kind for bar in bars)]
     colors = {"domain": kinds, "range": [COLORS[kind] for kind in kinds]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 30
 WAITS = "waits"
+_SEEN = re.compile(r" \([^()]* seen, n = \d+\)")
 HEADERS = ("conversion", "so far", "vs eager [95 %]", "processes", "now")
 
 
@@ -90,7 +92,7 @@ class LiveTable:
                 row.processes, row.state = len(result.valid), WAITS
             row.verdict = speedup_text(summary, result)
             if primary is not None:
-                row.figure, row.cost = primary.text, primary.cost
+                row.figure, row.cost = _brief(primary.text), primary.cost
 
     def ranked(self) -> list[LiveRow]:
         """The best figure first; those without one last, in the order of the plan."""
@@ -117,3 +119,8 @@ class LiveTable:
         more = f"and {rest:,} more; " if rest > 0 else ""
         yield rich_table(self.cells(), options.max_width)
         yield Text(f"  {more}{self.footer()}")
+
+
+def _brief(figure: str) -> str:
+    """A figure without the values seen, so that what goes on has room in a narrow terminal."""
+    return "not known yet" if "not known yet" in figure else _SEEN.sub("", figure)

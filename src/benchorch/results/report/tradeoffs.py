@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import final
 
 from benchorch.domain.estimate import Estimate
-from benchorch.formatting import interval_text
+from benchorch.formatting import interval_text, is_unknown
 from benchorch.pages.chart_script import Spec
 from benchorch.results.metrics.load_curve import LoadPoint
 from benchorch.results.report.chart import Chart, at, axis, from_zero, interval, layer, tip
@@ -210,10 +210,10 @@ def _exactly(value: int | None) -> Estimate | None:
 
 
 def _dots(rows: Sequence[ReportRow], x: Quantity, y: Quantity, group: str = "") -> Iterator[_Dot]:
-    """Of each trial that has both quantities above 0, as logarithmic axes need it."""
+    """Of each trial that has both quantities above 0, as logarithmic axes need it, and known."""
     for row in rows:
         across, up = x(row), y(row)
-        if across and up and across.value > 0 and up.value > 0:
+        if across and up and all(one.value > 0 and not is_unknown(one) for one in (across, up)):
             yield _Dot(x=across, y=up, row=row, group=group)
 
 

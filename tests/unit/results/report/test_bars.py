@@ -66,6 +66,24 @@ def test_what_is_not_known_yet_has_neither_a_bar_nor_a_whisker(run, ends, drawn)
     assert chart.spec["layer"][0]["encoding"]["x"]["scale"]["domain"][1] < 2
 
 
+def test_the_axis_does_not_reach_to_what_is_not_drawn(run):
+    def with_latency(one, **ends):
+        own = one.summary.metrics
+        metrics = {**own, "latency_ms/p50": replace(own["latency_ms/p50"], **ends)}
+        return replace(one, summary=replace(one.summary, metrics=metrics))
+
+    unknown = {"value": 57.0, "n": 2, "low": None, "high": None, "seen": (0.3, 111.0)}
+    trials = tuple(
+        with_latency(one, **unknown)
+        if one.summary and one.trial.labels["conversion"] == "fast"
+        else one
+        for one in run.trials
+    )
+    chart = charts(replace(run, trials=trials))["Latency"]
+    assert values(chart)["fast"]["value"] is None
+    assert chart.spec["layer"][0]["encoding"]["x"]["scale"]["domain"][1] < 2
+
+
 def test_every_process_is_a_line_of_its_quantiles(run):
     of = trial()
     measured = result(of, processes=3)

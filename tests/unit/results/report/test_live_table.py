@@ -54,6 +54,16 @@ def test_an_interval_that_means_nothing_is_not_shown() -> None:
     assert "[" not in first.figure + first.verdict
 
 
+def test_the_values_seen_leave_room_for_what_goes_on() -> None:
+    found = table(so_far(OF_EAGER, 2), so_far(OF_FAST, 2))
+    assert all("seen" not in row.figure for row in found.ranked())
+    found.state(EAGER.trial_id, "measure process 3 first call")
+    console = Console(file=StringIO(), width=80)
+    console.print(found)
+    drawn = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "measure process 3 first call" in drawn
+
+
 def test_the_expected_end_is_shown_where_it_is_known() -> None:
     found = table()
     assert "left" not in found.footer()
