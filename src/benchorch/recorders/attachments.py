@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchorch.journal.lock import LOCK
 from benchorch.recorders import location
 
-OWN_FILES = frozenset({"recorded.jsonl", "tracking.json"})
-"""The recorder's own files in a run's directory."""
+OWN_FILES = frozenset({"recorded.jsonl", "tracking.json", LOCK})
+"""Files of a run's directory that say nothing to its readers: the recorder's own, and the lock."""
 
 
 def below(directory: Path) -> Iterator[tuple[Path, str]]:

@@ -157,7 +157,7 @@ def test_a_file_without_secrets_is_uploaded_itself(tmp_path: Path) -> None:
 
 
 def test_hidden_files_and_the_recorders_own_are_not_attached(tmp_path: Path) -> None:
-    for name in ("table.md", ".hidden", "recorded.jsonl", "tracking.json"):
+    for name in ("table.md", ".hidden", "recorded.jsonl", "tracking.json", "lock"):
         (tmp_path / name).write_text("")
     (tmp_path / ".hydra").mkdir()
     (tmp_path / ".hydra" / "config.yaml").write_text("")

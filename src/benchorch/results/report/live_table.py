@@ -122,5 +122,5 @@ class LiveTable:
 
 
 def _brief(figure: str) -> str:
-    """A figure without the values seen, so that what goes on has room in a narrow terminal."""
+    """A figure without the values seen, so that a narrow terminal shows what is being done."""
     return "not known yet" if "not known yet" in figure else _SEEN.sub("", figure)

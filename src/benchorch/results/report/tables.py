@@ -485,12 +485,11 @@ def warnings_of(summaries: Mapping[str, Summary]) -> Mapping[str, Sequence[str]]
 def markdown(
     rows: Sequence[Sequence[str]], plan: Plan, concluded: str, notes: Sequence[str] = ()
 ) -> str:
-    """The table as Markdown, with the conclusion, every note and every skip."""
+    """The conclusion and the table as Markdown, with every note and every skip."""
     head, *body = rows
-    lines = [f"# {_in_table(plan.name)} ({plan.plan_id})", "", f"| {' | '.join(head)} |"]
-    lines.append("|" + "---|" * len(head))
-    lines += [f"| {' | '.join(map(_in_table, row))} |" for row in body]
-    lines += ["", concluded, ""]
+    lines = [f"# {_in_table(plan.name)} ({plan.plan_id})", "", concluded, ""]
+    lines += [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    lines += [*(f"| {' | '.join(map(_in_table, row))} |" for row in body), ""]
     lines += [f"- note: {note}" for note in notes]
     lines += [f"- skipped: {_in_table(skip_text(skip))}" for skip in plan.skips]
     return "\n".join(lines).rstrip() + "\n"

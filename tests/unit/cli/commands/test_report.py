@@ -58,7 +58,9 @@ def test_the_file_is_markdown_or_the_export(run: Path, tmp_path: Path) -> None:
     report.run.reply([str(run), "--output", str(table)])
     report.run.reply([str(run), "--output", str(kept)])
     said = report.run.reply([str(run), "--json", "--output", str(other)])
-    assert table.read_text().startswith("# benchorch (plan-run)")
+    text = table.read_text()
+    assert text.startswith("# benchorch (plan-run)")
+    assert text.index("fast on local is fastest") < text.index("| conversion |")
     assert json.loads(kept.read_text()) == report.run.reply([str(run), "--json"]).data
     assert other.read_text() == kept.read_text()
     assert said.data == {"written": str(other), "plan_id": "plan-run"}
