@@ -336,6 +336,11 @@ def test_a_build_that_saves_nothing_never_pays_off(ours_ms: float) -> None:
     )
 
 
+def test_a_single_slower_process_does_not_say_that_a_build_never_pays_off() -> None:
+    (doubt,) = resource_warnings(result(paired(2.5, 2.0), build=built(4.0)))
+    assert "may never pay off" in doubt
+
+
 def test_savings_that_might_be_none_have_no_interval_and_a_doubt() -> None:
     trial = result(paired(1.0, 1.5), paired(1.0, 0.9), paired(1.0, 1.2), build=built(4.0))
     found = resource_metrics(trial, None)["break_even_calls/total"]
