@@ -41,7 +41,7 @@ def break_even_warnings(result: TrialResult, baseline: TrialResult | None) -> It
     if built_s is None or saved is None:
         return
     took = f"The {built_s:.3g} s of its build"
-    if saved.high is not None and saved.high <= 0:
+    if _most(saved) <= 0:
         yield f"{took} never pay off: it is not faster than the baseline."
     elif _least(saved) <= 0:
         yield f"{took} may never pay off: what a query saves cannot be told from nothing."
@@ -52,6 +52,13 @@ def _least(saved: Estimate) -> float:
     if saved.low is not None:
         return saved.low
     return saved.value if saved.seen is None else saved.seen[0]
+
+
+def _most(saved: Estimate) -> float:
+    """Largest saving, in the same way; of a single process nothing is known."""
+    if saved.high is not None:
+        return saved.high
+    return math.inf if saved.seen is None or saved.n < 2 else saved.seen[1]
 
 
 def _built_s(result: TrialResult) -> float | None:
