@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchorch.domain.trial import Plan
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.journal.registry import is_own
 from benchorch.models import trust
 
@@ -15,11 +15,10 @@ def refuse_foreign(plan: Plan, directory: Path, command: str) -> None:
         command: what was typed, to be repeated with trust.
     """
     if not is_own(plan.plan_id, directory) and not trust.trusts(directory):
-        raise ConfigError(
-            [
-                f"{directory} holds a plan that was made elsewhere or changed since, and a plan "
-                "names code, folders and a store. If you trust whoever made it: "
-                f"{command} {trust.FLAG} {directory}"
-            ]
+        problem = (
+            f"{directory} holds a plan that was made elsewhere or changed since, and a plan names "
+            "code, folders and a store. If you trust whoever made it: "
+            f"{command} {trust.FLAG} {directory}"
         )
+        raise ConfigError([Problem(problem, Correction(added=[trust.FLAG, str(directory)]))])
     trust.grant(*trust.references_of(plan))

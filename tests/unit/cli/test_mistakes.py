@@ -745,3 +745,16 @@ def test_a_folder_to_export_to_that_is_full_is_answered_with_a_new_one(
     Path("serving2").mkdir()  # an empty one will do
     words = ["export", "last", "--output", "serving"]
     assert corrections.next_line(words, refused(words)) == "benchorch export last --output serving2"
+
+
+@pytest.mark.parametrize("line", ["export RUN --output served", "resume RUN"])
+def test_a_strangers_run_is_answered_with_the_line_that_trusts_it(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    eager = trial()
+    run = write_run(tmp_path / "run", (eager, result(eager)))
+    words = line.replace("RUN", str(run)).split()
+    meant = corrections.next_line(words, refused(words))
+    assert meant == shlex.join(["benchorch", *words, "--trust", str(run)])

@@ -45,7 +45,7 @@ def run(terminal: Terminal, directory: str, uri: str | None, follow: bool) -> Re
         recorder = recorder_of(place, plan, uri)
         replayed = replay(place, recorder, follow=follow)
     except ConfigError as error:
-        raise ConfigError([f"{place}: {problem}" for problem in error.problems]) from error
+        raise ConfigError([problem.within(f"{place}: ") for problem in error.problems]) from error
     except RecordError as error:
         return Reply(text=str(error), data={"reason": str(error)}, exit_code=1)
     if not (follow or recorder.address):
