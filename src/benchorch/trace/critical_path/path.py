@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchorch.trace.arrays import Int32s, Int64s
+from benchorch.trace.arrays import Int32s, Int64s, mask
 from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag, EdgeKind, Tier
 
 STRIDE_DOUBLINGS = 5
@@ -73,12 +73,13 @@ def walk_back(tail: Int32s, head: Int32s, binding: Int64s, points: int, end: int
 
 def path_along(dag: Dag, edges: Int64s, weight_ns: Int64s, residual_ns: Int64s) -> CriticalPath:
     """The path along edges that follow each other, with these weights and residuals."""
-    both_ns = np.empty(2 * len(edges), dtype=np.int64)
-    both_ns[::2], both_ns[1::2] = weight_ns[edges], residual_ns[dag.head[edges]]
-    took_time = np.flatnonzero(both_ns)
-    duration_ns, edge = both_ns[took_time], edges[took_time >> 1]
-    residual = (took_time & 1).astype(np.bool_)
-    owner, label, tier = (column[edge] for column in (dag.owner, dag.label, dag.tier))
+    held_ns, late_ns = weight_ns[edges], residual_ns[dag.head[edges]]
+    held, late = np.flatnonzero(held_ns), np.flatnonzero(late_ns)  # of these there are few
+    before = np.searchsorted(held, late, side="right")
+    duration_ns = np.insert(held_ns[held], before, late_ns[late])
+    edge = np.insert(edges[held], before, edges[late])
+    residual = mask(len(edge), before + np.arange(len(late)))
+    owner, label, tier = dag.owner[edge], dag.label[edge], dag.tier[edge]
     owner[residual] = NOBODY
     label[residual] = CLASSES.index(Class.UNEXPLAINED)
     tier[residual] = Tier.UNEXPLAINED

@@ -109,6 +109,15 @@ class Basis:
         return 1.5 * float(np.quantile(took_ns, 0.25)) if len(took_ns) else 0.0
 
     @cached_property
+    def outside(self) -> Bools:
+        """The edges whose weight something decides that the trace may not record, (E,)."""
+        unrecorded = [Class.OUTSIDE, Class.INPUT_OUTPUT]
+        if not self.events.ranks.any():  # who comes last to a collective may be another rank
+            unrecorded += [Class.CPU_COMM, Class.GPU_COMM]
+        kinds = np.isin(self.dag.kind, (EdgeKind.CHAIN, EdgeKind.WORK))
+        return kinds & self.labelled(*unrecorded)
+
+    @cached_property
     def calls(self) -> Bools:
         """The edges on which Python arranges to call an operator, (E,)."""
         operator = np.append(self.events.category == Category.OPERATOR, False)

@@ -12,7 +12,7 @@ from benchorch.trace.arrays import Int64s
 from benchorch.trace.attribution.entities import measured
 from benchorch.trace.attribution.tables import Ledger
 from benchorch.trace.causes import reasons
-from benchorch.trace.dag import NOBODY, Class, CriticalPath, Dag, EdgeKind, Tier
+from benchorch.trace.dag import NOBODY, CriticalPath, Dag, Tier
 from benchorch.trace.events import Category
 from benchorch.trace.findings import EntityRow
 from benchorch.trace.whatif.basis import Basis, prepare
@@ -302,11 +302,7 @@ def _alternatives(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> dict
     called_ns = _calls(basis, weight_ns)
     if (called_ns != weight_ns).any():
         found["calling operators"] = periods.replayed(called_ns, residual_ns, dropped)
-    unrecorded = [Class.OUTSIDE, Class.INPUT_OUTPUT]
-    if not basis.events.ranks.any():  # who comes last to a collective may be another rank
-        unrecorded += [Class.CPU_COMM, Class.GPU_COMM]
-    outside = basis.labelled(*unrecorded) & np.isin(dag.kind, (EdgeKind.CHAIN, EdgeKind.WORK))
-    outside &= weight_ns == dag.weight_ns
+    outside = basis.outside & (weight_ns == dag.weight_ns)
     path = basis.analysis.path
     waited_ns = int(path.duration_ns[outside[path.edge] & ~path.residual].sum())
     if waited_ns >= OUTSIDE_RATIO * path.length_ns and outside.any():
