@@ -43,12 +43,10 @@ class Undisturbed:
     """Weights of a graph's E edges without what other programs disturbed.
 
     Attributes:
-        own_ns: (E,) without the time in which a thread was preempted.
-        weight_ns: (E,) with that time spread over all work of the thread in the steps.
+        weight_ns: (E,) with the time of a preempted thread spread over all its work in the steps.
         preempted_ratio: the share of that work's time that was spread.
     """
 
-    own_ns: Int64s
     weight_ns: Int64s
     preempted_ratio: float
 
@@ -63,23 +61,25 @@ def undisturbed(events: Events, dag: Dag, steps: Steps) -> Undisturbed:
     """
     weight_ns = dag.weight_ns
     if not _uneven(steps):
-        return Undisturbed(own_ns=weight_ns, weight_ns=weight_ns, preempted_ratio=0.0)
+        return Undisturbed(weight_ns=weight_ns, preempted_ratio=0.0)
     edges, place = _repeated(events, dag, steps)
     took_ns = weight_ns[edges]
     order = np.lexsort((took_ns, place))
     _, first, count = np.unique(place[order], return_index=True, return_counts=True)
     low_ns = took_ns[order][first + ((count - 1) * QUANTILE).astype(np.int64)]
-    repeated = count >= max(LEAST_STEPS, REPEATED_RATIO * len(steps))
-    usual_ns = np.where(repeated[place], np.minimum(took_ns, low_ns[place]), took_ns)
-    slow = _slow_alone(events, dag, edges, usual_ns)
+    often = count >= max(LEAST_STEPS, REPEATED_RATIO * len(steps))
+    repeated = np.flatnonzero(often[place])
+    usual_ns = took_ns.copy()
+    usual_ns[repeated] = np.minimum(took_ns, low_ns[place])[repeated]
+    slow = repeated[_slow_alone(events, dag, edges[repeated], usual_ns[repeated])]
     usual_ns[slow] = took_ns[slow]
     lane = dag.lane[dag.head[edges]]
     all_ns, left_ns = np.bincount(lane, took_ns), np.bincount(lane, usual_ns)
     longer = np.divide(all_ns, left_ns, out=np.ones(len(all_ns)), where=left_ns > 0)
-    own_ns, spread_ns = weight_ns.copy(), weight_ns.copy()
-    own_ns[edges], spread_ns[edges] = usual_ns, np.rint(usual_ns * longer[lane])
+    spread_ns = weight_ns.copy()
+    spread_ns[edges] = np.rint(usual_ns * longer[lane])
     ratio = 1.0 - float(left_ns.sum() / max(all_ns.sum(), 1.0))
-    return Undisturbed(own_ns=own_ns, weight_ns=spread_ns, preempted_ratio=ratio)
+    return Undisturbed(weight_ns=spread_ns, preempted_ratio=ratio)
 
 
 def _uneven(steps: Steps) -> bool:

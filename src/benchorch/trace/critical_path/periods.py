@@ -103,8 +103,8 @@ class Periods:
         graph: the contracted graph.
         observed_ns: (k,) periods as observed.
         known: periods of other readings of the run as it was, by name.
-        serial: of each stream, and of the thread that marks steps, the edges that belong to the
-            steps.
+        usual: (k,) the steps that are typical, or all where most are not.
+        serial: of each stream, and of the thread that marks steps, the edges that belong to those.
     """
 
     dag: Dag
@@ -112,6 +112,7 @@ class Periods:
     at: Milestones
     graph: Contracted
     observed_ns: Int64s
+    usual: Bools
     serial: tuple[Int64s, ...] = ()
     known: dict[str, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -205,11 +206,20 @@ class Periods:
         path = path_along(dag, edges, held_ns, residual_ns)
         return path.since(begin_ns), elapsed_ns, graph
 
-    def reweighted(self, weight_ns: Int64s) -> "Periods":
+    def reweighted(self, events: Events, weight_ns: Int64s) -> "Periods":
         """The same steps as if the run had had other weights."""
         dag = replace(self.dag, weight_ns=weight_ns)
-        length_ns = self.graph.lengths(edge_steps(dag))
-        return replace(self, dag=dag, observed_ns=self.of(self.graph.elapsed(length_ns)))
+        observed_ns = self.of(self.graph.elapsed(self.graph.lengths(edge_steps(dag))))
+        found = replace(self, dag=dag, observed_ns=observed_ns, usual=_usual(observed_ns))
+        return found.with_bounds(events)
+
+    def with_bounds(self, events: Events) -> "Periods":
+        """The same with the streams and the thread whose work bounds a period."""
+        whole_ns = max(float(self.observed_ns[self.usual].sum()), 1.0)
+        serial = _serial(events, self, _leading(self.graph, self.at))
+        weight_ns = self.dag.weight_ns
+        fitting = [edges for edges in serial if float(weight_ns[edges].sum()) <= whole_ns]
+        return replace(self, serial=tuple(fitting))
 
     def least_ns(self, weight_ns: Int64s) -> float:
         """Lower bound of a period: the work of one stream or thread in a step.
@@ -219,7 +229,7 @@ class Periods:
         """
         if not self.steps.back_to_back:
             return 0.0
-        whole_ns = max(float(self.observed_ns[_usual(self.observed_ns)].sum()), 1.0)
+        whole_ns = max(float(self.observed_ns[self.usual].sum()), 1.0)
         longest_ns = max((float(weight_ns[edges].sum()) for edges in self.serial), default=0.0)
         return longest_ns / whole_ns * self.steps.period_ns
 
@@ -228,12 +238,12 @@ def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
     """Everything that replays of one graph share."""
     at = milestones(events, dag, steps)
     graph = contract(dag, at.points)
-    found = Periods(dag=dag, steps=steps, at=at, graph=graph, observed_ns=steps.periods_ns)
+    periods_ns = steps.periods_ns
+    found = Periods(
+        dag=dag, steps=steps, at=at, graph=graph, observed_ns=periods_ns, usual=_usual(periods_ns)
+    )
     observed_ns = found.of(dag.time_ns[graph.points] - dag.time_ns[0])
-    whole_ns = max(float(observed_ns[_usual(observed_ns)].sum()), 1.0)
-    serial = _serial(events, dag, steps, _leading(graph, at))
-    fitting = [edges for edges in serial if float(dag.weight_ns[edges].sum()) <= whole_ns]
-    return replace(found, observed_ns=observed_ns, serial=tuple(fitting))
+    return replace(found, observed_ns=observed_ns).with_bounds(events)
 
 
 def _usual(periods_ns: Int64s) -> Bools:
@@ -255,10 +265,11 @@ def _leading(graph: Contracted, at: Milestones) -> Bools:
     return mask(graph.dag.edges, graph.edges_of(np.flatnonzero(chains)))
 
 
-def _serial(events: Events, dag: Dag, steps: Steps, leading: Bools) -> Iterator[Int64s]:
+def _serial(events: Events, periods: Periods, leading: Bools) -> Iterator[Int64s]:
     """The edges of each stream, and of the thread that marks the steps, in the steps."""
+    dag, steps = periods.dag, periods.steps
     work, step = work_of_steps(events, steps)
-    usual = steps.first + np.flatnonzero(_usual(steps.periods_ns))
+    usual = steps.first + np.flatnonzero(periods.usual)
     chosen = mask(len(events) + 1, work[np.isin(step, usual)])
     works = np.flatnonzero((dag.kind == EdgeKind.WORK) & chosen[dag.event[dag.head]])
     lane = dag.lane[dag.head[works]]

@@ -183,7 +183,7 @@ def prepare(analysis: Analysis | Basis) -> Basis:
     events, observed_ns = analysis.events, analysis.dag.weight_ns
     calm = undisturbed(events, analysis.dag, analysis.steps)
     if calm.preempted_ratio:
-        periods = analysis.periods.reweighted(calm.weight_ns)
+        periods = analysis.periods.reweighted(events, calm.weight_ns)
         dag = periods.dag
         path, _, _ = periods.path(dag, calm.weight_ns, dag.residual_ns, None)
         why = reasons(events, dag, path)
