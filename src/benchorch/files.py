@@ -8,6 +8,7 @@ import secrets
 import stat
 import zipfile
 import zlib
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -87,6 +88,13 @@ def read_json(path: Path) -> Any:
         return json.loads(read_bytes(path))
     except RecursionError as error:
         raise ValueError(f"{path} is nested too deeply") from error
+
+
+def expanded(path: str | Path) -> Path:
+    """A path with the home that ``~`` stands for; unchanged where no user is called so."""
+    with suppress(RuntimeError):
+        return Path(path).expanduser()
+    return Path(path)
 
 
 def check_inside(name: str, root: Path) -> None:

@@ -17,7 +17,7 @@ from benchorch.cli.foreign_options import FOREIGN, in_place_of
 from benchorch.config.components import nearest, suggest
 from benchorch.config.descriptions import default_keys, groups, option_keys, options, root_keys
 from benchorch.config.directories import builtin_directory
-from benchorch.config.overrides import as_list, is_plain_key
+from benchorch.config.overrides import as_list, is_plain_key, set_before, twice_text
 from benchorch.errors import ConfigError
 
 FLAGS_WITH_VALUE = frozenset(
@@ -191,16 +191,16 @@ class _Reader:
         self._wrong(key, "no spaces around = .", [f"{key}={value}"])
 
     def _setting(self, word: str) -> None:
-        """``KEY=VALUE``; of two choices in one group Hydra would drop the first in silence."""
+        """``KEY=VALUE``; of two words for one key Hydra would drop the first in silence."""
         group, _, option = word.partition("=")
-        before = next((one for one in self.meant if one.startswith(f"{group}=")), None)
-        if group not in groups() or before is None:
+        before = set_before(word, self.meant)
+        if not before:
             self.meant.append(word)
         elif group in _CROSSED:
             self._wrong(word, f"{group} is chosen by {before} already; several are a list.", [])
             self._choose(group, option)
         else:
-            self._wrong(word, f"{group} is chosen by {before} already; leave out either.", [])
+            self.problems.append(twice_text(word, before))
             self.meant[self.meant.index(before)] = word
 
     def _bare(self, word: str) -> None:
@@ -276,6 +276,8 @@ def refuse_mistakes(words: Sequence[str], command: str = "run") -> None:
     meant = reader.line()
     if reader.problems:
         needs_words = reader.command in _OF_WORDS
+        if reader.command == "resume":
+            meant = [word.removeprefix("resume=") for word in meant]
         line = ["benchorch", reader.command, *(meant or (["--help"] if needs_words else []))]
         raise ConfigError(reader.problems, next=f"{reader.first}{shlex.join(line)}")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
@@ -30,6 +30,33 @@ _PLAIN_OVERRIDE = re.compile(r"^([A-Za-z_]\w*(?:\.\w+)+)=[^$]*$")
 def key_of(text: str) -> str:
     """``workload.batch_size`` of ``+workload.batch_size=8``."""
     return text.partition("=")[0].lstrip("+~")
+
+
+def set_before(word: str, words: Iterable[str]) -> str:
+    """The one of the words that sets the same key, of which Hydra would take the last; else empty.
+
+    ``~key`` removes one, which a later word may add again.
+    """
+    if "=" not in word or word.startswith("~"):
+        return ""
+    same = (one for one in words if "=" in one and one[0] not in "~-")
+    return next((one for one in same if key_of(one) == key_of(word)), "")
+
+
+def refuse_twice(words: Sequence[str]) -> None:
+    """ConfigError for each key that two words set."""
+    problems = [
+        Problem(twice_text(word, before), Correction(typed=before))
+        for at, word in enumerate(words)
+        if (before := set_before(word, words[:at]))
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def twice_text(word: str, before: str) -> str:
+    """What is wrong with a word whose key another one sets."""
+    return f"{word}: {key_of(word)} is set by {before} already; leave out either."
 
 
 def as_list(word: str) -> str:

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from benchorch.errors import ConfigError, Correction, Problem
-from benchorch.files import read_bytes, read_json, read_text, write_text
+from benchorch.files import expanded, read_bytes, read_json, read_text, write_text
 from benchorch.journal import run_directory
 from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.lock import is_running
@@ -139,7 +139,7 @@ def find_invocation(reference: str, word: str = "resume") -> Path:
     Args:
         word: the command, for the message where there is none.
     """
-    path = Path(reference).expanduser()
+    path = expanded(reference)
     if os.path.lexists(path / run_directory.PLAN):
         _refuse_links(path)
         return path

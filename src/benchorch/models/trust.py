@@ -30,6 +30,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, Correction, Problem
+from benchorch.files import expanded
 from benchorch.models.source import module_place
 
 FLAG = "--trust"
@@ -102,14 +103,15 @@ def declared(arguments: Sequence[str]) -> Iterator[None]:
     references = {
         word for word in (*named, *always) if REFERENCE.fullmatch(word) or _is_address(word)
     }
-    paths = [Path(word).expanduser().resolve() for word in named if word not in references]
+    places = {word: expanded(word) for word in named if word not in references}
     missing = [
         Problem(f"{FLAG}: there is no {word!r}.", Correction(typed=_option_of(word)))
-        for word in named
-        if word not in references and not Path(word).expanduser().exists()
+        for word, place in places.items()
+        if not os.path.exists(place)  # noqa: PTH110 - Path.exists raises for long names
     ]
     if missing:
         raise ConfigError(missing)
+    paths = [place.resolve() for place in places.values()]
     recipes = _recipes(words)
     tree = _own_work_tree(recipes)
     _policy = _Policy(
@@ -137,7 +139,7 @@ def _settled(always: Sequence[str], references: Collection[str]) -> list[Path]:
     Raises:
         ConfigError: a path that would mean another folder in every folder.
     """
-    paths = [Path(word).expanduser() for word in always if word not in references]
+    paths = [expanded(word) for word in always if word not in references]
     problems = [
         f"{settings_path()}: trust: {str(path)!r} must be an absolute path, begin with ~, or be "
         "package.module:callable."

@@ -14,6 +14,7 @@ from pathlib import Path
 from benchorch.config.components import make, misspelt, nearest
 from benchorch.config.composer import Composer, MatrixCell
 from benchorch.config.descriptions import default_keys
+from benchorch.config.overrides import refuse_twice
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.result import TrialResult
@@ -116,6 +117,7 @@ def session_for(composer: Composer, overrides: Sequence[str]) -> ConfigNode:
         if word.partition("=")[0].partition(".")[0].lstrip("+~") not in allowed
     )
     problems.stop()
+    refuse_twice(overrides)
     config = composer.session(overrides)
     session = {key: config.get(key) for key in SESSION_KEYS}
     problems.add(_session_problems(session, ()))

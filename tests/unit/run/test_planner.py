@@ -14,7 +14,7 @@ from benchorch.errors import ConfigError
 from benchorch.executors.stack import StackExecutor
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.tables import plan_text
-from benchorch.run.planner import plan_jobs
+from benchorch.run.planner import plan_jobs, session_for
 
 JOB = ["model=mlp", "conversion=eager", "recorder=none"]
 ALONE = "each machine builds for itself"
@@ -24,6 +24,17 @@ ALONE = "each machine builds for itself"
 def at_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("BENCHORCH_STORE_URL", "s3://stack/store")
+
+
+def test_a_key_that_is_set_twice_for_a_repetition_is_refused() -> None:
+    words = ["executor=process", "store.quota_gib=1", "executor=inline", "++store.quota_gib=2"]
+    with pytest.raises(ConfigError) as error:
+        session_for(Composer(config_loader()), words)
+    assert list(error.value.problems) == [
+        "executor=inline: executor is set by executor=process already; leave out either.",
+        "++store.quota_gib=2: store.quota_gib is set by store.quota_gib=1 already; leave out "
+        "either.",
+    ]
 
 
 def planned(*words: str) -> Plan:

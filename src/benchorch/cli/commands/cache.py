@@ -6,7 +6,6 @@ import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -19,7 +18,7 @@ from benchorch.domain.codec import Json, encode
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.errors import ConfigError, Correction, Problem
-from benchorch.files import write_text
+from benchorch.files import expanded, write_text
 from benchorch.formatting import aligned, plural
 from benchorch.interfaces.store import Entry, Store
 from benchorch.stores import signing
@@ -59,9 +58,12 @@ def _opened(ctx: click.Context) -> Store:
     if STORE not in ctx.meta:
         from benchorch.config.components import make
         from benchorch.config.composer import Composer, config_loader
+        from benchorch.config.overrides import refuse_twice
 
+        words = ctx.meta.get(_OVERRIDES, ())
+        refuse_twice(words)
         composer = Composer(config_loader())
-        overrides = composer.lifted(ctx.meta.get(_OVERRIDES, ()))
+        overrides = composer.lifted(words)
         ctx.meta[STORE] = make(node_of(composer.session(overrides), "store"), Store, "store")
     return cast(Store, ctx.meta[STORE])
 
@@ -219,7 +221,7 @@ def _report(store: Store, terminal: Terminal) -> Reply:
 def _location(store: Store, terminal: Terminal) -> Reply:
     """The places in the store's parameters: a directory or a URL."""
     places = {
-        name: value if "://" in value else str(Path(value).expanduser().absolute())
+        name: value if "://" in value else str(expanded(value).absolute())
         for name, value in cast(ConfigNode, encode(store)).items()
         if isinstance(value, str)
     }

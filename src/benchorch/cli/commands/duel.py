@@ -29,6 +29,7 @@ from benchorch.cli.commands.plan import planned
 from benchorch.cli.terminal import INTERRUPTED, Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, ExecutorError
+from benchorch.files import expanded
 from benchorch.interfaces.executor import Way
 from benchorch.journal.registry import new_directory
 from benchorch.results.compare.duels import LOOKS
@@ -204,7 +205,7 @@ def _named(version: str, place: str) -> str:
 
 def _python(place: str) -> str:
     """The interpreter of an environment; ConfigError where there is none."""
-    path = Path(place).expanduser()
+    path = expanded(place)
     for found in (path / "bin" / "python", path / "Scripts" / "python.exe", path):
         if found.is_file():
             return str(found.absolute())  # not resolved: a link is what makes an environment

@@ -10,6 +10,7 @@ from benchorch.cli.terminal import Terminal, writing
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError, Correction, Problem
+from benchorch.files import expanded
 from benchorch.run.export.winner import choose
 from benchorch.run.foreign_plan import refuse_foreign
 
@@ -37,7 +38,7 @@ def run(terminal: Terminal, run: str, register: str | None) -> Reply:
     refuse_foreign(chosen.run.plan, chosen.run.directory, again)
     from benchorch.run.export.bundle import export
 
-    out = terminal.output.expanduser().resolve()
+    out = expanded(terminal.output).resolve()
     conversion = chosen.trial.labels["conversion"]
     terminal.say(f"exporting {conversion}, then running its check")
     with writing(out), chdir(_planned_in(chosen.run.plan)):

@@ -21,6 +21,7 @@ from benchorch.domain.estimate import Estimate
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
+from benchorch.files import expanded
 from benchorch.host.processes.sigterm import TERMINATED
 from benchorch.journal.registry import find_invocation, new_directory
 from benchorch.journal.run_directory import read_plan
@@ -137,7 +138,7 @@ def _first(reference: str, terminal: Terminal, *, is_measured: bool) -> Iterator
     from benchorch.run.reproduce.opened import is_bundle, open_bundle
     from benchorch.run.reproduce.repeat import refuse_untrusted, renamed, unpacked_names
 
-    path = Path(reference).expanduser()
+    path = expanded(reference)
     if not is_bundle(path):
         yield _stored(reference, terminal, is_measured=is_measured)
         return

@@ -21,6 +21,7 @@ from benchorch.cli.run import benchmark
 from benchorch.cli.terminal import Terminal
 from benchorch.config.components import make, misspelt
 from benchorch.config.composer import Composer, config_loader
+from benchorch.config.overrides import set_before
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode, node_of
@@ -214,7 +215,8 @@ def prepare(
     }
     if not any(configs.values()):
         return Prepared(reply=Reply(text=reply.text, data=reply.data, exit_code=1))
-    words = [*words_for(configs, founds), *_prompts(founds, overrides), *overrides]
+    own = [*words_for(configs, founds), *_prompts(founds, overrides)]
+    words = [*(word for word in own if not _is_typed(word, overrides)), *overrides]
     if options.build_only:
         return Prepared(reply=_built(reply, configs, words, say))
     directory = None
@@ -261,11 +263,13 @@ def _executor(composed: _Composed) -> Executor | None:
 
 
 def _prompts(founds: Sequence[ConfigNode], overrides: Sequence[str]) -> list[str]:
-    """The script's own size of prompts, but for what the run's words or recipe say."""
-    if any(map(is_recipe, overrides)):
-        return []
-    given = {word.lstrip("+").partition("=")[0] for word in overrides}
-    return [word for word in prompt_words(founds) if word.partition("=")[0] not in given]
+    """The script's own size of prompts, unless a recipe says it."""
+    return [] if any(map(is_recipe, overrides)) else prompt_words(founds)
+
+
+def _is_typed(word: str, overrides: Sequence[str]) -> bool:
+    """Whether the user sets the key of a word that follows from the script."""
+    return word.startswith("workload.") and bool(set_before(word, overrides))
 
 
 def _with_directory(words: Sequence[str]) -> tuple[Path, list[str]]:

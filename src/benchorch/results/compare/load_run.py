@@ -17,6 +17,7 @@ from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, Correction, Problem
+from benchorch.files import expanded
 from benchorch.journal import reader, run_directory
 from benchorch.journal.lock import is_running
 from benchorch.journal.registry import find_invocation
@@ -49,7 +50,7 @@ def load(reference: str, say: Say = silent) -> StoredRun:
 
 def locate(reference: str) -> Path:
     """The exported file or the run's directory of a reference; ConfigError for neither."""
-    path = Path(reference).expanduser()
+    path = expanded(reference)
     if path.name == run_directory.RESULTS:
         reference, path = str(path.parent), path.parent
     if path.is_file():

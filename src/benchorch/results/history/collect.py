@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from benchorch.errors import ConfigError
+from benchorch.files import expanded
 from benchorch.journal import run_directory
 from benchorch.journal.registry import newest_invocations
 from benchorch.progress import Say
@@ -20,7 +21,7 @@ _START_CHARACTERS = 200
 
 def is_folder_of_runs(reference: str) -> bool:
     """Whether it is a folder that is no run itself."""
-    path = Path(reference).expanduser()
+    path = expanded(reference)
     return path.is_dir() and not (path / run_directory.PLAN).exists()
 
 
@@ -42,7 +43,7 @@ def collect(
     for reference in references:
         try:
             several = is_folder_of_runs(reference)
-            runs = _below(Path(reference).expanduser(), say) if several else [load(reference, say)]
+            runs = _below(expanded(reference), say) if several else [load(reference, say)]
             found |= {run.plan_id: run for run in runs}
         except ConfigError as error:
             problems += error.problems
