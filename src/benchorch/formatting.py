@@ -16,6 +16,7 @@ _CONTROL = re.compile(
     r"\U000e0000-\U000e007f]"
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_WHOLE = re.compile(r"[0-9]{1,18}")
 
 
 def printable(text: str) -> str:
@@ -85,6 +86,11 @@ def cell_name(labels: Mapping[str, str], varying: Sequence[str]) -> str:
 def plural(count: int, noun: str) -> str:
     """``1 trial``, ``2 trials``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def whole_number(text: str) -> int | None:
+    """The number that ASCII digits spell; None for any other text, and for more than 18 of them."""
+    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def percent(ratio: float) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from benchorch.domain.codec import Json
 from benchorch.errors import ConfigError, Problem
+from benchorch.formatting import whole_number
 
 MOST_CHARACTERS = 2**20
 MOST_DEPTH = 100
@@ -118,8 +119,9 @@ def _child(node: Json, part: str) -> Json:
     """What lies in a node under a name; None where nothing does, which OmegaConf reports."""
     if isinstance(node, Mapping):
         return next((value for key, value in node.items() if str(key) == part), None)
-    if isinstance(node, list) and part.isdigit() and int(part) < len(node):
-        item: Json = node[int(part)]
+    number = whole_number(part)
+    if isinstance(node, list) and number is not None and number < len(node):
+        item: Json = node[number]
         return item
     return None
 

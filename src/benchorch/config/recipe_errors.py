@@ -225,7 +225,7 @@ def _choices(pairs: Sequence[tuple[Node, Node]]) -> Iterator[tuple[str, tuple[st
         for entry in (_items(value) or ()) if key.value == DEFAULTS else ():
             for name, option in _pairs(entry) or ():
                 group = str(name.value).removeprefix("override ").strip()
-                if option.value in options(group):
+                if isinstance(option.value, str) and option.value in options(group):
                     yield group, (f"{group}={option.value}",)
 
 

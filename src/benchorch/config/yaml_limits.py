@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchorch.config.yaml_places import shortest, syntax_problem, twice
+from benchorch.config.yaml_places import odd_nodes, shortest, syntax_problem
 from benchorch.errors import ConfigError, Problem
 from benchorch.files import open_regular
 
@@ -44,7 +44,7 @@ def _check(path: Path, size: int, _: int) -> None:
             excess = count.add(event)
             if excess:
                 raise _refused(path, excess)
-        problems = list(twice(path, yaml.compose(path.read_text(), Loader=loader)))
+        problems = list(odd_nodes(path, yaml.compose(path.read_text(), Loader=loader)))
     except yaml.MarkedYAMLError as error:
         problems = [syntax_problem(path, error)]
     except UnicodeDecodeError as error:

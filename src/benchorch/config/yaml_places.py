@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING
 from benchorch.errors import Correction, Problem, as_problem
 
 if TYPE_CHECKING:
-    from yaml import MarkedYAMLError, Node
+    from yaml import MarkedYAMLError, Node, ScalarNode
+    from yaml.constructor import SafeConstructor
     from yaml.error import Mark
 
 _WIDEST = 76
+
+_STANDARD = "tag:yaml.org,2002:"
+_VALUES = ("int", "float", "bool", "timestamp", "null")
+_LONGEST_VALUE = 400
 
 _NAME = re.compile(r"[^\s,:\[\]{}'\"#]+")
 
@@ -110,22 +115,44 @@ def _corrected(path: Path, error: MarkedYAMLError, mark: Mark) -> str:
     return ""
 
 
-def twice(path: Path, root: Node | None) -> Iterator[str]:
-    """Every key that a mapping has twice, of which one would be lost."""
-    from yaml import MappingNode, SequenceNode
+def odd_nodes(path: Path, root: Node | None) -> Iterator[str]:
+    """Every key that a mapping has twice, of which one would be lost; values that are none."""
+    from yaml import MappingNode, ScalarNode, SequenceNode
+    from yaml.constructor import SafeConstructor
 
+    constructor = SafeConstructor()
     nodes: list[Node] = [root] if root else []
     while nodes:
         node = nodes.pop()
         if isinstance(node, SequenceNode):
             nodes += node.value
+        if isinstance(node, ScalarNode) and (problem := _odd_scalar(node, constructor)):
+            yield located(path, node.start_mark, problem)
         if not isinstance(node, MappingNode):
             continue
         first: dict[str, int] = {}
         for key, value in node.value:
-            nodes += [value]
+            nodes += [key, value]
             name = str(key.value)
             if name in first and name != "<<":
                 before = f"the key {name!r} is in line {first[name]} already; remove one of them."
                 yield located(path, key.start_mark, before)
             first.setdefault(name, key.start_mark.line + 1)
+
+
+def _odd_scalar(node: ScalarNode, constructor: SafeConstructor) -> str:
+    """What is wrong with a number, a truth value or a date; empty where nothing is.
+
+    PyYAML makes a number of as many digits as there are, for hours, and has no error of its own
+    for ``!!bool maybe``.
+    """
+    kind = node.tag.removeprefix(_STANDARD)
+    if kind not in _VALUES:
+        return ""
+    if len(node.value) > _LONGEST_VALUE:
+        return f"a value of {len(node.value)} characters would be taken for !!{kind}; quote a text."
+    try:
+        constructor.construct_object(node)
+    except (ValueError, LookupError, AttributeError):
+        return f"{node.value!r} is no !!{kind}; quote a text."
+    return ""
