@@ -105,6 +105,24 @@ def test_bounds_that_torch_writes_in_python_are_read(good: Path, tmp_path: Path)
     assert module(torch.ones(5, 4)).shape == (5, 2)
 
 
+class Squares(torch.nn.Module):
+    """Its sizes are powers, quotients and remainders of others."""
+
+    def forward(self, x: Any) -> Any:
+        rows = x.shape[0]
+        return x.new_ones((rows * rows * rows, rows // 2 + 1)), x.reshape(-1)[: rows % 7 + 2]
+
+
+def test_powers_that_torch_writes_are_read(tmp_path: Path) -> None:
+    sizes = {0: torch.export.Dim("rows", min=2, max=64)}
+    path = tmp_path / "squares.pt2"
+    program = torch.export.export(Squares(), (torch.ones(3, 4),), dynamic_shapes=(sizes,))
+    torch.export.save(program, path)
+    with ZipFile(path) as archive:
+        assert any(b"Pow(" in archive.read(name) for name in archive.namelist())
+    assert read_program(path).module()(torch.ones(5, 4))[0].shape == (125, 3)
+
+
 def test_a_script_that_is_a_program_unpickles_nothing(good: Path, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     sample = pickled(((Evil(marker),), {}))
@@ -126,6 +144,20 @@ def test_a_script_that_is_a_program_unpickles_nothing(good: Path, tmp_path: Path
         ("sympify('1')", "expression"),
         ("[x for x in (1,)]", "expression"),
         ("eval('1')", "expression"),
+        ("9**9**9**9", "expression"),
+        ("((2**64)**64)**64", "expression"),
+        ("1 << 10**12", "expression"),
+        ("Pow(Integer(9), Pow(Integer(9), Integer(9)))", "expression"),
+        ("Pow(Integer(9), Symbol('s0'))", "expression"),
+        ("Pow(Integer(9), Integer(10000000000))", "expression"),
+        ("LShift(Integer(1), Integer(10000000000))", "expression"),
+        ("Rational('1e10000000000')", "expression"),
+        ("Float('0.1', precision=10000000000)", "expression"),
+        ("'x' * 10000000000", "expression"),
+        ("'%10000000000d' % 1", "expression"),
+        ("[1] * 10000000000", "expression"),
+        ("9" * 5000, "expression"),
+        ("+".join(["Symbol('s0')"] * 10_000), "expression"),
     ],
 )
 def test_sizes_are_arithmetic(good: Path, tmp_path: Path, text: str, said: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -57,6 +58,10 @@ _FUNCTION = re.compile(
 )
 _METHOD = re.compile(r"size|stride|storage_offset|dim|numel|item|dtype|device|shape")
 _NAME = re.compile(r"[suz]\w*\d+|L|True|False|None|true|false|oo|int_oo|zoo|nan|torch|math")
+_MOST_CHARACTERS, _MOST_POWER, _MOST_BITS, _LARGEST = 10_000, 64, 1000, 2**64
+_POWERS = re.compile(r"Pow|PowByNatural|FloatPow|LShift")
+_NUMBER = re.compile(r"Integer|Float|Rational")
+_DECIMAL = re.compile(r"-?[0-9.]{1,40}(e[+-]?[0-9]{1,3})?")
 _PLAIN = (
     *(ast.Expression, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Tuple),
     *(ast.List, ast.Constant, ast.Subscript, ast.Load, ast.keyword, ast.boolop, ast.operator),
@@ -149,11 +154,34 @@ def _graph_problems(node: Json) -> Iterator[str]:
 
 
 def _is_arithmetic(text: str) -> bool:
-    """Whether an expression is made of sizes, numbers and arithmetic alone."""
+    """Whether an expression is made of sizes, numbers and arithmetic alone, and soon evaluated."""
+    if len(text) > _MOST_CHARACTERS:
+        return False
     try:
-        return all(_is_plain(node) for node in ast.walk(ast.parse(text, mode="eval")))
+        tree = ast.parse(text, mode="eval")
+        return all(_is_plain(node) for node in ast.walk(tree)) and _power(tree) <= _MOST_POWER
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
+
+
+def _power(node: ast.AST) -> float:
+    """To which power an expression may raise a number: ``9**9**9`` takes longer than anyone has."""
+    inner = max(map(_power, ast.iter_child_nodes(node)), default=1.0)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow | ast.LShift):
+        return inner * _size(node.right)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return inner
+    if not _POWERS.fullmatch(node.func.id):
+        return inner
+    return inner * _size(node.args[1]) if len(node.args) == 2 else math.inf
+
+
+def _size(exponent: ast.AST) -> float:
+    """Of an exponent as Python or sympy spells it, at least 1; infinite for what is no number."""
+    if isinstance(exponent, ast.Call) and isinstance(exponent.func, ast.Name) and exponent.args:
+        return _size(exponent.args[0]) if _NUMBER.fullmatch(exponent.func.id) else math.inf
+    value = _constant(exponent)
+    return max(1.0, abs(value)) if isinstance(value, int | float) else math.inf
 
 
 def _is_plain(node: ast.AST) -> bool:
@@ -163,10 +191,36 @@ def _is_plain(node: ast.AST) -> bool:
         return bool(_METHOD.fullmatch(node.attr))
     if isinstance(node, ast.Call):
         called = node.func
+        if isinstance(called, ast.Name) and _NUMBER.fullmatch(called.id):
+            return _is_number(node)
         return isinstance(called, ast.Attribute) or (
             isinstance(called, ast.Name) and bool(_FUNCTION.fullmatch(called.id))
         )
+    if isinstance(node, ast.BinOp):  # a factor makes any number of copies of a text or a list
+        no_numbers = (ast.List, ast.Tuple, ast.Constant)
+        return not any(
+            isinstance(side, no_numbers) and not isinstance(_constant(side), int | float)
+            for side in (node.left, node.right)
+        )
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return abs(node.value) <= _LARGEST
     return isinstance(node, _PLAIN)
+
+
+def _is_number(call: ast.Call) -> bool:
+    """Whether sympy makes a number of some digits of these arguments: not of ``'1e1000000000'``."""
+    values = [_constant(each) for each in call.args]
+    precise = [_constant(each.value) for each in call.keywords]
+    return all(
+        isinstance(value, int | float) or bool(_DECIMAL.fullmatch(str(value))) for value in values
+    ) and all(isinstance(value, int) and value <= _MOST_BITS for value in precise)
+
+
+def _constant(node: ast.AST) -> object:
+    """The value of a constant, its sign dropped; None for anything else."""
+    if isinstance(node, ast.UnaryOp):
+        return _constant(node.operand)
+    return node.value if isinstance(node, ast.Constant) else None
 
 
 @contextmanager

@@ -29,9 +29,11 @@ SAFETENSORS_DTYPES = {
 _NPY_KINDS = {"f": "float", "i": "int", "u": "uint"}
 _NPY_MAGIC = b"\x93NUMPY"
 _LONGEST_HEADER_BYTES = 100_000_000  # the safetensors format's own limit
+_LONGEST_NPY_HEADER_BYTES = 10_000  # numpy's own limit for files that nobody trusts
 
-_ODD = (OSError, ValueError, SyntaxError, KeyError, TypeError)
-"""Exceptions of a damaged header; OSError for a member that begins before the file."""
+_ODD = (OSError, ValueError, SyntaxError, KeyError, TypeError, MemoryError)
+"""Exceptions of a damaged header; OSError for a member that begins before the file, MemoryError
+for a header that nests too deeply."""
 
 Stamp: TypeAlias = tuple[int, int, int, int, int]
 
@@ -131,7 +133,10 @@ def _npy_header(archive: zipfile.ZipFile, name: str) -> Header:
         length_bytes = file.read(4 if wide else 2)
         if start[:6] != _NPY_MAGIC or len(length_bytes) < 2:
             raise ValueError(f"{archive.filename}: {name} is not an array")
-        header = ast.literal_eval(file.read(int.from_bytes(length_bytes, "little")).decode())
+        length = int.from_bytes(length_bytes, "little")
+        if length > _LONGEST_NPY_HEADER_BYTES:
+            raise ValueError(f"{name} has a header of {length} bytes")
+        header = ast.literal_eval(file.read(length).decode())
     return Header(shape=tuple(header["shape"]), dtype=_npy_dtype(header["descr"]))
 
 

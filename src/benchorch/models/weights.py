@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.errors import BuildError
+from benchorch.files import ARCHIVE_DAMAGE
 from benchorch.models.headers import Stamp, safetensors_headers, stamp
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 5  # names of one kind in a message; the rest is counted
 _KIND = "checkpoint"
+_MOST_TIMES, _FREE_BYTES = 4, 2**26
 
 
 def checkpoint_problems(checkpoint: str | None) -> list[str]:
@@ -41,13 +43,17 @@ def _check_format(path: Path) -> None:
         return
     import zipfile
 
-    with path.open("rb") as file:
-        readable = zipfile.is_zipfile(file)
-    if not readable:
+    size = path.stat().st_size
+    try:
+        with zipfile.ZipFile(path) as archive:
+            total = sum(member.file_size for member in archive.infolist())
+    except ARCHIVE_DAMAGE as error:
         raise ValueError(
             f"{path} is not a file that torch.save wrote, or is cut short; "
             "save a state dict with torch.save, or a .safetensors file"
-        )
+        ) from error
+    if total > _MOST_TIMES * size + _FREE_BYTES:  # torch stores what it saves uncompressed
+        raise ValueError(f"{path} would expand its {size} bytes to {total}")
 
 
 def checkpoint_identity(checkpoint: str | None) -> dict[str, str | None]:
