@@ -5,11 +5,14 @@ table of `SimpleProfiler`, or a ``Profile stats for:`` section for each action o
 (Python's cProfile) or for all records of `PyTorchProfiler` (torch.profiler's own table).
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
+
+from benchorch.formatting import whole_number
 
 _TITLE = re.compile(r"^(?:(\w+) )?Profiler Report\s*$", re.MULTILINE)
 _SECTION = re.compile(r"^Profile stats for: (.*?)(?: rank: \d+)?$", re.MULTILINE)
@@ -112,7 +115,9 @@ def _action(header: Sequence[str], cells: Sequence[str]) -> Timed | None:
         total_s = float(numbers["Total time (s)"])
         calls = numbers.get("Num calls")
         counted = int(calls) if calls else _counted(float(numbers["Mean duration (s)"]), total_s)
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
+        return None
+    if not math.isfinite(total_s):
         return None
     return Timed(name="|".join(cells[: extra + 1]), calls=counted, total_s=total_s)
 
@@ -139,7 +144,7 @@ def _advanced(action: str, text: str) -> Iterator[Timed]:
             yield Timed(
                 name=found[4].strip(),
                 within=action,
-                calls=int(found[1]),
+                calls=whole_number(found[1]),
                 total_s=float(found[3]),
                 self_s=float(found[2]),
             )
@@ -157,10 +162,10 @@ def _operators(text: str) -> Iterator[Timed]:
         cells = dict(zip(header, _sliced(line, spans), strict=True))
         total_s, self_s = _seconds(cells.get("CPU total", "")), _seconds(cells.get("Self CPU", ""))
         calls = cells.get("# of Calls", "")
-        if total_s is not None:
+        if total_s is not None and "Name" in cells:
             yield Timed(
                 name=cells["Name"],
-                calls=int(calls) if calls.isdigit() else None,
+                calls=whole_number(calls),
                 total_s=total_s,
                 self_s=self_s,
             )

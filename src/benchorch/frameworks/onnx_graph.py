@@ -24,15 +24,16 @@ def read_onnx_graph(path: Path) -> OperatorGraph:
     try:
         content = read_small(path, links=True, most_bytes=onnx.checker.MAXIMUM_PROTOBUF)
         model = onnx.load_model_from_string(content)
+        graph = operator_graph(model)
     except (OSError, DecodeError, ValueError) as error:
         raise TraceError(f"{path} is no ONNX model that can be read: {error}") from error
     if not model.graph.node:
         raise TraceError(f"{path} is no ONNX model: it has no nodes; an .onnx file is needed")
-    return operator_graph(model)
+    return graph
 
 
 def operator_graph(model: Any) -> OperatorGraph:
-    """The same of a model in memory, an ``onnx.ModelProto``."""
+    """The same of a model in memory, an ``onnx.ModelProto``; ValueError for an unknown dtype."""
     graph = model.graph
     shapes = _shapes(graph)
     held = {tensor.name for tensor in graph.initializer}
@@ -42,7 +43,7 @@ def operator_graph(model: Any) -> OperatorGraph:
         if name not in held
     ]
     made = {node.name: node.name for node in nodes}
-    names = {node.name for node in nodes}
+    names = dict.fromkeys((node.name for node in nodes), 1)
     for index, node in enumerate(graph.node):
         if node.op_type == "Constant":
             continue
@@ -80,13 +81,17 @@ def _read(node: Any) -> Iterable[str]:
                 yield from _read(inner)
 
 
-def _unique(name: str, taken: set[str]) -> str:
-    """The name, with a number where another node has it."""
-    found, number = name, 1
+def _unique(name: str, taken: dict[str, int]) -> str:
+    """The name, with a number where another node has it.
+
+    Args:
+        taken: each name with the last number that it has got; thousands of nodes may share one.
+    """
+    found = name
     while found in taken:
-        number += 1
-        found = f"{name}#{number}"
-    taken.add(found)
+        taken[name] += 1
+        found = f"{name}#{taken[name]}"
+    taken[found] = 1
     return found
 
 
@@ -103,9 +108,10 @@ def _last_scope(text: str) -> str:
     """The innermost module of a list that ends with the operator's own name."""
     try:
         scopes = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return ""
-    modules = [scope for scope in scopes[:-1] if isinstance(scope, str) and scope]
+    listed = scopes[:-1] if isinstance(scopes, list | tuple) else ()
+    modules = [scope for scope in listed if isinstance(scope, str) and scope]
     return modules[-1] if modules else ""
 
 

@@ -35,6 +35,7 @@ Say = Callable[[str], None]
 
 _PATH = click.Path(path_type=Path)
 ROWS_SHOWN = 10
+_DEVICES_SHOWN = 64
 _TRACE_NAMES = ("trace.json.gz", "trace.json", "trace.sqlite", "*.json.gz", "*.sqlite")
 
 
@@ -279,7 +280,8 @@ def _text(
 def _device_lines(analysis: Analysis) -> Iterator[str]:
     """How each device spends its time, over all steps."""
     devices = analysis.findings.devices
-    for number in dict.fromkeys(one.device for one in devices):
+    numbers = list(dict.fromkeys(one.device for one in devices))
+    for number in numbers[:_DEVICES_SHOWN]:
         mine = [one for one in devices if one.device == number]
         length = sum(one.step_ns for one in mine) or 1
         kinds = {
@@ -291,6 +293,8 @@ def _device_lines(analysis: Analysis) -> Iterator[str]:
         }
         rank = f"{number} (rank {mine[0].rank})" if analysis.events.ranks.any() else str(number)
         yield f"{rank}: " + ", ".join(f"{name} {ns / length:.0%}" for name, ns in kinds.items())
+    if len(numbers) > _DEVICES_SHOWN:
+        yield f"and {len(numbers) - _DEVICES_SHOWN} more; --json has all"
 
 
 def _gains_table(analysis: Analysis) -> str:

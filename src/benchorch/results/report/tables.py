@@ -26,7 +26,7 @@ from benchorch.stats.pairs import SEQUENTIAL
 from benchorch.stats.ratio_test import INCONCLUSIVE
 from benchorch.units import format_bytes, format_seconds, significant
 
-_SIZES = re.compile(r"(\d+)")  # 8 comes before 32
+_SIZES = re.compile(r"([0-9]{1,18})")  # 8 comes before 32
 
 
 def plan_text(plan: Plan) -> str:
@@ -164,7 +164,7 @@ def _rank(
     place = 2 if primary is None else 1 if wrong else 0
     cost = _cost(trial, primary, summaries) if primary else 0.0
     case = f"{trial.labels['workload']} {_other_scenario(trial.labels)}"
-    sizes = [int(part) if part.isdigit() else part for part in _SIZES.split(case)]
+    sizes = [int(part) if at % 2 else part for at, part in enumerate(_SIZES.split(case))]
     return place, trial.labels["model"], sizes, cost
 
 

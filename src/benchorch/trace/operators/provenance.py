@@ -7,13 +7,15 @@ from pathlib import Path
 
 from benchorch.errors import TraceError
 from benchorch.files import read_json
+from benchorch.formatting import whole_number
 
 MAPPINGS = "inductor_provenance_tracking_node_mappings"
 """How the names of the files begin in which Inductor's mappings are kept."""
 
 _NUMBERED_GRAPH = re.compile(r"^graph_\d+_")
 _NUMBER = re.compile(r"_\d+$")
-_CALL = re.compile(r"^(?P<name>.*):(?P<call>\d+)$")
+_CALL = re.compile(r"^(?P<name>.*):(?P<call>[0-9]{1,18})$")
+_OF_TORCH = re.compile(r"^torch\.ops\.[^.]*\.([^.]*)")
 _FUSED = re.compile(r"^(?:triton_(?:[a-z]+_)?|cpp_)fused_(?P<ops>.+?)_\d+$")
 _LONG_OPS = (
     *("_native_batch_norm_legit_no_training", "_scaled_dot_product_flash_attention"),
@@ -67,14 +69,9 @@ def read(path: Path, expected: Collection[str] = ()) -> Provenance:
 def beside(trace: Path, expected: Collection[str] = ()) -> tuple[Provenance, ...]:
     """The provenance of each compiled graph in the trace's folder, in the order of compilation."""
     files = trace.parent.glob(f"{MAPPINGS}_*.json")
-    numbered = sorted((int(number), file) for file in files if (number := _number(file)))
+    numbers = ((whole_number(file.stem.rpartition("_")[2]), file) for file in files)
+    numbered = sorted((number, file) for number, file in numbers if number is not None)
     return tuple(read(file, expected) for _, file in numbered)
-
-
-def _number(file: Path) -> str:
-    """The number after the last underscore of its name, else an empty text."""
-    number = file.stem.rpartition("_")[2]
-    return number if number.isdigit() else ""
 
 
 def of_inductor(content: Mapping[str, object], wanted: Collection[str] = ()) -> Provenance:
@@ -103,8 +100,8 @@ def of_inductor(content: Mapping[str, object], wanted: Collection[str] = ()) -> 
 def kernel_of(name: str) -> str:
     """A kernel's name without what its trace and its compiler add: ``addmm``, ``cpp_fused_...``."""
     bare = _NUMBERED_GRAPH.sub("", name)
-    if bare.startswith("torch.ops."):
-        return bare.split(".")[3]
+    if called := _OF_TORCH.match(bare):
+        return called[1]
     return bare.removeprefix("extern_kernels.").rpartition("::")[2]
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from benchorch.formatting import whole_number
+
 ITEM_BYTES: Mapping[str, float] = {
     **{"float64": 8, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16},
     **{"float32": 4, "int32": 4, "uint32": 4},
@@ -77,7 +79,7 @@ def recorded(arguments: Mapping[str, object]) -> OperatorCall | None:
 def integers(text: str) -> tuple[int, ...]:
     """Integers of a constant list, ``[1, 2]``; empty for anything else."""
     parts = [part.strip() for part in text.strip("[] ").split(",")]
-    return tuple(int(part) for part in parts if part.removeprefix("-").isdigit())
+    return tuple(int(part) for part in parts if whole_number(part.removeprefix("-")) is not None)
 
 
 def spelled(dtype: object) -> str:

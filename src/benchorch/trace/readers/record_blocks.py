@@ -38,6 +38,7 @@ _SEPARATOR = re.compile(r"\s*(?:,\s*|(?=\]))")
 _LONGEST_MATCH_BYTES = 1024  # of both; how far back to search again when more text came
 _SEARCHED_BYTES = 2**16
 _MOST_BYTES = 64 * 2**20  # before or after the records, and in one record
+_MOST_SKIPPED_BYTES = 2**30
 _MOST_OPENINGS = 16
 _MOST_LOST = 100_000
 _MOST_JOINED = 16
@@ -192,8 +193,11 @@ class RecordBlocks:
     def _skip_record(self) -> None:
         """Forget a record that is too long, up to the comma before the next one."""
         self.repairs["record too long"] += 1
+        start = self._offset
         while (match := _BOUNDARY.search(self._buffer, 1)) is None:
             self._drop(max(0, len(self._buffer) - _LONGEST_MATCH_BYTES))
+            if self._offset - start > _MOST_SKIPPED_BYTES:  # such as a hole in the file
+                raise no_trace(self._source.path, "a record of more than a gibibyte")
             if not self._grow():
                 self._drop(len(self._buffer))
                 return

@@ -23,8 +23,8 @@ _SKIPPED_BYTES = 2**20
 class TraceFile:
     """A file that is read forwards, plain or gzip by what it starts with, not by its name.
 
-    Memory is bounded by the size requested, whatever the ratio of the packing; a packed file of
-    which more than `limit_bytes` come, or far more than its size lets expect, is rejected.
+    Memory is bounded by the size requested, whatever the ratio of the packing; a file of which more
+    than `limit_bytes` come, or of a packed one far more than its size lets expect, is rejected.
 
     Attributes:
         repairs: ``truncated gzip`` or ``damaged gzip`` where the packing broke off.
@@ -39,7 +39,14 @@ class TraceFile:
         packed = self._file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
         self._file.seek(0)
         self._inflate = zlib.decompressobj(_GZIP_FRAME) if packed else None
-        expected_bytes = max(_ANY_BYTES, _MOST_RATIO * os.fstat(self._file.fileno()).st_size)
+        size_bytes = os.fstat(self._file.fileno()).st_size
+        if not packed and size_bytes > limit_bytes:
+            self._file.close()
+            raise TraceError(
+                f"{path} has {format_bytes(size_bytes)}; a profile that can be analysed has "
+                f"{format_bytes(limit_bytes)} at most. Profile fewer iterations."
+            )
+        expected_bytes = max(_ANY_BYTES, _MOST_RATIO * size_bytes)
         self._limit_bytes = min(limit_bytes, expected_bytes)
 
     def __enter__(self) -> Self:

@@ -1,5 +1,6 @@
 """Amdahl4ML's ``speedups.json``: some nodes of the grouped operator graph are so much faster."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
@@ -7,6 +8,7 @@ from typing import final
 import numpy as np
 
 from benchorch.errors import TraceError
+from benchorch.formatting import whole_number
 from benchorch.trace.arrays import Floats
 from benchorch.trace.events import Category
 from benchorch.trace.operators.grouping import Grouping, by_pattern
@@ -15,6 +17,9 @@ from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.hypothesis import Hypothesis
 from benchorch.trace.whatif.selector_values import suggest
 from benchorch.trace.whatif.transforms import Transform
+
+LEAST_SPEEDUP = 1e-6
+"""Below it times would be too long to be added up."""
 
 
 @final
@@ -104,10 +109,15 @@ def node_speedups(listed: object) -> NodeSpeedups:
         speedup = entry.get("speedup") if isinstance(entry, Mapping) else None
         if not isinstance(entry, Mapping):
             problems.append(f"{place}: expected an object, saw {entry!r}.")
-        elif isinstance(speedup, bool) or not isinstance(speedup, int | float) or speedup <= 0:
-            problems.append(f"{place}: speedup: expected a number above 0, saw {speedup!r}.")
-        elif str(entry.get("op_id", "")).isdigit():
-            by_id[int(str(entry["op_id"]))] = float(speedup)
+        elif (
+            isinstance(speedup, bool)
+            or not isinstance(speedup, int | float)
+            or not (LEAST_SPEEDUP <= speedup <= sys.float_info.max)
+        ):
+            expected = f"expected a number of at least {LEAST_SPEEDUP:g}"
+            problems.append(f"{place}: speedup: {expected}, saw {speedup!r}.")
+        elif (operator := whole_number(str(entry.get("op_id", "")))) is not None:
+            by_id[operator] = float(speedup)
         elif "op_id" in entry:
             problems.append(f"{place}: op_id: expected a whole number, saw {entry['op_id']!r}.")
         elif "op_type" in entry:

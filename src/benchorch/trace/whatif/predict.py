@@ -131,6 +131,13 @@ def predict(
     ]
     if found:
         raise TraceError("\n".join(found))
+    try:
+        return _predicted(basis, changes, name)
+    except OverflowError as error:
+        raise TraceError(f"{name}: its times are too long to be added up.") from error
+
+
+def _predicted(basis: Basis, changes: Sequence[Transform], name: str) -> Prediction:
     hypothesis = hypothesis_of(basis, changes)
     period_ns = basis.analysis.steps.period_ns
     replay = _replay(basis, hypothesis)

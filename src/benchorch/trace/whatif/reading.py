@@ -13,9 +13,12 @@ from benchorch.errors import TraceError
 from benchorch.files import read_small
 from benchorch.trace.dag import Class
 from benchorch.trace.whatif import transforms
-from benchorch.trace.whatif.amdahl4ml import node_speedups
+from benchorch.trace.whatif.amdahl4ml import LEAST_SPEEDUP, node_speedups
 from benchorch.trace.whatif.selector_values import PHASES, Selector, matcher, suggest
 from benchorch.trace.whatif.transforms import OnSelection, Transform
+
+_MOST_NS = 1e12
+"""Of one operator: the times of millions of them still add up."""
 
 T = TypeVar("T")
 Check = Callable[[object], Any]
@@ -158,7 +161,7 @@ def _classes(value: object) -> tuple[Class, ...]:
 def _number(value: object) -> float:
     try:
         number = float(value) if isinstance(value, int | float | str) else math.nan
-    except ValueError:
+    except (ValueError, OverflowError):
         number = math.nan
     return math.nan if isinstance(value, bool) else number
 
@@ -167,8 +170,8 @@ def _nanoseconds(value: object, least: float = 0.0) -> float:
     number = _number(value)
     if not number >= least:
         raise _wrong(f"a number of at least {least:g}", value)
-    if math.isinf(number):
-        raise _wrong("a number of nanoseconds", value)
+    if abs(number) > _MOST_NS:
+        raise _wrong(f"a number of nanoseconds of at most {_MOST_NS:g}", value)
     return number
 
 
@@ -191,7 +194,11 @@ _phase = _one_of(f"one of {', '.join(PHASES)}", ("", *PHASES).__contains__, str)
 _iteration = _one_of("a whole number from 0", _is_iteration, _plain)
 _boolean = _one_of("true or false", lambda value: isinstance(value, bool), _plain)
 _true = _one_of("true", lambda value: value is True, _plain)
-_factor = _one_of("a number above 0", lambda value: _number(value) > 0, _number)
+_factor = _one_of(
+    f"a number of at least {LEAST_SPEEDUP:g}",
+    lambda value: _number(value) >= LEAST_SPEEDUP,
+    _number,
+)
 
 SELECTING: Mapping[str, tuple[str, Check]] = {
     **{key: (key, _text) for key in ("name", "op", "kernel", "module", "lane", "graph_node")},

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from benchorch.formatting import whole_number
 from benchorch.trace.arrays import Bools
 from benchorch.trace.attribution.tables import op_type
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
@@ -131,8 +132,9 @@ def _of_node(basis: Basis, pattern: str) -> Bools:
     """Selection by node of the operator graph, or by kernel number in a launched graph."""
     fits = flags(basis.nodes.names, pattern)
     parts = np.array([*(any(fits[row] for row in part) for part in basis.nodes.shares), False])
-    number = int(pattern) if pattern.isdigit() else NOTHING - 1
-    found: Bools = parts[basis.nodes.part] | (basis.events.graph_node == number)
+    number = whole_number(pattern)
+    launched = basis.events.graph_node == (NOTHING - 1 if number is None else number)
+    found: Bools = parts[basis.nodes.part] | launched
     return found
 
 

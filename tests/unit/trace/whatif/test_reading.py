@@ -68,7 +68,7 @@ def test_every_change_refuses_a_wrong_value(what: str) -> None:
         ({"changes": [{"op": "a"}]}, "expected one of speedup, set_ns"),
         ({"changes": [{"op": "a", "speedup": 2, "remove": True}]}, "saw speedup and remove"),
         ({"changes": [{"op": "a", "speedupp": 2}]}, "Did you mean 'speedup'?"),
-        ({"changes": [{"op": "a", "speedup": 0}]}, "expected a number above 0, saw 0"),
+        ({"changes": [{"op": "a", "speedup": 0}]}, "expected a number of at least 1e-06, saw 0"),
         ({"changes": [{"op": "a", "speedup": "fast"}]}, "saw 'fast'"),
         ({"changes": [{"op": "a", "speedup": True}]}, "saw True"),
         ({"changes": [{"op": "a", "set_ns": "inf"}]}, "nanoseconds"),
@@ -85,7 +85,7 @@ def test_every_change_refuses_a_wrong_value(what: str) -> None:
         ({"speedups": {}}, "expected a list"),
         ({"speedups": [2]}, "expected an object"),
         ({"speedups": [{"op_id": "x", "speedup": 2}]}, "expected a whole number"),
-        ({"speedups": [{"op_id": "1", "speedup": "2"}]}, "expected a number above 0"),
+        ({"speedups": [{"op_id": "1", "speedup": "2"}]}, "expected a number of at least 1e-06"),
     ],
 )
 def test_what_is_wrong_is_said(content: object, problem: str) -> None:
