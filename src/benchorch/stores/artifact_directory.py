@@ -198,7 +198,7 @@ class ArtifactDirectory:
     def _trusted(self, key: str, format: Format | None) -> Artifact | None:
         """The verified artifact; None for code that no trusted key has signed."""
         path = self.entry_path(key)
-        manifest = verified(path, key, format)
+        manifest = verified(path, key, format, signing.proof)
         if signing.is_refused(manifest, str(path)):
             return None
         return to_entry(manifest, path).artifact
@@ -238,7 +238,9 @@ class ArtifactDirectory:
             with disk.store_errors(self.root):
                 disk.sync_tree(staging)
                 time.sleep(SETTLE_S)
-                manifest = seal(staging, replace(draft, build_s=build_s), signing.sign)
+                manifest = seal(
+                    staging, replace(draft, build_s=build_s), signing.sign, signing.proof
+                )
             return self._put_in_place(staging, manifest)
         except BaseException as error:
             full = disk.disk_full_cause(error, staging)
@@ -270,7 +272,7 @@ class ArtifactDirectory:
                 fill(staging)
                 disk.sync_tree(staging)
                 time.sleep(SETTLE_S)
-                manifest = verified(staging, key, None)
+                manifest = verified(staging, key, None, signing.proof)
             return self._put_in_place(staging, manifest)
 
     def _put_in_place(self, staging: Path, manifest: Manifest) -> Artifact:

@@ -169,7 +169,13 @@ def to_entry(manifest: Manifest, directory: Path, remote: str = "") -> Entry:
     )
 
 
-def seal(directory: Path, draft: Manifest, sign: Callable[[Manifest], Manifest]) -> Manifest:
+Prove = Callable[[Json], str]
+"""What only this machine can write about a value; empty where it has no key."""
+
+
+def seal(
+    directory: Path, draft: Manifest, sign: Callable[[Manifest], Manifest], prove: Prove
+) -> Manifest:
     """Write the signed manifest of a new entry, with every file."""
     found, settled = _file_status(directory)
     files = tuple(
@@ -179,15 +185,15 @@ def seal(directory: Path, draft: Manifest, sign: Callable[[Manifest], Manifest])
     manifest = sign(replace(draft, files=files))
     write_manifest(directory, manifest)
     if settled:
-        _remember(directory, manifest, found)
+        _remember(directory, prove(_verification(manifest, found)))
     return manifest
 
 
-def verified(directory: Path, key: str, format: Format | None) -> Manifest:
+def verified(directory: Path, key: str, format: Format | None, prove: Prove) -> Manifest:
     """The manifest of an intact entry of that key; CorruptEntry if it is not one."""
     manifest = of_key(read_manifest(directory), key, format)
     try:
-        _verify_files(directory, manifest)
+        _verify_files(directory, manifest, prove)
     except _NONSENSE as error:
         raise CorruptEntry(f"it cannot be read: {error}") from error
     return manifest
@@ -214,7 +220,7 @@ def of_key(manifest: Manifest, key: str, format: Format | None) -> Manifest:
     return manifest
 
 
-def _verify_files(directory: Path, manifest: Manifest) -> None:
+def _verify_files(directory: Path, manifest: Manifest, prove: Prove) -> None:
     found, settled = _file_status(directory)
     recorded = {file.path: file for file in manifest.files}
     for path in sorted(recorded.keys() ^ found.keys()):
@@ -222,13 +228,14 @@ def _verify_files(directory: Path, manifest: Manifest) -> None:
     for path, file in recorded.items():
         if found[path][1] != file.size_bytes:
             raise CorruptEntry(f"{path} has {found[path][1]} bytes instead of {file.size_bytes}")
-    if _last_verification(directory) == _verification(manifest, found):
+    proof = prove(_verification(manifest, found))
+    if proof and _last_verification(directory) == proof:
         return
     for path, file in recorded.items():
         if _sha256(directory / FILES / path) != file.sha256:
             raise CorruptEntry(f"{path} has other bytes than were built")
     if settled:
-        _remember(directory, manifest, found)
+        _remember(directory, proof)
 
 
 _Status = list[int]
@@ -275,9 +282,13 @@ def _last_verification(directory: Path) -> Json:
     return recorded
 
 
-def _remember(directory: Path, manifest: Manifest, found: Mapping[str, _Status]) -> None:
-    """Record the files' status from before their bytes were compared; losing it is harmless."""
+def _remember(directory: Path, proof: str) -> None:
+    """Record the files' status from before their bytes were compared; losing it is harmless.
+
+    It is what only this machine can write: others who can write here would spare their files the
+    comparison.
+    """
     note = directory / f".{VERIFIED}.{secrets.token_hex(8)}"
     with suppress(OSError):
-        note.write_text(json.dumps(_verification(manifest, found)))
+        note.write_text(json.dumps(proof))
         note.replace(directory / VERIFIED)

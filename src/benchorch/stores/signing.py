@@ -7,6 +7,7 @@ Whoever can write to a store, but holds no trusted key, cannot make another mach
 from __future__ import annotations
 
 import hashlib
+import hmac
 import logging
 import os
 import secrets
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.config.user_settings import config_directory, user_settings
 from benchorch.domain.artifact import Format, canonical_json
-from benchorch.domain.codec import encode
+from benchorch.domain.codec import Json, encode
 from benchorch.errors import StoreError
 from benchorch.files import read_text
 from benchorch.stores.manifest import Manifest, Signature
@@ -83,6 +84,13 @@ def public_key() -> str:
 def private_name(purpose: str) -> str:
     """A name that only a holder of this machine's key can predict."""
     return hashlib.sha256(f"{purpose}\0".encode() + _seed()).hexdigest()[:16]
+
+
+def proof(value: Json) -> str:
+    """What only a holder of this machine's key can write about a value; empty without a key."""
+    with suppress(StoreError):
+        return hmac.digest(_seed(), canonical_json(value).encode(), "sha256").hex()
+    return ""
 
 
 def problem() -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,8 +15,9 @@ import pytest
 from benchorch.config.user_settings import config_directory
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.errors import StoreError
-from benchorch.stores import signing
+from benchorch.stores import manifest, signing
 from benchorch.stores.local import LocalStore
+from benchorch.stores.manifest import SETTLE_S
 from support.s3 import Bucket
 
 KEY = BuildKey(fields={"model": "mlp"})
@@ -47,6 +50,43 @@ def build(store, content: bytes, format: Format = CODE) -> tuple[bytes, bool]:
 
     artifact, built = store.build(KEY, format=format, name="mlp aoti", make=make)
     return (artifact.path / "model.so").read_bytes(), built
+
+
+def forged(entry: Path, content: bytes) -> None:
+    """What somebody does who may write here and has no key: a file with a note that it is sound."""
+    from benchorch.domain.artifact import digest_of
+    from benchorch.domain.codec import encode
+    from benchorch.stores.manifest import read_manifest
+
+    path = entry / "files" / "model.so"
+    old = path.stat()
+    assert len(content) == old.st_size
+    path.write_bytes(content)
+    os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
+    now = path.stat()
+    status = [now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns]
+    note = {"manifest": digest_of(encode(read_manifest(entry))), "files": {"model.so": status}}
+    (entry / "verified.json").write_text(json.dumps(note))
+
+
+def test_a_verification_that_somebody_else_wrote_spares_no_comparison(tmp_path: Path) -> None:
+    store = LocalStore(root=str(tmp_path / "store"))
+    assert build(store, BUILT_HERE) == (BUILT_HERE, True)
+    (entry,) = (tmp_path / "store" / "artifacts").iterdir()
+    time.sleep(2 * SETTLE_S)
+    forged(entry, b"\x7fEVI")
+    assert build(store, BUILT_HERE) == (BUILT_HERE, True)
+
+
+def test_files_are_compared_once_by_who_has_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(root=str(tmp_path / "store"))
+    build(store, BUILT_HERE)
+    read: list[Path] = []
+    monkeypatch.setattr(manifest, "_sha256", lambda path: read.append(path) or "")
+    assert build(store, BUILT_HERE) == (BUILT_HERE, False)
+    assert not read
 
 
 def trust(*keys: str) -> None:
