@@ -13,6 +13,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Session
 from benchorch.domain.spending import Spending
 from benchorch.domain.trial import Plan, Trial, node_of
+from benchorch.errors import ExecutorError
 from benchorch.executors.scheduling.file_transfer import FolderContent, collect_files
 from benchorch.files import check_inside
 from benchorch.interfaces.stack import Stack
@@ -113,9 +115,11 @@ def cancel_command(name: str) -> str:
 
 
 def spending_in(status: Mapping[str, Json]) -> Spending | None:
-    """The spending in a coordinator's status, or None."""
+    """The spending in a coordinator's status; None where there is none, or it is damaged."""
     found = status.get("spending")
-    return decode(Spending, found) if found else None
+    with suppress(*chain.UNREADABLE):
+        return decode(Spending, found) if found else None
+    return None
 
 
 @final
@@ -151,9 +155,12 @@ class SentSweep:
         self.stack.write(f"{self.name}/{SENT}", json.dumps({"at": now}).encode())
 
     def status(self) -> Mapping[str, Json]:
-        """The coordinator's status; empty before there is one."""
+        """The coordinator's status; empty before there is one, and where it is damaged."""
         found = self.stack.read(f"{self.name}/{STATUS}")
-        return json.loads(found) if found else {}
+        try:
+            return chain.mapping_of(found) if found else {}
+        except ValueError:
+            return {}
 
     def spending(self) -> Spending | None:
         """Cost of machines so far, from the coordinator's status; None before the first report."""
@@ -193,7 +200,12 @@ class SentSweep:
         run_directory.trial_directory(self.directory, trial_id)
         for name in self.stack.listed(f"{self.name}/trials/{trial_id}/"):
             relative = name.removeprefix(f"{self.name}/")
-            check_inside(relative, self.directory)
+            if relative.endswith("/"):  # which consoles make for folders
+                continue
+            try:
+                check_inside(relative, self.directory)
+            except ValueError as error:
+                raise ExecutorError(f"{self.name} is not fetched: {error}.") from error
             path = self.directory / relative
             path.parent.mkdir(parents=True, exist_ok=True)
             self.stack.download(name, path)

@@ -5,7 +5,6 @@ The record of an account's stacks is the bucket ``benchorch-stacks-ACCOUNT``, wh
 takes commands by Systems Manager, so neither SSH nor an open port is needed.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -17,7 +16,7 @@ from typing import Any, final
 from benchorch.config.directories import builtin_directory
 from benchorch.hardware.aws_fleet import refused_launch
 from benchorch.hardware.aws_prices import has_credentials
-from benchorch.hardware.aws_starts import reason_of
+from benchorch.hardware.aws_starts import reason_of, start_in
 from benchorch.interfaces.stack import (
     CommandEnd,
     Head,
@@ -28,6 +27,7 @@ from benchorch.interfaces.stack import (
     StackFacts,
     Stacks,
 )
+from benchorch.journal.chain import mapping_of
 
 HOME = "benchorch-stacks-{account}"
 SETTINGS = "settings.json"
@@ -110,7 +110,13 @@ def _facts(name: str, home: str, account: str) -> StackFacts:
         body = _bucket_client(DEFAULT_REGION, account).get_object(
             Bucket=home, Key=f"{name}/{SETTINGS}"
         )
-        settings = json.load(body["Body"])
+        content = body["Body"].read()
+    try:
+        settings = mapping_of(content)
+        region, kinds = str(settings["region"]), _kinds(settings.get("variables"))
+    except (ValueError, KeyError) as error:
+        problem = f"s3://{home}/{name}/{SETTINGS} is damaged ({error})"
+        raise StackError(f"{problem}: make provision STACK={name} writes it anew.") from error
     if settings.get("destroying_since"):
         raise StackError(
             f"Stack {name} is being destroyed since {settings['destroying_since']}, or was not to "
@@ -119,19 +125,19 @@ def _facts(name: str, home: str, account: str) -> StackFacts:
     bucket = f"{name}-{account}"
     return StackFacts(
         name=name,
-        region=str(settings["region"]),
-        kinds=_kinds(settings.get("variables", {})),
+        region=region,
+        kinds=kinds,
         results_url=f"s3://{bucket}/results",
         store_url=f"s3://{bucket}/store",
         starts_url=f"s3://{bucket}/starts",
     )
 
 
-def _kinds(variables: Mapping[str, str]) -> Sequence[str]:
+def _kinds(variables: object) -> Sequence[str]:
     """The instance types of a fleet in Terraform's notation or JSON's."""
-    if "fleet" not in variables:
+    if not isinstance(variables, Mapping) or "fleet" not in variables:
         return DEFAULT_FLEET
-    return tuple(re.findall(r'"?([a-z][\w-]*\.[\w-]+)"?\s*[=:]', variables["fleet"]))
+    return tuple(re.findall(r'"?([a-z][\w-]*\.[\w-]+)"?\s*[=:]', str(variables["fleet"])))
 
 
 @final
@@ -260,7 +266,10 @@ class AwsStack(Stack):
         body = self._object(f"{prefix}/{machine}.json")
         if body is None:
             return None
-        start = json.loads(body)
+        try:
+            start = start_in(body)
+        except ValueError as error:
+            return CommandEnd(is_well=False, text=f"{machine} wrote no sound start: {error}")
         is_own = not str(start.get("step")).startswith("packages of ")
         failed = start.get("outcome") == "failed" and is_own
         return CommandEnd(is_well=not failed, text=reason_of(start) if failed else "")

@@ -1,6 +1,5 @@
 """How the starts of a stack's machines went, as each of them writes it to the stack's bucket."""
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, final
 
 from benchorch.interfaces.node_starts import NodeStarts
+from benchorch.journal.chain import mapping_of
 
 LOOK_S = 20.0
 """Minimum interval between requests to the bucket."""
@@ -56,15 +56,29 @@ class AwsStarts(NodeStarts):
                 name, written = one["Key"], one["LastModified"]
                 if written >= self.since and self.seen.get(name) != written:
                     body = client.get_object(Bucket=bucket, Key=name)["Body"].read()
-                    self._note(name, json.loads(body))
                     self.seen[name] = written
-        except (BotoCoreError, ClientError, ValueError) as error:
+                    self._note(name, body)
+        except (BotoCoreError, ClientError) as error:
             LOG.warning("starts=unreadable url=%s error=%r", self.url, str(error))
 
-    def _note(self, name: str, start: Mapping[str, Any]) -> None:
+    def _note(self, name: str, body: bytes) -> None:
+        try:
+            start = start_in(body)
+        except ValueError as error:
+            LOG.warning("starts=unreadable file=%r error=%r", name, str(error))
+            return
         if start.get("outcome") != "failed" or start.get("role") != "worker":
             return
         self.told[name] = (str(start.get("type")), reason_of(start))
+
+
+def start_in(body: bytes) -> Mapping[str, Any]:
+    """What a machine wrote of its start; ValueError for anything else, which a node may write."""
+    start = mapping_of(body)
+    log = start.get("log", [])
+    if not isinstance(log, list) or not all(isinstance(line, str) for line in log):
+        raise ValueError("its log is no list of lines")
+    return start
 
 
 def reason_of(start: Mapping[str, Any]) -> str:

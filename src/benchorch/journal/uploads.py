@@ -25,8 +25,12 @@ def complete(directory: Path, result: TrialResult, download: Callable[[str, Path
     """
     folder = trial_directory(directory, result.trial_id)
     for upload in result.uploads:
-        check_inside(upload.name, folder)
-        check_inside(upload.key, folder)
+        try:
+            check_inside(upload.name, folder)
+            check_inside(upload.key, folder)
+        except ValueError as error:
+            LOG.warning("%s; the result stands without it.", error)
+            continue
         path = folder / upload.name
         if path.exists() or not upload.key.startswith(f"{ATTEMPTS}/{result.trial_id}/"):
             continue

@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import final
 
@@ -72,6 +72,7 @@ def download_run(place: Objects, plan_id: str, directory: Path) -> int:
     names = [name for name in listed if not name.startswith(f"{uploads.ATTEMPTS}/")]
     if run_directory.PLAN not in names:
         raise ConfigError([_no_such(place, plan_id)])
+    names = [name for name in names if not name.endswith("/")]  # which consoles make for folders
     for name in names:
         try:
             check_inside(name, directory)
@@ -79,6 +80,9 @@ def download_run(place: Objects, plan_id: str, directory: Path) -> int:
             raise ConfigError(
                 [f"{place.address} has {name!r}, a path outside of the run's directory."]
             ) from error
+    above = {str(folder) for name in names for folder in PurePosixPath(name).parents}
+    if both := sorted(above & {*names}):
+        raise ConfigError([f"{place.address} has {both[0]!r}, a file and a folder in one."])
     directory.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".download-", dir=directory.parent) as scratch:
         for name in names:

@@ -158,6 +158,33 @@ def test_a_machine_says_how_its_start_ended(aws: Any) -> None:
     assert ends == [(False, why), (True, ""), None, (True, "")]
 
 
+def test_a_start_that_makes_no_sense_is_an_end_in_words(aws: Any) -> None:
+    make(aws, "mine", "us-east-1")
+    bodies = (b"garbage", b"[1]", b"[" * 10**5, b'{"outcome": "failed", "log": [5]}')
+    for body in bodies:
+        aws.put_object(Bucket=f"mine-{ACCOUNT}", Key="starts/i-1.json", Body=body)
+        end = only().start_of("i-1")
+        assert end is not None
+        assert not end.is_well
+        assert end.text.startswith("i-1 wrote no sound start: ")
+
+
+@pytest.mark.parametrize("body", [b"garbage", b"[]", b"{}", b"[" * 10**5])
+def test_a_damaged_record_of_a_stack_is_named(body: bytes, aws: Any) -> None:
+    make(aws, "mine", "us-east-1")
+    aws.put_object(Bucket=HOME, Key="mine/settings.json", Body=body)
+    with pytest.raises(StackError, match=r"mine/settings.json is damaged .*make provision"):
+        AwsStacks().find(None)
+
+
+def test_odd_variables_of_a_stack_are_those_of_the_default(aws: Any) -> None:
+    make(aws, "mine", "us-east-1")
+    for variables in ([], 5, {"fleet": 5}, {"fleet": ["g5.xlarge"]}):
+        body = json.dumps({"region": "us-east-1", "variables": variables}).encode()
+        aws.put_object(Bucket=HOME, Key="mine/settings.json", Body=body)
+        only()
+
+
 def test_a_bucket_that_is_gone_is_named(aws: Any) -> None:
     make(aws, "mine", "us-east-1")
     stack = only()

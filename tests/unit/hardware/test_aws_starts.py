@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from benchorch.hardware.aws_starts import AwsStarts
 from support.s3 import Bucket, bucket
 
@@ -48,6 +50,21 @@ def test_starts_from_before_the_sweep_are_left_alone(bucket: Bucket) -> None:
     say(bucket, "i-1")
     found, _ = starts(bucket, since=datetime.now(UTC) + timedelta(minutes=1))
     assert found.failed() == {}
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"garbage", b"[1]", b"5", b"[" * 10**5, b'{"outcome": "failed", "log": 5}']
+)
+def test_what_a_machine_should_not_have_written_stops_no_sweep(
+    body: bytes, bucket: Bucket, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket.s3.put_object(Bucket=bucket.name, Key="starts/i-0.json", Body=body)
+    say(bucket, "i-1")
+    found, clock = starts(bucket)
+    assert list(found.failed()) == ["g5.xlarge"]
+    clock[0] = 25.0
+    assert list(found.failed()) == ["g5.xlarge"]
+    assert caplog.text.count("starts=unreadable") == 1
 
 
 def test_a_bucket_that_does_not_answer_stops_no_sweep(bucket: Bucket, caplog) -> None:

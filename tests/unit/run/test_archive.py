@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from benchorch.cli.commands import archive as command
+from benchorch.domain.result import Outcome, TrialResult, UploadedFile
 from benchorch.errors import ConfigError
-from benchorch.journal import run_directory
+from benchorch.journal import run_directory, uploads
 from benchorch.run.archive import archive_run, archived_runs, download_run
 from benchorch.stores.attempt_bucket import AttemptBucket
 from benchorch.stores.objects import Objects
@@ -210,6 +211,38 @@ def test_a_name_that_leads_out_of_the_run_is_refused(
     with pytest.raises(ConfigError, match="outside of the run"):
         download_run(place, plan_id(run), tmp_path / "deep" / "back")
     assert not list(tmp_path.rglob("outside"))
+
+
+def test_folders_that_a_console_made_are_left_out(
+    run: Path, bucket: Bucket, tmp_path: Path
+) -> None:
+    place = bucket_at(bucket.url)
+    kept = archive_run(run, place)
+    for name in ("", "trials/", "more/"):
+        bucket.put(f"{plan_id(run)}/{name}", b"")
+    assert download_run(place, plan_id(run), tmp_path / "back") == kept.files
+
+
+def test_a_name_that_is_a_file_and_a_folder_is_refused(
+    run: Path, bucket: Bucket, tmp_path: Path
+) -> None:
+    place = bucket_at(bucket.url)
+    archive_run(run, place)
+    bucket.put(f"{plan_id(run)}/results.jsonl/x", b"")
+    with pytest.raises(ConfigError, match=r"'results\.jsonl', a file and a folder"):
+        download_run(place, plan_id(run), tmp_path / "back")
+    assert not (tmp_path / "back").exists()
+
+
+@pytest.mark.parametrize("name", ["../../outside", "/etc/outside", ".", ""])
+def test_an_uploaded_file_of_a_name_elsewhere_is_left_where_it_is(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = UploadedFile(name=name, key=f"attempts/t1/x/{name}", sha256="0" * 64)
+    result = TrialResult(trial_id="t1", labels={}, outcome=Outcome.OK, uploads=(one,))
+    uploads.complete(tmp_path / "run", result, lambda key, path: path.write_bytes(b"evil"))
+    assert "the result stands without it" in caplog.text
+    assert [path.name for path in tmp_path.rglob("*")] == ["run", "trials", "t1"]
 
 
 def test_a_fetched_run_is_known_by_its_plan(
