@@ -19,14 +19,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchorch.cli import main
+from benchorch.domain.codec import Json
 from benchorch.errors import BenchorchError
 from benchorch.frameworks.identity.consulted import evidence, recorded
 from benchorch.models.headers import read_headers
+from benchorch.results.compare import export
+from benchorch.results.compare.load_run import derive, stored
 from benchorch.run.reproduce.bundle import write_bundle
 from benchorch.run.reproduce.opened import open_bundle
 from benchorch.trace.analysis import analyze
 from benchorch.trial.identity_stamps import Stamps
-from support.mutations import bounded, fuzzed, with_odd_bytes, with_odd_json_or_bytes
+from support.mutations import (
+    bounded,
+    fuzzed,
+    with_odd_bytes,
+    with_odd_json_or_bytes,
+    with_odd_value,
+)
 from support.nsight_tables import tables
 from support.synthetic_runs import result, trial, write_run
 from support.trace_files import steps, write, write_tables
@@ -197,6 +206,87 @@ def test_a_damaged_run_is_shown_or_refused(data: st.DataObject, scratch: Path, r
     path.write_bytes(change(path.read_bytes(), data))
     command = data.draw(st.sampled_from(COMMANDS))
     words = [word.replace("@D", str(damaged)).replace("@R", str(run)) for word in command.split()]
+    with bounded(BenchorchError):
+        assert main.run(words) in ENDS
+
+
+@pytest.fixture(scope="module")
+def exported(scratch: Path, run: Path) -> bytes:
+    return export.text_of(export.to_json(stored(derive(run, "r"), "r"))).encode()
+
+
+OF_EXPORTED = (
+    *("report @E", "compare @E @R", "compare @R @E", "history @E --output @S", "report @E --json"),
+    "gate --baseline @E --candidate @R --max-regression 2%",
+)
+
+
+@pytest.mark.timeout(LONGEST_S)
+@fuzzed(15)
+@given(data=st.data())
+def test_a_damaged_exported_run_is_shown_or_refused(
+    data: st.DataObject, scratch: Path, run: Path, exported: bytes
+) -> None:
+    path, site = scratch / "exported.json", scratch / "site"
+    path.write_bytes(with_odd_json_or_bytes(exported, data))
+    shutil.rmtree(site, ignore_errors=True)
+    places = {"@E": path, "@R": run, "@S": site}
+    words = data.draw(st.sampled_from(OF_EXPORTED)).split()
+    with bounded(BenchorchError):
+        assert main.run([str(places.get(word, word)) for word in words]) in ENDS
+
+
+SETTINGS: dict[str, Json] = {
+    "name": "n",
+    "cwd": "/tmp",
+    "rebuild": "if_needed",
+    "baseline": "eager",
+    "control": "auto",
+    "objective": "latency_ms/p50",
+    "profile": ["winner"],
+    "pricing": {"market": "spot", "region": "us-east-1", "usd_per_hour": {"local": 1.0}},
+    "budget": {"minutes": 5, "max_usd": 1.0},
+    "tracking": {"_target_": "benchorch.recorders.mlflow.Mlflow", "uri": "sqlite:///mlflow.db"},
+    "executor": {"_target_": "benchorch.executors.local.Local"},
+    "store": {"_target_": "benchorch.stores.local.LocalStore", "root": "/tmp/x"},
+    "profiler": {"_target_": "benchorch.profilers.none.NoProfiler"},
+    "keep_at": "s3://bucket/prefix",
+}
+
+
+@pytest.fixture(scope="module")
+def settled(scratch: Path, run: Path) -> Path:
+    """The run with settings as a real plan has them, and with what a coordinator leaves."""
+    folder = scratch / "settled"
+    shutil.copytree(run, folder)
+    plan = json.loads((folder / "plan.json").read_text())
+    (folder / "plan.json").write_text(json.dumps({**plan, "session": SETTINGS}))
+    ended = {"ended_at": "2026-01-01T00:00:00+00:00", "complete": True, "busy": {"t": {}}}
+    driver = {"pid": 1, "begun_s": 1.0, "host": "h", "started_at": "2026-01-01T00:00:00+00:00"}
+    spending = {"usd": 1.0, "machines": {"g5": 1}, "head_s": 5.0}
+    (folder / "driver.json").write_text(json.dumps({**driver, **ended, "spending": spending}))
+    (folder / "stack.json").write_text(json.dumps({"stack": "s", "region": "r", "sweep": "w"}))
+    (folder / "tracking.json").write_text(json.dumps({"parent_run_id": "a" * 32}))
+    return folder
+
+
+@pytest.mark.timeout(LONGEST_S)
+@fuzzed(15)
+@given(data=st.data())
+def test_odd_settings_of_a_run_are_data(data: st.DataObject, scratch: Path, settled: Path) -> None:
+    damaged = scratch / "unsettled"
+    shutil.rmtree(damaged, ignore_errors=True)
+    shutil.copytree(settled, damaged)
+    path = damaged / data.draw(st.sampled_from(["plan.json", "driver.json", "tracking.json"]))
+    tree = json.loads(path.read_bytes())
+    inner = tree["session"] if path.name == "plan.json" else tree
+    changed = json.loads(with_odd_value(json.dumps(inner).encode(), data))
+    changed = {**tree, "session": changed} if path.name == "plan.json" else changed
+    path.write_text(json.dumps(changed))
+    command = data.draw(st.sampled_from(COMMANDS))
+    words = [
+        word.replace("@D", str(damaged)).replace("@R", str(settled)) for word in command.split()
+    ]
     with bounded(BenchorchError):
         assert main.run(words) in ENDS
 

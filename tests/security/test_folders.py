@@ -54,6 +54,27 @@ def test_a_trial_imports_no_look_alike_of_a_package(place: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_what_the_trackers_server_starts_imports_nothing_of_the_folder(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow runs ``python -m uvicorn`` in the folder that `benchorch ui` is given in."""
+    from benchorch.cli.commands.ui import prepare
+
+    monkeypatch.chdir(place)
+    for name in ("uvicorn", "mlflow", "json"):
+        (place / f"{name}.py").write_text(PLANT.format(marker=str(place / "marker")))
+    launch = prepare()
+    done = subprocess.run(
+        [sys.executable, "-m", "uvicorn", "--version"],
+        env=dict(launch.environment),
+        capture_output=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (place / "marker").exists()
+
+
 def test_a_repositorys_own_commands_are_not_run(place: Path) -> None:
     from benchorch.host.environment import git_revision
 

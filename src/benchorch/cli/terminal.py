@@ -26,6 +26,7 @@ from benchorch.results.report.console_table import folded
 
 OK, FAILED, WRONG_REQUEST, INTERRUPTED = 0, 1, 2, 130
 HELP = "benchorch --help"
+_LONGEST_LINE = 4000
 
 # What programs tell errors apart by; the nearest base class counts.
 _CODES: Mapping[type[BenchorchError], str] = {
@@ -150,7 +151,14 @@ def print_error(error: BenchorchError, *, as_json: bool = False) -> int:
 
 
 def _print_wrong(text: str) -> None:
-    print(folded(printable(text), sys.stderr), file=sys.stderr)
+    lines = (_cut(line) for line in printable(text).splitlines())
+    print(folded("\n".join(lines), sys.stderr), file=sys.stderr)
+
+
+def _cut(line: str) -> str:
+    """A line without the middle of a value that fills a screen, as a stranger's file may have."""
+    end = _LONGEST_LINE // 4
+    return line if len(line) <= _LONGEST_LINE else f"{line[: 3 * end]} ... {line[-end:]}"
 
 
 def _error_data(error: BenchorchError) -> Json:

@@ -19,6 +19,8 @@ from benchorch.formatting import plural
 from benchorch.journal import chain, run_directory
 from benchorch.progress import Say, counted, silent
 
+_MOST_TOLD = 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -59,10 +61,13 @@ class Journal:
 
     @property
     def problems(self) -> Sequence[str]:
-        """A sentence for each damaged line."""
-        return [
-            f"{self.path}: line {one.number} is damaged: {one.problem}." for one in self.damaged
+        """A sentence for each of the first damaged lines, and one for those that follow."""
+        found = [
+            f"{self.path}: line {one.number} is damaged: {one.problem}."
+            for one in self.damaged[:_MOST_TOLD]
         ]
+        more = len(self.damaged) - _MOST_TOLD
+        return [*found, f"{self.path}: {plural(more, 'line')} more, too."] if more > 0 else found
 
 
 def read_journal(directory: Path) -> Journal:

@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,9 +44,10 @@ _SOURCE = {"mlflow.source.name": "benchorch"}
 _PARENT = "mlflow.parentRunId"
 _MAX_NOTE_LENGTH = 5000
 _MAX_REASON_LENGTH = 400
-_RUNS_PER_PAGE = 500
+_RUNS_PER_PAGE, _MOST_PAGES = 500, 2000
 _UPLOADS_AT_ONCE = 4
 _MOST_BYTES = 2**28
+_WRITTEN = ("experiments", "experiment_tags", "runs", "tags", "params", "metrics", "latest_metrics")
 _REDIRECTED = (
     "it redirects, and credentials go to no address but the one named: name the final one in "
     "recorder.uri"
@@ -290,9 +291,29 @@ def _connect(uri: str) -> MlflowClient:
     utils.MAX_RETRY_COUNT = 1  # else an unreachable database blocks for minutes
     try:
         with location.one_at_a_time(uri):
+            _refuse_triggers(location.database_file(uri))
             return MlflowClient(tracking_uri=uri)
     finally:
         utils.MAX_RETRY_COUNT = retries
+
+
+def _refuse_triggers(database: Path | None) -> None:
+    """RecordError for a SQLite file whose triggers run at what is recorded: some never end.
+
+    MLflow's own are on other tables. A file that is no database is left to MLflow, which says so.
+    """
+    import sqlite3
+
+    if database is None or not database.exists():
+        return
+    triggers = "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"
+    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(database)) as connection:
+        for name, table in connection.execute(triggers):
+            if str(table).lower() in _WRITTEN:
+                raise RecordError(
+                    f"{database} has the trigger {name!r} on {table}, which MLflow did not make: "
+                    "take another file with recorder.uri=sqlite:///mine.db"
+                )
 
 
 def _experiment(client: MlflowClient, recorder: Mlflow) -> str:
@@ -336,8 +357,9 @@ def _role(plan: Plan, role: str) -> str:
 
 
 def _search(client: MlflowClient, experiment_id: str, condition: str) -> Iterator[Run]:
-    """Matching runs, oldest first."""
+    """Matching runs, oldest first; RecordError where the server has the same page again."""
     token: str | None = None
+    known = set[str]()
     while True:
         page = client.search_runs(
             [experiment_id],
@@ -350,6 +372,9 @@ def _search(client: MlflowClient, experiment_id: str, condition: str) -> Iterato
         token = page.token
         if not token:
             return
+        if token in known or len(known) == _MOST_PAGES:
+            raise RecordError("its list of runs has no end")
+        known.add(token)
 
 
 def _fetched(client: MlflowClient, parent: Run, into: Path, uri: str) -> Path | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.codec import Json
-from benchorch.domain.trial import ConfigNode
+from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.models import trust
 
 _NODES = ("profiler", "executor", "store", "recorder")
@@ -28,6 +28,7 @@ def chosen_places(session: ConfigNode, choices: Mapping[str, str]) -> Iterator[s
     if not trust.has_foreign_recipe():
         return
     default = _defaults(choices)
+    yield from _chosen_quota(session, choices.get("store", ""))
     for key in _KEYS:
         for place, value in _texts(session.get(key), key):
             harmless = _WORD.fullmatch(value) and not place.endswith(f".{_PROGRAM}")
@@ -35,6 +36,16 @@ def chosen_places(session: ConfigNode, choices: Mapping[str, str]) -> Iterator[s
                 continue
             if why := trust.choice_refusal(value):
                 yield why.within(f"{place}: ")
+
+
+def _chosen_quota(session: ConfigNode, option: str) -> Iterator[str]:
+    """A limit of the store that only a stranger's recipe chose: what exceeds it is deleted."""
+    quota = node_of(session, "store").get("quota_gib")
+    own = Composer(config_loader())
+    if not trust.choice_refusal(option) and option in own.options("store"):
+        quota = None if own.option("store", option).get("quota_gib") == quota else quota
+    if quota is not None and (why := trust.choice_refusal(str(quota))):
+        yield why.within("store.quota_gib: ")
 
 
 def _defaults(choices: Mapping[str, str]) -> Mapping[str, str]:

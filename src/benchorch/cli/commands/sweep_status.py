@@ -9,14 +9,13 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
-from benchorch.domain.price import Market
 from benchorch.domain.result import Outcome
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.journal import run_directory
 from benchorch.journal.lock import Coordinator, TrialStatus, is_running, read_coordinator
 from benchorch.journal.reader import read_journal
 from benchorch.results.metrics.cost import trial_usd
-from benchorch.results.pricing.sweep_cost import Expected, expected
+from benchorch.results.pricing.sweep_cost import Expected, expected, market_of
 from benchorch.run.invocation import is_final_line
 
 
@@ -125,8 +124,7 @@ class SweepStatus:
         return max(0.0, forecast[trial.trial_id].seconds - elapsed_s)
 
     def _spent(self) -> Iterator[float]:
-        pricing = node_of(self.plan.session, "pricing")
-        market = Market(str(pricing.get("market", Market.ON_DEMAND)))
+        market = market_of(self.plan)
         for trial in self.plan.trials:
             price = self.plan.prices.of(trial.hardware_kind, market) if self.plan.prices else None
             seconds = self._occupied_s(trial.trial_id)

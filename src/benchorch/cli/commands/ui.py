@@ -96,6 +96,7 @@ def prepare(port: int = FIRST_PORT, uri: str = STORE) -> Launch:
     environment = {
         **os.environ,
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "PYTHONSAFEPATH": "1",  # MLflow starts others by python -m, and this folder may be anyone's
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "DO_NOT_TRACK": "true",
     }

@@ -10,6 +10,7 @@ from http.client import (
     HTTPException,
     HTTPResponse,
     HTTPSConnection,
+    IncompleteRead,
     RemoteDisconnected,
 )
 from typing import Any, final
@@ -23,6 +24,7 @@ from benchorch.errors import MeasureError
 from benchorch.frameworks.opaque_module import OpaqueModule
 
 _KEPT_BODIES = 64
+_MOST_BYTES = 2**28
 _STALE = (RemoteDisconnected, BadStatusLine, BrokenPipeError, ConnectionResetError)
 """Errors of a connection that the server has closed meanwhile."""
 
@@ -95,11 +97,19 @@ class Endpoint(OpaqueModule):
         try:
             connection.request(self.method, self._path, body, self.headers)
             response = connection.getresponse()
-            return response, response.read()
+            return response, self._content(response)
         except BaseException:
             connection.close()
             self._mine.connection = None
             raise
+
+    def _content(self, response: HTTPResponse) -> bytes:
+        content = response.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise _failed(f"{self.url} answered more than {_MOST_BYTES >> 20} MiB.")
+        if response.length:
+            raise IncompleteRead(content, response.length)
+        return content
 
     def _connection(self) -> HTTPConnection:
         parts = urlsplit(self.url)

@@ -135,6 +135,15 @@ def pricing_of(session: ConfigNode) -> Pricing:
     return construct(Pricing, node_of(session, "pricing"), "pricing")
 
 
+def market_of(plan: Plan) -> Market:
+    """How the plan's machines are paid for; ConfigError for a word that a damaged plan has."""
+    word = str(node_of(plan.session, "pricing").get("market", Market.ON_DEMAND))
+    if word not in tuple(Market):
+        problem = f"plan {plan.plan_id}: session.pricing.market is {word!r}"
+        raise ConfigError([f"{problem}; expected {' or '.join(Market)}."])
+    return Market(word)
+
+
 def budget_of(session: ConfigNode) -> Budget:
     """The `budget` node; ConfigError with every problem."""
     return construct(Budget, node_of(session, "budget"), "budget")
@@ -179,7 +188,7 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
     from benchorch.executors.scheduling.duration_forecast import forecasts, past_durations
 
     chosen = plan.trials if trials is None else trials
-    market = Market(str(node_of(plan.session, "pricing")["market"]))
+    market = market_of(plan)
     past = past_durations(history_of(plan).trials())
     places = _places(plan, chosen)
     known = {k: v for those in places for k, v in forecasts(those, past).items()}
@@ -251,11 +260,10 @@ def spending_rules(plan: Plan, spent_usd: float) -> SpendingRules:
     Args:
         spent_usd: before the run was resumed.
     """
-    pricing = node_of(plan.session, "pricing")
     return SpendingRules(
         max_usd=budget_of(plan.session).max_usd,
         spent_usd=spent_usd,
-        market=Market(str(pricing.get("market", Market.ON_DEMAND))),
+        market=market_of(plan),
         head_usd_per_hour=_head_usd_per_hour() if plan.prices else 0.0,
         launch_s=history_of(plan).launch_s(),
     )
@@ -286,10 +294,10 @@ def check_budget(plan: Plan, todo: Sequence[Trial], spent_usd: float = 0.0) -> N
     pricing = node_of(plan.session, "pricing")
     if plan.prices is None or not pricing:
         return
-    market = Market(str(pricing["market"]))
+    market = market_of(plan)
     unknown = [kind for kind in sorted(_rented(todo)) if plan.prices.of(kind, market) is None]
     if unknown:
-        region = pricing["region"]
+        region = pricing.get("region")
         raise ConfigError(
             [
                 f"{kind} has no known {market} price in {region}, so nothing is started. Let "
@@ -355,7 +363,7 @@ def _machine(kind: str, seconds: float, usd_per_hour: float | None) -> Machine:
 
 
 def _usd_per_hour(plan: Plan, kind: str) -> float | None:
-    market = Market(str(node_of(plan.session, "pricing")["market"]))
+    market = market_of(plan)
     price = plan.prices.of(kind, market) if plan.prices else None
     return price.usd_per_hour if price else None
 
