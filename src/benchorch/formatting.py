@@ -1,6 +1,7 @@
 """Intervals, counts and trial names as text."""
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from benchorch.domain.estimate import Estimate
@@ -81,6 +82,11 @@ def cell_name(labels: Mapping[str, str], varying: Sequence[str]) -> str:
     """A trial's name in this plan, in one line: its conversion, and whatever else differs."""
     others = [labels[name] for name in varying if labels.get(name)]
     return " ".join(" ".join([*others, labels["conversion"]]).split())
+
+
+def shell_word(value: object) -> str:
+    """A path or a name in a line to copy: one word to a shell, whatever is in it."""
+    return shlex.quote(str(value))
 
 
 def plural(count: int, noun: str) -> str:

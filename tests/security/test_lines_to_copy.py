@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.command_lines import Commands
+from support.slices import one_in
 from support.synthetic_runs import result, trial, write_run
 
 HEAD = "defaults: [config, override model: mlp, override recorder: none, _self_]\n"
@@ -64,7 +65,7 @@ def test_the_lines_are_found() -> None:
     assert lines(text) == ["benchorch plan x.yaml", "python -m benchorch report p"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", one_in(4, NAMES))
 def test_the_name_of_a_recipe_starts_nothing(name: str, commands: Commands, folder: Path) -> None:
     recipe = f"{name}.yaml"
     (folder / recipe).write_text(f"{HEAD}nmae: x\n")
@@ -85,7 +86,7 @@ def test_the_name_of_a_recipe_starts_nothing(name: str, commands: Commands, fold
         assert not (folder / "marker").exists(), line
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", one_in(6, NAMES))
 def test_the_folder_of_a_run_starts_nothing(
     name: str, commands: Commands, folder: Path, tmp_path: Path
 ) -> None:

@@ -104,7 +104,7 @@ RECIPES = {
 }
 
 
-@pytest.mark.parametrize("case", RECIPES)
+@pytest.mark.parametrize("case", one_in(3, RECIPES))
 def test_a_recipe_of_odd_yaml_is_planned_or_refused(
     case: str, commands: Commands, folder: Path
 ) -> None:
@@ -356,7 +356,7 @@ TRACES: dict[str, Callable[[], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", TRACES)
+@pytest.mark.parametrize("case", one_in(3, TRACES))
 def test_an_odd_trace_is_analysed_or_refused(case: str, commands: Commands, folder: Path) -> None:
     write(folder / "trace.json", TRACES[case]())
     ended(commands, folder, "analyze trace.json --output out", 60)

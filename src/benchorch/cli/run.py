@@ -14,6 +14,7 @@ from benchorch.cli.arguments import Request
 from benchorch.cli.terminal import INTERRUPTED, OK, Terminal, ask, print_err, print_out
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, Correction, ExecutorError, NoMachine, Problem
+from benchorch.formatting import shell_word
 from benchorch.host.processes.sigterm import TERMINATED, Terminated, sigterm_as_interrupt
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ def _resume(directory: Path, composer: Composer, terms: Terms, terminal: Termina
     invocation.open()
     plan = invocation.plan
     assert plan is not None  # find_invocation has found it
-    refuse_foreign(plan, directory, f"benchorch resume {directory}")
+    refuse_foreign(plan, directory, f"benchorch resume {shell_word(directory)}")
     if invocation.repeats_nothing:
         return _delivered(OK, invocation, terminal)
     _change_directory(Path(str(plan.session.get("cwd", "."))))

@@ -47,6 +47,7 @@ from benchorch.interfaces.stack import (
     StackFacts,
     Stacks,
 )
+from benchorch.journal.run_directory import is_id
 from benchorch.units import format_bytes
 
 T = TypeVar("T")
@@ -125,7 +126,8 @@ def _record(directory: Path) -> dict[str, str] | None:
     """Record in a run's directory of a sent sweep, or None."""
     try:
         record = read_json(directory / RECORD)
-        return {key: str(record[key]) for key in ("stack", "sweep")}
+        found = {key: str(record[key]) for key in ("stack", "sweep")}
+        return found if is_id(found["sweep"]) else None  # it gets into commands on the head
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -116,7 +116,7 @@ def _facts(name: str, home: str, account: str) -> StackFacts:
         region, kinds = str(settings["region"]), _kinds(settings.get("variables"))
     except (ValueError, KeyError) as error:
         problem = f"s3://{home}/{name}/{SETTINGS} is damaged ({error})"
-        raise StackError(f"{problem}: make provision STACK={name} writes it anew.") from error
+        raise StackError(f"{problem}: make provision STACK={name} writes it again.") from error
     if settings.get("destroying_since"):
         raise StackError(
             f"Stack {name} is being destroyed since {settings['destroying_since']}, or was not to "

@@ -15,7 +15,7 @@ from benchorch.domain.result import SCHEMA_VERSION, TrialResult
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError, Problems
 from benchorch.files import read_bytes, write_bytes
-from benchorch.formatting import plural
+from benchorch.formatting import plural, shell_word
 from benchorch.journal import chain, run_directory
 from benchorch.progress import Say, counted, silent
 
@@ -135,7 +135,8 @@ def read_results(directory: Path, say: Say = silent) -> list[TrialResult]:
     entries = counted(journal.entries.values(), "reading results", say)
     read = [problems.attempt(partial(entry.whole, directory)) for entry in entries]
     if problems.found:
-        problems.add([f"To measure again what that held: python -m benchorch resume={directory}"])
+        again = f"python -m benchorch resume={shell_word(directory)}"
+        problems.add([f"To measure again what that held: {again}"])
     problems.stop()
     return [result for result in read if result is not None]
 

@@ -19,7 +19,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.files import open_regular
-from benchorch.formatting import plural
+from benchorch.formatting import plural, shell_word
 from benchorch.journal import chain, run_directory
 from benchorch.journal.reader import Entry, entry_of
 
@@ -114,7 +114,8 @@ class RecordCursor:
         reasons = [*dict.fromkeys(self.refused.values())]
         if not (damaged or reasons):
             return ""
-        again = f"to measure again what that held: python -m benchorch resume={self._directory}"
+        line = f"python -m benchorch resume={shell_word(self._directory)}"
+        again = f"to measure again what that held: {line}"
         return f"{damaged}{' '.join([*reasons, again])}"
 
     def is_closed(self, *, complete: bool) -> bool:

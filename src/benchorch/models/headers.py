@@ -29,7 +29,7 @@ SAFETENSORS_DTYPES = {
 _NPY_KINDS = {"f": "float", "i": "int", "u": "uint"}
 _NPY_MAGIC = b"\x93NUMPY"
 _LONGEST_HEADER_BYTES = 100_000_000  # the safetensors format's own limit
-_LONGEST_NPY_HEADER_BYTES = 10_000  # numpy's own limit for files that nobody trusts
+_LONGEST_NPY_HEADER_BYTES = 2**20  # a member may expand to gigabytes
 
 _ODD = (OSError, ValueError, SyntaxError, KeyError, TypeError, MemoryError)
 """Exceptions of a damaged header; OSError for a member that begins before the file, MemoryError

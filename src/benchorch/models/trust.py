@@ -31,6 +31,7 @@ from benchorch.domain.session import Session
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import expanded
+from benchorch.formatting import shell_word
 from benchorch.models.source import module_place
 
 FLAG = "--trust"
@@ -226,7 +227,7 @@ def _address_refusal(url: str) -> Problem:
 
 def _until_trusted(text: str, place: object) -> Problem:
     """A refusal that ends once a person trusts a place."""
-    return Problem(f"{text}, add {FLAG} {place}", Correction(added=(FLAG, str(place))))
+    return Problem(f"{text}, add {FLAG} {shell_word(place)}", Correction(added=(FLAG, str(place))))
 
 
 def has_foreign_recipe() -> bool:

@@ -14,6 +14,7 @@ from typing import final
 
 from benchorch.errors import ConfigError, StoreError
 from benchorch.files import check_inside, read_bytes
+from benchorch.formatting import shell_word
 from benchorch.journal import lease, lock, run_directory, uploads
 from benchorch.journal.reader import read_journal
 from benchorch.run.sidecar import Wait, follow
@@ -72,7 +73,8 @@ def download_run(place: Objects, plan_id: str, directory: Path) -> int:
     names = [name for name in listed if not name.startswith(f"{uploads.ATTEMPTS}/")]
     if run_directory.PLAN not in names:
         raise ConfigError([_no_such(place, plan_id)])
-    names = [name for name in names if not name.endswith("/")]  # which consoles make for folders
+    # Consoles make such names for folders.
+    names = [name for name in names if name and not name.endswith("/")]
     for name in names:
         try:
             check_inside(name, directory)
@@ -176,7 +178,7 @@ def _status(directory: Path) -> bytes:
 
 def again(directory: Path, place: Objects) -> str:
     """The command that copies the rest once the bucket can be reached."""
-    return f"python -m benchorch keep {directory} --at {place.address}"
+    return f"python -m benchorch keep {shell_word(directory)} --at {place.address}"
 
 
 def _files(directory: Path) -> Iterator[tuple[str, Path]]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError, Correction, Problem
+from benchorch.formatting import shell_word
 from benchorch.journal.registry import is_own
 from benchorch.models import trust
 
@@ -18,7 +19,7 @@ def refuse_foreign(plan: Plan, directory: Path, command: str) -> None:
         problem = (
             f"{directory} holds a plan that was made elsewhere or changed since, and a plan names "
             "code, folders and a store. If you trust whoever made it: "
-            f"{command} {trust.FLAG} {directory}"
+            f"{command} {trust.FLAG} {shell_word(directory)}"
         )
         raise ConfigError([Problem(problem, Correction(added=[trust.FLAG, str(directory)]))])
     trust.grant(*trust.references_of(plan))

@@ -19,6 +19,7 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Trial
 from benchorch.errors import RecordError, StoreError
 from benchorch.files import write_json
+from benchorch.formatting import shell_word
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory, uploads
 from benchorch.journal.lease import lease
@@ -92,7 +93,7 @@ def replay(
 
 def command(directory: Path) -> str:
     """The command that records the rest once the tracker is back."""
-    return f"python -m benchorch record {directory}"
+    return f"python -m benchorch record {shell_word(directory)}"
 
 
 def end_on_stdin(timeout_s: float) -> bool | None:

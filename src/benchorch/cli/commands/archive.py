@@ -13,7 +13,7 @@ from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, StoreError
-from benchorch.formatting import plural
+from benchorch.formatting import plural, shell_word
 from benchorch.interfaces.executor import ARCHIVE_VARIABLE
 from benchorch.journal.registry import find_invocation, remember
 from benchorch.run.archive import Archived, again, archive_run, archived_runs, download_run
@@ -62,7 +62,7 @@ def run_fetch(
     text = (
         f"{directory}: {sweep.done} of {of} trials have a result ({files} files)\n"
         f"  table    python -m benchorch report {plan}\n"
-        f"  MLflow   python -m benchorch record {directory}\n"
+        f"  MLflow   python -m benchorch record {shell_word(directory)}\n"
         f"  resume   python -m benchorch resume {plan}"
     )
     data: Json = {"directory": str(directory), "files": files, "results": sweep.done, "trials": of}

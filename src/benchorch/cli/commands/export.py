@@ -1,5 +1,6 @@
 """``benchorch export RUN[:TRIAL] --output DIR``: a measured model to serve without benchorch."""
 
+import shlex
 from contextlib import chdir
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import expanded
+from benchorch.formatting import shell_word
 from benchorch.run.export.winner import choose
 from benchorch.run.foreign_plan import refuse_foreign
 
@@ -31,10 +33,12 @@ from benchorch.run.foreign_plan import refuse_foreign
 def run(terminal: Terminal, run: str, register: str | None) -> Reply:
     """The folder that was written, and what its own check found."""
     if terminal.output is None:
-        raise ConfigError([f"export: name a new folder: benchorch export {run} --output DIR"])
+        raise ConfigError(
+            [f"export: name a new folder: benchorch export {shell_word(run)} --output DIR"]
+        )
     _check_folder(terminal.output)
     chosen = choose(run, terminal.say)
-    again = f"benchorch export {run} --output {terminal.output}"
+    again = shlex.join(["benchorch", "export", run, "--output", str(terminal.output)])
     refuse_foreign(chosen.run.plan, chosen.run.directory, again)
     from benchorch.run.export.bundle import export
 

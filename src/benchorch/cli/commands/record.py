@@ -14,7 +14,7 @@ from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError, Correction, Problem, RecordError
 from benchorch.files import read_bytes
-from benchorch.formatting import plural
+from benchorch.formatting import plural, shell_word
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.journal.chain import mapping_of
@@ -41,7 +41,7 @@ def run(terminal: Terminal, directory: str, uri: str | None, follow: bool) -> Re
     try:
         plan = run_directory.read_plan(place)
         if uri is None and set(plan.recorder) - {components.TARGET}:
-            refuse_foreign(plan, place, f"benchorch record {directory}")
+            refuse_foreign(plan, place, f"benchorch record {shell_word(directory)}")
         recorder = recorder_of(place, plan, uri)
         replayed = replay(place, recorder, follow=follow)
     except ConfigError as error:

@@ -22,6 +22,7 @@ from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
 from benchorch.files import expanded
+from benchorch.formatting import shell_word
 from benchorch.host.processes.sigterm import TERMINATED
 from benchorch.journal.registry import find_invocation, new_directory
 from benchorch.journal.run_directory import read_plan
@@ -113,7 +114,7 @@ def _bundled(reference: str, path: Path, contents: Mapping[str, bool], terminal:
     directory = find_invocation(name, "reproduce")
     flags = "".join(f" --with-{kind}" for kind, wanted in contents.items() if wanted)
     if flags:  # a stranger's plan may name any file of this machine
-        typed = f"benchorch reproduce {reference} --bundle {path}{flags}"
+        typed = f"benchorch reproduce {shell_word(reference)} --bundle {shell_word(path)}{flags}"
         refuse_foreign(read_plan(directory), directory, typed)
     manifest = write_bundle(directory, patterns, path, terminal.say, **contents)
     lines = [f"{path} holds {len(manifest.trials)} trials of {manifest.plan_id}."]
@@ -128,7 +129,7 @@ def _bundled(reference: str, path: Path, contents: Mapping[str, bool], terminal:
         for name, figure in one.figures.items()
         if name not in EXACT and (why := too_vague(figure))
     ]
-    lines += [f"  on another machine   benchorch reproduce {path.name}"]
+    lines += [f"  on another machine   benchorch reproduce {shell_word(path.name)}"]
     return Reply(text="\n".join(lines), data={"written": str(path), "manifest": encode(manifest)})
 
 
@@ -160,7 +161,7 @@ def _stored(reference: str, terminal: Terminal, *, is_measured: bool) -> _First:
     directory = find_invocation(name, "reproduce")
     plan = read_plan(directory)
     if not is_measured:
-        refuse_foreign(plan, directory, f"benchorch reproduce {reference}")
+        refuse_foreign(plan, directory, f"benchorch reproduce {shell_word(reference)}")
     plan = narrowed(plan, [trial] if trial else [])
     kept = {one.trial_id for one in plan.trials}
     trials = [

@@ -11,6 +11,7 @@ from benchorch.cli.run import benchmark, run_again
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
+from benchorch.formatting import shell_word
 from benchorch.journal.registry import find_invocation, latest_invocations
 
 _EXAMPLES = "benchorch run model=bert"
@@ -86,7 +87,7 @@ def rerun(
     directory = newest[0] if run is None else find_invocation(run, "rerun")
     chosen = [name for text in only for name in text.split(",")]
     if not (failed or chosen):
-        what = f"benchorch rerun {run or directory} --failed"
+        what = f"benchorch rerun {shell_word(run or directory)} --failed"
         raise ConfigError(["rerun: choose trials by --failed or --only NAME."], next=what)
     return run_again(directory, terminal, failed=failed, only=chosen, exit_first=exitfirst)
 

@@ -13,7 +13,7 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event
 from benchorch.domain.spending import Spending
 from benchorch.domain.trial import Plan, Trial
-from benchorch.formatting import plural, printable
+from benchorch.formatting import plural, printable, shell_word
 from benchorch.journal import certificates
 from benchorch.journal.run_directory import PLAN, RESULTS, TABLE
 from benchorch.recorders.mlflow_links import MlflowLinks, mlflow_links
@@ -277,16 +277,16 @@ class ConsoleReport:
             self._mlflow(mlflow_links(directory))
         else:
             self.text(
-                f"record    python -m benchorch record {directory}   (the tracker lacks results: "
-                f"{reason}; nothing is lost)"
+                f"record    python -m benchorch record {shell_word(directory)}   "
+                f"(the tracker lacks results: {reason}; nothing is lost)"
             )
         place = plan.session.get("keep_at")
         if place and kept:
             self.text(f"kept      python -m benchorch fetch {plan.plan_id} --at {place}")
         elif place:
             self.text(
-                f"keep      python -m benchorch keep {directory} --at {place}   (not all of it "
-                "could be copied; nothing is lost)"
+                f"keep      python -m benchorch keep {shell_word(directory)} --at {place}   "
+                "(not all of it could be copied; nothing is lost)"
             )
         self.text(f"next      python -m benchorch open {plan.plan_id}")
         if self._one_winner and whole:
@@ -324,9 +324,8 @@ class ConsoleReport:
     def interrupted(self, directory: Path, *, results: int) -> None:
         """Print how far the run has come, and how to go on."""
         so_far = "the table is partial. All results so far are stored."  # and how it is resumed
-        nothing = (
-            f"no trial has a result yet. To continue:\n  python -m benchorch resume={directory}"
-        )
+        line = f"python -m benchorch resume={shell_word(directory)}"
+        nothing = f"no trial has a result yet. To continue:\n  {line}"
         self.text(f"\nInterrupted: {so_far if results else nothing}")
 
 

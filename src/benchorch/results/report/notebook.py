@@ -13,6 +13,7 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Plan
+from benchorch.formatting import shell_word
 from benchorch.results.report.console import ConsoleReport, silent_console
 from benchorch.results.report.html_table import html_table
 from benchorch.results.report.tables import conclusion
@@ -62,7 +63,7 @@ class NotebookReport(ConsoleReport):
 
     def interrupted(self, directory: Path, *, results: int) -> None:
         """Show how to go on."""
-        words = escape(f"python -m benchorch resume={directory}")
+        words = escape(f"python -m benchorch resume={shell_word(directory)}")
         state = "all results so far are stored" if results else "no trial has a result yet"
         self._show(f"<p>Interrupted: {state}. To continue: <code>{words}</code></p>")
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from benchorch.errors import ConfigError
+from benchorch.formatting import shell_word
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal.record_cursor import CURSOR
 from benchorch.journal.run_directory import read_lines
@@ -14,6 +15,6 @@ def register(recorder: Recorder, directory: Path, trial_id: str, folder: Path, n
     recorded = {line.get("trial_id"): line.get("run_id") for line in read_lines(directory / CURSOR)}
     run_id = recorded.get(trial_id)
     if not isinstance(recorder, Mlflow) or run_id is None:
-        problem = f"--register: this trial is not in MLflow. Try: benchorch record {directory}"
-        raise ConfigError([problem])
+        line = f"benchorch record {shell_word(directory)}"
+        raise ConfigError([f"--register: this trial is not in MLflow. Try: {line}"])
     return recorder.register(str(run_id), folder, name)

@@ -13,6 +13,7 @@ from benchorch.config.parity_setup import parity_setup
 from benchorch.config.trial_setup import open_trial
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.errors import ConfigError, Correction, Problem, Problems
+from benchorch.formatting import shell_word
 from benchorch.host.environment import describe_host, package_versions
 from benchorch.interfaces.executor import Executor, Way
 from benchorch.journal.chain import UNREADABLE
@@ -36,7 +37,9 @@ def refuse_untrusted(plan: Plan, path: Path, carried: Mapping[str, str]) -> None
         trust.grant(*trust.references_of(plan))
     refused = {reference: trust.refusal(reference) for reference in trust.references_of(plan)}
     added = Correction(added=(trust.FLAG, str(path)))
-    text = f"the bundle holds this code; if you trust who made it, add {trust.FLAG} {path}"
+    text = (
+        f"the bundle holds this code; if you trust who made it, add {trust.FLAG} {shell_word(path)}"
+    )
     of_bundle = Problem(text, added)
     problems = [
         (of_bundle if reference in carried else why).within(
