@@ -173,7 +173,7 @@ def _columns(rows: Sequence[ReportRow]) -> list[str]:
     name, p50, p99, rate, build, memory, same, gain = HEADERS
     generates = any(TOKEN_PARITY in row.cells for row in rows)
     tokens, cost = ((*TOKENS, TOKEN_PARITY), TOKEN_COST) if generates else ((), _COST)
-    own = [p50, p99, *tokens, gain, same, PRECISION, rate, cost, LIMIT, build, memory]
+    own = [p50, p99, gain, same, *tokens, PRECISION, rate, cost, LIMIT, build, memory]
     known = [column for column in own if any(_text(row, column) != "–" for row in rows)]
     varied = ["device"] if len({row.device for row in rows if row.device}) > 1 else []
     return [name, *known, *varied]
