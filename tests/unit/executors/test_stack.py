@@ -530,6 +530,9 @@ def test_a_sweep_that_was_left_can_be_cancelled(account: Account, tmp_path: Path
     assert len(list(sweep(tmp_path, 2))) == len(TRIALS)
     assert stack.left_running(tmp_path / "2") is None
     assert stack.left_running(tmp_path) is None
+    record = {"stack": "mine", "sweep": "x; touch marker", "region": "r"}
+    (tmp_path / "1" / stack.RECORD).write_text(json.dumps(record))
+    assert stack.left_running(tmp_path / "1") is None  # it would be a part of a command on the head
 
 
 def test_a_kind_outside_the_fleet_is_named_with_the_fleet(account: Account) -> None:
