@@ -54,7 +54,7 @@ def noise_between(
 
 
 def _difference(one: Array, other: Array, where: str, epsilon: float) -> Noise:
-    if one.shape != other.shape or one.dtype.kind != other.dtype.kind:
+    if one.shape != other.shape or one.dtype != other.dtype:
         return Noise(ratio=1.0, beyond_rounding=True, where=where)
     if one.dtype.kind != "f":
         share = float(np.mean(one != other)) if one.size else 0.0

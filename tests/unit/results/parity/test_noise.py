@@ -51,8 +51,9 @@ def test_a_cause_without_effect_is_fine() -> None:
     assert verify([{"0": REF}], [{"0": REF}], 1e-4, noise=Noise(causes=("x",))).passed
 
 
-def test_other_ids_shapes_and_names_are_not_deterministic() -> None:
+def test_other_ids_shapes_dtypes_and_names_are_not_deterministic() -> None:
     ids = np.arange(5)
+    assert noise_between([{"0": REF}], [{"0": REF.astype(np.float64)}]).is_random
     assert noise_between([{"0": ids}], [{"0": ids[::-1]}]).is_random
     assert noise_between([{"0": ids}], [{"0": ids[:3]}]).is_random
     assert noise_between([{"0": ids}], [{"1": ids}]).is_random
