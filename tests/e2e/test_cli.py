@@ -8,13 +8,14 @@ import sys
 
 import pytest
 
-FAST = (
-    *("stopping=fixed", "stopping.processes=2", "stopping.calls=5", "stopping.window_s=0.05"),
+FEW = (
+    *("stopping=fixed", "stopping.calls=5", "stopping.window_s=0.05"),
     # Nothing here asks how steady the machine is: no second is spent on looking, none on repeats.
     *("protocol.canary_tolerance_ratio=null", "protocol.pair_window_s=0.05"),
     "profiler=none",  # what a profile leaves is looked at in test_profiles.py
 )
-ONCE = (*FAST, "stopping.processes=1", "protocol.pairing=none")  # where no interval is looked at
+FAST = (*FEW, "stopping.processes=2")
+ONCE = (*FEW, "stopping.processes=1", "protocol.pairing=none")  # where no interval is looked at
 INLINE = (*ONCE, "executor=inline")  # where no process of a trial is looked at
 UNTRACKED = ("recorder=none",)
 
