@@ -31,6 +31,9 @@ EQUIVALENT, INCONCLUSIVE, REFUSED = "equivalent", "inconclusive", "refused"
 MOST_UNSTEADY_RATIO = 0.2
 """Share of a side's processes without a steady state that a median over processes can bear."""
 
+LEAST_DECIDING = 3
+"""Processes a side from which on a floor decides."""
+
 _WORST_GRADE = "C"
 _BACK_TO_BACK = "both back to back: benchorch duel"
 _LONGER = (
@@ -321,9 +324,13 @@ def supported(judged: MetricVerdict, floor: MetricVerdict) -> MetricVerdict:
 
 
 def decides(floor: MetricVerdict, judged: MetricVerdict) -> bool:
-    """Whether the floor has a verdict where the median has none, and does not contradict it."""
+    """Whether the floor has a verdict where the median has none, and does not contradict it.
+
+    Two processes a side do not suffice: where processes have two levels, both may be on one.
+    """
     told = floor.verdict not in (INCONCLUSIVE, REFUSED)
-    return told and judged.verdict == INCONCLUSIVE and _overlap(judged, floor)
+    few = any(side is None or side.n < LEAST_DECIDING for side in (floor.a, floor.b))
+    return told and not few and judged.verdict == INCONCLUSIVE and _overlap(judged, floor)
 
 
 def _overlap(one: MetricVerdict, other: MetricVerdict) -> bool:

@@ -92,6 +92,15 @@ def test_a_floor_that_shows_a_difference_is_a_verdict_of_the_comparison(
     assert found["by_floor"] == (["eager"] if code == 0 else [])
 
 
+def test_a_floor_of_two_processes_a_side_decides_nothing(tmp_path: Path) -> None:
+    sides = (uneven(EAGER, 1e6, 1), uneven(EAGER, 1.5e6, 2))
+    two = [replace(one, processes=one.processes[:2]) for one in sides]
+    a, b = (write_run(tmp_path / name, (EAGER, one)) for name, one in zip("ab", two, strict=True))
+    reply = compare.run.reply([str(a), str(b)])
+    assert reply.exit_code == 4
+    assert data(str(a), str(b))["by_floor"] == []
+
+
 def test_all_metrics_are_a_table_for_each_trial(runs: tuple[str, str]) -> None:
     found = data(*runs, "--all")["comparisons"]
     metrics = [one["metric"] for one in found if one["name"] == "eager"]
