@@ -2,7 +2,8 @@
 
 First, how far fresh processes of one machine agree on each kind of work, as shares within 2 % of
 the fastest. Then, in one process, an MLP's median over 0.3 s between two canaries: how far its
-medians spread over all rounds, and over those whose canaries were within a tolerance.
+medians spread over all rounds, and over those whose canaries were within a tolerance. Last, what
+each kind of work sees of a program on another processor, beside products that wait for memory.
 
     python benchmarks/reference_workload.py [PROCESSES] [ROUNDS]     20 and 60 unless told otherwise
 """
@@ -23,7 +24,7 @@ KINDS = """
 import json, sys
 from time import perf_counter_ns
 import numpy
-from benchorch.host.reference_workload import _products, square
+from benchorch.host.reference_workload import _products, memory_ns, square
 from benchorch.host.pinning import pin
 pin(1)
 def loop():
@@ -38,8 +39,23 @@ def lower_quartile(work):
         seen.append(perf_counter_ns() - started)
     return sorted(seen[30:])[30]
 kinds = {"a loop of the interpreter": loop, "whole numbers": square, "matrices": _products()}
-print(json.dumps({name: lower_quartile(work) for name, work in kinds.items()}))
+times = {name: lower_quartile(work) for name, work in kinds.items()}
+times["copies of 16 MiB"] = memory_ns()
+for mib in map(int, sys.argv[1:]):
+    matrix = numpy.ones((mib * 64, 4096), numpy.float32)
+    row, product = numpy.ones(4096, numpy.float32), numpy.empty(mib * 64, numpy.float32)
+    name = f"model: row by a matrix of {mib} MiB"
+    times[name] = lower_quartile(lambda: numpy.dot(matrix, row, product))
+print(json.dumps(times))
 """
+BESIDE = {
+    "nothing": "",
+    "arithmetic": "while True: sum(range(10_000))",
+    "copies of 128 MiB": (
+        "import numpy\none = numpy.ones(1 << 24)\nother = numpy.empty_like(one)\n"
+        "while True: numpy.copyto(other, one)"
+    ),
+}
 TOLERANCES = (0.02, 0.05, 0.10)
 WINDOW_S = 0.3
 
@@ -48,6 +64,8 @@ def main(processes: int, rounds: int) -> None:
     agreement(processes)
     print()
     foretelling(rounds)
+    print()
+    beside(processes // 2)
 
 
 def agreement(processes: int) -> None:
@@ -63,6 +81,26 @@ def agreement(processes: int) -> None:
         times = sorted(each[name] for each in seen)
         near = sum(value <= 1.02 * times[0] for value in times)
         print(f"| {name} | {near} of {processes} | {statistics.median(times) / times[0]:.3f} |")
+
+
+def beside(processes: int) -> None:
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in BESIDE}
+    last = max(os.sched_getaffinity(0))
+    for _ in range(processes):
+        for name, code in BESIDE.items():
+            pinned = f"import os\nos.sched_setaffinity(0, [{last}])\n{code}"
+            with subprocess.Popen(python("-c", pinned)) as other:
+                time.sleep(0.5)
+                words = python("-c", KINDS, "4", "64")
+                done = subprocess.run(words, capture_output=True, text=True, check=True)
+                other.kill()
+            found[name].append(json.loads(done.stdout))
+    print(f"| work, median of {processes} | {' | '.join(f'beside {name}' for name in BESIDE)} |")
+    print("|---|---|---|---|")
+    for kind in found["nothing"][0]:
+        medians = [statistics.median(each[kind] for each in seen) for seen in found.values()]
+        cells = [f"{medians[0] / 1e6:.3f} ms", *(f"{m / medians[0]:.2f} ×" for m in medians[1:])]
+        print(f"| {kind} | {' | '.join(cells)} |")
 
 
 def foretelling(rounds: int) -> None:

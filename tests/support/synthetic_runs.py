@@ -124,6 +124,7 @@ def result(
     processes: int = 10,
     process_spread: float = 0.002,
     canaries_ns: tuple[float, float] | None = (CANARY_NS, CANARY_NS),
+    memory_ns: float | None = None,
     baseline_ns: float | None = None,
     steady: bool = True,
     threads: int = 2,
@@ -135,6 +136,7 @@ def result(
 
     Args:
         canaries_ns: the fastest and the slowest canary, in turn before and after; None is none.
+        memory_ns: the time of copies around each, which spreads as the processes do.
         baseline_ns: what each process saw of its baseline in turns with it; None where it did not.
     """
     rng = np.random.default_rng([seed, int(call_ns)])
@@ -157,7 +159,12 @@ def result(
             peak_rss_bytes=rss + index,
             facts={"dtype": "float32", "threads": threads, "provider": "x", "device": "cpu"},
             paired=paired,
-            conditions=Conditions(canary_before_ns=before, canary_after_ns=after),
+            conditions=Conditions(
+                canary_before_ns=before,
+                canary_after_ns=after,
+                memory_before_ns=memory_ns and memory_ns * level / call_ns,
+                memory_after_ns=memory_ns and memory_ns * level / call_ns,
+            ),
         )
 
     told: dict[str, Any] = {

@@ -162,6 +162,7 @@ class Conditions:
 
     Attributes:
         canary_before_ns, canary_after_ns: time of the reference workload.
+        memory_before_ns, memory_after_ns: time of the one that copies memory.
         cpus: the processors that the process was pinned to; empty where it was not.
         threads: how many threads it ran with at the end, by the operating system's count.
         steal_ratio: share of the processors' time that the hypervisor gave to other guests.
@@ -175,6 +176,8 @@ class Conditions:
 
     canary_before_ns: float | None = None
     canary_after_ns: float | None = None
+    memory_before_ns: float | None = None
+    memory_after_ns: float | None = None
     cpus: tuple[int, ...] = ()
     threads: int | None = None
     steal_ratio: float | None = None

@@ -10,6 +10,7 @@ from benchorch.domain.measurement import Conditions
 from benchorch.host import cgroup
 from benchorch.host.cgroup import ROOT, read_number, read_text
 from benchorch.host.environment import allowed_cpus
+from benchorch.host.reference_workload import Speed
 
 _CPU = "sys/devices/system/cpu"
 # The kernel counts in ticks of 10 ms: over fewer than this, one tick is more than a few per cent.
@@ -97,27 +98,30 @@ class Interference:
 
     def conditions(
         self,
-        canary_before_ns: float | None,
-        canary_after_ns: float | None,
+        before: Speed | None,
+        after: Speed | None,
         cpus: tuple[int, ...],
         device_state: Mapping[str, Json],
     ) -> Conditions:
         """Conditions since construction; None for what the platform does not report.
 
         Args:
+            before, after: the machine's speed around it; None where it is not looked at.
             cpus: the processors that the process is pinned to; empty where it is not.
             device_state: the accelerator's own report.
         """
         waited = waited_ratio(self._scheduled, scheduled(self._root))
-        after, own_s = usage(self._root), _own_cpu_s() - self._own_s
+        used, own_s = usage(self._root), _own_cpu_s() - self._own_s
         throttled = cgroup.throttled_periods(self._root)
         return Conditions(
-            canary_before_ns=canary_before_ns,
-            canary_after_ns=canary_after_ns,
+            canary_before_ns=before and before.arithmetic_ns,
+            canary_after_ns=after and after.arithmetic_ns,
+            memory_before_ns=before and before.memory_ns,
+            memory_after_ns=after and after.memory_ns,
             cpus=cpus,
             threads=_threads(self._root),
-            steal_ratio=steal_ratio(self._usage, after),
-            foreign_ratio=_foreign_ratio(self._usage, after, own_s),
+            steal_ratio=steal_ratio(self._usage, used),
+            foreign_ratio=_foreign_ratio(self._usage, used, own_s),
             waited_ratio=waited,
             throttled_periods=_rise(self._throttled, throttled),
             frequency_khz=self._frequencies(cpus),

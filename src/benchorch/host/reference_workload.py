@@ -1,13 +1,19 @@
-"""Reference workload: a fixed piece of work whose time shows the machine's current speed.
+"""Reference workloads: fixed pieces of work whose times show the machine's current speed.
 
 It is compared between processes, so it must not depend on where a process happens to lie in
 memory: a loop of the interpreter does (its speed differs by 2 to 7 % between fresh processes of an
-unchanged machine), while compiled loops over a few cached kilobytes agree within 1 %.
+unchanged machine), while compiled loops over a few cached kilobytes agree within 1 %. These do not
+see what slows memory; copies of 16 MiB do. Their time differs by up to 20 % between fresh processes
+of a quiet machine, so they only show large changes (`benchmarks/reference_workload.py`).
 """
 
+import mmap
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import perf_counter_ns
+
+from benchorch.domain.measurement import Conditions
 
 CHUNKS = 40
 """Pieces of about 0.7 ms, some 30 ms in all: the speed of a shared machine changes within seconds,
@@ -17,6 +23,41 @@ _SQUARINGS = 2
 _PRODUCTS = 100
 _SIDE = 48  # small enough for the first cache, and for a matrix library to stay in one thread
 _NUMBER = 3**20_000
+_COPIES = 12
+_COPIED_BYTES = 16 * 2**20  # with its copy as much as a large last-level cache
+
+MEMORY_RATIO = 1.5
+"""Copies that took so much longer than others show that something else used the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """The machine's speed at one moment, as the time of two reference workloads."""
+
+    arithmetic_ns: float
+    memory_ns: float
+
+
+def speed() -> Speed:
+    """The machine's speed now; takes some 40 ms and, for a moment, 32 MiB."""
+    return Speed(reference_ns(), memory_ns())
+
+
+def memory_ns() -> float:
+    """Time in which 16 MiB are copied: the lower quartile of a dozen.
+
+    In mappings of its own: freeing so much to the allocator would change how it serves the model.
+    """
+    with mmap.mmap(-1, _COPIED_BYTES) as source, mmap.mmap(-1, _COPIED_BYTES) as target:
+        source[:: mmap.PAGESIZE] = bytes(_COPIED_BYTES // mmap.PAGESIZE)  # else one page of zeros
+        with memoryview(source) as read, memoryview(target) as written:
+
+            def copy() -> None:
+                written[:] = read
+
+            copy()
+            copies_ns = sorted(_time_ns(copy) for _ in range(_COPIES))
+    return float(copies_ns[_COPIES // 4])
 
 
 def reference_ns() -> float:
@@ -30,21 +71,36 @@ def reference_ns() -> float:
     return float(chunks_ns[CHUNKS // 4])
 
 
-def disturbance(before_ns: float, after_ns: float, first_ns: float, tolerance_ratio: float) -> str:
+def disturbance(around: Conditions, first: Conditions, tolerance_ratio: float) -> str:
     """Reason to reject the process between two reference workloads; empty where it counts.
 
     Args:
-        before_ns, after_ns: the reference workload before and after it.
-        first_ns: the one before the first process of the trial: fixed before any was measured.
-        tolerance_ratio: how much slower than that they may be; see `Grade.tolerance_ratio`.
+        around: the process's own.
+        first: those of the trial's first process: before it, fixed before any was measured.
+        tolerance_ratio: how much slower than that they may be; see `Grade.tolerance_ratio`. Copies
+            of memory may be by `MEMORY_RATIO`.
     """
-    slower = {"before": before_ns / first_ns - 1, "after": after_ns / first_ns - 1}
+    arithmetic = first.canary_before_ns, around.canary_before_ns, around.canary_after_ns
+    memory = first.memory_before_ns, around.memory_before_ns, around.memory_after_ns
+    return _slower("", arithmetic, tolerance_ratio) or _slower(
+        "'s copy of memory", memory, max(tolerance_ratio, MEMORY_RATIO - 1)
+    )
+
+
+def _slower(what: str, times: Sequence[float | None], tolerance_ratio: float) -> str:
+    """How much longer the second and the third time are than the first, where beyond that."""
+    first_ns, *around_ns = times
+    slower = {
+        when: time_ns / first_ns - 1
+        for when, time_ns in zip(("before", "after"), around_ns, strict=True)
+        if first_ns and time_ns
+    }
     late = [f"{ratio:.1%} {when}" for when, ratio in slower.items() if ratio > tolerance_ratio]
     if not late:
         return ""
     return (
-        f"The reference workload took longer than before the trial: {' and '.join(late)} this "
-        f"process; {tolerance_ratio:.1%} is allowed."
+        f"The reference workload{what} took longer than before the trial: {' and '.join(late)} "
+        f"this process; {tolerance_ratio:.1%} is allowed."
     )
 
 

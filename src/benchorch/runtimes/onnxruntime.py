@@ -161,6 +161,7 @@ class OnnxExecutable(Executable):
             "spinning": options.get_session_config_entry(SPINNING) == "1",
             "provider": self.session.get_providers()[0],
             "device": self.place,
+            "io_binding": True,
             **_fused(self.session),
         }
 

@@ -17,7 +17,7 @@ from benchorch.frameworks.program_outputs import output_facts
 from benchorch.host.interference import Interference
 from benchorch.host.memory import own_peak_bytes, own_rss_bytes, reset_own_peak
 from benchorch.host.pinning import pin
-from benchorch.host.reference_workload import reference_ns
+from benchorch.host.reference_workload import speed
 from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.stats.pairs import ALTERNATED
 from benchorch.trial.energy import measure_energy
@@ -132,13 +132,13 @@ def observe(
     setup = loaded.setup
     protocol = setup.protocol
     say("measuring")
-    measured, conditions = _measured(loaded)
+    measured, conditions, peak_bytes = _measured(loaded)
     meter = setup.hardware.meter()
     after_bytes = own_rss_bytes()  # read first: reading takes memory too
     memory = Memory(
         start=loaded.start_bytes,
         loaded=loaded.loaded_bytes,
-        peak=own_peak_bytes(),
+        peak=peak_bytes,
         after=after_bytes,
         device=meter.device_memory(),
     )
@@ -167,12 +167,17 @@ def observe(
     )
 
 
-def _measured(loaded: LoadedTrial) -> tuple[ProcessMeasurement, Conditions]:
-    """Measure between two reference workloads, and record the system's interference meanwhile."""
+def _measured(loaded: LoadedTrial) -> tuple[ProcessMeasurement, Conditions, int]:
+    """Measure between two reference workloads, and record the system's interference meanwhile.
+
+    The peak of memory, in bytes, is without that of the reference workloads.
+    """
     setup = loaded.setup
     interference = Interference()
     probed = setup.protocol.canary_tolerance_ratio is not None
-    before_ns = reference_ns() if probed else None
+    first_peak_bytes = own_peak_bytes()
+    before = speed() if probed else None
+    reset_own_peak()
     with loaded.executable.calling():
         measured = measure(
             loaded.calls,
@@ -182,9 +187,10 @@ def _measured(loaded: LoadedTrial) -> tuple[ProcessMeasurement, Conditions]:
             items_per_call=_items_per_call(setup, loaded.batches),
             cold_caches=setup.protocol.cold_caches,
         )
-    after_ns = reference_ns() if probed else None
+    peak_bytes = max(first_peak_bytes, own_peak_bytes())
+    after = speed() if probed else None
     state = setup.hardware.meter().device_state()
-    return measured, interference.conditions(before_ns, after_ns, loaded.cpus, state)
+    return measured, interference.conditions(before, after, loaded.cpus, state), peak_bytes
 
 
 def measure_paired(

@@ -276,10 +276,9 @@ class Repetitions:
         if record.disturbance:  # its baseline's process was rejected
             return record
         tolerance = self._tolerance_ratio()
-        before = record.conditions.canary_before_ns
-        after = record.conditions.canary_after_ns
-        if tolerance is None or before is None or after is None or not self._judges:
+        own = record.conditions
+        if tolerance is None or own.canary_before_ns is None or not self._judges:
             return record
-        first = (other.conditions.canary_before_ns for other in (*self.records, record))
-        fixed = next(filter(None, first))
-        return replace(record, disturbance=disturbance(before, after, fixed, tolerance))
+        looked = (one.conditions for one in (*self.records, record))
+        first = next(one for one in looked if one.canary_before_ns)
+        return replace(record, disturbance=disturbance(own, first, tolerance))

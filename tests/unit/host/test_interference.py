@@ -14,6 +14,7 @@ from benchorch.host.interference import (
     usage,
     waited_ratio,
 )
+from benchorch.host.reference_workload import Speed
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -42,10 +43,11 @@ def test_what_others_used_is_what_was_used_less_our_own(tmp_path, own_cpu_s) -> 
     around = Interference(tmp_path)
     processors(tmp_path, busy_s=102, idle_s=302)
     own_cpu_s[0] = 1.5
-    conditions = around.conditions(1.0, 2.0, (), {})
+    conditions = around.conditions(Speed(1.0, 3.0), Speed(2.0, 4.0), (), {})
     assert conditions.foreign_ratio == pytest.approx(0.5 / 4)
     assert conditions.steal_ratio == 0
     assert (conditions.canary_before_ns, conditions.canary_after_ns) == (1.0, 2.0)
+    assert (conditions.memory_before_ns, conditions.memory_after_ns) == (3.0, 4.0)
 
 
 def test_our_own_work_is_never_others_even_where_the_kernel_counts_roughly(

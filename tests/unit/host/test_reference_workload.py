@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchorch.domain.measurement import Conditions
 from benchorch.host import reference_workload
 from benchorch.host.reference_workload import CHUNKS, disturbance, reference_ns
 
@@ -51,14 +52,51 @@ def test_where_numpy_is_loaded_matrices_are_part_of_the_work(monkeypatch) -> Non
     assert products
 
 
+def test_copies_of_memory_are_timed_without_the_allocator_of_the_model() -> None:
+    """Freeing as much to it would raise its threshold for mappings: the model would be faster."""
+    probe = (
+        "from benchorch.host.memory import own_peak_bytes, own_rss_bytes, reset_own_peak\n"
+        "from benchorch.host.reference_workload import speed\n"
+        "reset_own_peak(); before = own_rss_bytes(); found = speed()\n"
+        "print(found.memory_ns, own_peak_bytes() - before, own_rss_bytes() - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    took_ns, peak, kept = map(float, done.stdout.split())
+    assert took_ns > 0
+    assert peak >= 32 * 2**20
+    assert kept < 4 * 2**20
+
+
+def looked(before: float | None, after: float | None, copies: float | None = None) -> Conditions:
+    return Conditions(
+        canary_before_ns=before,
+        canary_after_ns=after,
+        memory_before_ns=copies and 1000.0,
+        memory_after_ns=copies,
+    )
+
+
+FIRST = looked(100.0, 100.0, 1000.0)
+
+
 @pytest.mark.parametrize(("before", "after"), [(100.0, 100.0), (101.9, 100.0), (100.0, 101.9)])
 def test_within_the_tolerance_a_process_counts(before: float, after: float) -> None:
-    assert disturbance(before, after, 100.0, 0.02) == ""
+    assert disturbance(looked(before, after), FIRST, 0.02) == ""
 
 
 def test_a_disturbed_process_is_told_by_how_much_when_and_what_is_allowed() -> None:
-    assert disturbance(103.0, 150.0, 100.0, 0.02) == (
+    assert disturbance(looked(103.0, 150.0), FIRST, 0.02) == (
         "The reference workload took longer than before the trial: 3.0% before and 50.0% after "
         "this process; 2.0% is allowed."
     )
-    assert disturbance(100.0, 110.0, 100.0, 0.05).count("%") == 2
+    assert disturbance(looked(100.0, 110.0), FIRST, 0.05).count("%") == 2
+
+
+def test_a_process_whose_memory_was_slow_is_disturbed_where_arithmetic_shows_nothing() -> None:
+    assert disturbance(looked(100.0, 100.0, 1490.0), FIRST, 0.02) == ""
+    assert disturbance(looked(100.0, 100.0, 1770.0), FIRST, 0.02) == (
+        "The reference workload's copy of memory took longer than before the trial: 77.0% after "
+        "this process; 50.0% is allowed."
+    )
+    assert disturbance(looked(100.0, 100.0, 1770.0), FIRST, 0.8) == ""
+    assert disturbance(looked(100.0, 100.0, 1770.0), looked(100.0, 100.0), 0.02) == ""

@@ -426,6 +426,20 @@ def test_a_disturbed_process_is_kept_does_not_count_and_is_measured_again() -> N
     assert "20.0%" in found.records[1].disturbance
 
 
+def test_a_process_beside_a_program_that_used_the_memory_is_measured_again() -> None:
+    copies = iter([1000, 1000, 2000, 1000])
+
+    def answer(request: MeasureRequest) -> MeasureReply:
+        seen = record()
+        took_ns = next(copies)
+        around = replace(seen.conditions, memory_before_ns=took_ns, memory_after_ns=took_ns)
+        return reply(replace(seen, conditions=around))
+
+    found = run(Children(answer), baseline=None, count=3, tolerance_ratio=0.02)
+    assert [bool(seen.disturbance) for seen in found.records] == [False, False, True, False]
+    assert "copy of memory" in found.records[2].disturbance
+
+
 def test_a_pair_does_not_count_where_the_machine_changed_under_its_baseline() -> None:
     looks = iter([1000, 1300, 1000])
 

@@ -194,7 +194,8 @@ def _numbers(stored: StoredTrial) -> Iterator[tuple[str, object]]:
     evidence = stored.evidence
     for name, values in evidence.values.items():
         yield from ((name, value) for value in values)
-    for name, times in (("pairs_ns", evidence.pairs_ns), ("canaries_ns", evidence.canaries_ns)):
+    for name in ("pairs_ns", "canaries_ns", "memory_ns"):
+        times = getattr(evidence, name)
         yield from ((name, time) for group in times for time in group)
 
 

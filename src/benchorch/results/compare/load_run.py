@@ -7,7 +7,7 @@ a file of ``benchorch report --json``.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -199,11 +199,13 @@ def evidence_of(result: TrialResult, *, each_process: bool = True) -> ProcessVal
     from benchorch.stats.pairs import design_of, pairs
 
     counted = result.valid
+    conditions = [process.conditions for process in counted]
     return ProcessValues(
         values=_values(result) if each_process else {},
         pairs_ns=tuple(tuple(pair) for pair in pairs(counted)),
         design=design_of(counted),
-        canaries_ns=tuple(times for times in map(_reference_ns, counted) if times),
+        canaries_ns=_around((c.canary_before_ns, c.canary_after_ns) for c in conditions),
+        memory_ns=_around((c.memory_before_ns, c.memory_after_ns) for c in conditions),
         facts=counted[0].facts if counted else {},
         device=_settings(counted[0].conditions.device) if counted else {},
         unsteady_ratio=_unsteady_ratio(counted),
@@ -235,7 +237,7 @@ def _values(result: TrialResult) -> Mapping[str, tuple[float, ...]]:
     }
 
 
-def _reference_ns(process: ProcessRecord) -> tuple[float, ...]:
-    """Times of the reference workload before and after a process."""
-    times = process.conditions.canary_before_ns, process.conditions.canary_after_ns
-    return tuple(time for time in times if time is not None)
+def _around(looks: Iterable[Sequence[float | None]]) -> tuple[tuple[float, ...], ...]:
+    """Times of a reference workload around each process that has any."""
+    known = (tuple(time for time in times if time is not None) for times in looks)
+    return tuple(filter(None, known))

@@ -12,6 +12,7 @@ from benchorch.stats.student import student_t
 LEAST_SESSIONS = 3
 """Fewer sessions show nothing of how much sessions differ."""
 
+_LEAST_MEMORY = math.log(1.1)
 _Z = statistics.NormalDist().inv_cdf(1 - ALPHA / 2)
 
 
@@ -64,6 +65,16 @@ def reference_change(
         weights = [(v / total) ** 2 / (len(s) - 1) for v, s in zip(shares, sides, strict=True) if v]
         freedom = 1 / sum(weights)
     return Difference(centre=means[0] - means[1], spread=math.sqrt(total), freedom=freedom)
+
+
+def memory_change(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> Difference | None:
+    """The difference of the copies of memory of two sessions; None unless it is large and sure.
+
+    Processes of a quiet machine differ so much in it that a small one says nothing of a model.
+    """
+    found = reference_change(a, b)
+    sure = found is not None and abs(found.centre) - found.reach(ALPHA) > _LEAST_MEMORY
+    return found if sure else None
 
 
 def reference_floor_change(

@@ -13,6 +13,7 @@ from benchorch.results.compare import metric_kinds
 from benchorch.results.compare.machine_change import (
     Difference,
     assumed_session_spread,
+    memory_change,
     reference_change,
     reference_floor_change,
     reference_floor_level,
@@ -158,7 +159,7 @@ def machine_change(match: Match, metric: str, across: Collection[str]) -> Differ
     """
     a, b = (side.evidence.canaries_ns for side in (match.a, match.b))
     change = reference_floor_change if metric == metric_kinds.FLOOR else reference_change
-    found = change(a, b)
+    found = memory_change(match.a.evidence.memory_ns, match.b.evidence.memory_ns) or change(a, b)
     return found and (replace(found, centre=0.0) if "hardware" in across else found)
 
 

@@ -18,6 +18,7 @@ class ProcessValues:
         pairs_ns: the trial's own and its baseline's median, of each paired process.
         design: of the pairs: ``alternated``, ``adjacent``, or ``sequential`` without any.
         canaries_ns: times of the reference workload before and after each process, where it ran.
+        memory_ns: likewise of the one that copies memory.
         facts: what really ran.
         device: settings of the accelerator that stay while it is measured on; empty without one.
         unsteady_ratio: share of the processes that reached no steady state; None where not noted.
@@ -27,6 +28,7 @@ class ProcessValues:
     pairs_ns: tuple[tuple[float, ...], ...] = ()
     design: str = "sequential"
     canaries_ns: tuple[tuple[float, ...], ...] = ()
+    memory_ns: tuple[tuple[float, ...], ...] = ()
     facts: Mapping[str, Json] = field(default_factory=dict)
     device: Mapping[str, Json] = field(default_factory=dict)
     unsteady_ratio: float | None = None

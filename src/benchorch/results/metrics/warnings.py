@@ -10,6 +10,7 @@ from benchorch.domain.measurement import Observations, ProcessRecord
 from benchorch.domain.profile import DILATION_LIMIT_RATIO, VOID_DILATION_RATIO, ProfileRecord
 from benchorch.domain.result import TrialResult
 from benchorch.formatting import interval_text, percent, plural
+from benchorch.host.reference_workload import MEMORY_RATIO
 from benchorch.results.metrics.latency import median_ms, preempted_ratio, queries_ms
 from benchorch.results.metrics.load_warnings import load_warnings
 from benchorch.stats.autocorrelation import independent_n, lag_one
@@ -38,6 +39,7 @@ NOTED_WAITED_RATIO = 0.02
 MOST_INTERRUPTED_RATIO = 0.5
 WIDE_RATIO = 0.05
 _KNOWN_RATIO = 0.01
+_SMALL_MS = 5.0
 
 _DESIGNS = {
     "adjacent": "The baseline was measured in processes of its own, back to back",
@@ -61,6 +63,7 @@ def trial_warnings(result: TrialResult, metrics: Mapping[str, Estimate]) -> tupl
         *_unsteady(valid, result.stop_reason),
         *_levels(valid),
         *_disturbed_inside(valid),
+        *_slow_memory(valid),
         *_rejected(metrics),
         *_of_the_machine(result),
         *_wide(result, metrics),
@@ -68,6 +71,7 @@ def trial_warnings(result: TrialResult, metrics: Mapping[str, Estimate]) -> tupl
         *_instrument(valid),
         *_blocks(valid),
         *_no_tail(valid, metrics, result.stop_reason),
+        *_bound(valid, metrics),
     )
 
 
@@ -158,6 +162,17 @@ def _disturbed_inside(processes: Sequence[ProcessRecord]) -> Iterator[str]:
         f"{len(slowed)} of {len(processes)} processes were slowed while they measured "
         f"({', '.join(dict.fromkeys(slowed))}) and are included; {figure}: try a quieter machine."
     )
+
+
+def _slow_memory(processes: Sequence[ProcessRecord]) -> Iterator[str]:
+    """Copies of memory that took much longer around some processes than around others."""
+    around = [(p.conditions.memory_before_ns, p.conditions.memory_after_ns) for p in processes]
+    known = [max(times) for before, after in around if (times := [t for t in (before, after) if t])]
+    if known and (ratio := max(known) / min(known)) > MEMORY_RATIO:
+        yield (
+            f"Copying memory took up to {ratio:.1f} times as long around some processes as around "
+            "others: what waits for memory is slowed by it too. Try a quieter machine."
+        )
 
 
 def _slowed_by(process: ProcessRecord) -> str:
@@ -348,6 +363,16 @@ def _blocks(processes: Sequence[ProcessRecord]) -> Iterator[str]:
         yield (
             f"Single calls are too short for this clock; figures are of blocks of {calls} calls, "
             "which have no percentiles: try a larger workload.batch_size."
+        )
+
+
+def _bound(processes: Sequence[ProcessRecord], metrics: Mapping[str, Estimate]) -> Iterator[str]:
+    """Inputs and outputs that a program which calls the runtime plainly would copy."""
+    p50 = metrics.get("latency_ms/p50")
+    if p50 is not None and p50.value < _SMALL_MS and processes[0].facts.get("io_binding"):
+        yield (
+            "Inputs and outputs stay bound between calls (I/O binding); a program that calls "
+            "session.run copies them each time, which is 2 to 4 % of a small model's call."
         )
 
 

@@ -70,6 +70,16 @@ def test_a_machine_that_was_slower_in_one_session_altogether_explains_as_much() 
     assert found.drift_ratio == pytest.approx(0.2)
 
 
+def test_slower_memory_of_a_session_explains_as_much_where_it_is_large_and_sure() -> None:
+    """A model that waits for memory is slower with it; the arithmetic of the machine is not."""
+    a = once("a", memory_ns=5e5)
+    found = verdict(a, once("b", 1.15e6, memory_ns=6.5e5))
+    assert found.verdict == "inconclusive"
+    assert found.drift_ratio == pytest.approx(0.3, abs=0.02)
+    assert verdict(a, once("b", 1.15e6, memory_ns=5.3e5)).verdict == "slower"
+    assert verdict(a, once("b", 1.15e6)).verdict == "slower"
+
+
 def test_between_machines_that_are_compared_only_their_own_drift_counts() -> None:
     fast, slow = (CANARY_NS, 1.01 * CANARY_NS), (2 * CANARY_NS, 2.02 * CANARY_NS)
     there = {"host": "node-2", "cpu_model": "Other"}

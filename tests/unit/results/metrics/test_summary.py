@@ -141,6 +141,15 @@ def with_cpus(count: int) -> list[ProcessRecord]:
     return [dataclasses.replace(p, conditions=conditions) for p in five(10**6)]
 
 
+def with_copies(*took_ns: float) -> list[ProcessRecord]:
+    around = [Conditions(memory_before_ns=took_ns[0], memory_after_ns=took) for took in took_ns]
+    return [dataclasses.replace(p, conditions=c) for p, c in zip(five(10**6), around, strict=True)]
+
+
+def with_facts(call_ns: int = 10**6, **facts: bool) -> list[ProcessRecord]:
+    return [dataclasses.replace(p, facts={**p.facts, **facts}) for p in five(call_ns)]
+
+
 def with_event(event: str, block: int = 7) -> list[ProcessRecord]:
     return [
         dataclasses.replace(
@@ -585,6 +594,8 @@ def test_a_clean_trial_leaves_no_doubt() -> None:
         (trial(*five(10**6), grade="C"), "grade C"),
         (trial(*five(10**6), pairing="adjacent: it crashed"), "back to back (it crashed)"),
         (trial(*with_cpus(4)), "4 threads were requested, and the runtime reports 2"),
+        (trial(*with_copies(5e5, 5e5, 9e5, 5e5, 5e5)), "memory took up to 1.8 times as long"),
+        (trial(*with_facts(io_binding=True)), "a program that calls session.run copies them"),
         (trial(*with_event("compilation")), "Code was compiled while 5 of 5"),
         (trial(*with_event("allocator_retry")), "allocator ran out while 5 of 5"),
         (trial(*with_event("collection")), "Garbage was collected while 5 of 5"),
@@ -593,6 +604,11 @@ def test_a_clean_trial_leaves_no_doubt() -> None:
 def test_a_warning_is_in_plain_words(result: TrialResult, said: str) -> None:
     warnings = summarise(result, None).warnings
     assert any(said in warning for warning in warnings), warnings
+
+
+def test_what_does_not_matter_is_no_warning() -> None:
+    assert summarise(trial(*with_facts(10**7, io_binding=True)), None).warnings == ()
+    assert summarise(trial(*with_copies(5e5, 5e5, 6e5, 5e5, 5e5)), None).warnings == ()
 
 
 def test_interruptions_that_cost_no_time_are_no_doubt() -> None:
