@@ -95,11 +95,17 @@ def beside(processes: int) -> None:
                 done = subprocess.run(words, capture_output=True, text=True, check=True)
                 other.kill()
             found[name].append(json.loads(done.stdout))
-    print(f"| work, median of {processes} | {' | '.join(f'beside {name}' for name in BESIDE)} |")
+    heads = " | ".join(f"beside {name}" for name in BESIDE)
+    print(f"| work, median and slowest of {processes} | {heads} |")
     print("|---|---|---|---|")
     for kind in found["nothing"][0]:
         medians = [statistics.median(each[kind] for each in seen) for seen in found.values()]
-        cells = [f"{medians[0] / 1e6:.3f} ms", *(f"{m / medians[0]:.2f} ×" for m in medians[1:])]
+        slowest = [max(each[kind] for each in seen) for seen in found.values()]
+        ratios = [
+            f"{m / medians[0]:.2f}, {s / medians[0]:.2f} ×"
+            for m, s in zip(medians, slowest, strict=True)
+        ]
+        cells = [f"{medians[0] / 1e6:.3f} ms; {ratios[0].split(', ')[1]}", *ratios[1:]]
         print(f"| {kind} | {' | '.join(cells)} |")
 
 
