@@ -114,10 +114,10 @@ class Interference:
         used, own_s = usage(self._root), _own_cpu_s() - self._own_s
         throttled = cgroup.throttled_periods(self._root)
         return Conditions(
-            canary_before_ns=before and before.arithmetic_ns,
-            canary_after_ns=after and after.arithmetic_ns,
-            memory_before_ns=before and before.memory_ns,
-            memory_after_ns=after and after.memory_ns,
+            canary_before_ns=before.arithmetic_ns if before else None,
+            canary_after_ns=after.arithmetic_ns if after else None,
+            memory_before_ns=before.memory_ns if before else None,
+            memory_after_ns=after.memory_ns if after else None,
             cpus=cpus,
             threads=_threads(self._root),
             steal_ratio=steal_ratio(self._usage, used),
