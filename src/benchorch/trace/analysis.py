@@ -38,26 +38,16 @@ GAINS = 5
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """Analysis of the steps of a trace.
+    """Analysis of the steps of a trace."""
 
-    Attributes:
-        events: of the whole trace.
-        steps: what is analysed.
-        dag: of the trace from its beginning to the end of the last step.
-        path: of the interval that is shown.
-        reasons: of the path's segments.
-        periods: replays of the graph.
-        findings: what was found.
-        graph: of the model, where one is known; `provenance` of its compiled kernels.
-    """
-
-    events: Events
-    steps: Steps
-    dag: Dag
-    path: CriticalPath
-    reasons: Reasons
-    periods: Periods
-    findings: Findings
+    events: Events  # of the whole trace
+    steps: Steps  # what is analysed
+    dag: Dag  # of the trace from its beginning to the end of the last step
+    path: CriticalPath  # of the interval that is shown
+    reasons: Reasons  # of the path's segments
+    periods: Periods  # replays of the graph
+    findings: Findings  # what was found
+    # of the model, where one is known; `provenance` of its compiled kernels
     graph: OperatorGraph | None = None
     provenance: Sequence[Provenance] = ()
 

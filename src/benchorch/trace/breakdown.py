@@ -16,25 +16,17 @@ MOST_STEPS = 200
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceShare:
-    """One device in one step, in ns; kinds overlap, so only idle and busy sum to the step.
+    """One device in one step, in ns; kinds overlap, so only idle and busy sum to the step."""
 
-    Attributes:
-        device, step: their numbers; `rank` of the device.
-        step_ns: the step's length.
-        compute_ns, communication_ns, memory_ns: while at least one such piece of work ran.
-        idle_ns: while none ran.
-        overlapped_ns: of communication and memory, while something was computed.
-    """
-
-    device: int
+    device: int  # and step: their numbers; `rank` of the device
     rank: int
     step: int
-    step_ns: int
-    compute_ns: int
+    step_ns: int  # the step's length
+    compute_ns: int  # and communication_ns, memory_ns: while at least one such piece of work ran
     communication_ns: int
     memory_ns: int
-    idle_ns: int
-    overlapped_ns: int
+    idle_ns: int  # while none ran
+    overlapped_ns: int  # of communication and memory, while something was computed
 
     @property
     def utilisation_ratio(self) -> float:

@@ -72,20 +72,14 @@ CLASSES = tuple(Class)  # an edge's `label` is an index into these
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The interval of a trace that a graph is made of.
+    """The interval of a trace that a graph is made of."""
 
-    Attributes:
-        start_ns, end_ns: on the trace's clock; the end is that of the last device work launched.
-        host_end_ns: up to when host events belong to it; None for the end.
-        lane: of the thread that marks steps, NOBODY where it is unknown.
-        marks: events of the ranges that mark steps.
-    """
-
+    # start_ns, end_ns: on the trace's clock; the end is that of the last device work launched
     start_ns: int
     end_ns: int
-    host_end_ns: int | None = None
-    lane: int = NOBODY
-    marks: tuple[int, ...] = ()
+    host_end_ns: int | None = None  # up to when host events belong to it; None for the end
+    lane: int = NOBODY  # of the thread that marks steps, NOBODY where it is unknown
+    marks: tuple[int, ...] = ()  # events of the ranges that mark steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,38 +90,24 @@ class Dag:
     ``0 <= weight_ns <= time_ns[head] - time_ns[tail]``. Time that no edge into a point explains
     is that point's residual: ``residual_ns[v] = time_ns[v] - max(time_ns[tail] + weight_ns)``.
     Replaying the graph therefore gives every observed time to the nanosecond.
-
-    Attributes:
-        time_ns: (V,) observed times; point 0 is the source, the last one the sink.
-        event: (V,) the event that starts or ends there, NOBODY for source and sink.
-        lane: (V,) its lane.
-        is_end: (V,) whether the event ends there.
-        residual_ns: (V,) unexplained time, 0 at the source.
-        tail, head: (E,) points; ``tail < head``.
-        weight_ns: (E,) rigid time: work, overhead, gaps of Python; waiting is never a weight.
-        kind: (E,) an `EdgeKind`.
-        tier: (E,) a `Tier`.
-        label: (E,) index into `CLASSES` of what its weight is spent on.
-        owner: (E,) the event that its weight belongs to, or NOBODY.
-        window: what was analysed.
-        facts: fitted floors (launch latency, stream gap), dropped edges, lanes left out, ...
-        repairs: what had to be mended, each with how often.
     """
 
-    time_ns: Int64s
-    event: Int32s
-    lane: Int32s
-    is_end: Bools
-    residual_ns: Int64s
-    tail: Int32s
+    time_ns: Int64s  # (V,) observed times; point 0 is the source, the last one the sink
+    event: Int32s  # (V,) the event that starts or ends there, NOBODY for source and sink
+    lane: Int32s  # (V,) its lane
+    is_end: Bools  # (V,) whether the event ends there
+    residual_ns: Int64s  # (V,) unexplained time, 0 at the source
+    tail: Int32s  # and head: (E,) points; ``tail < head``
     head: Int32s
-    weight_ns: Int64s
-    kind: Int8s
-    tier: Int8s
-    label: Int8s
-    owner: Int32s
-    window: Window
+    weight_ns: Int64s  # (E,) rigid time: work, overhead, gaps of Python; waiting is never a weight
+    kind: Int8s  # (E,) an `EdgeKind`
+    tier: Int8s  # (E,) a `Tier`
+    label: Int8s  # (E,) index into `CLASSES` of what its weight is spent on
+    owner: Int32s  # (E,) the event that its weight belongs to, or NOBODY
+    window: Window  # what was analysed
+    # fitted floors (launch latency, stream gap), dropped edges, lanes left out, ...
     facts: Mapping[str, float] = field(default_factory=dict)
+    # what had to be mended, each with how often
     repairs: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -153,23 +133,15 @@ class CriticalPath:
     They tile the window: each starts where the one before ended, the first at the source, the
     last ends at the sink. An edge on the path gives up to two: its weight, then the residual of
     its head.
-
-    Attributes:
-        start_ns, duration_ns: (S,).
-        edge: (S,) the edge that was followed.
-        residual: (S,) whether it is the unexplained rest at the edge's head.
-        owner: (S,) the event it belongs to, or NOBODY.
-        label: (S,) index into `CLASSES`.
-        tier: (S,) how well it is known; of a residual UNEXPLAINED.
     """
 
-    start_ns: Int64s
+    start_ns: Int64s  # and duration_ns: (S,)
     duration_ns: Int64s
-    edge: Int32s
-    residual: Bools
-    owner: Int32s
-    label: Int8s
-    tier: Int8s
+    edge: Int32s  # (S,) the edge that was followed
+    residual: Bools  # (S,) whether it is the unexplained rest at the edge's head
+    owner: Int32s  # (S,) the event it belongs to, or NOBODY
+    label: Int8s  # (S,) index into `CLASSES`
+    tier: Int8s  # (S,) how well it is known; of a residual UNEXPLAINED
 
     def __len__(self) -> int:
         """How many segments there are."""

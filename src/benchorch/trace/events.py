@@ -51,21 +51,14 @@ def among(column: Int8s, categories: Sequence[int]) -> Bools:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """Timeline of events: a host thread or a stream of a device.
+    """Timeline of events: a host thread or a stream of a device."""
 
-    Attributes:
-        process, thread: as the trace spells them; of a stream, its device and its number.
-        device, stream: numbers of a device's stream; NOTHING for a host thread.
-        label: what a person calls it.
-        rank: of the traces of several ranks, which one it is in.
-    """
-
-    process: str
+    process: str  # and thread: as the trace spells them; of a stream, its device and its number
     thread: str
-    device: int = NOTHING
+    device: int = NOTHING  # and stream: numbers of a device's stream; NOTHING for a host thread
     stream: int = NOTHING
-    label: str = ""
-    rank: int = 0
+    label: str = ""  # what a person calls it
+    rank: int = 0  # of the traces of several ranks, which one it is in
 
     @property
     def on_device(self) -> bool:
@@ -90,45 +83,33 @@ class NoDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """All complete events of one trace, in the order of the file; arrays have shape ``(n,)``.
+    """All complete events of one trace, in the order of the file; arrays have shape ``(n,)``."""
 
-    Attributes:
-        start_ns, duration_ns: integer nanoseconds on the trace's own clock, durations >= 0.
-        name: index into `names`.
-        lane: index into `lanes`.
-        category: a `Category`.
-        correlation: joins a host call with what it started on a device.
-        external_id: joins a host call or device event with its operator.
-        sequence: joins an operator of the forward pass with those of its backward pass.
-        forward_lane: lane of that forward operator.
-        stream: of device work, of a synchronisation the stream it is about, and of a host call
-            that records an event the stream it does so on, where a wait for it names one.
-        awaited: of a SYNC, the correlation of the event record that it waits for.
-        graph_node: of device work in a launched graph, its node there.
-        repairs: what had to be mended while reading, each with how often.
-        allocated: by device, (m, 2) times in ns and the bytes that are allocated from then on.
-        facts: metadata of the file: device properties, versions, the profiler's schedule.
-        known: results cached by whatever computed them; a changed copy begins anew.
-    """
-
+    # start_ns, duration_ns: integer nanoseconds on the trace's own clock, durations >= 0
     start_ns: Int64s
     duration_ns: Int64s
-    name: Int32s
-    lane: Int32s
-    category: Int8s
-    correlation: Int64s
-    external_id: Int64s
-    sequence: Int64s
-    forward_lane: Int32s
+    name: Int32s  # index into `names`
+    lane: Int32s  # index into `lanes`
+    category: Int8s  # a `Category`
+    correlation: Int64s  # joins a host call with what it started on a device
+    external_id: Int64s  # joins a host call or device event with its operator
+    sequence: Int64s  # joins an operator of the forward pass with those of its backward pass
+    forward_lane: Int32s  # lane of that forward operator
+    # of device work, of a synchronisation the stream it is about, and of a host call that records
+    # an event the stream it does so on, where a wait for it names one
     stream: Int32s
-    awaited: Int64s
-    graph_node: Int64s
+    awaited: Int64s  # of a SYNC, the correlation of the event record that it waits for
+    graph_node: Int64s  # of device work in a launched graph, its node there
     names: tuple[str, ...]
     lanes: tuple[Lane, ...]
     details: Details = field(default_factory=NoDetails)
+    # what had to be mended while reading, each with how often
     repairs: Mapping[str, int] = field(default_factory=dict)
+    # by device, (m, 2) times in ns and the bytes that are allocated from then on
     allocated: Mapping[str, Int64s] = field(default_factory=dict)
+    # metadata of the file: device properties, versions, the profiler's schedule
     facts: Mapping[str, object] = field(default_factory=dict)
+    # results cached by whatever computed them; a changed copy begins anew
     known: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __len__(self) -> int:

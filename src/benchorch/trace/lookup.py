@@ -74,18 +74,13 @@ def joined_by(key: Int64s, among: Int64s, requested: Int64s) -> Int64s:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventIndex:
-    """Points of several lanes by rank, which is a process of its own, and in order of time.
+    """Points of several lanes by rank, which is a process of its own, and in order of time."""
 
-    Attributes:
-        ranks: of every lane.
-        point, lane, time_ns: (m,) of each.
-        elsewhere: (m,) the place of the last one before it that is on another lane, or NOTHING.
-    """
-
-    ranks: Int64s
-    point: Int64s
+    ranks: Int64s  # of every lane
+    point: Int64s  # and lane, time_ns: (m,) of each
     lane: Int32s
     time_ns: Int64s
+    # (m,) the place of the last one before it that is on another lane, or NOTHING
     elsewhere: Int64s
 
     def last_elsewhere(self, lane: Int32s, until_ns: Int64s, after_ns: Int64s) -> Int64s:

@@ -35,19 +35,12 @@ class Spans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nesting:
-    """The trees of a trace; arrays have shape ``(n,)``, in the order of the spans.
+    """The trees of a trace; arrays have shape ``(n,)``, in the order of the spans."""
 
-    Attributes:
-        parent: index of the innermost span around this one, NOTHING at the top.
-        depth: how many spans are around it.
-        end_ns: when it ends, or its parent does if that is earlier.
-        clipped: how many ends were moved so.
-    """
-
-    parent: Int32s
-    depth: Int32s
-    end_ns: Int64s
-    clipped: int
+    parent: Int32s  # index of the innermost span around this one, NOTHING at the top
+    depth: Int32s  # how many spans are around it
+    end_ns: Int64s  # when it ends, or its parent does if that is earlier
+    clipped: int  # how many ends were moved so
 
 
 def nest(spans: Spans | Events) -> Nesting:

@@ -101,21 +101,13 @@ class _Details:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meetings:
-    """Collectives that several ranks take part in; columns of shape ``(m,)``, one for each part.
+    """Collectives that several ranks take part in; columns of shape ``(m,)``, one for each part."""
 
-    Attributes:
-        event: the work, or the call, of one rank.
-        meeting: number of the collective that it is a part of.
-        last_ns: when the last rank came to it.
-        usual_ns: when the others had come to it, at the median.
-        transfer_ns: from then to its end.
-    """
-
-    event: Int64s
-    meeting: Int64s
-    last_ns: Int64s
-    usual_ns: Int64s
-    transfer_ns: Int64s
+    event: Int64s  # the work, or the call, of one rank
+    meeting: Int64s  # number of the collective that it is a part of
+    last_ns: Int64s  # when the last rank came to it
+    usual_ns: Int64s  # when the others had come to it, at the median
+    transfer_ns: Int64s  # from then to its end
 
 
 @once

@@ -78,29 +78,18 @@ _MOST_NAMED = 12
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
-    """All m marked steps of a trace in order, columns ``(m,)``, and the k of them to analyse.
+    """All m marked steps of a trace in order, columns ``(m,)``, and the k of them to analyse."""
 
-    Attributes:
-        name: of the ranges that mark them, ``trace`` for all of it.
-        start_ns, end_ns: of the ranges.
-        done_ns: when the range has ended and its device work is done; ascending.
-        lane: of the thread that marks them, NOTHING where none does.
-        marks: the events of the ranges.
-        back_to_back: whether a step begins when the last one is over.
-        first, end: the steps to analyse, ``end`` not included.
-        notes: sentences on what was set aside.
-    """
-
-    name: str
-    start_ns: Int64s
+    name: str  # of the ranges that mark them, ``trace`` for all of it
+    start_ns: Int64s  # and end_ns: of the ranges
     end_ns: Int64s
-    done_ns: Int64s
-    lane: int
-    marks: tuple[int, ...]
-    back_to_back: bool
-    first: int
+    done_ns: Int64s  # when the range has ended and its device work is done; ascending
+    lane: int  # of the thread that marks them, NOTHING where none does
+    marks: tuple[int, ...]  # the events of the ranges
+    back_to_back: bool  # whether a step begins when the last one is over
+    first: int  # and end: the steps to analyse, ``end`` not included
     end: int
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # sentences on what was set aside
 
     def __len__(self) -> int:
         """How many are analysed."""

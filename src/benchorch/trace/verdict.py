@@ -46,37 +46,25 @@ _WORDS: Mapping[Cause, str] = {
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictInputs:
-    """Inputs of a verdict.
+    """Inputs of a verdict."""
 
-    Attributes:
-        steps: what was analysed.
-        shares: of the path by cause, the largest first.
-        gains: share of the period saved without each cause, by replay.
-        length, cause: of the path by how well lengths and causes are known.
-        rows: operators, kernels and Python functions with their gains.
-        device: whether work of an accelerator was recorded.
-        stacks, shapes, threads, syncs: whether the trace has Python's stacks, operators' shapes,
-            more than one thread, and records of synchronisation.
-        ranks: whether other ranks take part that the trace does not record.
-        tried: conversions whose marks the trace bears.
-        unknown: the range in which most time of an unknown cause lies.
-        dilation_ratio: profiled over unprofiled time; None where it was not measured.
-    """
-
-    steps: Steps
-    shares: Mapping[Cause, float]
-    gains: Mapping[Cause, float]
-    length: Mapping[str, float]
+    steps: Steps  # what was analysed
+    shares: Mapping[Cause, float]  # of the path by cause, the largest first
+    gains: Mapping[Cause, float]  # share of the period saved without each cause, by replay
+    length: Mapping[str, float]  # and cause: of the path by how well lengths and causes are known
     cause: Mapping[str, float]
-    rows: Sequence[EntityRow]
-    device: bool
+    rows: Sequence[EntityRow]  # operators, kernels and Python functions with their gains
+    device: bool  # whether work of an accelerator was recorded
+    # stacks, shapes, threads, syncs: whether the trace has Python's stacks, operators' shapes, more
+    # than one thread, and records of synchronisation
     stacks: bool
     shapes: bool
     threads: bool
     syncs: bool
-    ranks: bool
-    tried: Collection[str] = ()
-    unknown: str = ""
+    ranks: bool  # whether other ranks take part that the trace does not record
+    tried: Collection[str] = ()  # conversions whose marks the trace bears
+    unknown: str = ""  # the range in which most time of an unknown cause lies
+    # profiled over unprofiled time; None where it was not measured
     dilation_ratio: float | None = None
 
 

@@ -16,18 +16,13 @@ from benchorch.trace.steps import NO_STEP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnerTimes:
-    """Time in ns by owner; arrays have shape (n + 1,), the last entry is the time of none.
+    """Time in ns by owner; arrays have shape (n + 1,), the last entry is the time of none."""
 
-    Attributes:
-        total_ns: rigid time in the interval: work, overhead, gaps; waiting is not part of it.
-        on_path_ns: of it, on the critical path, with the unexplained time of the path as that of
-            none: it sums to the path.
-        in_window: whether the event has a point in the interval.
-    """
-
-    total_ns: Int64s
+    total_ns: Int64s  # rigid time in the interval: work, overhead, gaps; waiting is not part of it
+    # of it, on the critical path, with the unexplained time of the path as that of none: it sums to
+    # the path
     on_path_ns: Int64s
-    in_window: Bools
+    in_window: Bools  # whether the event has a point in the interval
 
 
 def measured(dag: Dag, path: CriticalPath, interval_ns: tuple[int, int], events: int) -> OwnerTimes:
@@ -58,18 +53,14 @@ class Entities:
     """Rows, and the part of a row that each of n events is.
 
     Most parts are one whole row. That of a fused kernel is shared by the rows of its operators.
-
-    Attributes:
-        names: of the rows.
-        part: (n,) number of the part an event belongs to; NOTHING where it belongs to none.
-        shares: of each part the rows it is divided among, with shares that sum to 1.
-        instance: (n,) the event that is the occurrence an event belongs to, such as the
-            operator that a kernel was launched by.
     """
 
-    names: tuple[str, ...]
-    part: Int64s
+    names: tuple[str, ...]  # of the rows
+    part: Int64s  # (n,) number of the part an event belongs to; NOTHING where it belongs to none
+    # of each part the rows it is divided among, with shares that sum to 1
     shares: tuple[Shares, ...]
+    # (n,) the event that is the occurrence an event belongs to, such as the operator that a kernel
+    # was launched by
     instance: Int64s
 
     def occurrences(self, measured: OwnerTimes) -> tuple[Int64s, Int64s]:

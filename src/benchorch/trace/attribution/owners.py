@@ -24,20 +24,15 @@ ROOT = "(model)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owners:
-    """For each of n events what it belongs to, as indices of events; NOTHING where there is none.
+    """What each of n events belongs to, as indices of events; NOTHING where there is none."""
 
-    Attributes:
-        parent: (n,) what encloses it on its thread; of device work, the host call it came from.
-        operator: (n,) the innermost operator or graph node that it is, or is part of.
-        module: (n,) the range of the innermost module; a backward operator's is that of the
-            forward operator it belongs to.
-        backward: (n,) whether it is part of a backward pass.
-    """
-
+    # (n,) what encloses it on its thread; of device work, the host call it came from
     parent: Int64s
-    operator: Int64s
+    operator: Int64s  # (n,) the innermost operator or graph node that it is, or is part of
+    # (n,) the range of the innermost module; a backward operator's is that of the forward operator
+    # it belongs to
     module: Int64s
-    backward: Bools
+    backward: Bools  # (n,) whether it is part of a backward pass
 
 
 @once

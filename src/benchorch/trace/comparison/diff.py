@@ -55,20 +55,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodDifference:
-    """Why the second run's period is not the first's; whole nanoseconds.
+    """Why the second run's period is not the first's; whole nanoseconds."""
 
-    Attributes:
-        first_ns, second_ns: the mean periods of the intervals shown.
-        causes: of the difference second less first, by cause; they sum to it.
-        changes: the same by operator, the greatest first.
-        shapes: whether both traces have the operators' shapes.
-    """
-
-    first_ns: int
+    first_ns: int  # and second_ns: the mean periods of the intervals shown
     second_ns: int
-    causes: Mapping[str, int]
-    changes: tuple[Change, ...]
-    shapes: bool
+    causes: Mapping[str, int]  # of the difference second less first, by cause; they sum to it
+    changes: tuple[Change, ...]  # the same by operator, the greatest first
+    shapes: bool  # whether both traces have the operators' shapes
 
     @property
     def sentence(self) -> str:

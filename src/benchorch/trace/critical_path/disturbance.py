@@ -40,15 +40,11 @@ _NUMBER = re.compile(r"\d+")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undisturbed:
-    """Weights of a graph's E edges without what other programs disturbed.
+    """Weights of a graph's E edges without what other programs disturbed."""
 
-    Attributes:
-        weight_ns: (E,) with the time of a preempted thread spread over all its work in the steps.
-        preempted_ratio: the share of that work's time that was spread.
-    """
-
+    # (E,) with the time of a preempted thread spread over all its work in the steps
     weight_ns: Int64s
-    preempted_ratio: float
+    preempted_ratio: float  # the share of that work's time that was spread
 
 
 def undisturbed(events: Events, dag: Dag, steps: Steps) -> Undisturbed:

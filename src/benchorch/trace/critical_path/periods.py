@@ -31,17 +31,11 @@ ALONE_RATIO = 0.02
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Milestones:
-    """Points of a graph at which steps begin and end.
+    """Points of a graph at which steps begin and end."""
 
-    Attributes:
-        before: points that the step before the first one ends with; empty where there is none.
-        ends: for each step the points of which the last one ends it.
-        starts: for each step the point where its range starts.
-    """
-
-    before: Int64s
-    ends: tuple[Int64s, ...]
-    starts: Int64s
+    before: Int64s  # points that the step before the first one ends with; empty where there is none
+    ends: tuple[Int64s, ...]  # for each step the points of which the last one ends it
+    starts: Int64s  # for each step the point where its range starts
 
     @property
     def points(self) -> Int64s:
@@ -94,26 +88,17 @@ def _device_ends(events: Events, dag: Dag, steps: Steps) -> list[dict[int, int]]
 @final
 @dataclass(frozen=True, kw_only=True)
 class Periods:
-    """Replays of one graph, of which the periods count.
+    """Replays of one graph, of which the periods count."""
 
-    Attributes:
-        dag: the graph.
-        steps: the steps.
-        at: their points.
-        graph: the contracted graph.
-        observed_ns: (k,) periods as observed.
-        known: periods of other readings of the run as it was, by name.
-        usual: (k,) the steps that are typical, or all where most are not.
-        serial: of each stream, and of the thread that marks steps, the edges that belong to those.
-    """
-
-    dag: Dag
-    steps: Steps
-    at: Milestones
-    graph: Contracted
-    observed_ns: Int64s
-    usual: Bools
+    dag: Dag  # the graph
+    steps: Steps  # the steps
+    at: Milestones  # their points
+    graph: Contracted  # the contracted graph
+    observed_ns: Int64s  # (k,) periods as observed
+    usual: Bools  # (k,) the steps that are typical, or all where most are not
+    # of each stream, and of the thread that marks steps, the edges that belong to those
     serial: tuple[Int64s, ...] = ()
+    # periods of other readings of the run as it was, by name
     known: dict[str, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def of(self, elapsed_ns: Int64s, graph: Contracted | None = None) -> Int64s:

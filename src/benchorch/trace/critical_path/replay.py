@@ -59,24 +59,15 @@ def steps(
 @final
 @dataclass(frozen=True, kw_only=True)
 class Contracted:
-    """B branch nodes and the K chains of edges between them, sorted by head like the graph's edges.
+    """B branch nodes and the K chains of edges between them, sorted by head as edges are."""
 
-    Attributes:
-        dag: what was contracted.
-        points: (B,) the points that are branch nodes, from the source to the sink.
-        tail, head: (K,) branch nodes by number; ``tail < head``.
-        edges: those of the graph, chain by chain and in order within each.
-        first: (K,) where in `edges` each chain begins.
-        last: (K,) the edge of the graph that each chain ends with, ascending.
-    """
-
-    dag: Dag
-    points: Int64s
-    tail: Int32s
+    dag: Dag  # what was contracted
+    points: Int64s  # (B,) the points that are branch nodes, from the source to the sink
+    tail: Int32s  # and head: (K,) branch nodes by number; ``tail < head``
     head: Int32s
-    edges: Int64s
-    first: Int64s
-    last: Int64s
+    edges: Int64s  # those of the graph, chain by chain and in order within each
+    first: Int64s  # (K,) where in `edges` each chain begins
+    last: Int64s  # (K,) the edge of the graph that each chain ends with, ascending
 
     @cached_property
     def _sweep(self) -> "_Sweep":
@@ -124,23 +115,15 @@ class Contracted:
 @final
 @dataclass(frozen=True, kw_only=True)
 class _Sweep:
-    """The joins of contracted chains, as J maxima of two in the order of time; number 0 is time 0.
+    """The joins of contracted chains as J maxima of two in order of time; number 0 is time 0."""
 
-    Attributes:
-        tail: (K,) branch node at which each chain begins.
-        only: (B,) the only chain into each branch node, K where there are none or several.
-        doubled: in turn, branch nodes and those before them whose sums they add to their own.
-        join: (B,) number of the last maximum that each branch node depends on.
-        chain: (2, J) both chains, K for the maximum before, which has no length.
-        begin: for both, the maximum at whose time the sums begin.
-    """
-
-    tail: Int32s
-    only: Int64s
+    tail: Int32s  # (K,) branch node at which each chain begins
+    only: Int64s  # (B,) the only chain into each branch node, K where there are none or several
+    # in turn, branch nodes and those before them whose sums they add to their own
     doubled: Sequence[tuple[Int64s, Int64s]]
-    join: Int64s
-    chain: Int64s
-    begin: tuple[list[int], list[int]]
+    join: Int64s  # (B,) number of the last maximum that each branch node depends on
+    chain: Int64s  # (2, J) both chains, K for the maximum before, which has no length
+    begin: tuple[list[int], list[int]]  # for both, the maximum at whose time the sums begin
 
     def elapsed(self, length_ns: Int64s) -> Int64s:
         """Time of each branch node, (B,) in ns, for the lengths of chains."""

@@ -126,21 +126,15 @@ def _sorted(places: list[int], pairs: Iterable[tuple[int, int]]) -> list[int]:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
-    """A graph whose points are in order and whose edges are not; columns of points as of a `Dag`.
-
-    Attributes:
-        parts: the edges as they were found; `ordered` uses them up.
-        place: of each of the scope's points its place in the order.
-        events: the event of each of the scope's, and NOBODY.
-    """
+    """A graph whose points are in order and whose edges are not; columns of points as in `Dag`."""
 
     time_ns: Int64s
     event: Int32s
     lane: Int32s
     is_end: Bools
-    parts: list[Edges]
-    place: Int32s
-    events: Int32s
+    parts: list[Edges]  # the edges as they were found; `ordered` uses them up
+    place: Int32s  # of each of the scope's points its place in the order
+    events: Int32s  # the event of each of the scope's, and NOBODY
     window: Window
     facts: Mapping[str, float]
     repairs: Mapping[str, int]

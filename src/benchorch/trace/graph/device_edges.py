@@ -80,20 +80,14 @@ _QUANTILE = 0.05
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """What starting work costs at the least, of each piece of device work; shape ``(works,)``.
+    """What starting work costs at the least, of each piece of device work; shape ``(works,)``."""
 
-    Attributes:
-        work: indices into the scope.
-        before: the work on the same stream that ends last of all that started earlier, NOTHING
-            for a stream's first.
-        launch_ns: from a host call to work on an idle stream.
-        gap_ns: between work and the next that was already waiting.
-    """
-
-    work: Int64s
+    work: Int64s  # indices into the scope
+    # the work on the same stream that ends last of all that started earlier, NOTHING for a stream's
+    # first
     before: Int64s
-    launch_ns: Int64s
-    gap_ns: Int64s
+    launch_ns: Int64s  # from a host call to work on an idle stream
+    gap_ns: Int64s  # between work and the next that was already waiting
 
 
 def fitted(scope: Scope, delayed: Int64s) -> Fitted:

@@ -46,23 +46,15 @@ class Edges:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Dependencies of one sort, and the waits of host threads that they explain.
+    """Dependencies of one sort, and the waits of host threads that they explain."""
 
-    Attributes:
-        edges: the dependencies.
-        waits: points of host threads; what passed on the thread before them was waiting ...
-        floor_ns: ... except for this much.
-        cuts: points of host threads that do not come after what is before them on the thread.
-        rigid: points of host threads before which there was no waiting, whatever it looks like.
-        facts, repairs: for the graph's own.
-    """
-
-    edges: Edges
-    waits: Int64s
-    floor_ns: Int64s
-    cuts: Int64s
+    edges: Edges  # the dependencies
+    waits: Int64s  # points of host threads; what passed on the thread before them was waiting ...
+    floor_ns: Int64s  # ... except for this much.
+    cuts: Int64s  # points of host threads that do not come after what is before them on the thread
+    # points of host threads before which there was no waiting, whatever it looks like
     rigid: Int64s
-    facts: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, float] = field(default_factory=dict)  # and repairs: for the graph's own
     repairs: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -18,22 +18,16 @@ class Thresholds:
     """Times and ratios that decide whether an unrecorded dependency may be inferred.
 
     All times scale with the trace's clock: where every stamp is multiplied, so must these be.
-
-    Attributes:
-        idle_ns: a lane is idle in a gap longer than this ...
-        idle_gaps_ratio: ... and than so many times the lane's median gap.
-        wake_ns: what ended a gap ended at most this long before it.
-        woken_ns: ... and if anything did, so much before it, for a thread takes time to wake up.
-        stalled_ns: a kernel that starts so much later than is explained waited for something.
-        queue: work that a stream holds at the least before a launch blocks.
     """
 
-    idle_ns: int = 100_000
-    idle_gaps_ratio: float = 20.0
-    wake_ns: int = 300_000
+    idle_ns: int = 100_000  # a lane is idle in a gap longer than this ...
+    idle_gaps_ratio: float = 20.0  # ... and than so many times the lane's median gap.
+    wake_ns: int = 300_000  # what ended a gap ended at most this long before it
+    # ... and if anything did, so much before it, for a thread takes time to wake up.
     woken_ns: int = 8_000
+    # a kernel that starts so much later than is explained waited for something
     stalled_ns: int = 20_000
-    queue: int = 60
+    queue: int = 60  # work that a stream holds at the least before a launch blocks
 
 
 @final
@@ -44,28 +38,15 @@ class Scope:
     Host events come by lane, start and depth, so parents before children; device work by lane,
     start and end; records are those of synchronisation and of the profiler, which have no place
     on a lane. Times are cut to the window.
-
-    Attributes:
-        window: what is analysed.
-        event: (n,) indices into `events`.
-        hosts, works: how many host events and how much device work there are.
-        start_ns, end_ns, lane, name, category, correlation, stream, awaited, sequence,
-            forward_lane, graph_node: (n,) as in `Events`.
-        launch: (n,) of device work the scope's index of the host call that started it.
-        carried: (n,) of device work whether it was launched before the window.
-        overhead: indices of the profiler's intervals that fall into a thread's time.
-        parent, depth: (hosts,) how host events lie inside each other, as in `Nesting`.
-        after: (hosts,) the next host event that is not inside each.
-        main_lane: the thread whose gaps are Python at work, -1 where there is no thread.
-        thresholds: what inference needs.
-        facts, repairs: for the graph's own.
     """
 
     events: Events
-    window: Window
-    event: Int64s
-    hosts: int
+    window: Window  # what is analysed
+    event: Int64s  # (n,) indices into `events`
+    hosts: int  # and works: how many host events and how much device work there are
     works: int
+    # start_ns, end_ns, lane, name, category, correlation, stream, awaited, sequence, forward_lane,
+    # graph_node: (n,) as in `Events`
     start_ns: Int64s
     end_ns: Int64s
     lane: Int32s
@@ -77,15 +58,15 @@ class Scope:
     sequence: Int64s
     forward_lane: Int32s
     graph_node: Int64s
-    launch: Int64s
-    carried: Bools
-    overhead: Int64s
-    parent: Int32s
+    launch: Int64s  # (n,) of device work the scope's index of the host call that started it
+    carried: Bools  # (n,) of device work whether it was launched before the window
+    overhead: Int64s  # indices of the profiler's intervals that fall into a thread's time
+    parent: Int32s  # and depth: (hosts,) how host events lie inside each other, as in `Nesting`
     depth: Int32s
-    after: Int32s
-    main_lane: int
-    thresholds: Thresholds
-    facts: Mapping[str, float] = field(default_factory=dict)
+    after: Int32s  # (hosts,) the next host event that is not inside each
+    main_lane: int  # the thread whose gaps are Python at work, -1 where there is no thread
+    thresholds: Thresholds  # what inference needs
+    facts: Mapping[str, float] = field(default_factory=dict)  # and repairs: for the graph's own
     repairs: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:

@@ -17,20 +17,13 @@ _MOST_STREAMS = 8  # that wait for each other without any work in between
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queues:
-    """Device work by lane, in the order in which it was launched; columns of shape ``(works,)``.
+    """Device work by lane, in the order in which it was launched; columns of shape ``(works,)``."""
 
-    Attributes:
-        work: indices into the scope.
-        lane, launched_ns: of each; what was launched before the window comes first.
-        latest: of what was queued on its stream up to each, the work that ended last.
-        lanes: the streams that have work.
-    """
-
-    work: Int64s
-    lane: Int32s
+    work: Int64s  # indices into the scope
+    lane: Int32s  # and launched_ns: of each; what was launched before the window comes first
     launched_ns: Int64s
-    latest: Int64s
-    lanes: Int32s
+    latest: Int64s  # of what was queued on its stream up to each, the work that ended last
+    lanes: Int32s  # the streams that have work
 
     def _before(self, lane: Int64s, at_ns: Int64s) -> Int64s:
         """How much work comes before that which was launched on a lane from some time on."""
@@ -121,17 +114,12 @@ class Streams:
     """Queues, and what is queued between their work: waits for events of other streams.
 
     Columns of shape ``(waits,)``, by lane and time.
-
-    Attributes:
-        queue: the work.
-        lane, called_ns: which stream waits, and when the host called for it.
-        source, recorded_ns: the stream of the event, and when the host recorded it there.
     """
 
-    queue: Queues
-    lane: Int64s
+    queue: Queues  # the work
+    lane: Int64s  # and called_ns: which stream waits, and when the host called for it
     called_ns: Int64s
-    source: Int64s
+    source: Int64s  # and recorded_ns: the stream of the event, and when the host recorded it there
     recorded_ns: Int64s
 
     def reached(self, lane: Int64s, at_ns: Int64s) -> tuple[Int64s, Int64s]:

@@ -20,19 +20,12 @@ from benchorch.trace.lookup import by_lane, event_index, joined_by
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRecords:
-    """What is recorded of host calls; columns by the scope's index, NOTHING where unknown.
+    """What is recorded of host calls; columns by the scope's index, NOTHING where unknown."""
 
-    Attributes:
-        stream: the stream a call is about.
-        device: of that stream.
-        record: the call that recorded the event that is waited for.
-        recorded: the lane on which that event was recorded.
-    """
-
-    stream: Int64s
-    device: Int64s
-    record: Int64s
-    recorded: Int64s
+    stream: Int64s  # the stream a call is about
+    device: Int64s  # of that stream
+    record: Int64s  # the call that recorded the event that is waited for
+    recorded: Int64s  # the lane on which that event was recorded
 
 
 def sync_records(scope: Scope) -> SyncRecords:

@@ -20,24 +20,15 @@ _ELSEWHERE = -2  # owner of the step from one thread's last point to the next on
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadTimelines:
-    """The segments between neighbouring points of host threads; columns of shape ``(s,)``.
+    """The segments between neighbouring points of host threads; columns of shape ``(s,)``."""
 
-    Attributes:
-        time_ns: (2n + 2,) of every point of the scope, then of the source and of the sink.
-        walk: (p,) all points of host threads, lane by lane and in order.
-        first: (lanes,) the place in the walk of each thread's first point.
-        tail, head: points; heads are unique, and in the order of the walk.
-        owner: the event in whose own time a segment lies, NOBODY between outermost events.
-        lane, start_ns, end_ns: of each segment.
-    """
-
-    time_ns: Int64s
-    walk: Int32s
-    first: Int64s
-    tail: Int32s
+    time_ns: Int64s  # (2n + 2,) of every point of the scope, then of the source and of the sink
+    walk: Int32s  # (p,) all points of host threads, lane by lane and in order
+    first: Int64s  # (lanes,) the place in the walk of each thread's first point
+    tail: Int32s  # and head: points; heads are unique, and in the order of the walk
     head: Int32s
-    owner: Int32s
-    lane: Int32s
+    owner: Int32s  # the event in whose own time a segment lies, NOBODY between outermost events
+    lane: Int32s  # and start_ns, end_ns: of each segment
     start_ns: Int64s
     end_ns: Int64s
 
@@ -128,25 +119,16 @@ def _with_overhead(scope: Scope, walk: Int32s, owner: Int32s) -> tuple[Int32s, I
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusyIntervals:
-    """The busy intervals of every thread, lane by lane and in order; b intervals, s segments.
+    """The busy intervals of every thread, lane by lane and in order; b intervals, s segments."""
 
-    Attributes:
-        start, end: (b,) points.
-        lane: (b,).
-        start_ns, end_ns: (b,).
-        is_first: (b,) whether it is its thread's first one.
-        idle: (s,) whether the thread was idle in a segment: a long gap, or the last of a wait.
-        wait: (s,) whether it is the last segment of a range that says it waits.
-    """
-
-    start: Int64s
+    start: Int64s  # and end: (b,) points
     end: Int64s
-    lane: Int32s
-    start_ns: Int64s
+    lane: Int32s  # (b,)
+    start_ns: Int64s  # and end_ns: (b,)
     end_ns: Int64s
-    is_first: Bools
-    idle: Bools
-    wait: Bools
+    is_first: Bools  # (b,) whether it is its thread's first one
+    idle: Bools  # (s,) whether the thread was idle in a segment: a long gap, or the last of a wait
+    wait: Bools  # (s,) whether it is the last segment of a range that says it waits
 
 
 def busy_intervals(scope: Scope, timelines: ThreadTimelines) -> BusyIntervals:

@@ -10,42 +10,26 @@ _END = -1  # the join of ways that meet only where the graph ends
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """Branch between a fork of an operator graph and its join.
+    """Branch between a fork of an operator graph and its join."""
 
-    Attributes:
-        fork, join: nodes.
-        nodes: those strictly between.
-        total_ns: their time; `share_ratio` is it over that of all branches of the fork.
-        longest_ns: the longest path through it.
-        slack_ns: by how much the slowest sibling is longer.
-        on_path: whether the dataflow path runs through it.
-        parent: the fork around this one, empty where there is none.
-    """
-
-    fork: str
+    fork: str  # and join: nodes
     join: str
-    nodes: tuple[str, ...]
-    total_ns: int
+    nodes: tuple[str, ...]  # those strictly between
+    total_ns: int  # their time; `share_ratio` is it over that of all branches of the fork
     share_ratio: float
-    longest_ns: int
-    slack_ns: int
-    on_path: bool
-    parent: str = ""
+    longest_ns: int  # the longest path through it
+    slack_ns: int  # by how much the slowest sibling is longer
+    on_path: bool  # whether the dataflow path runs through it
+    parent: str = ""  # the fork around this one, empty where there is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataflowPath:
-    """The longest chain of data: no number of lanes makes the graph faster than this.
+    """The longest chain of data: no number of lanes makes the graph faster than this."""
 
-    Attributes:
-        nodes: in order.
-        length_ns: sum of their times (Tinf).
-        work_ns: that of all nodes (T1); `work_ns` over `length_ns` is the parallelism.
-    """
-
-    nodes: tuple[str, ...]
-    length_ns: int
-    work_ns: int
+    nodes: tuple[str, ...]  # in order
+    length_ns: int  # sum of their times (Tinf)
+    work_ns: int  # that of all nodes (T1); `work_ns` over `length_ns` is the parallelism
 
 
 def dataflow_path(graph: OperatorGraph, time_ns: Mapping[str, int]) -> DataflowPath:

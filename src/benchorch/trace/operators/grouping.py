@@ -17,17 +17,12 @@ from benchorch.trace.operators.library import Pattern, plain_op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouping:
-    """A smaller graph, and what became of the larger one.
+    """A smaller graph, and what became of the larger one."""
 
-    Attributes:
-        graph: one node for each group, and for each node that is in none.
-        members: names of the nodes in each node of `graph`, in topological order.
-        numbered: the node of `graph` that Amdahl4ML's files mean by a number.
-    """
-
-    graph: OperatorGraph
+    graph: OperatorGraph  # one node for each group, and for each node that is in none
+    # names of the nodes in each node of `graph`, in topological order
     members: Mapping[str, tuple[str, ...]]
-    numbered: Mapping[int, str]
+    numbered: Mapping[int, str]  # the node of `graph` that Amdahl4ML's files mean by a number
 
 
 def by_pattern(graph: OperatorGraph) -> Grouping:

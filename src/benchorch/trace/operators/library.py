@@ -15,22 +15,15 @@ _Most = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Pattern(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Operators that are often one kernel, found from one of them.
+    """Operators that are often one kernel, found from one of them."""
 
-    Attributes:
-        name: of the group.
-        seeds: where it is looked for.
-        before, after: what is taken in towards the producers and towards the readers.
-        needs: of which at least one must be there.
-        most: how many of an operator there may be.
-    """
-
-    name: str
-    seeds: _Ops
+    name: str  # of the group
+    seeds: _Ops  # where it is looked for
+    # before, after: what is taken in towards the producers and towards the readers
     before: _Ops = frozenset()
     after: _Ops = frozenset()
-    needs: _Ops = frozenset()
-    most: dict[str, _Most] = {}
+    needs: _Ops = frozenset()  # of which at least one must be there
+    most: dict[str, _Most] = {}  # how many of an operator there may be
 
 
 def _ops(text: str) -> _Ops:
@@ -83,20 +76,15 @@ PATTERNS = (
 
 
 class Library(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a graph's operators are grouped and drawn.
+    """How a graph's operators are grouped and drawn."""
 
-    Attributes:
-        groups: in this order; an operator belongs to the first that takes it.
-        hidden: operators that are no node; their readers read what they do.
-        numbers: of a node, for Amdahl4ML's ``op_id``: the name of one of its operators. Without
-            them nodes are counted by their first operator.
-        rankdir: Graphviz's direction.
-    """
-
+    # in this order; an operator belongs to the first that takes it
     groups: tuple[Pattern, ...] = PATTERNS
-    hidden: _Ops = frozenset()
+    hidden: _Ops = frozenset()  # operators that are no node; their readers read what they do
+    # of a node, for Amdahl4ML's ``op_id``: the name of one of its operators. Without them nodes are
+    # counted by their first operator.
     numbers: dict[Annotated[int, msgspec.Meta(ge=0)], str] = {}
-    rankdir: Literal["TB", "LR", "BT", "RL"] = "TB"
+    rankdir: Literal["TB", "LR", "BT", "RL"] = "TB"  # Graphviz's direction
 
 
 STANDARD = Library()

@@ -40,13 +40,10 @@ _OP = re.compile(rf"({'|'.join(sorted(_LONG_OPS, key=len, reverse=True))}|_?[^_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """A compiler's record of its kernels.
+    """A compiler's record of its kernels."""
 
-    Attributes:
-        calls: by kernel, as `kernel_of` spells it, for each of its calls in order the nodes that
-            it does the work of.
-    """
-
+    # by kernel, as `kernel_of` spells it, for each of its calls in order the nodes that it does the
+    # work of
     calls: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
 
     def nodes(self, kernel: str, call: int) -> tuple[str, ...]:

@@ -28,25 +28,17 @@ _SPELLINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """One operand.
+    """One operand."""
 
-    Attributes:
-        shape: its extents; ``()`` of a number in a tensor.
-        dtype: as PyTorch spells it, empty where the trace does not say.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str = ""
+    shape: tuple[int, ...]  # its extents; ``()`` of a number in a tensor
+    dtype: str = ""  # as PyTorch spells it, empty where the trace does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorCall:
-    """Operands of one call.
+    """Operands of one call."""
 
-    Attributes:
-        inputs: by position; None where something other than a tensor was passed.
-    """
-
+    # by position; None where something other than a tensor was passed
     inputs: tuple[Tensor | None, ...]
 
     @property

@@ -86,25 +86,21 @@ class Codes:
 @final
 @dataclass(slots=True, kw_only=True)
 class Gathered:
-    """Columns collected from the records of a file, block by block.
+    """Columns collected from the records of a file, block by block."""
 
-    Attributes:
-        names, lanes: what the codes of the columns stand for; a lane is ``(pid, tid)`` or, of
-            something on a stream, ``(pid, tid, device, stream, whether it works)``.
-        words: the categories as the file spells them.
-        thread_names: by process and thread.
-        halves: records that begin or end an event, with their place.
-        allocated: bytes after each allocation: time in us, bytes, kind and number of the device.
-        left_out: records that are no event on a lane, by what they are.
-    """
-
+    # names, lanes: what the codes of the columns stand for; a lane is ``(pid, tid)`` or, of
+    # something on a stream, ``(pid, tid, device, stream, whether it works)``
     names: Codes = field(default_factory=Codes)
     lanes: Codes = field(default_factory=Codes)
-    words: Codes = field(default_factory=Codes)
+    words: Codes = field(default_factory=Codes)  # the categories as the file spells them
+    # by process and thread
     thread_names: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     pieces: list[Piece] = field(default_factory=list)
+    # records that begin or end an event, with their place
     halves: list[tuple[int, Record]] = field(default_factory=list)
+    # bytes after each allocation: time in us, bytes, kind and number of the device
     allocated: list[tuple[object, object, object, object]] = field(default_factory=list)
+    # records that are no event on a lane, by what they are
     left_out: Counter[str] = field(default_factory=Counter)
     repairs: Counter[str] = field(default_factory=Counter)
 

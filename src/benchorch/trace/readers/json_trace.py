@@ -72,17 +72,12 @@ def _collector_off() -> Iterator[None]:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonDetails:
-    """Arguments of records, read from the file on request, by the offset of their blocks.
+    """Arguments of records, read from the file on request, by the offset of their blocks."""
 
-    Attributes:
-        path: the file, which must still be what it was.
-        blocks: where each block of records starts and ends in the unpacked file.
-        place: (n,) block and row of each event.
-    """
-
-    path: Path
+    path: Path  # the file, which must still be what it was
+    # where each block of records starts and ends in the unpacked file
     blocks: Sequence[tuple[int, int]]
-    place: Int64s
+    place: Int64s  # (n,) block and row of each event
 
     def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
         """The arguments of some events by index; an empty mapping for those that have none."""

@@ -110,17 +110,13 @@ Naming = Callable[["_Words", Row], str]
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Table of one kind of event.
-
-    Attributes:
-        named_by: the columns that `naming` makes an event's name of.
-        on_host: whether its lane is that of ``globalTid``, else of ``deviceId`` and ``streamId``.
-    """
+    """Table of one kind of event."""
 
     name: str
     category: Category
-    named_by: tuple[str, ...]
+    named_by: tuple[str, ...]  # the columns that `naming` makes an event's name of
     naming: Naming
+    # whether its lane is that of ``globalTid``, else of ``deviceId`` and ``streamId``
     on_host: bool = False
 
 
@@ -310,15 +306,10 @@ def _rows(file: SqliteFile, table: str) -> list[tuple[int, int, int]]:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NsightDetails:
-    """All columns of the rows that events were made of.
+    """All columns of the rows that events were made of."""
 
-    Attributes:
-        path: the file, which must still be what it was.
-        place: (n,) table and row of each event.
-    """
-
-    path: Path
-    place: Int64s
+    path: Path  # the file, which must still be what it was
+    place: Int64s  # (n,) table and row of each event
 
     def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
         """The columns of some events by index."""

@@ -25,15 +25,10 @@ LEAST_SPEEDUP = 1e-6
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpeedups(Transform):
-    """Speed-ups by number and type of the grouped graph's nodes; a number takes precedence.
+    """Speed-ups by number and type of the grouped graph's nodes; a number takes precedence."""
 
-    Attributes:
-        by_id: of nodes, by their number in the grouped graph.
-        by_type: of operator types, as the grouped graph calls them.
-    """
-
-    by_id: Mapping[int, float]
-    by_type: Mapping[str, float]
+    by_id: Mapping[int, float]  # of nodes, by their number in the grouped graph
+    by_type: Mapping[str, float]  # of operator types, as the grouped graph calls them
 
     def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """Everything that the node's operator does and launches, in the same proportion."""

@@ -29,23 +29,16 @@ its speed while calls are traced."""
 @final
 @dataclass(frozen=True, kw_only=True)
 class Basis:
-    """An analysed trace of n events, V points and E edges.
+    """An analysed trace of n events, V points and E edges."""
 
-    Attributes:
-        analysis: of the observed run, without what other programs disturbed.
-        observed_ns: (E,) the weights with it.
-        preempted_ratio: share of threads' work in the steps in which others had the processor.
-        owned: what each event belongs to.
-        module: (n,) number of each event's module, NOTHING for none; `modules` are their names.
-        selected: the last selection, so that a change and its check select once.
-    """
-
-    analysis: Analysis
-    observed_ns: Int64s
-    preempted_ratio: float
-    owned: Owners
+    analysis: Analysis  # of the observed run, without what other programs disturbed
+    observed_ns: Int64s  # (E,) the weights with it
+    preempted_ratio: float  # share of threads' work in the steps in which others had the processor
+    owned: Owners  # what each event belongs to
+    # (n,) number of each event's module, NOTHING for none; `modules` are their names
     module: Int64s
     modules: tuple[str, ...]
+    # the last selection, so that a change and its check select once
     selected: dict[Selector, Selection] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )

@@ -18,24 +18,16 @@ Changed: TypeAlias = "tuple[Int64s, Int64s, Bools | None]"
 @final
 @dataclass(frozen=True, kw_only=True)
 class Hypothesis:
-    """Other weights for the E edges and V points of a graph.
+    """Other weights for the E edges and V points of a graph."""
 
-    Attributes:
-        dag: the graph.
-        weight_ns: (E,) not yet rounded, so that the order of scalings does not matter.
-        residual_ns: (V,) likewise.
-        dropped: (E,) dependencies to be without.
-        best_ratio: (E,) the part of each weight that is left if all goes well.
-        added: new dependencies: tail, head and weight, each (A,).
-        notes: remarks of the transforms, such as how much of the work they found.
-    """
-
-    dag: Dag
-    weight_ns: Floats
-    residual_ns: Floats
-    dropped: Bools
-    best_ratio: Floats
+    dag: Dag  # the graph
+    weight_ns: Floats  # (E,) not yet rounded, so that the order of scalings does not matter
+    residual_ns: Floats  # (V,) likewise
+    dropped: Bools  # (E,) dependencies to be without
+    best_ratio: Floats  # (E,) the part of each weight that is left if all goes well
+    # new dependencies: tail, head and weight, each (A,)
     added: tuple[Int64s, Int64s, Int64s] | None = None
+    # remarks of the transforms, such as how much of the work they found
     notes: tuple[str, ...] = ()
 
     def scaled(self, edges: Bools, ratio: float | Floats) -> Hypothesis:

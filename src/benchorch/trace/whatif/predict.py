@@ -43,32 +43,24 @@ class Moved:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """A replay of the observed run with changes; times are those of one period, in ns.
+    """A replay of the observed run with changes; times are those of one period, in ns."""
 
-    Attributes:
-        name: of the what-if; `changes` has a sentence for each change.
-        makespan_ns, predicted_ns: the period observed, and with the changes.
-        low_ns, high_ns: a 90 % interval of it, see `interval`.
-        causes, predicted_causes: shares of the critical path by cause, before and after.
-        reasons: what the interval is made of, in ns.
-        moved: what has more or less of the path than before, the largest difference first.
-        nodes: of the model, those with a time in the changed run; empty without a model.
-        notes: remarks of the changes.
-        not_modelled: what the prediction takes to stay as it was.
-    """
-
-    name: str
+    name: str  # of the what-if; `changes` has a sentence for each change
     changes: tuple[str, ...]
-    makespan_ns: int
+    makespan_ns: int  # and predicted_ns: the period observed, and with the changes
     predicted_ns: int
-    low_ns: int
+    low_ns: int  # and high_ns: a 90 % interval of it, see `interval`
     high_ns: int
+    # causes, predicted_causes: shares of the critical path by cause, before and after
     causes: Mapping[str, float]
     predicted_causes: Mapping[str, float]
-    reasons: Mapping[str, int]
+    reasons: Mapping[str, int]  # what the interval is made of, in ns
+    # what has more or less of the path than before, the largest difference first
     moved: tuple[Moved, ...] = ()
+    # of the model, those with a time in the changed run; empty without a model
     nodes: tuple[EntityRow, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # remarks of the changes
+    # what the prediction takes to stay as it was
     not_modelled: tuple[str, ...] = field(default=NOT_MODELLED)
 
     @property

@@ -84,49 +84,29 @@ WORK = (
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selector:
-    """Events that fit everything that is given, with all that they call and launch.
+    """Events that fit everything that is given, with all that they call and launch."""
 
-    Attributes:
-        name: of any event; here and below exact, with wildcards, or ``/a regular expression/``.
-        op: name of an operator, or type of an ONNX node.
-        kernel: name of device work.
-        module: qualified name of a module; those inside it are included.
-        graph_node: node of an operator graph, or the number of one in a launched graph.
-        dtype, shape: of an operator's inputs, ``float32`` and ``64x128, 128x32``.
-        lane: only time on a thread or stream, by its label or number.
-        phase: only time in one of `PHASES`.
-        iteration: only time in one of the window's ranges, from 0.
-        rank: only time on lanes of one rank, from 0.
-        classes: only time that is spent on these; by default on any `WORK`.
-        alone: only an event's own time, not that of what it calls and launches.
-    """
-
+    # of any event; here and below exact, with wildcards, or ``/a regular expression/``
     name: str = ""
-    op: str = ""
-    kernel: str = ""
-    module: str = ""
-    lane: str = ""
-    graph_node: str = ""
-    dtype: str = ""
+    op: str = ""  # name of an operator, or type of an ONNX node
+    kernel: str = ""  # name of device work
+    module: str = ""  # qualified name of a module; those inside it are included
+    lane: str = ""  # only time on a thread or stream, by its label or number
+    graph_node: str = ""  # node of an operator graph, or the number of one in a launched graph
+    dtype: str = ""  # and shape: of an operator's inputs, ``float32`` and ``64x128, 128x32``
     shape: str = ""
-    phase: str = ""
-    iteration: int | None = None
-    rank: int | None = None
-    classes: tuple[Class, ...] = ()
-    alone: bool = False
+    phase: str = ""  # only time in one of `PHASES`
+    iteration: int | None = None  # only time in one of the window's ranges, from 0
+    rank: int | None = None  # only time on lanes of one rank, from 0
+    classes: tuple[Class, ...] = ()  # only time that is spent on these; by default on any `WORK`
+    alone: bool = False  # only an event's own time, not that of what it calls and launches
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The result of a selector.
+    """The result of a selector."""
 
-    Attributes:
-        chosen: (n,) the events that fit.
-        root: (n,) the outermost of them that each event is part of, NOTHING for none.
-        edges: (E,) the edges whose weight is meant.
-    """
-
-    chosen: Bools
-    root: Int64s
-    edges: Bools
+    chosen: Bools  # (n,) the events that fit
+    root: Int64s  # (n,) the outermost of them that each event is part of, NOTHING for none
+    edges: Bools  # (E,) the edges whose weight is meant
