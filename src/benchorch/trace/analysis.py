@@ -31,8 +31,7 @@ from benchorch.trace.readers.open import read_events
 from benchorch.trace.steps import Steps, find_steps, typical, whole
 from benchorch.trace.verdict import SLOWED_DILATION, VerdictInputs, verdict
 
-GAINS = 5
-"""Causes whose gain is replayed: those with the largest shares."""
+GAINS = 5  # causes whose gain is replayed: those with the largest shares
 
 
 @final

@@ -26,20 +26,11 @@ from benchorch.units import format_ns
 MARKS = ("benchorch:call*", "ProfilerStep#*", "model_run")
 """Ranges that tools open around steps, the most telling ones first."""
 
-PAUSE_RATIO = 0.1
-"""Share of the time from first to last step above which pauses separate steps."""
-
-LATE_RATIO = 0.02
-"""Share of a step: work that ends later after its range is not waited for in it."""
-
-WARM_UP_RATIO = 1.5
-"""Multiple of the other steps' median from which a first step is initialisation."""
-
-AGAIN_RATIO = 0.7
-"""Share of a first step: if a later one takes as much, it is not initialisation."""
-
-ACCIDENT_RATIO = 0.15
-"""Share of the steps that may differ from the others by accident."""
+PAUSE_RATIO = 0.1  # share of the time from first to last step above which pauses separate steps
+LATE_RATIO = 0.02  # share of a step: work that ends later after its range is not waited for in it
+WARM_UP_RATIO = 1.5  # multiple of the other steps' median from which a first step is initialisation
+AGAIN_RATIO = 0.7  # share of a first step: if a later one takes as much, it is not initialisation
+ACCIDENT_RATIO = 0.15  # share of the steps that may differ from the others by accident
 
 DRAINED_RATIO = 0.7
 """Of the others: a first third that takes less of it uses up what waited in queues."""
@@ -47,14 +38,9 @@ DRAINED_RATIO = 0.7
 TURN_RATIO = 0.03
 """Of the median: steps that are by turns so much longer and shorter have no median step."""
 
-TURNS_RATIO = 0.85
-"""Of the changes from step to step: if so many cross the mean, steps go by turns."""
-
-CUT_RATIO = 0.5
-"""Share of the median below which a last step counts as cut off."""
-
-COVERED_RATIO = 0.5
-"""Minimum coverage of the time from first to last for a range that marks steps."""
+TURNS_RATIO = 0.85  # of the changes from step to step: if so many cross the mean, steps go by turns
+CUT_RATIO = 0.5  # share of the median below which a last step counts as cut off
+COVERED_RATIO = 0.5  # minimum coverage of the time from first to last for a range that marks steps
 
 TYPICAL_RATIO = 0.5
 """Share of the median within which steps are typical; a period requires most to be."""

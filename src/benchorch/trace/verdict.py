@@ -10,20 +10,11 @@ from benchorch.trace.findings import EntityRow, Verdict
 from benchorch.trace.steps import Steps
 from benchorch.units import format_ns
 
-KNOWN_RATIO = 0.5
-"""Share of the path whose cause must be known for a verdict."""
-
-CLOSE_RATIO = 0.5
-"""Share of a cause: if removing it saves less, another chain is nearly as long."""
-
-NAMED_RATIO = 0.05
-"""Minimum share of the path that is named."""
-
-VOID_DILATION = 3.0
-"""Profiled over unprofiled time from which on a profile is not of the program."""
-
-SLOWED_DILATION = 1.15
-"""Ratio of profiled to unprofiled time from which it is reported."""
+KNOWN_RATIO = 0.5  # share of the path whose cause must be known for a verdict
+CLOSE_RATIO = 0.5  # share of a cause: if removing it saves less, another chain is nearly as long
+NAMED_RATIO = 0.05  # minimum share of the path that is named
+VOID_DILATION = 3.0  # profiled over unprofiled time from which on a profile is not of the program
+SLOWED_DILATION = 1.15  # ratio of profiled to unprofiled time from which it is reported
 
 INCONCLUSIVE, VOID = "inconclusive", "void"
 

@@ -9,17 +9,13 @@ from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, once
 from benchorch.trace.lookup import joined_by
 from benchorch.trace.nesting import nest
 
-MODULE = "mod:"
-"""How the name of a range around a module's forward pass begins."""
-
-FRAME = "nn.Module: "
-"""How the name of a Python frame of a module's forward pass begins."""
+MODULE = "mod:"  # how the name of a range around a module's forward pass begins
+FRAME = "nn.Module: "  # how the name of a Python frame of a module's forward pass begins
 
 ENGINE = "autograd::engine"
 """How the names begin of the ranges in which PyTorch's backward pass works."""
 
-ROOT = "(model)"
-"""The name of the module without one: the model that was profiled."""
+ROOT = "(model)"  # the name of the module without one: the model that was profiled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,11 +15,8 @@ from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.operator_kinds import operator_kind
 
-LEAST_RATIO = 0.3
-"""Minimum share of the graph's nodes in order; fewer are coincidence."""
-
-_SEARCHED = 3
-"""Search range of one pass in graph lengths: other code may come between."""
+LEAST_RATIO = 0.3  # minimum share of the graph's nodes in order; fewer are coincidence
+_SEARCHED = 3  # search range of one pass in graph lengths: other code may come between
 
 _MOST_NODES, _MOST_OPERATORS = 5_000, 200_000
 _BIASED = {"aten::linear", "aten::addmm"}

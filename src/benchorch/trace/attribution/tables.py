@@ -14,17 +14,10 @@ from benchorch.trace.events import NOTHING, Events
 from benchorch.trace.findings import EntityRow
 from benchorch.trace.operators.shapes import recorded
 
-UNATTRIBUTED = "unattributed"
-"""The row of time that belongs to none of a table's entities."""
-
-REPLAYED = 8
-"""Rows of a table whose gain is replayed: those with the most time on the path."""
-
-REPLAYED_EDGES = 3_000_000
-"""Edges that the replays of one table may visit together."""
-
-NAMED_EVENTS = 3
-"""Events that a row names, the longest first."""
+UNATTRIBUTED = "unattributed"  # the row of time that belongs to none of a table's entities
+REPLAYED = 8  # rows of a table whose gain is replayed: those with the most time on the path
+REPLAYED_EDGES = 3_000_000  # edges that the replays of one table may visit together
+NAMED_EVENTS = 3  # events that a row names, the longest first
 
 
 def op_type(name: str, arguments: Mapping[str, object]) -> str:

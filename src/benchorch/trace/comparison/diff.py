@@ -33,8 +33,7 @@ _OVERHEAD = (Cause.FRAMEWORK, Cause.PYTHON, Cause.PROFILER)
 _CASTS = ("cast", "_to_copy", "to", "copy_")  # see `operator_kind`
 _MOST_READ = 100_000
 
-Key = tuple[str, str]
-"""Kind of an operator, and its shapes."""
+Key = tuple[str, str]  # kind of an operator, and its shapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

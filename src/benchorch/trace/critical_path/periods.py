@@ -21,11 +21,8 @@ from benchorch.trace.steps import Steps, typical, work_of_steps
 SETTLED_RATIO = 1 / 3
 """Of the steps: so many at the beginning may still depend on how the run began ..."""
 
-MANY = 6
-"""... where there are at least so many."""
-
-ALONE_RATIO = 0.02
-"""Standard error of a single step, as a share of it."""
+MANY = 6  # ... where there are at least so many.
+ALONE_RATIO = 0.02  # standard error of a single step, as a share of it
 
 
 @final

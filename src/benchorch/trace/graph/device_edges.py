@@ -73,8 +73,7 @@ def _received(scope: Scope, timelines: ThreadTimelines, part: Int64s) -> Int64s:
     return np.where(place[part] != NOTHING, place[part], done)
 
 
-_QUANTILE = 0.05
-"""Quantile of the samples for the floor; the minimum may be a clock error."""
+_QUANTILE = 0.05  # quantile of the samples for the floor; the minimum may be a clock error
 
 
 @final

@@ -14,8 +14,7 @@ from benchorch.trace.graph.edge_list import Edges, Found, edges, found, joined
 from benchorch.trace.graph.scope_values import Scope
 from benchorch.trace.graph.stream_queues import Queues
 
-_DEFAULT = (0, 7)
-"""Numbers that profiles have for the default stream."""
+_DEFAULT = (0, 7)  # numbers that profiles have for the default stream
 
 _EVIDENCE = 3
 """So many times work of one stream begins as that of another ends before an order is assumed."""
@@ -179,8 +178,7 @@ def staged_copies(scope: Scope) -> Found:
 # A profile records when they ran, not why. What holds for any graph: all of it comes after what is
 # before the launch on its stream, and before what is behind it. The rest is learned from all
 # launches of the same graph: the more there are, the less is coincidence.
-_TIGHT = 2
-"""What starts within so many stream gaps after an end was waiting for it."""
+_TIGHT = 2  # what starts within so many stream gaps after an end was waiting for it
 
 
 def cuda_graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> Found:

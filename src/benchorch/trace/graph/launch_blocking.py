@@ -11,10 +11,8 @@ from benchorch.trace.graph.stream_queues import Queues
 
 _CONSTANT_RATIO = 0.5
 """Of the later half of all launches: so many leave the queue at its most, where it has a limit."""
-_NEAR = 3
-"""Works by which a full queue may seem shorter: several may end while a call returns."""
-_FREE = 5
-"""Calls that nothing held up, from which the cost of a call is known."""
+_NEAR = 3  # works by which a full queue may seem shorter: several may end while a call returns
+_FREE = 5  # calls that nothing held up, from which the cost of a call is known
 _USUAL_LAUNCH_NS = 4_500
 
 

@@ -79,8 +79,7 @@ _COLUMNS = (
 _MOST_CUTS = 4
 _REMOVED_RATIO = 0.999
 """Of launches that seem to come after what they started, those that a corrected clock mends."""
-_MANY_RATIO = 0.001
-"""So few launches may seem late before the device's clock is doubted."""
+_MANY_RATIO = 0.001  # so few launches may seem late before the device's clock is doubted
 _STEP = re.compile(r"ProfilerStep#|benchorch:call|model_run$")
 _WORK = (Category.OPERATOR, Category.ANNOTATION, Category.NODE, Category.SESSION)
 _RUNS = (*_WORK, Category.PYTHON)

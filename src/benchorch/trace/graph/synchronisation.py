@@ -307,8 +307,7 @@ def recorded_stream_waits(scope: Scope, streams: Streams, fit: Fitted) -> Found:
 
 
 _QUERY = re.compile(r"(Event|Stream)Query")
-_LEAST = 3
-"""Queries in a row, with nothing launched or computed between them, that are a loop."""
+_LEAST = 3  # queries in a row, with nothing launched or computed between them, that are a loop
 
 
 def polling(scope: Scope, queue: Queues) -> Found:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from benchorch.trace.operators.library import plain_op
 from benchorch.trace.operators.provenance import is_fused, kernel_of
 
-FUSED = "fused kernels"
-"""The kind of kernels that a compiler made of several operators."""
+FUSED = "fused kernels"  # the kind of kernels that a compiler made of several operators
 
 REGION = "compiled regions"
 """The kind of what runs around compiled kernels: guards, wrappers, the region itself."""

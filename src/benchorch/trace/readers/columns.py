@@ -18,8 +18,7 @@ from benchorch.trace.readers.values import integers, nanoseconds, word
 
 Piece = dict[str, NDArray[Any]]
 
-ROW_BITS = 32
-"""A record's place is its block's number and its row there, as one number."""
+ROW_BITS = 32  # A record's place is its block's number and its row there, as one number
 
 _COMPLETE = "X"
 _METADATA = "M"
@@ -29,8 +28,7 @@ _OTHERS = frozenset("sftiIRCbneSTpFNODPvVcaO(),")
 
 _WORDS = ("ph", "cat", "name", "pid", "tid")
 
-_LEFT_OUT = -1
-"""Code of complete events without a lane: they only span what others record."""
+_LEFT_OUT = -1  # code of complete events without a lane: they only span what others record
 
 _CATEGORY_WORDS = {
     Category.OPERATOR: "cpu_op operator hpu_op",
@@ -56,11 +54,8 @@ _CATEGORIES = {
     "cpu_instant_event": Category.OTHER,
 }
 
-ON_STREAMS = (*DEVICE_WORK, Category.SYNC, Category.RECORD)
-"""Categories on the lane of a stream."""
-
-_CALLS = (*ON_STREAMS, Category.RUNTIME, Category.OTHER)
-"""Categories that may have a correlation."""
+ON_STREAMS = (*DEVICE_WORK, Category.SYNC, Category.RECORD)  # categories on the lane of a stream
+_CALLS = (*ON_STREAMS, Category.RUNTIME, Category.OTHER)  # categories that may have a correlation
 
 _CALLED = (Category.OPERATOR, Category.ANNOTATION, Category.OTHER)
 """Categories that may be part of the forward or backward pass."""

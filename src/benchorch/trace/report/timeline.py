@@ -14,8 +14,7 @@ from benchorch.units import format_bytes
 WIDTH, LEFT, ROW, DEPTHS = 1140.0, 170.0, 15.0, 3
 MEMORY = 6 * ROW
 MOST_LANES, MOST_SLICES = 14, 3_000
-MOST_SHOWN = 3
-"""Steps that are drawn, the last ones."""
+MOST_SHOWN = 3  # steps that are drawn, the last ones
 
 COLORS: Mapping[Cause, str] = {
     Cause.DEVICE_COMPUTE: "#2e7d32",

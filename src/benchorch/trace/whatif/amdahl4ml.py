@@ -18,8 +18,7 @@ from benchorch.trace.whatif.hypothesis import Hypothesis
 from benchorch.trace.whatif.selector_values import suggest
 from benchorch.trace.whatif.transforms import Transform
 
-LEAST_SPEEDUP = 1e-6
-"""Below it times would be too long to be added up."""
+LEAST_SPEEDUP = 1e-6  # below it times would be too long to be added up
 
 
 @final

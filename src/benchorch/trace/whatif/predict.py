@@ -85,14 +85,12 @@ class Prediction:
 MOST_MOVED, RARE_NAMES = 20, 3
 UNNAMED = "(between events)"
 
-MODEL_RATIO = 0.15
-"""Model error as a share of a change: caches, contention and scheduling."""
+MODEL_RATIO = 0.15  # model error as a share of a change: caches, contention and scheduling
 
 NOISE_QUANTILE = 2.5
 """Standard errors on each side of a 90 % interval of few steps, which resemble their neighbours."""
 
-LEAST_RATIO = 0.01
-"""Minimum half-width of an interval as a share of the period."""
+LEAST_RATIO = 0.01  # minimum half-width of an interval as a share of the period
 
 PROFILED_RATIO = 0.08
 """Of the period, where host time is on the path: the profiler's part of it is not constant."""

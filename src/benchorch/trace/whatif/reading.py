@@ -17,12 +17,10 @@ from benchorch.trace.whatif.amdahl4ml import LEAST_SPEEDUP, node_speedups
 from benchorch.trace.whatif.selector_values import PHASES, Selector, matcher, suggest
 from benchorch.trace.whatif.transforms import OnSelection, Transform
 
-_MOST_NS = 1e12
-"""Of one operator: the times of millions of them still add up."""
+_MOST_NS = 1e12  # of one operator: the times of millions of them still add up
 
 T = TypeVar("T")
-Check = Callable[[object], Any]
-"""The value of a key; TraceError for one that is not allowed."""
+Check = Callable[[object], Any]  # the value of a key; TraceError for one that is not allowed
 
 
 @final
