@@ -234,12 +234,12 @@ class Work:
         from benchorch.trace.whatif.basis import prepare
         from benchorch.trace.whatif.predict import predict
         from benchorch.trace.whatif.selector_values import Selector
-        from benchorch.trace.whatif.transforms import Speedup
+        from benchorch.trace.whatif.transforms import Change
 
         basis = prepare(self.analysis)
         for number in range(WHAT_IFS):
             select = Selector(kernel=f"gemm_{number}")
-            predict(basis, [Speedup(select=select, speedup=2.0)])
+            predict(basis, [Change(effect="speedup", select=select, value=2.0)])
 
     def artifacts(self) -> None:
         """All files."""

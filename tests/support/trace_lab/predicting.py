@@ -18,7 +18,7 @@ from benchorch.trace.readers.open import read_events
 from benchorch.trace.steps import find_steps
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.selector_values import Selector
-from benchorch.trace.whatif.transforms import Speedup
+from benchorch.trace.whatif.transforms import Change
 from support.analyzed_traces import call_window
 from support.graph_checks import replay
 
@@ -56,7 +56,11 @@ def predicted_ns(
 def asked_ns(events: Events, factors: Mapping[str, float], *, alone: bool) -> int:
     """The same as a user would request it: a what-if of speedups by name."""
     changes = [
-        Speedup(select=Selector(name=name, alone=alone), speedup=1 / factor if factor else math.inf)
+        Change(
+            effect="speedup",
+            select=Selector(name=name, alone=alone),
+            value=1 / factor if factor else math.inf,
+        )
         for name, factor in factors.items()
     ]
     return predict(analyze(events), changes).predicted_ns

@@ -16,14 +16,13 @@ from benchorch.trace.operators.library import plain_op
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.hypothesis import Hypothesis
 from benchorch.trace.whatif.selector_values import suggest
-from benchorch.trace.whatif.transforms import Transform
 
 LEAST_SPEEDUP = 1e-6  # below it times would be too long to be added up
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSpeedups(Transform):
+class NodeSpeedups:
     """Speed-ups by number and type of the grouped graph's nodes; a number takes precedence."""
 
     by_id: Mapping[int, float]  # of nodes, by their number in the grouped graph

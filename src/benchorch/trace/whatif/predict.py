@@ -18,7 +18,7 @@ from benchorch.trace.findings import EntityRow
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.hypothesis import Changed, Hypothesis, unchanged
 from benchorch.trace.whatif.selector import select
-from benchorch.trace.whatif.transforms import OnSelection, Transform
+from benchorch.trace.whatif.transforms import OVERALL, Change, Transform
 
 NOT_MODELLED = (
     "caches and memory that work shares",
@@ -170,7 +170,7 @@ def _rare(basis: Basis, changes: Sequence[Transform]) -> Iterator[str]:
     weight_ns, events = basis.dag.weight_ns, basis.events
     all_ns = max(int(weight_ns[basis.work].sum()), 1)
     for number, change in enumerate(changes, 1):
-        if isinstance(change, OnSelection):
+        if isinstance(change, Change) and change.effect not in OVERALL:
             selection = select(basis, change.select)
             share = int(weight_ns[selection.edges].sum()) / all_ns
             if share < LEAST_RATIO:

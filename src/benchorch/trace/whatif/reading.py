@@ -12,10 +12,9 @@ import msgspec
 from benchorch.errors import TraceError
 from benchorch.files import read_small
 from benchorch.trace.dag import Class
-from benchorch.trace.whatif import transforms
 from benchorch.trace.whatif.amdahl4ml import LEAST_SPEEDUP, node_speedups
 from benchorch.trace.whatif.selector_values import PHASES, Selector, matcher, suggest
-from benchorch.trace.whatif.transforms import OnSelection, Transform
+from benchorch.trace.whatif.transforms import OVERALL, Change, Transform
 
 _MOST_NS = 1e12  # of one operator: the times of millions of them still add up
 
@@ -72,7 +71,7 @@ def parse(content: object, name: str = "what-if") -> WhatIf:
     return WhatIf(name=str(content.get("name", name)), changes=tuple(changes))
 
 
-def change(entry: object) -> Transform:
+def change(entry: object) -> Change:
     """Parsed change; TraceError with every problem of it."""
     if not isinstance(entry, Mapping):
         raise TraceError(f"expected an object, saw {entry!r}.")
@@ -87,8 +86,7 @@ def change(entry: object) -> Transform:
         saw = f"saw {' and '.join(doing)}" if doing else "saw none"
         problems.append(f"expected one of {', '.join(CHANGES)}; {saw}.")
     chosen = [key for key in entry if key in SELECTING]
-    kinds = [CHANGES[key][0] for key in doing]
-    if chosen and kinds and not issubclass(kinds[0], OnSelection):
+    if chosen and doing and doing[0] in OVERALL:
         problems.append(f"{doing[0]} is about everything and takes no {', '.join(chosen)}.")
     options = {
         attribute: value
@@ -96,18 +94,10 @@ def change(entry: object) -> Transform:
         for attribute, check in [SELECTING[key]]
         for value in _checked(check, entry[key], key, problems)
     }
-    arguments = {
-        attribute: value
-        for key in doing
-        for _, attribute, check in [CHANGES[key]]
-        for value in _checked(check, entry[key], key, problems)
-        if attribute
-    }
+    values = [v for key in doing for v in _checked(CHANGES[key], entry[key], key, problems)]
     if problems:
         raise TraceError("\n".join(problems))
-    if issubclass(kinds[0], OnSelection):
-        arguments["select"] = Selector(**options)
-    return kinds[0](**arguments)
+    return Change(effect=doing[0], value=float(values[0]), select=Selector(**options))
 
 
 def _checked(check: Callable[[Any], T], value: object, where: str, problems: list[str]) -> list[T]:
@@ -126,7 +116,7 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _one_of(expected: str, fits: Callable[[Any], bool], made: Callable[[Any], Any]) -> Check:
+def _one_of(expected: str, fits: Callable[[Any], bool], made: Check = lambda value: value) -> Check:
     """The check of a value by a predicate, and what is made of it."""
 
     def check(value: object) -> Any:
@@ -135,10 +125,6 @@ def _one_of(expected: str, fits: Callable[[Any], bool], made: Callable[[Any], An
         return made(value)
 
     return check
-
-
-def _plain(value: object) -> Any:
-    return value
 
 
 def _is_iteration(value: object) -> bool:
@@ -189,9 +175,9 @@ def _wrong(expected: str, value: object) -> TraceError:
 
 
 _phase = _one_of(f"one of {', '.join(PHASES)}", ("", *PHASES).__contains__, str)
-_iteration = _one_of("a whole number from 0", _is_iteration, _plain)
-_boolean = _one_of("true or false", lambda value: isinstance(value, bool), _plain)
-_true = _one_of("true", lambda value: value is True, _plain)
+_iteration = _one_of("a whole number from 0", _is_iteration)
+_boolean = _one_of("true or false", lambda value: isinstance(value, bool))
+_true = _one_of("true", lambda value: value is True)
 _factor = _one_of(
     f"a number of at least {LEAST_SPEEDUP:g}",
     lambda value: _number(value) >= LEAST_SPEEDUP,
@@ -209,17 +195,14 @@ SELECTING: Mapping[str, tuple[str, Check]] = {
 }
 """Attribute of `Selector` and check of its value, by the key of a file."""
 
-CHANGES: Mapping[str, tuple[type[Transform], str, Check]] = {
-    "speedup": (transforms.Speedup, "speedup", _factor),
-    "set_ns": (transforms.SetTime, "set_ns", _nanoseconds),
-    "add_ns": (transforms.AddTime, "add_ns", partial(_nanoseconds, least=-math.inf)),
-    "remove": (transforms.Remove, "", _true),
-    "fuse": (transforms.Fuse, "", _true),
-    "cuda_graph": (transforms.CudaGraph, "", _true),
-    "overlap": (transforms.Overlap, "", _true),
-    "host": (transforms.Host, "speedup", _factor),
-    "launch_latency_ns": (transforms.LaunchLatency, "latency_ns", _nanoseconds),
-    "bandwidth": (transforms.Bandwidth, "speedup", _factor),
-    "residual": (transforms.Residual, "ratio", _residual),
+CHANGES: Mapping[str, Check] = {
+    "speedup": _factor,
+    "set_ns": _nanoseconds,
+    "add_ns": partial(_nanoseconds, least=-math.inf),
+    **dict.fromkeys(("remove", "fuse", "cuda_graph", "overlap"), _true),
+    "host": _factor,
+    "launch_latency_ns": _nanoseconds,
+    "bandwidth": _factor,
+    "residual": _residual,
 }
-"""Kind of change, its attribute and the check of its value, by the key of a file."""
+"""Check of an effect's value, by the key of a file."""

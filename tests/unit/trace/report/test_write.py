@@ -15,7 +15,7 @@ from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.report.write import write
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.selector_values import Selector
-from benchorch.trace.whatif.transforms import Speedup
+from benchorch.trace.whatif.transforms import Change
 from support.analyzed_traces import HOSTILE, analysed, trace_file, two_layers
 
 MOST_PAGE_BYTES = 3_000_000
@@ -53,7 +53,7 @@ class Page(HTMLParser):
 
 
 def faster(analysis, name="../../faster"):
-    changes = [Speedup(select=Selector(op=HOSTILE[0]), speedup=2.0)]
+    changes = [Change(effect="speedup", select=Selector(op=HOSTILE[0]), value=2.0)]
     return predict(analysis, changes, name=name)
 
 
@@ -209,7 +209,9 @@ def test_a_what_if_has_the_model_s_nodes_with_their_new_times(tmp_path):
     )
     analysis = analysed(trace_file(tmp_path / "trace.json", two_layers()), graph)
     predicted = predict(
-        analysis, [Speedup(select=Selector(op="aten::mm"), speedup=2.0)], name="mm twice as fast"
+        analysis,
+        [Change(effect="speedup", select=Selector(op="aten::mm"), value=2.0)],
+        name="mm twice as fast",
     )
     before = {row.name: row for row in analysis.findings.tables["graph nodes"][:-1]}
     after = {row.name: row for row in predicted.nodes}

@@ -10,7 +10,7 @@ from benchorch.trace.dag import Class
 from benchorch.trace.whatif.amdahl4ml import NodeSpeedups
 from benchorch.trace.whatif.reading import CHANGES, parse, read
 from benchorch.trace.whatif.selector_values import Selector
-from benchorch.trace.whatif.transforms import Host, Remove, Residual, Speedup
+from benchorch.trace.whatif.transforms import Change
 
 YAML = """
 name: faster attention
@@ -29,10 +29,10 @@ def test_a_file_is_read_in_its_order(tmp_path: Path) -> None:
     attention = Selector(module="layers.*.attention", classes=(Class.GPU_COMPUTE,))
     assert asked.name == "faster attention"
     assert asked.changes == (
-        Speedup(select=attention, speedup=2.0),
-        Remove(select=Selector(op="aten::copy_", alone=True)),
-        Host(speedup=float("inf")),
-        Residual(ratio=0.5),
+        Change(effect="speedup", select=attention, value=2.0),
+        Change(effect="remove", select=Selector(op="aten::copy_", alone=True)),
+        Change(effect="host", value=float("inf")),
+        Change(effect="residual", value=0.5),
     )
 
 
