@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self, final
+from typing import final
 
 import numpy as np
 
@@ -24,73 +24,6 @@ from benchorch.trace.readers.columns import Gathered
 from benchorch.trace.readers.finish import finished
 from benchorch.trace.readers.values import MOST_NS, integer, integers, word
 
-_CHUNK_ROWS = 65_536
-
-
-@final
-class SqliteFile:
-    """The plain tables of one file; opened read-only, so that no journal is made beside it.
-
-    Attributes:
-        columns: names of the columns by table; views are none.
-    """
-
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self.path = path
-        self._connection = connection
-        connection.text_factory = _text
-        tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'"
-        names = [str(name) for (name,) in self._run(tables)]
-        self.columns: Mapping[str, frozenset[str]] = {
-            name: frozenset(str(row[1]) for row in self._run(f"PRAGMA table_info({_quoted(name)})"))
-            for name in names
-        }
-
-    @classmethod
-    @contextmanager
-    def opened(cls, path: Path) -> Iterator[Self]:
-        """The file for as long as it is needed; TraceError if SQLite cannot read it."""
-        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-        try:
-            with closing(sqlite3.connect(uri, uri=True)) as connection:
-                yield cls(path, connection)
-        except sqlite3.Error as error:
-            raise TraceError(f"{path} is an SQLite file that cannot be read: {error}.") from error
-
-    def chunks(self, table: str, requested: Sequence[str]) -> Iterator[list[tuple[object, ...]]]:
-        """Columns of a few rows at a time, ``rowid`` first.
-
-        A column that the table does not have is all None; a table that is not there gives none.
-        """
-        if table not in self.columns:
-            return
-        there = self.columns[table]
-        names = (_quoted(name) if name in there else "NULL" for name in requested)
-        cursor = self._run(f"SELECT rowid, {', '.join(names)} FROM {_quoted(table)}")
-        while rows := cursor.fetchmany(_CHUNK_ROWS):
-            yield list(zip(*rows, strict=True))
-
-    def row(self, table: str, rowid: int) -> Mapping[str, object]:
-        """All columns of one row by name, without those that have no value; empty if it is gone."""
-        cursor = self._run(f"SELECT * FROM {_quoted(table)} WHERE rowid = ?", rowid)
-        names = [column[0] for column in cursor.description]
-        values = cursor.fetchone() or ()
-        return {
-            name: value for name, value in zip(names, values, strict=False) if value is not None
-        }
-
-    def _run(self, statement: str, *values: object) -> sqlite3.Cursor:
-        return self._connection.execute(statement, values)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
-
 WAITS = re.compile(
     r"(pthread_(cond_|join|mutex_lock|mutex_timedlock|rwlock_|barrier_wait|timedjoin)|sem_|futex"
     r"|p?poll|p?select|epoll_p?wait|wait|io_getevents|accept|recv)"
@@ -99,13 +32,12 @@ WAITS = re.compile(
 
 _COPIES = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 _SYNCS = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
-_TID_BITS = 24
+_CHUNK_ROWS, _ROWID_BITS, _TID_BITS = 65_536, 48, 24
 _TID = (1 << _TID_BITS) - 1
-_ROWID_BITS = 48
 _VERSION = re.compile(r"_v\d+$")
 
 Row = tuple[object, ...]
-Naming = Callable[["_Words", Row], str]
+Text = Callable[[object], str]  # of a number in the table of strings, or in that of memories
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,104 +46,128 @@ class _Table:
 
     name: str
     category: Category
-    named_by: tuple[str, ...]  # the columns that `naming` makes an event's name of
-    naming: Naming
-    # whether its lane is that of ``globalTid``, else of ``deviceId`` and ``streamId``
-    on_host: bool = False
+    named_by: tuple[str, ...]  # the columns that an event's name is made of
+    naming: Callable[[Row, Text, Text], str]
+    on_host: bool = (
+        False  # its lane is that of ``globalTid``, else of ``deviceId`` and ``streamId``
+    )
 
 
-@final
-class _Words:
-    """Strings for the file's numeric ids."""
-
-    def __init__(self, file: SqliteFile) -> None:
-        self.strings = _pairs(file, "StringIds", "id", "value")
-        self.memories = _pairs(file, "ENUM_CUDA_MEM_KIND", "id", "label")
-
-    def string(self, number: object) -> str:
-        """A string by its number."""
-        return self.strings.get(integer(number), "")
-
-    def memory(self, number: object) -> str:
-        """A kind of memory by its number."""
-        return self.memories.get(integer(number), "")
+def _called(row: Row, string: Text, _: Text) -> str:
+    return _VERSION.sub("", string(row[0]))
 
 
-def _pairs(file: SqliteFile, table: str, key: str, value: str) -> Mapping[int, str]:
-    return {
-        integer(number): word(text)
-        for _, numbers, texts in file.chunks(table, (key, value))
-        for number, text in zip(numbers, texts, strict=True)
-    }
-
-
-def _called(words: _Words, row: Row) -> str:
-    return _VERSION.sub("", words.string(row[0]))
-
-
-def _kernel(words: _Words, row: Row) -> str:
-    return words.string(row[0]) or words.string(row[1])
-
-
-def _copy(words: _Words, row: Row) -> str:
-    kind = f"Memcpy {_COPIES.get(integer(row[0]), 'unknown')}"
-    ends = [words.memory(each) for each in row[1:]]
+def _copy(row: Row, _: Text, memory: Text) -> str:
+    kind, ends = f"Memcpy {_COPIES.get(integer(row[0]), 'unknown')}", [*map(memory, row[1:])]
     return f"{kind} ({ends[0]} -> {ends[1]})" if all(ends) else kind
 
 
-def _sync(_: _Words, row: Row) -> str:
-    return _SYNCS.get(integer(row[0]), "Sync")
-
-
-def _range(words: _Words, row: Row) -> str:
-    return word(row[0]) or words.string(row[1])
-
-
-def _system_call(words: _Words, row: Row) -> str:
-    name = words.string(row[0])
-    return f"wait:{name}" if WAITS.match(name) else name
+def _system_call(row: Row, string: Text, _: Text) -> str:
+    return f"wait:{string(row[0])}" if WAITS.match(string(row[0])) else string(row[0])
 
 
 TABLES = (
     _Table("CUPTI_ACTIVITY_KIND_RUNTIME", Category.RUNTIME, ("nameId",), _called, on_host=True),
-    _Table("CUPTI_ACTIVITY_KIND_KERNEL", Category.KERNEL, ("demangledName", "shortName"), _kernel),
+    _Table(
+        "CUPTI_ACTIVITY_KIND_KERNEL",
+        Category.KERNEL,
+        ("demangledName", "shortName"),
+        lambda row, string, _: string(row[0]) or string(row[1]),
+    ),
     _Table(
         "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
         Category.KERNEL,
         ("graphId",),
-        lambda _, row: f"CUDA graph {integer(row[0])}",
+        lambda row, *_: f"CUDA graph {integer(row[0])}",
     ),
     _Table("CUPTI_ACTIVITY_KIND_MEMCPY", Category.COPY, ("copyKind", "srcKind", "dstKind"), _copy),
-    _Table("CUPTI_ACTIVITY_KIND_MEMSET", Category.FILL, ("bytes",), lambda _, __: "Memset"),
-    _Table("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", Category.SYNC, ("syncType",), _sync),
-    _Table("NVTX_EVENTS", Category.ANNOTATION, ("text", "textId"), _range, on_host=True),
+    _Table("CUPTI_ACTIVITY_KIND_MEMSET", Category.FILL, ("bytes",), lambda *_: "Memset"),
+    _Table(
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+        Category.SYNC,
+        ("syncType",),
+        lambda row, *_: _SYNCS.get(integer(row[0]), "Sync"),
+    ),
+    _Table(
+        "NVTX_EVENTS",
+        Category.ANNOTATION,
+        ("text", "textId"),
+        lambda row, string, _: word(row[0]) or string(row[1]),
+        on_host=True,
+    ),
     _Table("OSRT_API", Category.ANNOTATION, ("nameId",), _system_call, on_host=True),
     _Table("PROFILER_OVERHEAD", Category.OVERHEAD, ("nameId",), _called, on_host=True),
 )
-
+_EVENT = ("correlationId", "eventId", "eventSyncId")
 _ALL = ("start", "end", "globalTid", "deviceId", "streamId", "correlationId", "graphNodeId")
+
+
+@final
+class _File:
+    """The plain tables of one file."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        self.execute = connection.execute
+        tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE '%VIRTUAL%'"
+        self.columns = {  # names of the columns by table; views are none
+            name: {row[1] for row in self.execute(f"PRAGMA table_info({_quoted(name)})")}
+            for name in [str(name) for (name,) in self.execute(tables)]
+        }
+
+    def chunks(self, table: str, requested: Sequence[str]) -> Iterator[list[Row]]:
+        """Columns of a few rows at a time, ``rowid`` first.
+
+        A column that the table does not have is all None; a table that is not there gives none.
+        """
+        there = self.columns.get(table, ())
+        names = (_quoted(name) if name in there else "NULL" for name in requested)
+        if there:
+            cursor = self.execute(f"SELECT rowid, {', '.join(names)} FROM {_quoted(table)}")
+            while rows := cursor.fetchmany(_CHUNK_ROWS):
+                yield list(zip(*rows, strict=True))
+
+    def rows(self, table: str, *requested: str) -> Iterator[Row]:
+        """Columns row by row."""
+        for _, *columns in self.chunks(table, requested):
+            yield from zip(*columns, strict=True)
+
+    def texts(self, table: str, value: str) -> Text:
+        """The text of each ``id`` of a table; empty for others."""
+        known = {integer(key): word(text) for key, text in self.rows(table, "id", value)}
+        return lambda number: known.get(integer(number), "")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_File]:
+    """The file, opened so that no journal is made; TraceError if SQLite cannot read it."""
+    uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            yield _File(connection)
+    except sqlite3.Error as error:
+        raise TraceError(f"{path} is an SQLite file that cannot be read: {error}.") from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def read_nsight(path: Path) -> Events:
     """The events of an export; TraceError if it holds none."""
     gathered = Gathered()
-    with SqliteFile.opened(path) as file:
-        words = _Words(file)
+    with _opened(path) as file:
+        texts = file.texts("StringIds", "value"), file.texts("ENUM_CUDA_MEM_KIND", "label")
         awaited = _awaited(file)
         for number, table in enumerate(TABLES):
             for columns in file.chunks(table.name, (*_ALL, *table.named_by)):
-                _gather(gathered, table, number, columns, words, awaited)
-        for _, threads, names in file.chunks("ThreadNames", ("globalTid", "nameId")):
-            for thread, name in zip(threads, names, strict=True):
-                gathered.name_thread(*_thread(thread), words.string(name))
-        devices = [
-            word(name) for _, names in file.chunks("TARGET_INFO_GPU", ("name",)) for name in names
-        ]
-        facts = {"format": "nsight", "devices": devices, "left_out": dict(+gathered.left_out)}
-        tables = sorted(file.columns)
+                _gather(gathered, table, number, columns, texts, awaited)
+        for thread, name in file.rows("ThreadNames", "globalTid", "nameId"):
+            gathered.name_thread(*_thread(thread), texts[0](name))
+        devices = [word(name) for (name,) in file.rows("TARGET_INFO_GPU", "name")]
+        known = ", ".join(sorted(file.columns)[:8]) or "none"
     done = finished(gathered)
     if done is None:
-        known = ", ".join(tables[:8]) or "none"
         raise TraceError(
             f"{path} is an SQLite file without events of Nsight Systems (tables: {known}). Make "
             "one with: nsys export --type sqlite <report>."
@@ -221,7 +177,7 @@ def read_nsight(path: Path) -> Events:
         events,
         details=NsightDetails(path=path, place=place),
         repairs=dict(sorted((+gathered.repairs).items())),
-        facts=facts,
+        facts={"format": "nsight", "devices": devices, "left_out": dict(+gathered.left_out)},
     )
 
 
@@ -230,7 +186,7 @@ def _gather(
     table: _Table,
     number: int,
     columns: Sequence[Row],
-    words: _Words,
+    texts: tuple[Text, Text],
     awaited: Mapping[int, int],
 ) -> None:
     """Take some rows of a table; those that never ended are left out."""
@@ -239,35 +195,32 @@ def _gather(
     ended = (start_ns != NOTHING) & (end_ns != NOTHING) & (np.abs(start_ns) <= MOST_NS)
     gathered.left_out["without a start or an end"] += int((~ended).sum())
     gathered.repairs["negative duration"] += int((ended & (end_ns < start_ns)).sum())
-    nothing = np.full(len(rowid), NOTHING, dtype=np.int64)
+    sync = table.category is Category.SYNC
+    lanes: list[Hashable] = [
+        (on, "synchronisation", on, own, not sync) for on, own in zip(device, stream, strict=True)
+    ]
     correlations = integers(correlation)
-    names = [table.naming(words, row) for row in zip(*named_by, strict=True)]
     piece = {
         "place": (np.int64(number) << _ROWID_BITS) | integers(rowid),
         "category": np.full(len(rowid), table.category, dtype=np.int8),
-        "name": gathered.names.encoded(names),
-        "lane": gathered.lanes.encoded(_lane_keys(table, thread, device, stream)),
+        "name": gathered.names.encoded(
+            [table.naming(row, *texts) for row in zip(*named_by, strict=True)]
+        ),
+        "lane": gathered.lanes.encoded([*map(_thread, thread)] if table.on_host else lanes),
         "start_ns": start_ns,
         "duration_ns": np.clip(end_ns - start_ns, 0, MOST_NS),
         "correlation": correlations,
         "graph_node": integers(graph_node),
-        "awaited": np.array([awaited.get(each, NOTHING) for each in correlations.tolist()])
-        if table.category is Category.SYNC
-        else nothing,
-        **dict.fromkeys(("external_id", "sequence", "forward_thread", "recorded_on"), nothing),
+        "awaited": np.array(
+            [awaited.get(one, NOTHING) if sync else NOTHING for one in correlations.tolist()]
+        ),
+        **dict.fromkeys(
+            ("external_id", "sequence", "forward_thread", "recorded_on"),
+            np.full(len(rowid), NOTHING, dtype=np.int64),
+        ),
     }
     if ended.any():
         gathered.pieces.append({name: column[ended] for name, column in piece.items()})
-
-
-def _lane_keys(table: _Table, thread: Row, device: Row, stream: Row) -> list[Hashable]:
-    if table.on_host:
-        return [_thread(each) for each in thread]
-    works = table.category is not Category.SYNC
-    return [
-        (each, "synchronisation", each, number, works)
-        for each, number in zip(device, stream, strict=True)
-    ]
 
 
 def _thread(global_id: object) -> tuple[int, int]:
@@ -276,31 +229,25 @@ def _thread(global_id: object) -> tuple[int, int]:
     return (number >> _TID_BITS) & _TID, number & _TID
 
 
-def _awaited(file: SqliteFile) -> Mapping[int, int]:
+def _awaited(file: _File) -> Mapping[int, int]:
     """The correlation of the event record that each synchronisation waits for, by its own.
 
     Newer exports name the record; else it is the last one of that event before the wait.
     """
-    records = _rows(file, "CUPTI_ACTIVITY_KIND_CUDA_EVENT")
+    records, syncs = (
+        [tuple(map(integer, row)) for row in file.rows(f"CUPTI_ACTIVITY_KIND_{table}", *_EVENT)]
+        for table in ("CUDA_EVENT", "SYNCHRONIZATION")
+    )
     exact = {sync: correlation for correlation, _, sync in records if sync != NOTHING}
     by_event: dict[int, list[int]] = {}
     for correlation, event, _ in sorted(records):
         by_event.setdefault(event, []).append(correlation)
     found = {}
-    for correlation, event, sync in _rows(file, "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"):
+    for correlation, event, sync in syncs:
         earlier = by_event.get(event, []) if event != NOTHING else []
         last = bisect_left(earlier, correlation)
         found[correlation] = exact.get(sync, earlier[last - 1] if last else NOTHING)
     return found
-
-
-def _rows(file: SqliteFile, table: str) -> list[tuple[int, int, int]]:
-    """Correlation, event and synchronisation of each row."""
-    return [
-        (correlation, event, sync)
-        for _, *columns in file.chunks(table, ("correlationId", "eventId", "eventSyncId"))
-        for correlation, event, sync in zip(*(map(integer, each) for each in columns), strict=True)
-    ]
 
 
 @final
@@ -312,9 +259,14 @@ class NsightDetails:
     place: Int64s  # (n,) table and row of each event
 
     def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
-        """The columns of some events by index."""
-        with SqliteFile.opened(self.path) as file:
-            return {index: self._row(file, int(self.place[index])) for index in indices}
-
-    def _row(self, file: SqliteFile, place: int) -> Mapping[str, object]:
-        return file.row(TABLES[place >> _ROWID_BITS].name, place & ((1 << _ROWID_BITS) - 1))
+        """The columns of some events by index, without those that have no value."""
+        found = {}
+        with _opened(self.path) as file:
+            for index in indices:
+                number, rowid = divmod(int(self.place[index]), 1 << _ROWID_BITS)
+                table = _quoted(TABLES[number].name)
+                cursor = file.execute(f"SELECT * FROM {table} WHERE rowid = ?", (rowid,))
+                names = [column[0] for column in cursor.description]
+                row = zip(names, cursor.fetchone() or (), strict=False)
+                found[index] = {name: value for name, value in row if value is not None}
+        return found
