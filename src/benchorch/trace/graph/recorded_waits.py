@@ -4,13 +4,14 @@ The main thread waits for results: for the end of another thread's busy interval
 outermost range or operator, else of any. Other threads wait for something to do: for whatever the
 main thread had just done, if it was not idle itself, else as the main thread does. What ended
 shortly before is preferred to what ended earlier. What ended before the wait began was not waited
-for; `queue_matching` finds what would have been.
+for; `match_fifo` finds what would have been.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from benchorch.trace.arrays import Bools, Int8s, Int64s, mask, scattered
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
@@ -226,8 +227,23 @@ def held_locks(scope: Scope, timelines: ThreadTimelines) -> Found:
     tail = ends.last_elsewhere(timelines.lane[gap], timelines.end_ns[gap], timelines.start_ns[gap])
     tail, head = tail[tail != NOTHING], timelines.head[gap[tail != NOTHING]]
     woke_ns = timelines.time_ns[head] - timelines.time_ns[tail]
-    waited = edges(tail, head, EdgeKind.WAIT, Class.LOCK, tier=Tier.SEMANTIC, weight_ns=woke_ns)
-    return found(waited, waits=head, floor_ns=woke_ns)
+    return _lasting(timelines, tail, head, Class.LOCK, Tier.SEMANTIC, floor_ns=woke_ns)
+
+
+def _lasting(
+    timelines: ThreadTimelines,
+    tail: Int64s,
+    head: NDArray[np.integer],
+    label: Class,
+    tier: Tier,
+    *,
+    owner: ArrayLike = NOBODY,
+    floor_ns: ArrayLike = 0,
+) -> Found:
+    """Waits that end so long after something as they did, whatever else changes."""
+    took_ns = timelines.time_ns[head] - timelines.time_ns[tail]
+    waited = edges(tail, head, EdgeKind.WAIT, label, tier=tier, weight_ns=took_ns, owner=owner)
+    return found(waited, waits=head, floor_ns=floor_ns)
 
 
 _CALL = re.compile(r"_MultiProcessingDataLoaderIter\.__next__")
@@ -254,19 +270,9 @@ def loaded_elsewhere(scope: Scope, timelines: ThreadTimelines) -> Found:
     segment = np.flatnonzero(inside)
     segment = segment[np.lexsort((-timelines.elapsed_ns[segment], within[segment]))]
     segment = segment[np.diff(within[segment], prepend=-1) != 0]  # the longest of each call
-    head = timelines.head[segment]
-    return found(
-        edges(
-            np.full(len(head), 2 * len(scope)),
-            head,
-            EdgeKind.WAIT,
-            Class.DATA_LOADING,
-            tier=Tier.SEMANTIC,
-            weight_ns=timelines.time_ns[head] - scope.window.start_ns,
-            owner=call[within[segment]],
-        ),
-        waits=head,
-    )
+    head, source = timelines.head[segment], np.full(len(segment), 2 * len(scope))
+    loaded = Class.DATA_LOADING
+    return _lasting(timelines, source, head, loaded, Tier.SEMANTIC, owner=call[within[segment]])
 
 
 _LATER, _FIRED = re.compile(r"\bcall_later\b"), re.compile(r": _set_result_unless_cancelled$")
@@ -307,18 +313,7 @@ def timers(scope: Scope, timelines: ThreadTimelines) -> Found:
     known &= (woken[first] < until) & (fired[fires] < woken[first])
     head = timelines.head[waits[known]]
     sleeper = np.array([slept[at] for at in woken[first[known]].tolist()], dtype=np.int64)
-    return found(
-        edges(
-            2 * sleeper + 1,
-            head,
-            EdgeKind.WAIT,
-            Class.SLEEP,
-            tier=Tier.SEMANTIC,
-            weight_ns=timelines.time_ns[head] - scope.end_ns[sleeper],
-            owner=sleeper,
-        ),
-        waits=head,
-    )
+    return _lasting(timelines, 2 * sleeper + 1, head, Class.SLEEP, Tier.SEMANTIC, owner=sleeper)
 
 
 def handed_outside(
@@ -340,19 +335,8 @@ def handed_outside(
     ends = event_index(scope.events.ranks, busy.end, busy.lane, busy.end_ns)
     tail = ends.last_elsewhere(timelines.lane[segment], soon_ns, timelines.start_ns[segment])
     segment, tail = segment[tail != NOTHING], tail[tail != NOTHING]
-    head = timelines.head[segment]
-    return found(
-        edges(
-            tail,
-            head,
-            EdgeKind.WAIT,
-            Class.OUTSIDE,
-            tier=Tier.INFERRED,
-            weight_ns=timelines.time_ns[head] - timelines.time_ns[tail],
-            owner=timelines.owner[segment],
-        ),
-        waits=head,
-    )
+    head, owner = timelines.head[segment], timelines.owner[segment]
+    return _lasting(timelines, tail, head, Class.OUTSIDE, Tier.INFERRED, owner=owner)
 
 
 _MANY_POLLS = 3

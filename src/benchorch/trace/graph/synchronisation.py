@@ -82,14 +82,8 @@ _BLOCKING_COPY = re.compile(r"Memcpy(?!.*Async)")  # returns only after its copy
 _COPY = re.compile(r"Memcpy")  # so do the others at least where the host's memory is pageable
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Awaited:
-    """Host calls and the device work that each waits for; columns of shape ``(n,)``."""
-
-    call: Int64s
-    work: Int64s
-    tier: Tier
+Awaited = tuple[Int64s, Int64s, Tier]
+"""Host calls and the device work that each waits for, (n,), and how well that is known."""
 
 
 def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
@@ -111,9 +105,9 @@ def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
         ),
         _copies(scope),
     ]
-    call = np.concatenate([part.call for part in parts])
-    work = np.concatenate([part.work for part in parts])
-    tier = np.repeat(np.array([part.tier for part in parts]), [len(part.call) for part in parts])
+    calls, works, tiers = zip(*parts, strict=True)
+    call, work = np.concatenate(calls), np.concatenate(works)
+    tier = np.repeat(np.array(tiers), [*map(len, calls)])
     feasible = (work != NOTHING) & (scope.end_ns[work] <= scope.end_ns[call])
     late = int(((work != NOTHING) & ~feasible).sum())
     call, work, tier = call[feasible], work[feasible], tier[feasible]
@@ -177,20 +171,18 @@ def _recorded_or_likeliest(
     """What was queued on a lane when a call was made; on the likeliest, where it is not known."""
     known = lane != NOTHING
     yield _reached(scope, streams, call[known], lane[known], at[known], Tier.RECORDED)
-    yield _likeliest(scope, streams.queue, call[~known], at[~known], earlier=earlier)
+    # The work that ended last while the call ran, over all streams; nothing where none did.
+    call, at = call[~known], at[~known]
+    until_ns = scope.end_ns[call]
+    work = streams.queue.ended_last(scope, at, scope.start_ns[call], until_ns, earlier=earlier)
+    yield call, work, Tier.INFERRED
 
 
 def _reached(
     scope: Scope, streams: Streams, call: Int64s, lane: Int64s, at: Int64s, tier: Tier
 ) -> Awaited:
     which, work = streams.reached(lane, scope.start_ns[at])
-    return Awaited(call=call[which], work=work, tier=tier)
-
-
-def _likeliest(scope: Scope, queue: Queues, call: Int64s, at: Int64s, *, earlier: bool) -> Awaited:
-    """The work that ended last while the call ran, over all streams; nothing where none did."""
-    work = queue.ended_last(scope, at, scope.start_ns[call], scope.end_ns[call], earlier=earlier)
-    return Awaited(call=call, work=work, tier=Tier.INFERRED)
+    return call[which], work, tier
 
 
 def _copies(scope: Scope) -> Awaited:
@@ -199,7 +191,7 @@ def _copies(scope: Scope) -> Awaited:
     work = work[scope.launch[work] != NOTHING]
     call = scope.launch[work]
     inside = scope.matches(_COPY, call) & (scope.end_ns[work] <= scope.end_ns[call])
-    return Awaited(call=call[inside], work=work[inside], tier=Tier.SEMANTIC)
+    return call[inside], work[inside], Tier.SEMANTIC
 
 
 def streams_of(scope: Scope, queue: Queues, records: SyncRecords) -> Streams:

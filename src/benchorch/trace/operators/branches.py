@@ -28,8 +28,7 @@ class DataflowPath:
     """The longest chain of data: no number of lanes makes the graph faster than this."""
 
     nodes: tuple[str, ...]  # in order
-    length_ns: int  # sum of their times (Tinf)
-    work_ns: int  # that of all nodes (T1); `work_ns` over `length_ns` is the parallelism
+    length_ns: int  # sum of their times
 
 
 def dataflow_path(graph: OperatorGraph, time_ns: Mapping[str, int]) -> DataflowPath:
@@ -111,15 +110,14 @@ class _Links:
     def dataflow(self) -> DataflowPath:
         """The longest way of all."""
         reach, previous = self.longest(range(len(self.names)))
-        work_ns = sum(self.time_ns)
         if not reach:
-            return DataflowPath(nodes=(), length_ns=0, work_ns=work_ns)
+            return DataflowPath(nodes=(), length_ns=0)
         last = max(reach, key=lambda index: (reach[index], index))
         chain = [last]
         while chain[-1] in previous:
             chain.append(previous[chain[-1]])
         nodes = tuple(self.names[index] for index in reversed(chain))
-        return DataflowPath(nodes=nodes, length_ns=reach[last], work_ns=work_ns)
+        return DataflowPath(nodes=nodes, length_ns=reach[last])
 
     def forks(self) -> Iterator[tuple[int, int]]:
         """Every node with several readers, with the node that joins all branches.

@@ -5,9 +5,9 @@ A group never makes a cycle: what it is merged into stays a graph that can be dr
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import TopologicalSorter
 from itertools import chain, takewhile
 
 from benchorch.errors import TraceError
@@ -29,10 +29,11 @@ def by_pattern(graph: OperatorGraph) -> Grouping:
     """Operators of one kernel grouped, by the patterns of the graph's library."""
     merging = _Merging(_without_hidden(graph))
     for pattern in graph.library.groups:
-        for index in merging.free():
-            if merging.op[index] in pattern.seeds and merging.name_of[index] is None:
+        for index, op in enumerate(merging.op):
+            if op in pattern.seeds and merging.name_of[index] is None:
                 found = _grown(merging, pattern, index)
-                if len(found) > 1 and (not pattern.needs or merging.has(found, pattern.needs)):
+                has = {merging.op[one] for one in found} & pattern.needs
+                if len(found) > 1 and (has or not pattern.needs):
                     merging.merge(found, pattern.name)
     return merging.result()
 
@@ -100,20 +101,12 @@ class _Merging:
             for tail in tails:
                 self.out[tail].add(head)
 
-    def free(self) -> Iterable[int]:
-        """Nodes in no group, when the walk began."""
-        return [index for index, name in enumerate(self.name_of) if name is None]
-
     def around(self, found: set[int]) -> set[int]:
         """Neighbours of a set."""
         near: set[int] = set()
         for index in found:
             near |= self.into[index] | self.out[index]
         return near - found
-
-    def has(self, found: set[int], ops: frozenset[str]) -> bool:
-        """Whether one of these operators is in the set."""
-        return any(self.op[index] in ops for index in found)
 
     def comes_back(self, found: set[int]) -> bool:
         """Whether a way through the merged graph leaves the set and enters it again."""
@@ -176,15 +169,8 @@ class _Merging:
     def _node(
         self, root: int, name: str, reads: tuple[str, ...], indices: Sequence[int]
     ) -> OperatorNode:
-        first = self.graph.nodes[indices[0]]
         if len(indices) == 1:
-            return OperatorNode(
-                name=name,
-                op=first.op,
-                inputs=reads,
-                module=first.module,
-                attributes=first.attributes,
-            )
+            return replace(self.graph.nodes[indices[0]], inputs=reads)
         held = ", ".join(self.graph.nodes[index].op for index in indices[:12])
         return OperatorNode(
             name=name,
@@ -195,19 +181,9 @@ class _Merging:
         )
 
     def _sorted(self, inside: Mapping[int, list[int]]) -> list[int]:
-        """Roots by Kahn's method, the earliest first where there is a choice."""
-        waiting = {root: len(self.into[root]) for root in inside}
-        ready = [root for root, count in waiting.items() if count == 0]
-        heapq.heapify(ready)
-        order = []
-        while ready:
-            root = heapq.heappop(ready)
-            order.append(root)
-            for head in self.out[root]:
-                waiting[head] -= 1
-                if waiting[head] == 0:
-                    heapq.heappush(ready, head)
-        return order
+        """Roots in a topological order."""
+        into = {root: sorted(self.into[root]) for root in sorted(inside)}
+        return list(TopologicalSorter(into).static_order())
 
 
 def _around(modules: Sequence[str]) -> str:

@@ -55,10 +55,13 @@ _CATEGORIES = {
 }
 
 ON_STREAMS = (*DEVICE_WORK, Category.SYNC, Category.RECORD)  # categories on the lane of a stream
-_CALLS = (*ON_STREAMS, Category.RUNTIME, Category.OTHER)  # categories that may have a correlation
-
 _CALLED = (Category.OPERATOR, Category.ANNOTATION, Category.OTHER)
-"""Categories that may be part of the forward or backward pass."""
+_HAVING = {
+    "correlation": (*ON_STREAMS, Category.RUNTIME, Category.OTHER),
+    **dict.fromkeys(("graph_node", "awaited", "recorded_on"), ON_STREAMS),
+    **dict.fromkeys(("sequence", "forward_thread"), _CALLED),
+}
+"""Categories of events that may have each of the keys that join them with others."""
 
 
 @final
@@ -207,12 +210,10 @@ def _joins(args: list[EventArguments], kind: Int8s) -> Piece:
     older = _read(args, external_id == NOTHING, attrgetter("external_id_before_1_13"))
     return {
         "external_id": np.where(external_id == NOTHING, older, external_id),
-        "correlation": _read(args, among(kind, _CALLS), attrgetter("correlation")),
-        "graph_node": _read(args, among(kind, ON_STREAMS), attrgetter("graph_node")),
-        "awaited": _read(args, among(kind, ON_STREAMS), attrgetter("awaited")),
-        "recorded_on": _read(args, among(kind, ON_STREAMS), attrgetter("recorded_on")),
-        "sequence": _read(args, among(kind, _CALLED), attrgetter("sequence")),
-        "forward_thread": _read(args, among(kind, _CALLED), attrgetter("forward_thread")),
+        **{
+            name: _read(args, among(kind, categories), attrgetter(name))
+            for name, categories in _HAVING.items()
+        },
     }
 
 

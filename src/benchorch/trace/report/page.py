@@ -142,37 +142,16 @@ def _steps(findings: Findings) -> Iterator[str]:
 
 
 def _devices(devices: Sequence[DeviceShare]) -> Iterator[str]:
-    heads = (
-        "rank",
-        "device",
-        "step",
-        "computing",
-        "communicating",
-        "memory",
-        "overlapped",
-        "idle",
-        "busy",
-    )
+    parts = ("compute", "communication", "memory", "overlapped", "idle")
     rows = [
         (
-            str(one.rank),
-            str(one.device),
-            str(one.step),
-            *(
-                percent(part / one.step_ns if one.step_ns else 0.0)
-                for part in (
-                    one.compute_ns,
-                    one.communication_ns,
-                    one.memory_ns,
-                    one.overlapped_ns,
-                    one.idle_ns,
-                )
-            ),
+            *(str(one.rank), str(one.device), str(one.step)),
+            *(percent(getattr(one, f"{part}_ns") / max(one.step_ns, 1)) for part in parts),
             percent(one.utilisation_ratio),
         )
         for one in devices[:MOST_ROWS]
     ]
-    yield _lines(heads, rows)
+    yield _lines(("rank", "device", "step", *parts, "busy"), rows)
 
 
 def _table(rows: Sequence[EntityRow], findings: Findings) -> str:

@@ -95,10 +95,11 @@ def _tracks(events: Events, kept: Int64s) -> Int64s:
 def _names(events: Events, tracks: Int64s, kept: Int64s) -> Iterator[str]:
     yield _meta("process_name", 0, 0, PATH_PROCESS)
     yield _meta("thread_name", 0, 1, "on the path")
-    processes = dict.fromkeys(lane.process for lane in events.lanes)
-    for number, name in enumerate(processes, 1):
-        yield _meta("process_name", number, 0, name)
     numbers = _process_numbers(events)
+    for name, number in {
+        lane.process: at for lane, at in zip(events.lanes, numbers, strict=True)
+    }.items():
+        yield _meta("process_name", number, 0, name)
     _, first = np.unique(tracks, return_index=True)
     for place in first.tolist():
         lane = int(events.lane[kept[place]])
@@ -107,10 +108,8 @@ def _names(events: Events, tracks: Int64s, kept: Int64s) -> Iterator[str]:
 
 def _process_numbers(events: Events) -> list[int]:
     """Process number of each lane."""
-    number = {
-        name: at for at, name in enumerate(dict.fromkeys(one.process for one in events.lanes), 1)
-    }
-    return [number[lane.process] for lane in events.lanes]
+    number: dict[str, int] = {}
+    return [number.setdefault(lane.process, len(number) + 1) for lane in events.lanes]
 
 
 def _meta(kind: str, process: int, track: int, name: str) -> str:
