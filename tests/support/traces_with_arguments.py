@@ -16,7 +16,7 @@ class Arguments:
 
     arguments: Mapping[int, Mapping[str, object]]
 
-    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
+    def __call__(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
         """As a reader of files would give them."""
         return {index: self.arguments.get(index, {}) for index in indices}
 

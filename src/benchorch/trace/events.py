@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import wraps
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -66,19 +66,8 @@ class Lane:
         return self.stream != NOTHING
 
 
-class Details(Protocol):
-    """Further arguments of an event, read again from the file on request."""
-
-    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
-        """The arguments of some events by index; an empty mapping for those that have none."""
-
-
-class NoDetails:
-    """Details of events without a file."""
-
-    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
-        """Empty details for each."""
-        return {index: {} for index in indices}
+Details = Callable[[Sequence[int]], Mapping[int, Mapping[str, object]]]
+"""Further arguments of events by index, read again from the file; empty for those without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +91,7 @@ class Events:
     graph_node: Int64s  # of device work in a launched graph, its node there
     names: tuple[str, ...]
     lanes: tuple[Lane, ...]
-    details: Details = field(default_factory=NoDetails)
+    details: Details = field(default=lambda indices: {index: {} for index in indices})
     # what had to be mended while reading, each with how often
     repairs: Mapping[str, int] = field(default_factory=dict)
     # by device, (m, 2) times in ns and the bytes that are allocated from then on

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -14,7 +15,6 @@ from benchorch.trace.events import (
     COLLECTIVE,
     DEVICE_WORK,
     Category,
-    Details,
     Events,
     Lane,
     among,
@@ -59,9 +59,7 @@ def merged(several: Sequence[Events]) -> Events:
         **{key: np.concatenate(parts) for key, parts in columns.items()},
         names=tuple(names),
         lanes=tuple(lanes),
-        details=_Details(
-            parts=tuple(one.details for one in several), sizes=tuple(map(len, several))
-        ),
+        details=partial(_details, several),
         repairs={key: n for one in several for key, n in one.repairs.items()},
         allocated={
             f"rank {rank} {label}": rows + np.array([shift_ns, 0])
@@ -79,23 +77,17 @@ _COLUMNS = tuple(
 )
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Details:
-    """Details of several traces whose events follow each other."""
-
-    parts: tuple[Details, ...]
-    sizes: tuple[int, ...]
-
-    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
-        """Each from its own file."""
-        found: dict[int, Mapping[str, object]] = {}
-        first = 0
-        for part, size in zip(self.parts, self.sizes, strict=True):
-            mine = [index - first for index in indices if first <= index < first + size]
-            found.update({index + first: said for index, said in part.read(mine).items()})
-            first += size
-        return found
+def _details(
+    several: Sequence[Events], indices: Sequence[int]
+) -> Mapping[int, Mapping[str, object]]:
+    """Details of events of several traces which follow each other, each from its own file."""
+    found: dict[int, Mapping[str, object]] = {}
+    first = 0
+    for one in several:
+        mine = [index - first for index in indices if first <= index < first + len(one)]
+        found.update({index + first: said for index, said in one.details(mine).items()})
+        first += len(one)
+    return found
 
 
 @final

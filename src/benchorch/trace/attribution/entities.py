@@ -88,7 +88,7 @@ def operators(events: Events, owned: Owners) -> Entities:
         first = nodes[np.unique(events.name[nodes], return_index=True)[1]].tolist()
         numbers: dict[str, int] = {}
         table = np.arange(len(names), dtype=np.int64)
-        for event, arguments in events.details.read(first).items():
+        for event, arguments in events.details(first).items():
             kind = str(arguments.get("op_name") or events.names[events.name[event]])
             table[events.name[event]] = numbers.setdefault(kind, len(names) + len(numbers))
         code[nodes] = table[events.name[nodes]]

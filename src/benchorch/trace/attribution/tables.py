@@ -103,7 +103,7 @@ class Ledger:
 def with_shapes(events: Events, rows: Sequence[EntityRow]) -> tuple[EntityRow, ...]:
     """Rows with the types and shapes of their longest events, read from the file."""
     chosen = sorted({event for row in rows for event in row.events})
-    details = events.details.read(chosen) if chosen else {}
+    details = events.details(chosen) if chosen else {}
     found = []
     for row in rows:
         calls = [(op_type("", details[event]), recorded(details[event])) for event in row.events]

@@ -176,7 +176,7 @@ def _parts(analysis: Analysis) -> tuple[dict[str, float], dict[Key, _Work]]:
     operator = owners(events).operator[owner]
     operator = np.where(owner == NOBODY, NOTHING, np.where(operator == NOTHING, owner, operator))
     distinct = np.unique(operator[operator >= 0])[:_MOST_READ]
-    details = events.details.read(distinct.tolist())
+    details = events.details(distinct.tolist())
     work: dict[Key, _Work] = defaultdict(_Work)
     took_ns = path.duration_ns[working].tolist()
     for event, caller, took in zip(owner.tolist(), operator.tolist(), took_ns, strict=True):

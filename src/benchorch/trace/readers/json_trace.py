@@ -7,10 +7,10 @@ decides what a record is. Times are microseconds with decimals.
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import final
 
 from benchorch.errors import TraceError
 from benchorch.trace.arrays import Int64s
@@ -46,7 +46,7 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
     events, place = done
     return replace(
         events,
-        details=JsonDetails(path=path, blocks=spans, place=place),
+        details=partial(_details, path, spans, place),
         repairs=dict(sorted(repairs.items())),
         allocated=allocated(gathered),
         facts={
@@ -69,29 +69,28 @@ def _collector_off() -> Iterator[None]:
             gc.enable()
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsonDetails:
-    """Arguments of records, read from the file on request, by the offset of their blocks."""
+def _details(
+    path: Path, blocks: Sequence[tuple[int, int]], place: Int64s, indices: Sequence[int]
+) -> Mapping[int, Mapping[str, object]]:
+    """Arguments of records, read from the file, which must still be what it was.
 
-    path: Path  # the file, which must still be what it was
-    # where each block of records starts and ends in the unpacked file
-    blocks: Sequence[tuple[int, int]]
-    place: Int64s  # (n,) block and row of each event
-
-    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
-        """The arguments of some events by index; an empty mapping for those that have none."""
-        found: dict[int, Mapping[str, object]] = {}
-        by_place = sorted((int(self.place[index]), index) for index in indices)
-        with TraceFile(self.path) as source:
-            for block, group in groupby(by_place, key=lambda item: item[0] >> ROW_BITS):
-                places, events = zip(*group, strict=True)
-                start, end = self.blocks[block]
-                source.skip_to(start)
-                text = b"[%b]" % source.read(end - start)
-                rows = [place & ((1 << ROW_BITS) - 1) for place in places]
-                try:
-                    found.update(zip(events, arguments(text, rows), strict=True))
-                except (*UNREADABLE, IndexError) as error:
-                    raise TraceError(f"{self.path} has changed since it was read.") from error
-        return found
+    Args:
+        path: of the file.
+        blocks: where each block of records starts and ends in the unpacked file.
+        place: (n,) block and row of each event.
+        indices: of the events.
+    """
+    found: dict[int, Mapping[str, object]] = {}
+    by_place = sorted((int(place[index]), index) for index in indices)
+    with TraceFile(path) as source:
+        for block, group in groupby(by_place, key=lambda item: item[0] >> ROW_BITS):
+            places, events = zip(*group, strict=True)
+            start, end = blocks[block]
+            source.skip_to(start)
+            text = b"[%b]" % source.read(end - start)
+            rows = [place & ((1 << ROW_BITS) - 1) for place in places]
+            try:
+                found.update(zip(events, arguments(text, rows), strict=True))
+            except (*UNREADABLE, IndexError) as error:
+                raise TraceError(f"{path} has changed since it was read.") from error
+    return found

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import final
 
@@ -175,7 +176,7 @@ def read_nsight(path: Path) -> Events:
     events, place = done
     return replace(
         events,
-        details=NsightDetails(path=path, place=place),
+        details=partial(_details, path, place),
         repairs=dict(sorted((+gathered.repairs).items())),
         facts={"format": "nsight", "devices": devices, "left_out": dict(+gathered.left_out)},
     )
@@ -250,23 +251,17 @@ def _awaited(file: _File) -> Mapping[int, int]:
     return found
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NsightDetails:
-    """All columns of the rows that events were made of."""
-
-    path: Path  # the file, which must still be what it was
-    place: Int64s  # (n,) table and row of each event
-
-    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
-        """The columns of some events by index, without those that have no value."""
-        found = {}
-        with _opened(self.path) as file:
-            for index in indices:
-                number, rowid = divmod(int(self.place[index]), 1 << _ROWID_BITS)
-                table = _quoted(TABLES[number].name)
-                cursor = file.execute(f"SELECT * FROM {table} WHERE rowid = ?", (rowid,))
-                names = [column[0] for column in cursor.description]
-                row = zip(names, cursor.fetchone() or (), strict=False)
-                found[index] = {name: value for name, value in row if value is not None}
-        return found
+def _details(
+    path: Path, place: Int64s, indices: Sequence[int]
+) -> Mapping[int, Mapping[str, object]]:
+    """The columns of the rows of some events, by table and row of each; without empty values."""
+    found = {}
+    with _opened(path) as file:
+        for index in indices:
+            number, rowid = divmod(int(place[index]), 1 << _ROWID_BITS)
+            table = _quoted(TABLES[number].name)
+            cursor = file.execute(f"SELECT * FROM {table} WHERE rowid = ?", (rowid,))
+            names = [column[0] for column in cursor.description]
+            row = zip(names, cursor.fetchone() or (), strict=False)
+            found[index] = {name: value for name, value in row if value is not None}
+    return found

@@ -110,7 +110,7 @@ def _types(basis: Basis) -> Sequence[str]:
     nodes = np.flatnonzero(events.category == Category.NODE)
     first = nodes[np.unique(events.name[nodes], return_index=True)[1]].tolist()
     types = list(events.names)
-    for event, arguments in (events.details.read(first) if first else {}).items():
+    for event, arguments in (events.details(first) if first else {}).items():
         types[events.name[event]] = op_type(events.names[events.name[event]], arguments)
     return types
 
@@ -162,7 +162,7 @@ def _in_iteration(basis: Basis, iteration: int) -> Bools:
 def _of_tensors(basis: Basis, selector: Selector, chosen: Bools) -> Bools:
     """Events whose innermost operator was given such tensors; only of the chosen."""
     operators = np.unique(basis.owned.operator[chosen])
-    arguments = basis.events.details.read(operators[operators != NOTHING].tolist())
+    arguments = basis.events.details(operators[operators != NOTHING].tolist())
     right = np.zeros(len(chosen) + 1, dtype=np.bool_)
     of_type, of_shape = matcher(selector.dtype or "*"), matcher(selector.shape or "*")
     for event, given in arguments.items():

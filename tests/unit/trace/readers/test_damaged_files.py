@@ -44,7 +44,7 @@ def assert_consistent(events: Events) -> None:
     assert set(np.unique(events.lane)) == set(range(len(events.lanes)))
     assert list(events.names) == sorted(set(events.names))
     "".join(events.names).encode()
-    assert set(events.details.read(range(len(events)))) == set(range(len(events)))
+    assert set(events.details(range(len(events)))) == set(range(len(events)))
     assert (nest(events).end_ns <= events.end_ns).all()
     steps = find_steps(events)
     assert (steps.start_ns <= steps.done_ns).all()

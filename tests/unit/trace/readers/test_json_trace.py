@@ -159,7 +159,7 @@ def test_the_size_of_a_block_changes_nothing(
     assert whole.repairs == {"duplicate correlation": 1, "duplicate device event": 1}
     assert blocks.facts == whole.facts
     every = range(len(whole))
-    assert blocks.details.read(every) == whole.details.read(every)
+    assert blocks.details(every) == whole.details(every)
 
 
 def test_packed_or_plain_is_the_same(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_packed_or_plain_is_the_same(tmp_path: Path) -> None:
     misnamed.write_bytes((tmp_path / "t.json.gz").read_bytes())
     assert same(plain, packed)
     assert same(plain, read_events(misnamed))
-    assert plain.details.read([3, 1]) == packed.details.read([3, 1])
+    assert plain.details([3, 1]) == packed.details([3, 1])
 
 
 def test_the_order_of_the_file_changes_neither_names_nor_lanes(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_the_order_of_the_file_changes_neither_names_nor_lanes(tmp_path: Path) -
 def test_details_are_read_again_from_the_file(tmp_path: Path) -> None:
     events = read_json(write(tmp_path / "t.json", steps()), block_bytes=400)
     index = called(events, "aten::empty")
-    assert events.details.read([index, 0]) == {index: {"Input Dims": [[2, 3], []]}, 0: {}}
+    assert events.details([index, 0]) == {index: {"Input Dims": [[2, 3], []]}, 0: {}}
 
 
 def test_details_of_a_file_that_changed_are_an_error(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_details_of_a_file_that_changed_are_an_error(tmp_path: Path) -> None:
     events = read_events(path)
     path.write_text("{}")
     with pytest.raises(TraceError, match="has changed"):
-        events.details.read([0])
+        events.details([0])
 
 
 def test_metadata_of_the_file_is_kept(tmp_path: Path) -> None:

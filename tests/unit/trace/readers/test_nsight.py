@@ -55,7 +55,7 @@ def test_events_are_joined_and_on_their_lanes(tmp_path: Path) -> None:
 def test_details_are_the_columns_of_the_row(tmp_path: Path) -> None:
     events = read_events(write_tables(tmp_path / "t.sqlite", tables()))
     index = int(np.flatnonzero(events.category == Category.COPY)[0])
-    assert events.details.read([index])[index]["copyKind"] == 1
+    assert events.details([index])[index]["copyKind"] == 1
 
 
 def test_missing_tables_and_columns_count_as_empty(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_backward_operators_know_their_forward_lane(pytorch: Path) -> None:
 def test_shapes_are_among_the_details(pytorch: Path) -> None:
     events = read_events(pytorch)
     index = int(np.flatnonzero(events.name == events.names.index("aten::addmm"))[0])
-    assert events.details.read([index])[index]["Input Dims"] == [[4], [2, 4], [4, 4], [], []]
+    assert events.details([index])[index]["Input Dims"] == [[4], [2, 4], [4, 4], [], []]
 
 
 def test_a_profile_of_onnx_runtime_is_read_without_repairs(tmp_path: Path) -> None:
@@ -100,4 +100,4 @@ def test_a_profile_of_onnx_runtime_is_read_without_repairs(tmp_path: Path) -> No
     found = find_steps(events)
     assert (found.name, len(found.start_ns)) == ("model_run", 2)
     index = int(np.flatnonzero(events.category == Category.NODE)[0])
-    assert events.details.read([index])[index]["provider"] == "CPUExecutionProvider"
+    assert events.details([index])[index]["provider"] == "CPUExecutionProvider"

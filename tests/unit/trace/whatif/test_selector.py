@@ -25,7 +25,7 @@ class Shapes:
     def __init__(self, basis: Basis, other: str) -> None:
         self.events, self.other = basis.events, other
 
-    def read(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
+    def __call__(self, indices: Sequence[int]) -> Mapping[int, Mapping[str, object]]:
         return {index: self._one(index) for index in indices}
 
     def _one(self, index: int) -> Mapping[str, object]:
