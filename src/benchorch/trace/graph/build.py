@@ -5,49 +5,15 @@ import numpy as np
 from benchorch.trace.arrays import Int8s
 from benchorch.trace.dag import Dag, Window
 from benchorch.trace.events import Events
+from benchorch.trace.graph import data_edges, device_edges, device_order, launch_blocking
+from benchorch.trace.graph import recorded_waits as waits
+from benchorch.trace.graph import synchronisation as syncs
+from benchorch.trace.graph import thread_edges as threads
 from benchorch.trace.graph.assemble import Wiring, assemble, ordered
-from benchorch.trace.graph.data_edges import data_edges
-from benchorch.trace.graph.device_edges import collectives, device_edges, fitted
-from benchorch.trace.graph.device_order import (
-    copy_engines,
-    cuda_graph_launches,
-    default_stream,
-    host_functions,
-    staged_copies,
-)
 from benchorch.trace.graph.edge_list import Found
-from benchorch.trace.graph.launch_blocking import full_streams
-from benchorch.trace.graph.recorded_waits import (
-    handed_outside,
-    held_locks,
-    loaded_elsewhere,
-    polled,
-    recorded_waits,
-    timers,
-)
 from benchorch.trace.graph.scope import scope_of
 from benchorch.trace.graph.scope_values import Scope, Thresholds
 from benchorch.trace.graph.stream_queues import stream_queues
-from benchorch.trace.graph.synchronisation import (
-    delayed_work,
-    ordered_by_events,
-    polling,
-    recorded_stream_waits,
-    streams_of,
-    sync_edges,
-    sync_records,
-    unknown_stream_waits,
-)
-from benchorch.trace.graph.thread_edges import (
-    backward_after_forward,
-    backward_calls,
-    collective_calls,
-    inferred_wakeups,
-    recurring_wakeups,
-    thread_edges,
-    thread_starts,
-    within_ranges,
-)
 from benchorch.trace.graph.thread_timelines import ThreadTimelines, busy_intervals, thread_timelines
 from benchorch.trace.graph.time_classes import labels
 from benchorch.trace.operators.graph import OperatorGraph
@@ -74,7 +40,7 @@ def _wiring(scope: Scope, graph: OperatorGraph | None) -> Wiring:
     timelines = thread_timelines(scope)
     label = labels(scope)
     found = [*_of_devices(scope, timelines, label), *_of_threads(scope, timelines, label, graph)]
-    found.insert(0, thread_edges(scope, timelines, label, found))
+    found.insert(0, threads.thread_edges(scope, timelines, label, found))
     del label
     timelines = timelines.without_segments()
     return assemble(scope, timelines, found)
@@ -82,24 +48,24 @@ def _wiring(scope: Scope, graph: OperatorGraph | None) -> Wiring:
 
 def _of_devices(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[Found]:
     """Dependencies of devices and of calls to them."""
-    records = sync_records(scope)
-    streams = streams_of(scope, stream_queues(scope), records)
-    known, unknown = delayed_work(scope, streams, records)
-    fit = fitted(scope, np.concatenate([known, unknown]))
+    records = syncs.sync_records(scope)
+    streams = syncs.streams_of(scope, stream_queues(scope), records)
+    known, unknown = syncs.delayed_work(scope, streams, records)
+    fit = device_edges.fitted(scope, np.concatenate([known, unknown]))
     return [
-        device_edges(scope, fit, label),
-        cuda_graph_launches(scope, streams.queue, fit),
-        collectives(scope, timelines),
-        default_stream(scope, streams.queue, fit),
-        copy_engines(scope, fit),
-        host_functions(scope, streams.queue, fit),
-        recorded_stream_waits(scope, streams, fit),
-        unknown_stream_waits(scope, unknown, fit),
-        ordered_by_events(scope, streams.queue, fit),
-        sync_edges(scope, streams, records),
-        polling(scope, streams.queue),
-        staged_copies(scope),
-        full_streams(scope, streams.queue),
+        device_edges.device_edges(scope, fit, label),
+        device_order.cuda_graph_launches(scope, streams.queue, fit),
+        device_edges.collectives(scope, timelines),
+        device_order.default_stream(scope, streams.queue, fit),
+        device_order.copy_engines(scope, fit),
+        device_order.host_functions(scope, streams.queue, fit),
+        syncs.recorded_stream_waits(scope, streams, fit),
+        syncs.unknown_stream_waits(scope, unknown, fit),
+        syncs.ordered_by_events(scope, streams.queue, fit),
+        syncs.sync_edges(scope, streams, records),
+        syncs.polling(scope, streams.queue),
+        device_order.staged_copies(scope),
+        launch_blocking.full_streams(scope, streams.queue),
     ]
 
 
@@ -109,28 +75,29 @@ def _of_threads(
     """Dependencies between threads; inferred only if nothing else explains a gap."""
     busy = busy_intervals(scope, timelines)
     known = [
-        recorded_waits(scope, timelines, label, busy),
-        backward_after_forward(scope),
-        backward_calls(scope, timelines, busy),
-        collective_calls(scope, timelines),
-        loaded_elsewhere(scope, timelines),
-        held_locks(scope, timelines),
-        timers(scope, timelines),
-        handed_outside(scope, timelines, busy, label),
-        polled(scope, timelines, busy),
-        data_edges(scope, timelines, graph),
+        waits.recorded_waits(scope, timelines, label, busy),
+        threads.backward_after_forward(scope),
+        threads.backward_calls(scope, timelines, busy),
+        threads.collective_calls(scope, timelines),
+        waits.loaded_elsewhere(scope, timelines),
+        waits.held_locks(scope, timelines),
+        waits.timers(scope, timelines),
+        waits.handed_outside(scope, timelines, busy, label),
+        waits.polled(scope, timelines, busy),
+        data_edges.data_edges(scope, timelines, graph),
     ]
     rigid = np.concatenate([one.rigid for one in known])
     explained = np.concatenate(
         [rigid, *(part for one in known for part in (one.waits, one.edges.head))]
     )
-    starts = thread_starts(scope, timelines, busy, explained)
+    starts = threads.thread_starts(scope, timelines, busy, explained)
     explained = np.append(explained, starts.edges.head)
-    woken = inferred_wakeups(scope, timelines, busy, explained, rigid)
+    woken = threads.inferred_wakeups(scope, timelines, busy, explained, rigid)
+    explained = np.append(explained, woken.edges.head)
     return [
         *known,
         starts,
-        within_ranges(scope, timelines, busy),
+        threads.within_ranges(scope, timelines, busy),
         woken,
-        recurring_wakeups(scope, timelines, busy, np.append(explained, woken.edges.head)),
+        threads.recurring_wakeups(scope, timelines, busy, explained),
     ]
