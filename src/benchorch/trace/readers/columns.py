@@ -1,7 +1,7 @@
 """Records of a trace as unfinished columns: names, lanes and categories are codes."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, count
 from operator import attrgetter
@@ -55,13 +55,12 @@ _CATEGORIES = {
 }
 
 ON_STREAMS = (*DEVICE_WORK, Category.SYNC, Category.RECORD)  # categories on the lane of a stream
-_CALLED = (Category.OPERATOR, Category.ANNOTATION, Category.OTHER)
-_HAVING = {
-    "correlation": (*ON_STREAMS, Category.RUNTIME, Category.OTHER),
-    **dict.fromkeys(("graph_node", "awaited", "recorded_on"), ON_STREAMS),
-    **dict.fromkeys(("sequence", "forward_thread"), _CALLED),
+_HAVING: Mapping[tuple[Category, ...], tuple[str, ...]] = {
+    (*ON_STREAMS, Category.RUNTIME, Category.OTHER): ("correlation",),
+    ON_STREAMS: ("graph_node", "awaited", "recorded_on"),
+    (Category.OPERATOR, Category.ANNOTATION, Category.OTHER): ("sequence", "forward_thread"),
 }
-"""Categories of events that may have each of the keys that join them with others."""
+"""Keys that join events with others, by the categories that may have them."""
 
 
 @final
@@ -102,13 +101,15 @@ class Gathered:
     left_out: Counter[str] = field(default_factory=Counter)
     repairs: Counter[str] = field(default_factory=Counter)
 
-    def add(self, rows: Sequence[Record], block: int) -> None:
+    def add(self, rows: list[Record], block: int) -> None:
         """Take the records of one block."""
         first = block << ROW_BITS
         phases = [row.ph for row in rows]
+        if phases.count(_COMPLETE) == len(rows):
+            self.add_complete(rows, np.arange(first, first + len(rows)))
+            return
+        self._add_others(rows, phases, first)
         complete = [phase == _COMPLETE for phase in phases]
-        if not all(complete):
-            self._add_others(rows, phases, first)
         places = np.flatnonzero(np.array(complete, dtype=bool)) + first
         self.add_complete(list(compress(rows, complete)), places)
 
@@ -205,28 +206,27 @@ def _lane_keys(rows: Sequence[Record], kind: Int8s) -> list[Hashable]:
 
 def _joins(args: list[EventArguments], kind: Int8s) -> Piece:
     """Join keys of events, read only from the categories that may have them."""
-    everyone = np.ones(len(args), dtype=bool)
-    external_id = _read(args, everyone, attrgetter("external_id"))
-    older = _read(args, external_id == NOTHING, attrgetter("external_id_before_1_13"))
-    return {
-        "external_id": np.where(external_id == NOTHING, older, external_id),
-        **{
-            name: _read(args, among(kind, categories), attrgetter(name))
-            for name, categories in _HAVING.items()
-        },
-    }
+    external_id = integers([one.external_id for one in args])
+    older = external_id == NOTHING
+    if older.any():
+        before = [one.external_id_before_1_13 for one in compress(args, older.tolist())]
+        external_id = np.where(older, _placed(older, before), external_id)
+    piece: Piece = {"external_id": external_id}
+    for categories, names in _HAVING.items():
+        where = among(kind, categories)
+        having = list(compress(args, where.tolist()))
+        for name in names:
+            piece[name] = _placed(where, list(map(attrgetter(name), having)))
+    return piece
 
 
-def _read(
-    args: list[EventArguments], where: Bools, field_of: Callable[[EventArguments], object]
-) -> Int64s:
-    """One field as a column; NOTHING elsewhere."""
-    if where.all() and len(args):
-        return integers(list(map(field_of, args)))
-    column = np.broadcast_to(np.int64(NOTHING), len(args))  # takes no memory
-    if where.any():
+def _placed(where: Bools, values: list[object]) -> Int64s:
+    """Integers at some places and NOTHING elsewhere."""
+    column = np.broadcast_to(np.int64(NOTHING), len(where))  # takes no memory
+    found = integers(values)
+    if (found != NOTHING).any():
         column = column.copy()
-        column[where] = integers(list(map(field_of, compress(args, where.tolist()))))
+        column[where] = found
     return column
 
 

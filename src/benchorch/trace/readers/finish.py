@@ -263,6 +263,10 @@ def _without_strays(columns: Columns, repairs: Counter[str]) -> Columns:
 def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
     """Without device work that is in the file twice."""
     work = np.flatnonzero(among(columns["category"], DEVICE_WORK))
+    begins = columns["start_ns"][work]
+    together = np.sort(begins)
+    together = together[1:][np.diff(together) == 0]  # few: sorting all by all keys takes long
+    work = work[np.isin(begins, together)]
     keys = np.stack(
         [
             columns[name][work].astype(np.int64)
@@ -309,6 +313,8 @@ def _unambiguous(columns: Columns, repairs: Counter[str]) -> Int64s:
     """Correlations, no two host calls with the same one: the first and outermost call keeps it."""
     correlation = columns["correlation"].copy()
     calls = np.flatnonzero((columns["category"] == Category.RUNTIME) & (correlation >= 0))
+    found = np.sort(correlation[calls])
+    calls = calls[np.isin(correlation[calls], found[1:][np.diff(found) == 0])]  # few, or none
     keys = (-columns["duration_ns"][calls], columns["start_ns"][calls], correlation[calls])
     calls = calls[np.lexsort(keys)]
     later = calls[1:][correlation[calls[1:]] == correlation[calls[:-1]]]
