@@ -135,11 +135,15 @@ def _slices(events: Events, kept: Int64s, tracks: Int64s, origin_ns: int) -> Ite
 
 
 def _path(analysis: Analysis, origin_ns: int) -> Iterator[str]:
-    """The path's segments, which tile the interval that is shown."""
+    """The path's segments, which tile the interval; of very many, neighbours of a cause are one."""
     path, events, why = analysis.path, analysis.events, analysis.reasons
-    spans = _spans(path.start_ns - origin_ns, path.duration_ns)
+    first = np.arange(len(path))
+    if len(path) > MOST_EVENTS:
+        first = np.flatnonzero(np.diff(why.cause, prepend=-1))
+    length_ns = np.add.reduceat(path.duration_ns, first) if len(first) else path.duration_ns
+    spans = _spans(path.start_ns[first] - origin_ns, length_ns)
     name = np.where(path.owner == NOBODY, NOBODY, events.name[path.owner])
-    columns = (name, path.label, why.cause, why.certainty)
+    columns = (column[first] for column in (name, path.label, why.cause, why.certainty))
     rendered, quoted = cache(_said), cache(json_text)
     for span, (code, *kinds) in zip(spans, _in_blocks(*columns), strict=True):
         named = CLASSES[kinds[0]].value if code == NOBODY else events.names[code]

@@ -1,6 +1,7 @@
 import gzip
 import json
 from collections import defaultdict
+from itertools import pairwise
 
 import pytest
 
@@ -74,6 +75,9 @@ def test_of_a_long_trace_only_the_longest_events_are_written(tmp_path, monkeypat
     monkeypatch.setattr(perfetto, "MOST_EVENTS", 5)
     analysis, shown = written(tmp_path, two_layers())
     assert len([event for event in shown if event["ph"] == "X" and event["pid"] > 0]) <= 5
+    causes = [event["args"]["cause"] for event in shown if event["ph"] == "X" and "args" in event]
+    assert len(causes) < len(analysis.path)
+    assert all(one != other for one, other in pairwise(causes))
     assert sum(end - start for start, end in slices(shown)[0, 1]) == analysis.findings.makespan_ns
 
 
