@@ -41,6 +41,8 @@ class Nesting:
     depth: Int32s  # how many spans are around it
     end_ns: Int64s  # when it ends, or its parent does if that is earlier
     clipped: int  # how many ends were moved so
+    # in order of lane and start, the place of the first later span that is not inside each
+    after: Int64s
 
 
 def nest(spans: Spans | Events) -> Nesting:
@@ -58,12 +60,15 @@ def nest(spans: Spans | Events) -> Nesting:
     lane, start_ns, end_ns = spans.lane[order], spans.start_ns[order], spans.end_ns[order]
     clipped_ns = end_ns
     for _ in range(_MOST_ROUNDS):
-        parent, depth = _forest(first_after(lane, start_ns, clipped_ns))
+        after = first_after(lane, start_ns, clipped_ns)
+        parent, depth = _forest(after)
         last_ns = clipped_ns
         inside = (parent >= 0) & (last_ns[parent] > start_ns)
         clipped_ns = np.where(inside, np.minimum(last_ns, last_ns[parent]), last_ns)
         if np.array_equal(last_ns, clipped_ns):
             break
+    else:
+        after = first_after(lane, start_ns, clipped_ns)
     # If each span starts inside its parent and ends with it or as it did itself, spans nest, the
     # parents are the innermost ones, and the ends follow one from another as on a stack.
     inside = parent >= 0
@@ -71,13 +76,15 @@ def nest(spans: Spans | Events) -> Nesting:
     expected_ns = np.where(inside, np.minimum(end_ns, clipped_ns[parent]), end_ns)
     if not ((~inside | holds).all() and np.array_equal(expected_ns, clipped_ns)):
         clipped_ns = _clipped_by_stack(lane, start_ns, end_ns)
-        parent, depth = _forest(first_after(lane, start_ns, clipped_ns))
+        after = first_after(lane, start_ns, clipped_ns)
+        parent, depth = _forest(after)
     n = len(order)
     result = Nesting(
         parent=np.empty(n, dtype=np.int32),
         depth=np.empty(n, dtype=np.int32),
         end_ns=np.empty(n, dtype=np.int64),
         clipped=int((clipped_ns != end_ns).sum()),
+        after=after,
     )
     result.parent[order] = np.where(parent >= 0, order[parent] if n else parent, NOTHING)
     result.depth[order] = depth

@@ -9,8 +9,8 @@ from benchorch.trace.arrays import Bools, Int64s, mask, scattered
 from benchorch.trace.dag import Window
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
 from benchorch.trace.graph.scope_values import Scope, Thresholds
-from benchorch.trace.lookup import first_after, joined_by, latest_so_far
-from benchorch.trace.nesting import NESTING_RANK, Spans, by_start, nest, outside_first
+from benchorch.trace.lookup import joined_by, latest_so_far
+from benchorch.trace.nesting import NESTING_RANK, Nesting, Spans, by_start, nest, outside_first
 
 
 def with_overhead(scope: Scope) -> Scope:
@@ -108,7 +108,7 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     taken, carried = _still_to_do(events, device, launch, window, last_ns)
     device, launch, carried = device[taken], launch[taken], carried[taken]
     host = _by_depth(events, host, window, last_ns)
-    host, cut_ns = _ranges_cut(events, host, window, last_ns)
+    host, tree = _ranges_cut(events, host, window, last_ns)
     device_order = by_start(events.lane[device], events.start_ns[device])
     order = np.concatenate([host, device[device_order], records])
     hosts, works = len(host), len(device)
@@ -124,9 +124,7 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         np.clip(column[order] + shift_ns[lane], window.start_ns, latest_ns)
         for column in (events.start_ns, events.end_ns)
     )
-    end_ns[:hosts] = np.minimum(end_ns[:hosts], cut_ns + shift_ns[lane[:hosts]])
-    tree = nest(Spans(lane=lane[:hosts], start_ns=start_ns[:hosts], end_ns=end_ns[:hosts]))
-    end_ns[:hosts] = tree.end_ns
+    end_ns[:hosts] = tree.end_ns  # clocks of threads are not put forward
     taking_part = mask(len(events.lanes), lane[:hosts])
     scope = Scope(
         events=events,
@@ -143,7 +141,7 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         overhead=np.zeros(0, dtype=np.int64),
         parent=tree.parent,
         depth=tree.depth,
-        after=first_after(lane[:hosts], start_ns[:hosts], tree.end_ns).astype(np.int32),
+        after=tree.after.astype(np.int32),
         main_lane=_main_lane(events, taking_part, window.lane),
         thresholds=thresholds,
         facts={"daemon_lanes": float(idle.sum()), "clock_skew_ns": float(shift_ns.max(initial=0))},
@@ -154,8 +152,8 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
 
 def _ranges_cut(
     events: Events, host: Int64s, window: Window, last_ns: int
-) -> tuple[Int64s, Int64s]:
-    """Host events without ranges that begin inside of a call and outlive it, and ends of ranges.
+) -> tuple[Int64s, Nesting]:
+    """Host events without ranges that begin inside of a call and outlive it, and their nesting.
 
     A person may open and close ranges in any order: what calls and steps did is not cut for that.
     So a range that ends inside of a call or a step is cut where that begins.
@@ -163,15 +161,15 @@ def _ranges_cut(
     start_ns = np.maximum(events.start_ns[host], window.start_ns)
     end_ns = np.minimum(events.end_ns[host], last_ns)
     free = (events.category[host] == Category.ANNOTATION) & ~np.isin(host, window.marks)
-    if not free.any():
-        return host, end_ns
     calls = among(events.category[host], (Category.OPERATOR, Category.NODE, Category.RUNTIME))
-    for _ in range(_MOST_CUTS):
-        nested = Spans(lane=events.lane[host], start_ns=start_ns, end_ns=end_ns)
-        parent = nest(nested).parent
+    cuts = _MOST_CUTS
+    while True:
+        tree = nest(Spans(lane=events.lane[host], start_ns=start_ns, end_ns=end_ns))
+        parent = tree.parent
         over = (parent != NOTHING) & (end_ns > end_ns[parent])
-        if not (over & (free | free[parent])).any():
-            break
+        if not cuts or not (over & (free | free[parent])).any():
+            return host, tree
+        cuts -= 1
         end_ns = end_ns.copy()
         inner = over & free & ~free[parent]
         end_ns[inner] = end_ns[parent[inner]]
@@ -182,7 +180,6 @@ def _ranges_cut(
         order = order[outside_first(events.lane[host[order]], start_ns[order], end_ns[order])]
         host, start_ns, end_ns = host[order], start_ns[order], end_ns[order]
         free, calls = free[order], calls[order]
-    return host, end_ns
 
 
 def _shift_ns(events: Events, device: Int64s, launch: Int64s) -> Int64s:
