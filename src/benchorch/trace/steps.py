@@ -70,11 +70,11 @@ class Steps:
     start_ns: Int64s  # and end_ns: of the ranges
     end_ns: Int64s
     done_ns: Int64s  # when the range has ended and its device work is done; ascending
-    lane: int  # of the thread that marks them, NOTHING where none does
-    marks: tuple[int, ...]  # the events of the ranges
-    back_to_back: bool  # whether a step begins when the last one is over
-    first: int  # and end: the steps to analyse, ``end`` not included
-    end: int
+    end: int  # and first: the steps to analyse, ``end`` not included
+    first: int = 0
+    lane: int = NOTHING  # of the thread that marks them, NOTHING where none does
+    marks: tuple[int, ...] = ()  # the events of the ranges
+    back_to_back: bool = False  # whether a step begins when the last one is over
     notes: tuple[str, ...] = ()  # sentences on what was set aside
 
     def __len__(self) -> int:
@@ -179,18 +179,8 @@ def whole(events: Events, note: str = _UNMARKED) -> Steps:
     counted = counted if counted.any() else np.ones(len(events), dtype=bool)
     start_ns = np.array([events.start_ns[counted].min()])
     end_ns = np.array([events.end_ns[counted].max()])
-    return Steps(
-        name="trace",
-        start_ns=start_ns,
-        end_ns=end_ns,
-        done_ns=end_ns,
-        lane=NOTHING,
-        marks=(),
-        back_to_back=False,
-        first=0,
-        end=1,
-        notes=(note,),
-    )
+    times = {"start_ns": start_ns, "end_ns": end_ns, "done_ns": end_ns}
+    return Steps(name="trace", **times, end=1, notes=(note,))
 
 
 @final
@@ -351,7 +341,6 @@ def _steps(
         lane=int(events.lane[marks[0]]),
         marks=tuple(marks.tolist()),
         back_to_back=not apart and len(marks) > 1,
-        first=0,
         end=len(marks),
         notes=tuple(notes),
     )

@@ -6,6 +6,10 @@ from benchorch.trace.analysis import Analysis
 from benchorch.trace.report.text import SCHEMA_VERSION
 
 TOP_ROWS = 50
+_PLAIN = (
+    *("period_ns", "makespan_ns", "path_ns", "matched_ratio", "dilation_ratio", "classes"),
+    *("warnings", "repairs", "facts"),
+)
 
 
 def summary(analysis: Analysis) -> dict[str, object]:
@@ -14,10 +18,7 @@ def summary(analysis: Analysis) -> dict[str, object]:
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": asdict(findings.verdict),
-        "period_ns": findings.period_ns,
-        "makespan_ns": findings.makespan_ns,
-        "path_ns": findings.path_ns,
-        "matched_ratio": findings.matched_ratio,
+        **{name: getattr(findings, name) for name in _PLAIN},
         "steps": {
             "name": steps.name,
             "marked": len(steps.start_ns),
@@ -27,14 +28,9 @@ def summary(analysis: Analysis) -> dict[str, object]:
             "back_to_back": steps.back_to_back,
             "periods_ns": list(findings.periods_ns),
         },
-        "classes": dict(findings.classes),
         "devices": [
             {**asdict(one), "utilisation_ratio": one.utilisation_ratio} for one in findings.devices
         ],
-        "dilation_ratio": findings.dilation_ratio,
-        "warnings": list(findings.warnings),
-        "repairs": dict(findings.repairs),
-        "facts": dict(findings.facts),
         "tables": {
             name: [asdict(row) for row in (*rows[:-1][:TOP_ROWS], rows[-1])]
             for name, rows in findings.tables.items()

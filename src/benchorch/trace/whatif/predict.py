@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -189,9 +189,7 @@ def hypothesis_of(
     return hypothesis
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Replay:
+class _Replay(NamedTuple):
     dag: Dag
     period_ns: float
     error_ns: float
@@ -211,14 +209,7 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     if dag is basis.dag:
         period_ns = max(period_ns, periods.least_ns(weight_ns))
     changed_dag = replace(dag, weight_ns=held_ns)
-    return _Replay(
-        dag=changed_dag,
-        period_ns=period_ns,
-        error_ns=error_ns,
-        path=path,
-        elapsed_ns=elapsed_ns,
-        changed=changed,
-    )
+    return _Replay(changed_dag, period_ns, error_ns, path, elapsed_ns, changed)
 
 
 Error = tuple[float, float]
