@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
-from benchorch.trace.graph.scope_values import Thresholds
+from benchorch.trace.graph.scope import Thresholds
 from support.graph_checks import replay as replayed
 from support.trace_lab.analysing import Analysed, analysed
 from support.trace_lab.generator import MARKER, Style, draw

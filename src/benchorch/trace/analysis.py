@@ -23,8 +23,7 @@ from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
 from benchorch.trace.findings import EntityRow, Findings, Verdict
 from benchorch.trace.graph.build import build_dag
 from benchorch.trace.operators.branches import branches
-from benchorch.trace.operators.graph import OperatorGraph
-from benchorch.trace.operators.library import plain_op
+from benchorch.trace.operators.graph import OperatorGraph, plain_op
 from benchorch.trace.operators.provenance import Provenance, is_fused
 from benchorch.trace.ranks import last_ranks, meetings, merged
 from benchorch.trace.readers.open import read_events

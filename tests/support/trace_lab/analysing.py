@@ -10,7 +10,7 @@ from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.dag import CriticalPath, Dag, Window
 from benchorch.trace.events import Events
 from benchorch.trace.graph.build import build_dag
-from benchorch.trace.graph.scope_values import Thresholds
+from benchorch.trace.graph.scope import Thresholds
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.steps import find_steps
 from support.trace_lab.kineto import Recording, write

@@ -174,7 +174,7 @@ def _ranges(trace: Path) -> Reply:
 
 
 def _one(traces: Sequence[Path], out: Path, given: _Options, say: Say) -> Reply:
-    from benchorch.trace.report.summary import summary
+    from benchorch.trace.report.table import summary
     from benchorch.trace.report.write import write
     from benchorch.trace.whatif.basis import prepare
     from benchorch.trace.whatif.predict import predict
@@ -213,8 +213,8 @@ def _analysis(
 
 
 def _graph(model: Path | None, groups: Path | None) -> OperatorGraph | None:
+    from benchorch.trace.operators.graph import read_library
     from benchorch.trace.operators.grouping import by_pattern
-    from benchorch.trace.operators.library import read_library
 
     if model is None or groups is None:
         return _operators(model) if model else None

@@ -12,8 +12,7 @@ from benchorch.trace.attribution.entities import Entities, Shares
 from benchorch.trace.attribution.owners import MODULE, Owners, inherited
 from benchorch.trace.attribution.sequence_join import by_sequence
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
-from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
-from benchorch.trace.operators.library import plain_op
+from benchorch.trace.operators.graph import OperatorGraph, OperatorNode, plain_op
 from benchorch.trace.operators.provenance import Provenance, fused_ops, is_fused, kernel_of
 from benchorch.trace.operators.shapes import ITEM_BYTES, integers, spelled
 

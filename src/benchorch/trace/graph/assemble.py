@@ -11,7 +11,7 @@ import numpy as np
 from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
 from benchorch.trace.dag import NOBODY, Class, Dag, EdgeKind, Tier, Window
 from benchorch.trace.graph.edge_list import Edges, Found, edges, joined
-from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
 
 # By time; of the same time first ends of device work, then points of host threads, then starts of

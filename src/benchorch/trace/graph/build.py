@@ -5,15 +5,14 @@ import numpy as np
 from benchorch.trace.arrays import Int8s
 from benchorch.trace.dag import Dag, Window
 from benchorch.trace.events import Events
-from benchorch.trace.graph import data_edges, device_edges, device_order, launch_blocking
+from benchorch.trace.graph import data_edges, device_edges, device_order
 from benchorch.trace.graph import recorded_waits as waits
 from benchorch.trace.graph import synchronisation as syncs
 from benchorch.trace.graph import thread_edges as threads
 from benchorch.trace.graph.assemble import Wiring, assemble, ordered
 from benchorch.trace.graph.edge_list import Found
-from benchorch.trace.graph.scope import scope_of
-from benchorch.trace.graph.scope_values import Scope, Thresholds
-from benchorch.trace.graph.stream_queues import stream_queues
+from benchorch.trace.graph.scope import Scope, Thresholds, scope_of
+from benchorch.trace.graph.stream_queues import full_streams, stream_queues
 from benchorch.trace.graph.thread_timelines import ThreadTimelines, busy_intervals, thread_timelines
 from benchorch.trace.graph.time_classes import labels
 from benchorch.trace.operators.graph import OperatorGraph
@@ -65,7 +64,7 @@ def _of_devices(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[
         syncs.sync_edges(scope, streams, records),
         syncs.polling(scope, streams.queue),
         device_order.staged_copies(scope),
-        launch_blocking.full_streams(scope, streams.queue),
+        full_streams(scope, streams.queue),
     ]
 
 

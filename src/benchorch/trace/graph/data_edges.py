@@ -10,7 +10,7 @@ from benchorch.trace.arrays import Int64s, mask, scattered
 from benchorch.trace.dag import NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found, joined
-from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.operators.graph import OperatorGraph
 

@@ -10,7 +10,7 @@ from benchorch.trace.arrays import Bools, Int8s, Int64s, mask, scattered
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found
-from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.lookup import latest_so_far
 from benchorch.trace.ranks import meetings

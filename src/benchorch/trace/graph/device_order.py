@@ -11,7 +11,7 @@ from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.device_edges import Fitted, stream_edges
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found, joined
-from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.stream_queues import Queues
 
 _DEFAULT = (0, 7)  # numbers that profiles have for the default stream

@@ -12,7 +12,7 @@ from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.device_edges import Fitted, percentile_floors, stream_edges
 from benchorch.trace.graph.edge_list import Found, edges, found
-from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.stream_queues import Queues, Streams
 from benchorch.trace.lookup import by_lane, event_index, joined_by
 

@@ -9,7 +9,7 @@ from benchorch.trace.arrays import Int8s, Int64s, mask
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Edges, Found, edges, found
-from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import BusyIntervals, ThreadTimelines
 from benchorch.trace.graph.time_classes import segment_labels, waiting
 from benchorch.trace.lookup import by_lane, event_index

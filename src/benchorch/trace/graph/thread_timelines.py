@@ -10,7 +10,7 @@ import numpy as np
 from benchorch.trace.arrays import Bools, Int32s, Int64s, mask
 from benchorch.trace.dag import NOBODY
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.scope_values import Scope, Thresholds
+from benchorch.trace.graph.scope import Scope, Thresholds
 from benchorch.trace.graph.time_classes import waiting
 from benchorch.trace.lookup import by_lane
 

@@ -11,7 +11,7 @@ import numpy as np
 from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s, mask
 from benchorch.trace.dag import CLASSES, NOBODY, Class
 from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category
-from benchorch.trace.graph.scope_values import Scope
+from benchorch.trace.graph.scope import Scope
 
 _LOADING = re.compile(r"data_?loader|wait:\s*data|_next_data\b|_try_get_data|_get_batch", re.I)
 _WAITING = re.compile(r"^wait:")

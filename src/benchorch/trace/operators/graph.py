@@ -1,9 +1,123 @@
-"""The graph of a model's operators, whoever described it: ONNX, torch.export, Inductor."""
+"""The graph of a model's operators, whoever described it, and libraries of their groups."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
 
-from benchorch.trace.operators.library import STANDARD, Library
+import msgspec
+
+from benchorch.errors import TraceError
+from benchorch.files import read_small
+
+_Ops = frozenset[str]
+_Most = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Pattern(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Operators that are often one kernel, found from one of them."""
+
+    name: str  # of the group
+    seeds: _Ops  # where it is looked for
+    # before, after: what is taken in towards the producers and towards the readers
+    before: _Ops = frozenset()
+    after: _Ops = frozenset()
+    needs: _Ops = frozenset()  # of which at least one must be there
+    most: dict[str, _Most] = {}  # how many of an operator there may be
+
+
+def _ops(text: str) -> _Ops:
+    return frozenset(text.split())
+
+
+_LAYOUT = "reshape view transpose permute unsqueeze squeeze flatten expand contiguous t slice"
+_ACTIVATIONS = "relu clip hardswish hardsigmoid sigmoid silu leakyrelu relu6 hardtanh"
+
+PATTERNS = (
+    Pattern(
+        name="attention",
+        seeds=_ops("softmax"),
+        before=_ops("matmul div mul add where cast transpose sqrt"),
+        after=_ops("matmul where isnan cast dropout"),
+        needs=_ops("matmul"),
+        most={"matmul": 2},
+    ),
+    Pattern(
+        name="normalization",
+        seeds=_ops("reducemean"),
+        before=_ops("add"),
+        after=_ops("sub pow reducemean add sqrt div mul reciprocal cast"),
+        needs=_ops("sqrt"),
+    ),
+    Pattern(
+        name="add-normalization",
+        seeds=_ops("layernormalization layer_norm native_layer_norm skiplayernormalization"),
+        before=_ops("add"),
+        most={"add": 1},
+        needs=_ops("add"),
+    ),
+    Pattern(
+        name="gelu",
+        seeds=_ops("erf tanh"),
+        before=_ops("div mul add pow cast"),
+        after=_ops("add mul cast"),
+        needs=_ops("mul"),
+        most={"add": 3, "mul": 4},
+    ),
+    Pattern(
+        name="convolution",
+        seeds=_ops("conv conv2d conv1d convolution convtranspose fusedconv"),
+        after=_ops(f"batchnormalization batch_norm add {_ACTIVATIONS}"),
+        most={"add": 1},
+    ),
+    Pattern(name="linear", seeds=_ops("matmul"), after=_ops("add"), most={"add": 1}),
+    Pattern(name="layout", seeds=_ops(_LAYOUT), before=_ops(_LAYOUT), after=_ops(_LAYOUT)),
+)
+
+
+class Library(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a graph's operators are grouped and drawn."""
+
+    # in this order; an operator belongs to the first that takes it
+    groups: tuple[Pattern, ...] = PATTERNS
+    hidden: _Ops = frozenset()  # operators that are no node; their readers read what they do
+    # of a node, for Amdahl4ML's ``op_id``: the name of one of its operators. Without them nodes are
+    # counted by their first operator.
+    numbers: dict[Annotated[int, msgspec.Meta(ge=0)], str] = {}
+    rankdir: Literal["TB", "LR", "BT", "RL"] = "TB"  # Graphviz's direction
+
+
+STANDARD = Library()
+
+
+def plain_op(op: str) -> str:
+    """An operator's type however a graph spells it: ``aten.add.Tensor`` and ``Add`` are ``add``."""
+    match = re.fullmatch(r"(?:\w+[.:]+)?(\w+?)(?:\.\w+)?", op)
+    return (match[1] if match else op).lower()
+
+
+def read_library(path: Path) -> Library:
+    """The library in a YAML or JSON file; operators in it may have any graph's spelling."""
+    decode = msgspec.json.decode if path.suffix == ".json" else msgspec.yaml.decode
+    try:
+        read: Library = msgspec.convert(decode(read_small(path, links=True)), Library, strict=False)
+    except (OSError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise TraceError(
+            f"{path}: no library of groups can be read: {error}; see docs/analysis/critical-path.md"
+        ) from error
+    plain = tuple(_plain(pattern) for pattern in read.groups)
+    return msgspec.structs.replace(read, groups=plain, hidden=frozenset(map(plain_op, read.hidden)))
+
+
+def _plain(pattern: Pattern) -> Pattern:
+    """The same of operators as `plain_op` spells them."""
+    spelled: Mapping[str, _Ops] = {
+        name: frozenset(map(plain_op, getattr(pattern, name)))
+        for name in ("seeds", "before", "after", "needs")
+    }
+    most = {plain_op(op): count for op, count in pattern.most.items()}
+    return msgspec.structs.replace(pattern, **spelled, most=most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,7 @@ from graphlib import TopologicalSorter
 from itertools import chain, takewhile
 
 from benchorch.errors import TraceError
-from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
-from benchorch.trace.operators.library import Pattern, plain_op
+from benchorch.trace.operators.graph import OperatorGraph, OperatorNode, Pattern, plain_op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from benchorch.trace.operators.library import plain_op
+from benchorch.trace.operators.graph import plain_op
 from benchorch.trace.operators.provenance import is_fused, kernel_of
 
 FUSED = "fused kernels"  # the kind of kernels that a compiler made of several operators

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, among
-from benchorch.trace.readers.records import EventArguments, Record
-from benchorch.trace.readers.values import integers, nanoseconds, word
+from benchorch.trace.readers.records import EventArguments, Record, integers, nanoseconds, word
 
 Piece = dict[str, NDArray[Any]]
 

@@ -15,8 +15,7 @@ from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, Lane,
 from benchorch.trace.lookup import by_lane, joined_by
 from benchorch.trace.nesting import Spans, by_start, nest
 from benchorch.trace.readers.columns import ON_STREAMS, Gathered
-from benchorch.trace.readers.records import Record
-from benchorch.trace.readers.values import integer, integers, nanoseconds, word
+from benchorch.trace.readers.records import Record, integer, integers, nanoseconds, word
 from benchorch.units import NS_PER_US
 
 SYNC_ROWS = 1_000_000

@@ -23,7 +23,7 @@ from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.readers.columns import Gathered
 from benchorch.trace.readers.finish import finished
-from benchorch.trace.readers.values import MOST_NS, integer, integers, word
+from benchorch.trace.readers.records import MOST_NS, integer, integers, word
 
 WAITS = re.compile(
     r"(pthread_(cond_|join|mutex_lock|mutex_timedlock|rwlock_|barrier_wait|timedjoin)|sem_|futex"

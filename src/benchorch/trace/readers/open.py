@@ -1,11 +1,24 @@
-"""Choice of the reader by a file's first bytes."""
+"""Readers by a file's first bytes, and profiles in JSON: PyTorch's object, ONNX Runtime's list."""
 
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 
+from benchorch.errors import TraceError
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import Events
+from benchorch.trace.readers.columns import ROW_BITS, Gathered
+from benchorch.trace.readers.finish import allocated, finished
+from benchorch.trace.readers.record_blocks import BLOCK_BYTES, RecordBlocks, no_trace
+from benchorch.trace.readers.records import UNREADABLE, arguments
 from benchorch.trace.readers.source import TraceFile
 
 SQLITE_MAGIC = b"SQLite format 3\0"
+MOST_EVENTS = 50_000_000
 
 
 def read_events(path: Path) -> Events:
@@ -17,11 +30,80 @@ def read_events(path: Path) -> Events:
     """
     with TraceFile(path) as source:
         start = source.read(len(SQLITE_MAGIC))
-    # Each brings a library of its own, whose import takes as long as a small trace.
-    if start == SQLITE_MAGIC:
+    if start == SQLITE_MAGIC:  # brings a library of its own
         from benchorch.trace.readers.nsight import read_nsight
 
         return read_nsight(path)
-    from benchorch.trace.readers.json_trace import read_json
-
     return read_json(path)
+
+
+def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
+    """The events of a JSON profile; TraceError if it holds none."""
+    gathered = Gathered()
+    spans, records = [], 0
+    with TraceFile(path) as source, _collector_off():
+        blocks = RecordBlocks(source, block_bytes)
+        for number, block in enumerate(blocks):
+            gathered.add(block.rows, number)
+            spans.append((block.start, block.end))
+            records += len(block.rows)
+            if records > MOST_EVENTS:
+                raise TraceError(
+                    f"{path} holds more than {MOST_EVENTS} records. Profile fewer iterations."
+                )
+        done = finished(gathered)
+    if done is None:
+        records = sum(gathered.left_out.values()) + sum(gathered.repairs.values())
+        raise no_trace(path, f"a list of {records} records of which none is an event with a time")
+    repairs = blocks.repairs + gathered.repairs + source.repairs
+    events, place = done
+    return replace(
+        events,
+        details=partial(_details, path, spans, place),
+        repairs=dict(sorted(repairs.items())),
+        allocated=allocated(gathered),
+        facts={
+            **blocks.facts,
+            "format": "kineto" if blocks.is_object else "onnx_runtime",
+            "left_out": dict(sorted((+gathered.left_out).items())),
+        },
+    )
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Millions of new objects, none in a cycle: looking for cycles would be most of the work."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _details(
+    path: Path, blocks: Sequence[tuple[int, int]], place: Int64s, indices: Sequence[int]
+) -> Mapping[int, Mapping[str, object]]:
+    """Arguments of records, read from the file, which must still be what it was.
+
+    Args:
+        path: of the file.
+        blocks: where each block of records starts and ends in the unpacked file.
+        place: (n,) block and row of each event.
+        indices: of the events.
+    """
+    found: dict[int, Mapping[str, object]] = {}
+    by_place = sorted((int(place[index]), index) for index in indices)
+    with TraceFile(path) as source:
+        for block, group in groupby(by_place, key=lambda item: item[0] >> ROW_BITS):
+            places, events = zip(*group, strict=True)
+            start, end = blocks[block]
+            source.skip_to(start)
+            text = b"[%b]" % source.read(end - start)
+            rows = [place & ((1 << ROW_BITS) - 1) for place in places]
+            try:
+                found.update(zip(events, arguments(text, rows), strict=True))
+            except (*UNREADABLE, IndexError) as error:
+                raise TraceError(f"{path} has changed since it was read.") from error
+    return found

@@ -12,7 +12,7 @@ from benchorch.trace.operators.branches import branches, dataflow_path
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.grouping import by_pattern
 from benchorch.trace.report.model_explorer import PATH_COLOR, heat
-from benchorch.trace.report.text import duration, percent
+from benchorch.trace.report.table import duration, percent
 
 
 def pictures(graph: OperatorGraph, rows: Mapping[str, EntityRow], period_ns: int) -> dict[str, str]:

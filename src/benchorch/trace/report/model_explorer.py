@@ -10,7 +10,7 @@ from itertools import pairwise
 from benchorch.trace.findings import EntityRow
 from benchorch.trace.operators.branches import dataflow_path
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
-from benchorch.trace.report.text import duration
+from benchorch.trace.report.table import duration
 from benchorch.units import NS_PER_US
 
 PATH_COLOR, DATAFLOW_COLOR = "#8b0000", "#2166ac"

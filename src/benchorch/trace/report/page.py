@@ -9,8 +9,7 @@ from benchorch.trace.analysis import Analysis
 from benchorch.trace.breakdown import DeviceShare
 from benchorch.trace.causes import Cause
 from benchorch.trace.findings import EntityRow, Findings
-from benchorch.trace.report.table import HEADER, row_texts
-from benchorch.trace.report.text import duration, html, percent
+from benchorch.trace.report.table import HEADER, duration, html, percent, row_texts
 from benchorch.trace.report.timeline import COLORS, allocated, timeline
 
 _STYLE = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The tables as Markdown for people and CSV for programs."""
+"""The findings as text: one JSON file, tables as Markdown for people and as CSV for programs."""
 
 import csv
 import io
@@ -6,10 +6,72 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from benchorch.pages.markup import plain, shortened
+from benchorch.pages.markup import escaped, plain, shortened
+from benchorch.trace.analysis import Analysis
 from benchorch.trace.findings import EntityRow, Findings
-from benchorch.trace.report.summary import TOP_ROWS
-from benchorch.trace.report.text import duration, percent
+from benchorch.units import NS_PER_MS, NS_PER_S, NS_PER_US
+
+SCHEMA_VERSION = 2
+"""Schema version of every JSON file; raised when an older reader could misread it."""
+
+
+def html(text: object, most: int = 400) -> str:
+    """As content of an element or value of an attribute, shortened in its middle."""
+    return escaped(shortened(text, most))
+
+
+def duration(length_ns: float) -> str:
+    """For people, with three digits: ``4.05 µs``, ``12.3 ms``."""
+    size = abs(length_ns)
+    for unit_ns, unit in ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs")):
+        if size >= unit_ns:
+            return f"{length_ns / unit_ns:.{2 if size < 10 * unit_ns else 1}f} {unit}"
+    return f"{length_ns:.0f} ns"
+
+
+def percent(ratio: float) -> str:
+    """For people; what is there but small is not nothing."""
+    if 0 < ratio < 0.001:
+        return "<0.1 %"
+    if ratio == 0:
+        return "0 %"
+    return f"{100 * ratio:.1f} %" if abs(ratio) < 0.0995 else f"{100 * ratio:.0f} %"
+
+
+TOP_ROWS = 50
+_PLAIN = (
+    *("period_ns", "makespan_ns", "path_ns", "matched_ratio", "dilation_ratio", "classes"),
+    *("warnings", "repairs", "facts"),
+)
+
+
+def summary(analysis: Analysis) -> dict[str, object]:
+    """Plain values, the most important first; times are whole nanoseconds."""
+    findings, steps = analysis.findings, analysis.steps
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": asdict(findings.verdict),
+        **{name: getattr(findings, name) for name in _PLAIN},
+        "steps": {
+            "name": steps.name,
+            "marked": len(steps.start_ns),
+            "first": steps.first,
+            "count": len(steps),
+            "shown": list(steps.shown),
+            "back_to_back": steps.back_to_back,
+            "periods_ns": list(findings.periods_ns),
+        },
+        "devices": [
+            {**asdict(one), "utilisation_ratio": one.utilisation_ratio} for one in findings.devices
+        ],
+        "tables": {
+            name: [asdict(row) for row in (*rows[:-1][:TOP_ROWS], rows[-1])]
+            for name, rows in findings.tables.items()
+        },
+        "branches": [asdict(branch) for branch in findings.branches],
+        "graph": None if analysis.graph is None else analysis.graph.name,
+    }
+
 
 HEADER = ("name", "×", "total", "on path", "if free", "shapes")
 

@@ -8,7 +8,7 @@ from benchorch.trace.analysis import Analysis
 from benchorch.trace.arrays import Int64s
 from benchorch.trace.causes import CAUSES, Cause
 from benchorch.trace.events import Category, Events, among
-from benchorch.trace.report.text import duration, html
+from benchorch.trace.report.table import duration, html
 from benchorch.units import format_bytes
 
 WIDTH, LEFT, ROW, DEPTHS = 1140.0, 170.0, 15.0, 3

@@ -24,9 +24,7 @@ from benchorch.trace.report.graphviz import pictures
 from benchorch.trace.report.model_explorer import edge_overlays, node_data, viewer_graph
 from benchorch.trace.report.page import page
 from benchorch.trace.report.perfetto import perfetto
-from benchorch.trace.report.summary import summary
-from benchorch.trace.report.table import comma_separated, markdown
-from benchorch.trace.report.text import SCHEMA_VERSION
+from benchorch.trace.report.table import SCHEMA_VERSION, comma_separated, markdown, summary
 from benchorch.trace.whatif.predict import Prediction
 
 

@@ -11,8 +11,8 @@ from benchorch.errors import TraceError
 from benchorch.formatting import whole_number
 from benchorch.trace.arrays import Floats
 from benchorch.trace.events import Category
+from benchorch.trace.operators.graph import plain_op
 from benchorch.trace.operators.grouping import Grouping, by_pattern
-from benchorch.trace.operators.library import plain_op
 from benchorch.trace.whatif.basis import Basis
 from benchorch.trace.whatif.hypothesis import Hypothesis
 from benchorch.trace.whatif.selector_values import suggest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier, Window
 from benchorch.trace.events import Category
 from benchorch.trace.graph.build import build_dag
-from benchorch.trace.graph.scope_values import Thresholds
+from benchorch.trace.graph.scope import Thresholds
 from support.graph_checks import assert_sound, between, into, owners, point
 from support.handmade_traces import Made, call, kernel, note, op, sync, trace
 

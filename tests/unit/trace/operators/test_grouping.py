@@ -1,9 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
+from benchorch.trace.operators.graph import OperatorGraph, OperatorNode, plain_op
 from benchorch.trace.operators.grouping import by_pattern
-from benchorch.trace.operators.library import plain_op
 
 OPS = ("MatMul", "Add", "Softmax", "Erf", "Mul", "Div", "LayerNormalization", "Reshape", "Relu")
 

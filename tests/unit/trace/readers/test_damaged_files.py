@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from benchorch.errors import TraceError
 from benchorch.trace.events import Events
 from benchorch.trace.nesting import nest
-from benchorch.trace.readers.json_trace import read_json
 from benchorch.trace.readers.nsight import TABLES
-from benchorch.trace.readers.open import read_events
+from benchorch.trace.readers.open import read_events, read_json
 from benchorch.trace.steps import find_steps
 from support.trace_files import COLUMNS, same, steps, write_tables
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchorch.errors import TraceError
-from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
+from benchorch.trace.operators.graph import Library, OperatorGraph, OperatorNode, read_library
 from benchorch.trace.operators.grouping import by_pattern
-from benchorch.trace.operators.library import Library, read_library
 from benchorch.trace.report.graphviz import pictures
 
 FILE = """

@@ -9,8 +9,7 @@ import pytest
 
 from benchorch.errors import TraceError
 from benchorch.trace.events import NOTHING, Category, Lane
-from benchorch.trace.readers.json_trace import read_json
-from benchorch.trace.readers.open import read_events
+from benchorch.trace.readers.open import read_events, read_json
 from support.trace_files import COLUMNS, event, same, steps, write
 
 
