@@ -21,18 +21,11 @@ _SEARCHED = 3  # search range of one pass in graph lengths: other code may come 
 _MOST_NODES, _MOST_OPERATORS = 5_000, 200_000
 _BIASED = {"aten::linear", "aten::addmm"}
 NO_WORK = {"input", "output", "constant", "placeholder", "getitem", "identity", "shape"}
-_SYNONYMS = {
-    **{"to": "cast", "_to_copy": "cast", "permute": "transpose", "t": "transpose"},
-    **{"view": "reshape", "flatten": "reshape", "_unsafe_view": "reshape", "expand": "expand"},
-    **{"cat": "concat", "max_pool2d": "maxpool", "max_pool2d_with_indices": "maxpool"},
-    **{"adaptive_avg_pool2d": "globalaveragepool", "globalavgpool": "globalaveragepool"},
-    **{"rsub": "sub", "add_": "add", "mul_": "mul", "relu_": "relu", "_softmax": "softmax"},
-}
 
 
 def by_sequence(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int, tuple[str, ...]]:
     """For each operator that does the work of a node of the graph, that node; empty without one."""
-    kind_of = {node.name: _kind(node.op) for node in graph.nodes}
+    kind_of = {node.name: operator_kind(node.op) for node in graph.nodes}
     operators, found_kinds = _outermost(events, owned, {*kind_of.values()} - NO_WORK)
     # What adds to a product alone, as a bias does, is part of the operator that multiplies.
     biases = {
@@ -83,8 +76,8 @@ def _pass(kinds: Sequence[str], ahead: Sequence[str], place: int) -> list[tuple[
 
 def _outermost(events: Events, owned: Owners, kinds: set[str]) -> tuple[list[int], list[str]]:
     """Operators of some kinds that are in no other of them, in order, on the busiest thread."""
-    kind_of = [_kind(name) for name in events.names]
-    matching = events.called(lambda name: _kind(name) in kinds)
+    kind_of = [operator_kind(name) for name in events.names]
+    matching = events.called(lambda name: operator_kind(name) in kinds)
     chosen = (events.category == Category.OPERATOR) & matching & ~owned.backward
     if not chosen.any():
         return [], []
@@ -95,8 +88,3 @@ def _outermost(events: Events, owned: Owners, kinds: set[str]) -> tuple[list[int
     these = np.flatnonzero(chosen & ~inner)
     these = these[np.argsort(events.start_ns[these], kind="stable")][:_MOST_OPERATORS]
     return these.tolist(), [kind_of[code] for code in events.name[these].tolist()]
-
-
-def _kind(op: str) -> str:
-    kind = operator_kind(op)
-    return _SYNONYMS.get(kind, kind)

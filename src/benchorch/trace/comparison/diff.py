@@ -30,7 +30,7 @@ CAUSES_OF_DIFFERENCE: Mapping[str, str] = {
 
 _WORK = (Cause.DEVICE_COMPUTE, Cause.DEVICE_MEMORY, Cause.COMMUNICATION)
 _OVERHEAD = (Cause.FRAMEWORK, Cause.PYTHON, Cause.PROFILER)
-_CASTS = ("cast", "_to_copy", "to", "copy_")  # see `operator_kind`
+_CASTS = ("cast", "copy_")  # see `operator_kind`
 _MOST_READ = 100_000
 
 Key = tuple[str, str]  # kind of an operator, and its shapes

@@ -41,6 +41,14 @@ _SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "embedding": ("embedding", "index_select", "gather"),
     "mean": ("mean", "reducemean"),
     "sum": ("sum", "reducesum"),
+    "cast": ("to", "_to_copy"),
+    "transpose": ("permute", "t"),
+    "reshape": ("view", "flatten", "_unsafe_view"),
+    "concat": ("cat",),
+    "maxpool": ("max_pool2d", "max_pool2d_with_indices"),
+    "globalaveragepool": ("adaptive_avg_pool2d", "globalavgpool"),
+    "sub": ("rsub",),
+    **{name: (f"{name}_",) for name in ("add", "mul", "relu")},
 }
 _KIND_OF = {name: kind for kind, names in _SYNONYMS.items() for name in names}
 
