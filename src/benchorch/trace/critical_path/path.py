@@ -30,18 +30,23 @@ def critical_path(dag: Dag, point: int = -1, begin_ns: int | None = None) -> Cri
 
 
 def binding_edges(dag: Dag, tight: Int64s) -> Int64s:
-    """The binding edge of each point that some edges hold up, ascending."""
-    if not len(tight):
-        return tight
-    key = dag.kind[tight].astype(np.int64)
-    key += len(EdgeKind) * (dag.tier[tight] >= Tier.INFERRED)
-    key <<= 32
-    key += dag.event[dag.tail[tight]] - NOBODY
+    """The binding edge of each point that some edges hold up, ascending; most have one."""
     head = dag.head[tight]
+    same = head[1:] == head[:-1]
+    rivals = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+    if not len(rivals):
+        return tight
+    edges, head = tight[rivals], head[rivals]
+    key = dag.kind[edges].astype(np.int64)
+    key += len(EdgeKind) * (dag.tier[edges] >= Tier.INFERRED)
+    key <<= 32
+    key += dag.event[dag.tail[edges]] - NOBODY
     begins = np.flatnonzero(np.diff(head, prepend=-1))
-    least = np.repeat(np.minimum.reduceat(key, begins), np.diff(begins, append=len(tight)))
+    least = np.repeat(np.minimum.reduceat(key, begins), np.diff(begins, append=len(edges)))
     chosen = np.flatnonzero(key == least)
-    return tight[chosen[np.diff(head[chosen], prepend=-1) > 0]]  # of equals the first
+    kept = ~mask(len(tight), rivals)
+    kept[rivals[chosen[np.diff(head[chosen], prepend=-1) > 0]]] = True  # of equals the first
+    return tight[kept]
 
 
 def walk_back(tail: Int32s, head: Int32s, binding: Int64s, points: int, end: int) -> Int64s:

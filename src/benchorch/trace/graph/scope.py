@@ -60,6 +60,7 @@ class Scope:
     sequence: Int64s
     forward_lane: Int32s
     graph_node: Int64s
+    spelled: Bools  # (categories, names) whether an event of the one has the other
     launch: Int64s  # (n,) of device work the scope's index of the host call that started it
     carried: Bools  # (n,) of device work whether it was launched before the window
     overhead: Int64s  # indices of the profiler's intervals that fall into a thread's time
@@ -90,9 +91,13 @@ class Scope:
         return np.flatnonzero(among(self.category, categories))
 
     def named(self, pattern: re.Pattern[str], *categories: Category) -> Int64s:
-        """Those of some categories in whose names a pattern is found."""
-        these = self.indices(*categories)
-        return these[self.matches(pattern, these)]
+        """Those of some categories in whose names a pattern is found; names are searched once."""
+        names = np.flatnonzero(self.spelled[list(categories)].any(axis=0))
+        fits = [at for at in names.tolist() if pattern.search(self.events.names[at])]
+        if not fits:
+            return np.zeros(0, dtype=np.int64)
+        chosen = mask(self.spelled.shape[1], fits)[self.name]
+        return np.flatnonzero(chosen & among(self.category, categories))
 
     def matches(self, pattern: re.Pattern[str], these: Int64s) -> Bools:
         """Whether a pattern is found in the name of each; every name is searched once."""
@@ -216,6 +221,9 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     )
     end_ns[:hosts] = tree.end_ns  # clocks of threads are not put forward
     taking_part = mask(len(events.lanes), lane[:hosts])
+    columns = {column: getattr(events, column)[order] for column in _COLUMNS}
+    spelled = np.zeros((len(Category), len(events.names)), dtype=np.bool_)
+    spelled[columns["category"], columns["name"]] = True
     scope = Scope(
         events=events,
         window=window,
@@ -225,7 +233,8 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
         start_ns=start_ns,
         end_ns=end_ns,
         lane=lane,
-        **{column: getattr(events, column)[order] for column in _COLUMNS},
+        **columns,
+        spelled=spelled,
         launch=launched_by,
         carried=launched_before,
         overhead=np.zeros(0, dtype=np.int64),

@@ -247,6 +247,8 @@ def unknown_stream_waits(scope: Scope, work: Int64s, fit: Fitted) -> Found:
     stalled = scope.start_ns[work] - ready_ns > scope.thresholds.stalled_ns
     stalled &= ready_ns >= 0
     work, ready_ns = work[stalled], ready_ns[stalled]
+    if not len(work):
+        return found()
     device = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
     ends = event_index(scope.events.ranks, 2 * device + 1, scope.lane[device], scope.end_ns[device])
     before = ends.last_elsewhere(scope.lane[work], scope.start_ns[work], ready_ns)

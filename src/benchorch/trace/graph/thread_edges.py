@@ -35,13 +35,13 @@ def thread_edges(
     first = first[scope.lane[first >> 1] == scope.main_lane]
     return found(
         edges(
-            timelines.tail[kept],
-            timelines.head[kept],
+            timelines.tail,
+            timelines.head,
             EdgeKind.CHAIN,
-            labels[kept],
-            weight_ns=weight_ns[kept],
-            owner=owner[kept],
-        ),
+            labels,
+            weight_ns=weight_ns,
+            owner=owner,
+        ).kept(kept),
         edges(
             np.full(len(first), 2 * len(scope)),
             first,
