@@ -156,12 +156,9 @@ def kernels(events: Events, owned: Owners) -> Entities:
 
 
 def by_key(occurrence: Int64s, key_of: Callable[[int], str], code: Int64s) -> Entities:
-    """Rows by the name of the occurrence's code; an empty name is no row.
+    """Rows by the name of the code, (n,), of the occurrence, (n,), that each event belongs to.
 
-    Args:
-        occurrence: (n,) index of the event that each belongs to, or NOTHING.
-        key_of: the row's name for a code.
-        code: (n,) of every event as an occurrence, NOTHING for those that are none.
+    NOTHING for events that belong to none and for those that are none; an empty name is no row.
     """
     belongs = occurrence >= 0
     belongs[belongs] = code[occurrence[belongs]] >= 0

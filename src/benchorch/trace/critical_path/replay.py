@@ -28,17 +28,9 @@ def steps(
 ) -> Int64s:
     """How long after its tail each edge lets its head come, (E,) in ns; ``-NEVER`` of no matter.
 
-    Parameters
-    ----------
-    dag : Dag
-        Of V points and E edges.
-    weight_ns : int64 array, shape (E,), >= 0
-        Instead of the observed weights.
-    residual_ns : int64 array, shape (V,), >= 0
-        Instead of the observed residuals.
-    dropped : bool array, shape (E,)
-        Dependencies to be without. Where none would be left into a point, they stay as an order
-        without weight: nothing else determines the time of that point.
+    Weights (E,) and residuals (V,), >= 0, are instead of the observed ones. Where of the edges into
+    a point all are `dropped`, they stay as an order without weight: nothing else determines its
+    time.
     """
     weight = dag.weight_ns if weight_ns is None else weight_ns
     residual = dag.residual_ns if residual_ns is None else residual_ns

@@ -33,9 +33,7 @@ def match_fifo(
 ) -> Int64s:
     """The point that each wait would have waited for, where it is clear; else NOTHING.
 
-    Args:
-        range_: (w,) ranges that wait, each thread's in order.
-        tail: (w,) what they waited for, NOTHING where they did not.
+    Of (w,) ranges that wait, each thread's in order, and what they waited for, NOTHING for nothing.
     """
     found = np.full(len(range_), NOTHING, dtype=np.int64)
     if not (tail == NOTHING).any() or (tail == NOTHING).all():

@@ -41,11 +41,7 @@ def branches(graph: OperatorGraph, time_ns: Mapping[str, int]) -> tuple[Branch, 
 
     Ways are the connected parts strictly between the two. A fork with fewer than two ways that
     hold a node (a residual connection) is none. The join of ways that meet only at the graph's
-    end has no name.
-
-    Args:
-        graph: in topological order.
-        time_ns: of each node, median over runs; 0 for those not listed.
+    end has no name. Nodes that are not listed take no time.
     """
     links = _Links(graph, time_ns)
     critical = set(links.dataflow().nodes)

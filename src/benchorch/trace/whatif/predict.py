@@ -105,13 +105,8 @@ def predict(
 ) -> Prediction:
     """The run with the changes made one after another.
 
-    Args:
-        analysis: of the observed run; what `prepare` made of it, if several are to be asked.
-        changes: in order; none at all gives the observed run again.
-        name: of the what-if.
-
-    Raises:
-        TraceError: with every problem of the changes on this trace.
+    Of an analysis, or of what `prepare` made of it if several are to be asked; no change gives the
+    observed run again. TraceError with every problem of the changes on this trace.
     """
     basis = prepare(analysis)
     found = [
