@@ -13,19 +13,22 @@ from numpy.typing import NDArray
 
 from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, among
-from benchorch.trace.readers.records import EventArguments, Record, integers, nanoseconds, word
+from benchorch.trace.readers.records import (
+    Begin,
+    End,
+    EventArguments,
+    Instant,
+    Metadata,
+    Record,
+    Unknown,
+    integers,
+    nanoseconds,
+    word,
+)
 
 Piece = dict[str, NDArray[Any]]
 
 ROW_BITS = 32  # A record's place is its block's number and its row there, as one number
-
-_COMPLETE = "X"
-_METADATA = "M"
-_HALVES = ("B", "E")
-_OTHERS = frozenset("sftiIRCbneSTpFNODPvVcaO(),")
-"""Phases of what is no event on a lane: flows, instants, counters, asynchronous ranges."""
-
-_WORDS = ("ph", "cat", "name", "pid", "tid")
 
 _LEFT_OUT = -1  # code of complete events without a lane: they only span what others record
 
@@ -100,15 +103,15 @@ class Gathered:
     left_out: Counter[str] = field(default_factory=Counter)
     repairs: Counter[str] = field(default_factory=Counter)
 
-    def add(self, rows: list[Record], block: int) -> None:
+    def add(self, rows: list[Any], block: int) -> None:
         """Take the records of one block."""
         first = block << ROW_BITS
-        phases = [row.ph for row in rows]
-        if phases.count(_COMPLETE) == len(rows):
+        kinds = Counter(map(type, rows))
+        if kinds[Record] == len(rows):
             self.add_complete(rows, np.arange(first, first + len(rows)))
             return
-        self._add_others(rows, phases, first)
-        complete = [phase == _COMPLETE for phase in phases]
+        self._add_others(rows, kinds, first)
+        complete = [type(row) is Record for row in rows]
         places = np.flatnonzero(np.array(complete, dtype=bool)) + first
         self.add_complete(list(compress(rows, complete)), places)
 
@@ -121,29 +124,23 @@ class Gathered:
         if len(piece["place"]):
             self.pieces.append(piece)
 
-    def _add_others(self, rows: Sequence[Record], phases: list[Hashable], first: int) -> None:
+    def _add_others(self, rows: list[Any], kinds: Counter[type], first: int) -> None:
         """Take what is no complete event; most of it is only counted."""
-        try:
-            counts = Counter(phases)
-        except TypeError:  # one that is a list or an object
-            counts = Counter(phase for phase in phases if isinstance(phase, str))
-        left_out = sum(counts[each] for each in _OTHERS)
-        known = sum(counts[each] for each in (_COMPLETE, _METADATA, *_HALVES))
-        self.left_out["flow, instant or counter"] += left_out
-        self.repairs["record of an unknown kind"] += len(rows) - left_out - known
-        if counts[_METADATA]:
-            for row in compress(rows, [phase == _METADATA for phase in phases]):
-                if row.name == "thread_name":
+        known = sum(kinds[one] for one in (Record, Begin, End, Metadata, Unknown))
+        self.left_out["flow, instant or counter"] += len(rows) - known
+        self.repairs["record of an unknown kind"] += kinds[Unknown]
+        if kinds[Metadata]:
+            for row in rows:
+                if type(row) is Metadata and row.name == "thread_name":
                     self.name_thread(row.pid, row.tid, row.args.name)
-        if counts["i"]:
-            for row in compress(rows, [phase == "i" for phase in phases]):
-                if row.name == "[memory]":
-                    given = row.args
-                    self.allocated.append(
-                        (row.ts, given.allocated, given.allocated_kind, given.allocated_on)
-                    )
-        if counts["B"] or counts["E"]:
-            halves = [at for at, phase in enumerate(phases) if phase in _HALVES]
+        if kinds[Instant]:
+            self.allocated += (
+                (row.ts, row.args.size, row.args.kind, row.args.device)
+                for row in rows
+                if type(row) is Instant and row.name == "[memory]"
+            )
+        if kinds[Begin] or kinds[End]:
+            halves = [at for at, row in enumerate(rows) if isinstance(row, Begin | End)]
             self.halves += ((first + at, self._plain(rows[at])) for at in halves)
 
     def name_thread(self, process: object, thread: object, name: object) -> None:
@@ -180,7 +177,7 @@ class Gathered:
 
     def _plain(self, row: Record) -> Record:
         """The record with words where it has lists and objects."""
-        wrong = _nested(row, _WORDS)
+        wrong = _nested(row, ("cat", "name", "pid", "tid"))
         given = _nested(row.args, ("device", "stream"))
         if not wrong and not given:
             return row

@@ -15,7 +15,7 @@ from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, Lane,
 from benchorch.trace.lookup import by_lane, joined_by
 from benchorch.trace.nesting import Spans, by_start, nest
 from benchorch.trace.readers.columns import ON_STREAMS, Gathered
-from benchorch.trace.readers.records import Record, integer, integers, nanoseconds, word
+from benchorch.trace.readers.records import Begin, Record, integer, integers, nanoseconds, word
 from benchorch.units import NS_PER_US
 
 SYNC_ROWS = 1_000_000
@@ -180,7 +180,7 @@ def _paired(
     for at in order[known[order]].tolist():
         record = halves[at][1]
         waiting = open_by_thread.setdefault((record.pid, record.tid), [])
-        if record.ph == "B":
+        if isinstance(record, Begin):
             waiting.append(at)
         elif waiting:
             ends[waiting.pop()] = int(times[at])
@@ -191,10 +191,10 @@ def _paired(
         ends.update(dict.fromkeys(waiting, last_ns))
         repairs["begin without an end"] += len(waiting)
     begins = sorted(ends, key=lambda at: halves[at][0])
-    rows = [
-        msgspec.structs.replace(halves[at][1], ph="X", dur=(ends[at] - int(times[at])) / NS_PER_US)
-        for at in begins
-    ]
+    rows = []
+    for at in begins:
+        given = msgspec.structs.asdict(halves[at][1])
+        rows.append(Record(**{**given, "dur": (ends[at] - int(times[at])) / NS_PER_US}))
     return rows, np.array([halves[at][0] for at in begins], dtype=np.int64)
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from benchorch.errors import TraceError
-from benchorch.trace.readers.records import UNREADABLE, Record, decoded, mended
+from benchorch.trace.readers.records import UNREADABLE, decoded, mended
 from benchorch.trace.readers.source import TraceFile
 
 BLOCK_BYTES = 4 * 2**20
@@ -53,7 +53,7 @@ class RecordBlock:
 
     start: int
     end: int
-    rows: list[Record]
+    rows: list[Any]
 
 
 @final
@@ -151,7 +151,7 @@ class RecordBlocks:
         self._buffer[:1], self._buffer[cut : cut + 1] = b"[", b"]"
         try:
             with memoryview(self._buffer) as whole, whole[: cut + 1] as array:  # copies nothing
-                rows: list[Record] | None = decoded(array)
+                rows: list[Any] | None = decoded(array)
         except UNREADABLE:
             rows = None
         self._buffer[:1], self._buffer[cut : cut + 1] = ends
@@ -223,17 +223,17 @@ class RecordBlocks:
 
 def _salvage(
     text: bytes, starts: Sequence[int], ends: Sequence[int]
-) -> list[tuple[int, int, list[Record]]]:
+) -> list[tuple[int, int, list[Any]]]:
     """Runs of pieces that hold nothing but records: first piece, the one after the last, records.
 
     Each piece is read for itself, at last leniently; those that are none are joined with their bad
     neighbours in case a cut went through a record.
     """
-    found: dict[tuple[int, int], list[Record]] = {}
+    found: dict[tuple[int, int], list[Any]] = {}
 
     def take(first: int, last: int) -> bool:
         rows = _rows(b"[%b]" % text[starts[first] : ends[last - 1]])
-        if not rows or any(row.ph is None for row in rows):
+        if not rows:
             return False
         found[first, last] = rows
         return True
@@ -247,7 +247,7 @@ def _salvage(
             if take(first, last):
                 bad.difference_update(range(first, last))
             last += 1
-    runs: list[tuple[int, int, list[Record]]] = []
+    runs: list[tuple[int, int, list[Any]]] = []
     for first, last in sorted(found):
         if runs and runs[-1][1] == first:
             begin, _, rows = runs.pop()
@@ -258,7 +258,7 @@ def _salvage(
     return runs
 
 
-def _rows(text: bytes) -> list[Record]:
+def _rows(text: bytes) -> list[Any]:
     """The records of an array, read strictly or else leniently; none where neither can."""
     for decode in (decoded, mended):
         try:

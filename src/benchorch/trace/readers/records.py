@@ -4,6 +4,8 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import msgspec
@@ -85,22 +87,21 @@ def _floats(values: Sequence[object]) -> Floats:
     return column
 
 
-_RENAMED = {
-    "external_id": "External id",
-    "external_id_before_1_13": "external id",
-    "sequence": "Sequence number",
-    "forward_thread": "Fwd thread id",
-    "graph_node": "graph node id",
-    "awaited": "wait_on_cuda_event_record_corr_id",
-    "recorded_on": "wait_on_stream",
-    "allocated": "Total Allocated",
-    "allocated_kind": "Device Type",
-    "allocated_on": "Device Id",
-}
-
-
-class EventArguments(msgspec.Struct, frozen=True, gc=False, rename=_RENAMED):
-    """Arguments that join a record with others."""
+class EventArguments(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={
+        "external_id": "External id",
+        "external_id_before_1_13": "external id",
+        "sequence": "Sequence number",
+        "forward_thread": "Fwd thread id",
+        "graph_node": "graph node id",
+        "awaited": "wait_on_cuda_event_record_corr_id",
+        "recorded_on": "wait_on_stream",
+    },
+):
+    """Arguments that join an event with others."""
 
     correlation: Any = NOTHING
     external_id: Any = NOTHING
@@ -112,27 +113,80 @@ class EventArguments(msgspec.Struct, frozen=True, gc=False, rename=_RENAMED):
     graph_node: Any = NOTHING
     awaited: Any = NOTHING
     recorded_on: Any = NOTHING
-    name: Any = None
-    labels: Any = None
-    allocated: Any = NOTHING
-    allocated_kind: Any = NOTHING
-    allocated_on: Any = NOTHING
 
 
-NO_ARGUMENTS = EventArguments()
+class Record(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
+    """Complete event."""
 
-
-class Record(msgspec.Struct, gc=False):
-    """Element of ``traceEvents``."""
-
-    ph: Any = None
     cat: Any = None
     name: Any = None
     pid: Any = None
     tid: Any = None
     ts: Any = None
     dur: Any = None
-    args: EventArguments = NO_ARGUMENTS
+    args: EventArguments = EventArguments()
+
+
+class Begin(Record, gc=False, tag="B"):
+    """First half of an event."""
+
+
+class End(Record, gc=False, tag="E"):
+    """Second half of an event."""
+
+
+class NameArguments(msgspec.Struct, frozen=True, gc=False):
+    """Name of a process or thread."""
+
+    name: Any = None
+
+
+class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
+    """Name of a process or thread, and other facts."""
+
+    name: Any = None
+    pid: Any = None
+    tid: Any = None
+    args: NameArguments = NameArguments()
+
+
+class MemoryArguments(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    rename={"size": "Total Allocated", "kind": "Device Type", "device": "Device Id"},
+):
+    """Bytes that are allocated on a device."""
+
+    size: Any = NOTHING
+    kind: Any = NOTHING
+    device: Any = NOTHING
+
+
+class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
+    """Event without length."""
+
+    name: Any = None
+    ts: Any = None
+    args: MemoryArguments = MemoryArguments()
+
+
+class Unknown(msgspec.Struct, gc=False):
+    """Record of a kind that no format describes."""
+
+
+_OTHERS = [  # flows, counters, asynchronous ranges: what is no event on a lane
+    msgspec.defstruct(f"Phase{ord(phase)}", [], gc=False, tag_field="ph", tag=phase)
+    for phase in "sftIRCbneSTpFNODPvVcaO(),"
+]
+_KINDS: Mapping[object, type[msgspec.Struct]] = {
+    kind.__struct_config__.tag: kind for kind in (Record, Begin, End, Metadata, Instant, *_OTHERS)
+}
+_ARGUMENTS: Mapping[type, type[msgspec.Struct]] = {
+    **dict.fromkeys((Record, Begin, End), EventArguments),
+    Metadata: NameArguments,
+    Instant: MemoryArguments,
+}
 
 
 class _Bare(msgspec.Struct, gc=False):
@@ -142,19 +196,18 @@ class _Bare(msgspec.Struct, gc=False):
 UNREADABLE = (ValueError, RecursionError)
 """Errors of decoders on unexpected text; msgspec's are ValueErrors."""
 
-_records = msgspec.json.Decoder(list[Record])
+_records = msgspec.json.Decoder(list[reduce(or_, _KINDS.values())])  # type: ignore[misc]
 _bare = msgspec.json.Decoder(list[_Bare])
 _BACKSLASH = re.compile(rb'\\(["\\/bfnrtu]?)')
-_ARGUMENTS = {_RENAMED.get(name, name): name for name in EventArguments.__struct_fields__}
-_FIELDS = tuple(name for name in Record.__struct_fields__ if name != "args")
 
 
-def decoded(text: bytes | memoryview) -> list[Record]:
-    """The records of a JSON array; raises one of `UNREADABLE` where anything in it is off."""
-    return _records.decode(text)
+def decoded(text: bytes | memoryview) -> list[Any]:
+    """The records of a JSON array, each of its kind; one of `UNREADABLE` where anything is off."""
+    found: list[Any] = _records.decode(text)
+    return found
 
 
-def mended(text: bytes) -> list[Record]:
+def mended(text: bytes) -> list[Any]:
     """The records of a JSON array that only a lenient reading makes sense of, or UNREADABLE.
 
     Lenient: NaN and Infinity, raw control characters, stray backslashes, bytes that are no
@@ -182,14 +235,20 @@ def _lenient(text: bytes) -> list[object]:
     return values
 
 
-def _record(value: object) -> Record:
+def _record(value: object) -> msgspec.Struct:
     fields = _mapping(value)
-    given = _mapping(fields.get("args"))
-    joined = {name: given[key] for key, name in _ARGUMENTS.items() if key in given}
-    return Record(
-        **{name: fields[name] for name in _FIELDS if name in fields},
-        args=EventArguments(**joined) if joined else NO_ARGUMENTS,
-    )
+    phase = fields.get("ph")
+    if phase is None:
+        raise ValueError("no record")
+    kind = _KINDS.get(phase, Unknown) if isinstance(phase, str) else Unknown
+    given: dict[str, object] = {
+        name: fields[name] for name in kind.__struct_fields__ if name in fields and name != "args"
+    }
+    if kind in _ARGUMENTS:
+        of, listed = _ARGUMENTS[kind], _mapping(fields.get("args"))
+        keys = zip(of.__struct_fields__, of.__struct_encode_fields__, strict=True)
+        given["args"] = of(**{name: listed[key] for name, key in keys if key in listed})
+    return kind(**given)
 
 
 def _mapping(value: object) -> Mapping[str, object]:
