@@ -23,16 +23,11 @@ class Branch:
     parent: str = ""  # the fork around this one, empty where there is none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataflowPath:
-    """The longest chain of data: no number of lanes makes the graph faster than this."""
+def dataflow_path(graph: OperatorGraph, time_ns: Mapping[str, int]) -> tuple[str, ...]:
+    """The longest chain of data, in order: no number of lanes makes the graph faster than this.
 
-    nodes: tuple[str, ...]  # in order
-    length_ns: int  # sum of their times
-
-
-def dataflow_path(graph: OperatorGraph, time_ns: Mapping[str, int]) -> DataflowPath:
-    """The longest path through the graph; nodes without a time take none. Empty for no nodes."""
+    Nodes without a time take none; of no nodes there is none.
+    """
     return _Links(graph, time_ns).dataflow()
 
 
@@ -44,7 +39,7 @@ def branches(graph: OperatorGraph, time_ns: Mapping[str, int]) -> tuple[Branch, 
     end has no name. Nodes that are not listed take no time.
     """
     links = _Links(graph, time_ns)
-    critical = set(links.dataflow().nodes)
+    critical = set(links.dataflow())
     regions: list[tuple[int, set[int]]] = []
     found: list[Branch] = []
     for fork, join in links.forks():
@@ -103,17 +98,15 @@ class _Links:
                 previous[index] = -producer
         return reach, previous
 
-    def dataflow(self) -> DataflowPath:
+    def dataflow(self) -> tuple[str, ...]:
         """The longest way of all."""
         reach, previous = self.longest(range(len(self.names)))
         if not reach:
-            return DataflowPath(nodes=(), length_ns=0)
-        last = max(reach, key=lambda index: (reach[index], index))
-        chain = [last]
+            return ()
+        chain = [max(reach, key=lambda index: (reach[index], index))]
         while chain[-1] in previous:
             chain.append(previous[chain[-1]])
-        nodes = tuple(self.names[index] for index in reversed(chain))
-        return DataflowPath(nodes=nodes, length_ns=reach[last])
+        return tuple(self.names[index] for index in reversed(chain))
 
     def forks(self) -> Iterator[tuple[int, int]]:
         """Every node with several readers, with the node that joins all branches.

@@ -42,7 +42,7 @@ def _dot(
     total_ns = {name: total for name, (total, _) in times.items()}
     op_id = {name: number for number, name in numbered.items()}
     number = {node.name: place for place, node in enumerate(graph.nodes)}
-    chain = {*pairwise(dataflow_path(graph, total_ns).nodes)}
+    chain = {*pairwise(dataflow_path(graph, total_ns))}
     share = {
         (branch.fork, name): percent(branch.share_ratio)
         for branch in branches(graph, total_ns)

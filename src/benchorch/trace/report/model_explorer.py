@@ -53,7 +53,7 @@ def node_data(
 def edge_overlays(graph: OperatorGraph, rows: Mapping[str, EntityRow]) -> dict[str, object]:
     """The longest chain of data, as edges to draw."""
     ids = viewer_ids(graph)
-    nodes = dataflow_path(graph, {name: row.total_ns for name, row in rows.items()}).nodes
+    nodes = dataflow_path(graph, {name: row.total_ns for name, row in rows.items()})
     edges = [
         {
             "sourceNodeId": ids[tail],
