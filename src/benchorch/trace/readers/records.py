@@ -1,4 +1,8 @@
-"""Records of a JSON trace: the fields that are read, their values, and lenient reading."""
+"""Records of a JSON trace: the fields that are read, their values, and lenient reading.
+
+Exporters write 7, 7.0, "7" and "0x7": fields are read as whatever they are, and numbers are made of
+columns of them. Fields that are not named here are skipped without being built.
+"""
 
 import json
 import math

@@ -59,10 +59,12 @@ class Change:
         return found
 
     def __str__(self) -> str:
-        given = (
-            (one.name, getattr(self.select, one.name), one.default) for one in fields(Selector)
+        given = {one.name: getattr(self.select, one.name) for one in fields(Selector)}
+        chosen = ", ".join(
+            f"{name} {'|'.join(value) if isinstance(value, tuple) else value}"
+            for name, value in given.items()
+            if value != getattr(Selector(), name)
         )
-        chosen = ", ".join(f"{name} {value}" for name, value, default in given if value != default)
         return f"{self.effect} {self.value:g} of {chosen or 'everything'}"
 
 

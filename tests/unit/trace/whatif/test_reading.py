@@ -36,6 +36,13 @@ def test_a_file_is_read_in_its_order(tmp_path: Path) -> None:
     )
 
 
+def test_a_change_is_spelled_as_in_its_file() -> None:
+    (change,) = parse({"changes": [{"op": "a", "class": ["lock", "sleep"], "speedup": 2}]}).changes
+    assert str(change) == "speedup 2 of op a, classes lock|sleep"
+    (change,) = parse({"changes": [{"host": 1.5}]}).changes
+    assert str(change) == "host 1.5 of everything"
+
+
 def test_a_file_without_a_name_has_that_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "faster.json"
     path.write_text('{"changes": [{"host": 2}]}')
