@@ -187,9 +187,8 @@ _KINDS: Mapping[object, type[msgspec.Struct]] = {
     kind.__struct_config__.tag: kind for kind in (Record, Begin, End, Metadata, Instant, *_OTHERS)
 }
 _ARGUMENTS: Mapping[type, type[msgspec.Struct]] = {
-    **dict.fromkeys((Record, Begin, End), EventArguments),
-    Metadata: NameArguments,
-    Instant: MemoryArguments,
+    **{Record: EventArguments, Begin: EventArguments, End: EventArguments},
+    **{Metadata: NameArguments, Instant: MemoryArguments},
 }
 
 
