@@ -179,8 +179,9 @@ def whole(events: Events, note: str = _UNMARKED) -> Steps:
     counted = counted if counted.any() else np.ones(len(events), dtype=bool)
     start_ns = np.array([events.start_ns[counted].min()])
     end_ns = np.array([events.end_ns[counted].max()])
-    times = {"start_ns": start_ns, "end_ns": end_ns, "done_ns": end_ns}
-    return Steps(name="trace", **times, end=1, notes=(note,))
+    return Steps(
+        name="trace", start_ns=start_ns, end_ns=end_ns, done_ns=end_ns, end=1, notes=(note,)
+    )
 
 
 @final

@@ -93,8 +93,9 @@ class Scope:
     def named(self, pattern: re.Pattern[str], *categories: Category) -> Int64s:
         """Those of some categories in whose names a pattern is found; names are searched once."""
         names = np.flatnonzero(self.spelled[list(categories)].any(axis=0))
-        fits = [at for at in names.tolist() if pattern.search(self.events.names[at])]
-        if not fits:
+        found = (pattern.search(self.events.names[at]) is not None for at in names.tolist())
+        fits = names[np.fromiter(found, dtype=np.bool_, count=len(names))]
+        if not len(fits):
             return np.zeros(0, dtype=np.int64)
         chosen = mask(self.spelled.shape[1], fits)[self.name]
         return np.flatnonzero(chosen & among(self.category, categories))

@@ -181,11 +181,10 @@ class Unknown(msgspec.Struct, gc=False):
 
 _OTHERS = [  # flows, counters, asynchronous ranges: what is no event on a lane
     msgspec.defstruct(f"Phase{ord(phase)}", [], gc=False, tag_field="ph", tag=phase)
-    for phase in "sftIRCbneSTpFNODPvVcaO(),"
+    for phase in "sftIRCbneSTpFNODPvVca(),"
 ]
-_KINDS: Mapping[object, type[msgspec.Struct]] = {
-    kind.__struct_config__.tag: kind for kind in (Record, Begin, End, Metadata, Instant, *_OTHERS)
-}
+_ALL: tuple[type[msgspec.Struct], ...] = (Record, Begin, End, Metadata, Instant, *_OTHERS)
+_KINDS: Mapping[object, type[msgspec.Struct]] = {one.__struct_config__.tag: one for one in _ALL}
 _ARGUMENTS: Mapping[type, type[msgspec.Struct]] = {
     **{Record: EventArguments, Begin: EventArguments, End: EventArguments},
     **{Metadata: NameArguments, Instant: MemoryArguments},
@@ -199,7 +198,7 @@ class _Bare(msgspec.Struct, gc=False):
 UNREADABLE = (ValueError, RecursionError)
 """Errors of decoders on unexpected text; msgspec's are ValueErrors."""
 
-_records = msgspec.json.Decoder(list[reduce(or_, _KINDS.values())])  # type: ignore[misc]
+_records = msgspec.json.Decoder(list[reduce(or_, _ALL)])  # type: ignore[misc]
 _bare = msgspec.json.Decoder(list[_Bare])
 _BACKSLASH = re.compile(rb'\\(["\\/bfnrtu]?)')
 
