@@ -21,6 +21,7 @@ from benchorch.cli.commands.comparison_arguments import (
     alone_data,
     factors,
     metric_names,
+    open_sessions,
     open_side,
     percent_text,
     ratio_text,
@@ -115,7 +116,7 @@ def _compared(
         [*cases, *floors],
         across=across,
         delta_ratio=delta,
-        sessions=[open_side(name, say).trials for name in options["session"]],
+        sessions=[one.trials for one in open_sessions(options["session"], (a, b), say)],
     )
     by_floor = judged[len(cases) :]
     floor_of = {one.name: one for one in by_floor}

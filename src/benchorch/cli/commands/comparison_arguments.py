@@ -92,6 +92,27 @@ def open_side(reference: str, say: Say = silent) -> Side:
     return Side(run=run, conversion=conversion, trials=tuple(selected))
 
 
+def open_sessions(names: Iterable[str], counted: Iterable[Side], say: Say) -> list[Side]:
+    """The runs of --session; ConfigError for one that counts already, and so shows no spread.
+
+    Args:
+        counted: the sides that are compared, and other sessions of the baseline's code.
+    """
+    opened = [(name, open_side(name, say)) for name in names]
+    known, problems = {side.run.plan_id for side in counted}, []
+    for name, side in opened:
+        if side.run.plan_id in known:
+            problem = (
+                f"--session {name}: run {side.run.plan_id} counts already, so it does not show how "
+                "much sessions differ; name another run or leave it out."
+            )
+            problems.append(Problem(problem, Correction(typed=name), key="--session"))
+        known.add(side.run.plan_id)
+    if problems:
+        raise ConfigError(problems)
+    return [side for _, side in opened]
+
+
 def factors(texts: Iterable[str], a: Side, b: Side) -> frozenset[str]:
     """The factors that may differ: those named, and the conversion where two are selected."""
     named = named_factors(texts)

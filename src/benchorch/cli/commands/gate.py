@@ -9,6 +9,7 @@ With --against REV it measures both versions itself, interleaved: the same as `b
 
 import shlex
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 import click
@@ -24,6 +25,7 @@ from benchorch.cli.commands.comparison_arguments import (
     Side,
     factors,
     metric_names,
+    open_sessions,
     open_side,
     share,
 )
@@ -31,18 +33,20 @@ from benchorch.cli.terminal import Terminal
 from benchorch.domain.certificate import Certificate
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
-from benchorch.errors import ConfigError, NoBaseline
+from benchorch.errors import ConfigError, Correction, NoBaseline, Problem
 from benchorch.formatting import plural
 from benchorch.journal import certificates, run_directory
-from benchorch.journal.registry import latest_invocations
+from benchorch.journal.registry import latest_invocations, newest_plans
 from benchorch.progress import Say
 from benchorch.results.compare.gate import gate
 from benchorch.results.compare.load_run import is_run
 from benchorch.results.compare.metric_kinds import higher_is_better
+from benchorch.results.compare.pairing import is_same
 from benchorch.results.history.baseline import sessions_before
 from benchorch.results.history.collect import collect, is_folder_of_runs
 
 _SESSIONS = 10
+_NEWEST = 100
 _RUNS = completed("run_names")
 DUEL = frozenset({"--against", "--env"})
 """What makes a gate a duel."""
@@ -59,6 +63,7 @@ class _GateOrDuel(Command):
             from benchorch.cli.commands import duel
 
             return duel.run.make_context(info_name, args, parent=parent, **extra)
+        _refuse_bare_runs(args)
         return super().make_context(info_name, args, parent=parent, **extra)
 
 
@@ -132,7 +137,7 @@ def run(
                 baseline, new.run.reference, max_regression, error.problems
             )
             return _first_session(terminal, first, allow_first)
-    earlier += [open_side(name, terminal.say) for name in options["session"]]
+    earlier += open_sessions(options["session"], (old, new, *earlier), terminal.say)
     found = gate(
         old.trials,
         new.trials,
@@ -141,10 +146,27 @@ def run(
         across=factors(options["across"], old, new),
         sessions=[side.trials for side in earlier],
     )
+    if any(map(is_same, found.matches)):
+        raise ConfigError([_itself(new.run.plan_id)])
     report = gate_report.GateReport(found, old.run.reference, new.run.reference, _certificate(new))
     code = gate_report.exit_code(found.state, strict)
     text, markdown = gate_report.text(report), gate_report.markdown(report)
     return _reply(terminal, text, markdown, gate_report.data(report, code), code)
+
+
+def _refuse_bare_runs(words: Sequence[str]) -> None:
+    """ConfigError for runs that are named as `compare` takes them, with the line that was meant."""
+    runs = list(takewhile(lambda word: not word.startswith("-"), words))
+    if not runs:
+        return
+    before, candidate = runs[:2] if len(runs) > 1 else ("last~1", runs[0])
+    meant = ["gate", "--baseline", before, "--candidate", candidate, *words[len(runs) :]]
+    if not any(word.startswith("--max-regression") for word in words):
+        meant += ["--max-regression", "2%"]
+    raise ConfigError(
+        [f"gate: {' '.join(runs)}: runs are named by --baseline RUN and --candidate RUN."],
+        next=shlex.join(["benchorch", *meant]),
+    )
 
 
 def _named(baseline: str, allow_first: bool, say: Say) -> Side:
@@ -196,6 +218,19 @@ def _certificate(side: Side) -> Certificate | None:
     if known and any(known.is_of(place.get("host"), place.get("cpu_model")) for place in places):
         return known
     return None
+
+
+def _itself(plan_id: str) -> Problem:
+    """That a run is its own baseline, with the run next to it that can stand in for it."""
+    known = newest_plans(_NEWEST)
+    at = known.index(plan_id) if plan_id in known else -1
+    before, after = known[at + 1 : at + 2], known[max(at - 1, 0) : max(at, 0)]
+    return Problem(
+        f"The candidate is the baseline itself, run {plan_id}, and would always pass: measure the "
+        "candidate in a run of its own, or name another baseline.",
+        Correction(allowed=before or after) if before or after else None,
+        key="--baseline" if before else "--candidate" if after else "",
+    )
 
 
 def _refuse_directionless(names: Sequence[str]) -> None:

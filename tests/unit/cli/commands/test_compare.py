@@ -150,6 +150,11 @@ def test_what_has_nothing_in_common_is_a_wrong_request(tmp_path: Path) -> None:
         compare.run.reply([str(a), str(b)])
 
 
+def test_a_session_that_is_compared_shows_no_spread(runs: tuple[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"--session .*: run plan-b counts already"):
+        compare.run.reply([*runs, "--session", runs[1]])
+
+
 def test_a_name_in_brackets_is_no_style(tmp_path: Path) -> None:
     odd = trial("odd", labels={"axes": "model.widths=[red]"})
     run = write_run(tmp_path / "a", (EAGER, result(EAGER)), (odd, result(odd)))

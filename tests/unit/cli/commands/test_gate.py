@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from benchorch.cli import corrections, main
 from benchorch.cli.commands import gate, report
 from benchorch.domain.reply import Reply
 from benchorch.domain.result import TrialResult
@@ -24,6 +25,7 @@ from benchorch.results.compare.load_run import load
 from benchorch.results.compare.metric_kinds import LATENCY
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 from support.calibrated_machines import machine
+from support.loggers import unchanged_loggers
 from support.synthetic_runs import CANARY_NS, DISAGREES, failed, result, trial, write_run
 
 EAGER, FAST = trial(), trial("fast")
@@ -90,8 +92,9 @@ def test_strict_fails_where_the_evidence_is_unclear_and_only_there(
     baseline: Path, tmp_path: Path
 ) -> None:
     after = candidate(tmp_path, same(EAGER, 1.02e6), same(FAST, 5e5))
+    alike = write_run(tmp_path / "alike", same(EAGER, 1e6), same(FAST, 5e5))
     assert judged(baseline, after, "--strict").exit_code == 1
-    assert judged(baseline, baseline, "--strict").exit_code == 0
+    assert judged(baseline, alike, "--strict").exit_code == 0
 
 
 def test_a_regression_is_graver_than_a_refusal(baseline: Path, tmp_path: Path) -> None:
@@ -204,8 +207,9 @@ def test_a_limit_that_is_no_share_is_refused(share: str, baseline: Path) -> None
 
 
 @pytest.mark.parametrize("share", ["2%", "0.02", " 2 % ", "2.0%"])
-def test_a_share_is_written_either_way(share: str, baseline: Path) -> None:
-    words = ["--baseline", str(baseline), "--candidate", str(baseline)]
+def test_a_share_is_written_either_way(share: str, baseline: Path, tmp_path: Path) -> None:
+    after = candidate(tmp_path, same(EAGER, 1e6), same(FAST, 5e5))
+    words = ["--baseline", str(baseline), "--candidate", str(after)]
     reply = gate.run.reply([*words, f"--max-regression={share}"])
     assert data(reply)["max_regression_ratio"] == 0.02
 
@@ -248,7 +252,8 @@ def test_a_first_session_passes_where_that_is_allowed(baseline: Path, tmp_path: 
     reply = judged(tmp_path / "empty", baseline, "--allow-first", "--output", str(summary))
     found = data(reply)
     assert (found["state"], found["exit_code"], reply.exit_code) == ("first", 0, 0)
-    assert set(found) == set(data(judged(baseline, baseline)))
+    after = candidate(tmp_path, same(EAGER, 1e6), same(FAST, 5e5))
+    assert set(found) == set(data(judged(baseline, after)))
     assert "this session is the first one" in reply.text
     assert summary.read_text().startswith("## benchorch gate: first")
     assert str(tmp_path / "empty") in summary.read_text()
@@ -278,6 +283,62 @@ def test_a_baseline_that_exists_is_compared_with_although_a_first_session_may_pa
 ) -> None:
     slower = candidate(tmp_path, same(EAGER, 1.5e6), same(FAST, 5e5))
     assert judged(baseline, slower, "--allow-first").exit_code == 1
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_a_run_is_not_its_own_baseline(exported: bool, baseline: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "baseline.json" if exported else baseline
+    if exported:
+        report.run.reply([str(baseline), "--json", "--output", str(kept)])
+    with pytest.raises(ConfigError, match=r"^The candidate is the baseline itself") as refused:
+        judged(kept, baseline)
+    (problem,) = refused.value.problems
+    assert "plan-before" in problem
+    assert problem.count(".") == 1  # one sentence
+
+
+def test_two_conversions_of_one_run_may_be_gated(baseline: Path) -> None:
+    words = ["--baseline", f"{baseline}::eager", "--candidate", f"{baseline}::fast"]
+    assert gate.run.reply([*words, "--max-regression", "2%"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("own", "meant"),
+    [
+        ("second", "--baseline plan-first --candidate second"),
+        ("first", "--baseline first --candidate plan-second"),
+        ("third", "--baseline plan-second --candidate third"),
+        ("last", "--baseline plan-second --candidate last"),
+    ],
+)
+def test_a_run_that_is_its_own_baseline_is_answered_with_the_run_next_to_it(
+    own: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("first", "second", "third"):
+        remember(f"plan-{name}", write_run(tmp_path / name, same(EAGER, 1e6)))
+    words = ["gate", "--baseline", own, "--candidate", own, "--max-regression", "7%", "--strict"]
+    with unchanged_loggers():
+        with pytest.raises(ConfigError, match="the baseline itself") as refused:
+            main.run(words)
+        line = corrections.next_line(words, refused.value)
+        assert line == f"benchorch gate {meant} --max-regression 7% --strict"
+        assert main.run(shlex.split(line)[1:]) in (0, 1)
+
+
+def test_a_session_that_counts_already_is_refused(
+    baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    after = candidate(tmp_path, same(EAGER, 1e6), same(FAST, 5e5))
+    other = write_run(tmp_path / "other", same(EAGER, 1e6), same(FAST, 5e5))
+    sides = ["gate", "--baseline", "before", "--candidate", "after", "--max-regression", "2%"]
+    for twice in (baseline, after, other):
+        words = [*sides, "--session", "other", "--session", twice.name]
+        with pytest.raises(ConfigError, match="counts already") as refused:
+            gate.run.reply(words[1:])
+        line = corrections.next_line(words, refused.value)
+        assert line == shlex.join(["benchorch", *sides, "--session", "other"])
 
 
 def test_the_same_runs_give_the_same_text(baseline: Path, tmp_path: Path) -> None:
