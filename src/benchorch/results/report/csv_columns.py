@@ -103,7 +103,7 @@ def _speedup(path: str) -> Callable[[ReportRow], Cell]:
 
 
 def _usd(name: str) -> Callable[[ReportRow], Cell]:
-    return _of(lambda row: row.usd_per_million, name)
+    return _of(lambda row: row.usd_per_million_items, name)
 
 
 def _error(row: ReportRow) -> Cell:

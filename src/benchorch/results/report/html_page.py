@@ -171,9 +171,8 @@ def _file_name(chart: Chart, case: str = "") -> str:
 def _columns(rows: Sequence[ReportRow]) -> list[str]:
     """The run's own columns, cost, and device where it varies; none that is empty throughout."""
     name, p50, p99, rate, build, memory, same, gain = HEADERS
-    generates = any(TOKEN_PARITY in row.cells for row in rows)
-    tokens, cost = ((*TOKENS, TOKEN_PARITY), TOKEN_COST) if generates else ((), _COST)
-    own = [p50, p99, gain, same, *tokens, PRECISION, rate, cost, LIMIT, build, memory]
+    tokens = (*TOKENS, TOKEN_PARITY, TOKEN_COST)
+    own = [p50, p99, gain, same, *tokens, PRECISION, rate, _COST, LIMIT, build, memory]
     known = [column for column in own if any(_text(row, column) != "–" for row in rows)]
     varied = ["device"] if len({row.device for row in rows if row.device}) > 1 else []
     return [name, *known, *varied]
@@ -202,5 +201,7 @@ def _cells(row: ReportRow, columns: Sequence[str]) -> Iterator[Cell]:
 
 
 def _text(row: ReportRow, column: str) -> str:
-    own = {HEADERS[0]: row.name, _COST: trial_details.cost_text(row), "device": row.device}
-    return own.get(column) or row.cells.get(column) or "–"
+    cost = _COST if row.priced_unit == "items" else TOKEN_COST
+    own = {HEADERS[0]: row.name, cost: trial_details.cost_text(row), "device": row.device}
+    texts = (own.get(column), row.cells.get(column))
+    return next((text for text in texts if text and text != "–"), "–")

@@ -84,9 +84,23 @@ class ReportRow:
         return first(self.metrics, THROUGHPUTS)
 
     @property
+    def priced_unit(self) -> str:
+        """What a cost is per million of: generated tokens where there are any."""
+        return "output tokens" if "ttft_ms/p50" in self.metrics else "items"
+
+    @property
     def usd_per_million(self) -> Estimate | None:
+        """Cost of a million of its `priced_unit`; None without a price or a rate."""
+        if self.priced_unit == "items":
+            return self.usd_per_million_items
+        return self._usd_at(self.metrics.get("decode_tokens_per_s/mean"))
+
+    @property
+    def usd_per_million_items(self) -> Estimate | None:
         """What a million items cost; None without a price or a rate."""
-        rate = self.throughput
+        return self._usd_at(self.throughput)
+
+    def _usd_at(self, rate: Estimate | None) -> Estimate | None:
         if rate is None or self.price is None or rate.value <= 0:
             return None
         return usd_per_million_items(rate, self.price.usd_per_hour)

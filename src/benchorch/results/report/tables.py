@@ -140,7 +140,7 @@ def table_rows(
             cells = _cells(result, summaries[trial.trial_id])
         generated = _token_cells(result, summaries.get(trial.trial_id)) if tokens else ()
         ran_in = (precision_text(result),) if shows_precision else ()
-        cost = (cost_text(summaries.get(trial.trial_id)),) if paid else ()
+        cost = (cost_text(summaries.get(trial.trial_id), tokens),) if paid else ()
         limit = (limit_text(result),) if profiled else ()
         rows.append((name, *cells, *generated, *ran_in, *cost, *limit))
     return rows
@@ -270,10 +270,10 @@ def _baseline_text(summary: Summary) -> str:
     return f"baseline; control {interval_text(found.ratio)}"
 
 
-def cost_text(summary: Summary | None) -> str:
-    """Cost of a million items, or generated tokens, on demand or at the only known price."""
+def cost_text(summary: Summary | None, tokens: bool) -> str:
+    """Cost of a million generated tokens, or items, on demand or at the only known price."""
     metrics = summary.metrics if summary else {}
-    what = "output_tokens" if "ttft_ms/p50" in metrics else "items"
+    what = "output_tokens" if tokens else "items"
     names = [f"cost_usd_per_million_{what}/{market}" for market in Market]
     found = next((metrics[name] for name in names if name in metrics), None)
     return interval_text(found) if found else "–"

@@ -119,7 +119,7 @@ def _work(rows: Sequence[ReportRow], name: str) -> Iterator[Chart]:
         yield Chart(
             title=f"Cost against latency{name}",
             sentence=_with_front(start, len(front)),
-            spec=_scatter(dots, (LATENCY, "USD a million items"), front),
+            spec=_scatter(dots, (LATENCY, f"USD per million {dots[0].row.priced_unit}"), front),
         )
 
 
@@ -287,7 +287,7 @@ def _tip(row: ReportRow) -> str:
         f"{series_of(row)}{' (not the same model)' if row.disqualified else ''}",
         "" if row.latency is None else f"median latency {interval_text(row.latency)} ms",
         "" if row.throughput is None else f"{interval_text(row.throughput)} items/s",
-        "" if cost is None else f"{interval_text(cost)} USD a million items",
+        "" if cost is None else f"{interval_text(cost)} USD per million {row.priced_unit}",
         "" if build is None else f"build {format_seconds(build.value)}",
         "" if gain is None else f"{interval_text(gain)} times its baseline",
     )

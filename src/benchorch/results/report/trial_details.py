@@ -67,7 +67,7 @@ def name_of(row: ReportRow) -> str:
 
 
 def cost_text(row: ReportRow) -> str:
-    """Dollars a million items with their interval; a dash where the price is unknown."""
+    """Dollars per million with their interval; a dash where the price is unknown."""
     return "–" if row.usd_per_million is None else interval_text(row.usd_per_million)
 
 
@@ -97,7 +97,7 @@ def facts_of(row: ReportRow) -> Iterator[Fact]:
         price = row.price
         part = f" for 1 of {price.shared_by} GPUs" if price.shared_by > 1 else ""
         hourly = f"{price.usd_per_hour:g} USD an hour{part}"
-        yield "cost", f"{cost_text(row)} USD a million items at {hourly}"
+        yield "cost", f"{cost_text(row)} USD per million {row.priced_unit} at {hourly}"
     yield "ran on", f"{row.runtime} on {row.device}"
     if row.result.execution is not None:
         yield from execution_facts(row.result.execution)

@@ -10,7 +10,8 @@ from benchorch.results.report.tables import conclusions
 
 _SHOWN = (
     *("latency_ms/p50", "latency_ms/p99", "response_ms/p50", "throughput_items_per_s/mean"),
-    *("capacity_per_s/mean", "cost_usd_per_million_items/on_demand"),
+    *("ttft_ms/p50", "tpot_ms/p50", "decode_tokens_per_s/mean", "capacity_per_s/mean"),
+    *(f"cost_usd_per_million_{of}/on_demand" for of in ("items", "output_tokens")),
 )
 
 

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchorch.domain.price import Market, Price
 from benchorch.results.compare.load_run import load
 from benchorch.results.report.prices import prices_of
 from benchorch.results.report.rows import rows_of
 from benchorch.results.report.series_figures import SeriesFigures
+from benchorch.results.report.tables import TOKEN_COST, table_rows
 from benchorch.results.report.tradeoffs import pareto_front, tradeoffs
 from support.synthetic_runs import result, trial, write_run
 from unit.results.report.test_load_curve import POINTS, estimate
 
 NUMBERS = st.floats(1e-9, 1e12)
+PRICE = Price(
+    kind="g5.xlarge",
+    market=Market.ON_DEMAND,
+    usd_per_hour=1.006,
+    region="us-east-1",
+    as_of="2026-11-01",
+    source="config",
+)
 POINT_LISTS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30)
 
 
@@ -92,19 +103,45 @@ def test_a_curve_of_load_has_intervals_and_what_is_unstable(run):
     assert "target of 3 ms" in chart.sentence
 
 
-def test_generation_has_a_curve_of_tokens_over_the_length_of_the_prompt(tmp_path):
-    def with_tokens(process):
-        calls = len(process.observations.durations_ns)
-        times = {"token_ns": (2_000_000, 1_000_000, 1_000_000) * calls, "tokens_per_call": 3}
-        return replace(process, observations=replace(process.observations, **times))
+def with_tokens(process):
+    """Three tokens a call: the first after 2 ms, the others after 1 ms each."""
+    calls = len(process.observations.durations_ns)
+    times = {"token_ns": (2_000_000, 1_000_000, 1_000_000) * calls, "tokens_per_call": 3}
+    return replace(process, observations=replace(process.observations, **times))
 
-    cells = []
+
+def generations(**labels):
     for prompt_tokens in (8, 32):
-        told = {"workload": f"prompt_tokens={prompt_tokens}", "scenario": "generate"}
+        told = {"workload": f"prompt_tokens={prompt_tokens}", "scenario": "generate", **labels}
         one = trial(workload={"batch_size": 1, "prompt_tokens": prompt_tokens}, labels=told)
-        found = result(one, 4e6)
-        processes = tuple(map(with_tokens, found.processes))
-        cells.append((one, replace(found, processes=processes)))
-    drawn = charts(load(str(write_run(tmp_path / "run", *cells))))["Decoding over prompt tokens"]
+        found = result(one, 4e6, prices=(PRICE,))
+        yield one, replace(found, processes=tuple(map(with_tokens, found.processes)))
+
+
+def test_generation_has_a_curve_of_tokens_over_the_length_of_the_prompt(tmp_path):
+    run = load(str(write_run(tmp_path / "run", *generations())))
+    drawn = charts(run)["Decoding over prompt tokens"]
     points = {(point["x"], point["y"]) for point in drawn.spec["data"]["values"]}
     assert points == {(8, 1000.0), (32, 1000.0)}
+
+
+def test_a_generation_costs_dollars_per_million_tokens(tmp_path):
+    run = load(str(write_run(tmp_path / "run", *generations(hardware_kind="g5.xlarge"))))
+    costs = [one for title, one in charts(run).items() if title.startswith("Cost against")]
+    assert len(costs) == 2  # one a length of the prompt
+    for chart in costs:
+        values = chart.spec["data"]["values"]
+        # An hour of g5.xlarge is 1.006 USD, in which 3.6 million tokens are made.
+        assert [one["y"] for one in values] == [pytest.approx(1.006 / 3.6)]
+        titles = {one["encoding"]["y"]["axis"]["title"] for one in chart.spec["layer"]}
+        assert titles == {"USD per million output tokens"}
+        assert "USD per million output tokens" in values[0]["tip"]
+
+
+def test_beside_generations_other_trials_have_no_dollars_per_million_tokens(tmp_path):
+    plain = trial(labels={"scenario": "single_stream"})
+    priced = plain, result(plain, prices=(PRICE,))
+    run = load(str(write_run(tmp_path / "run", priced, *generations())))
+    head, *rows = table_rows(run.plan(), run.results(), run.summaries())
+    at = head.index(TOKEN_COST)
+    assert sorted(row[at] == "–" for row in rows) == [False, False, True]
