@@ -22,7 +22,7 @@ from benchorch.domain.outputs import Outputs
 from benchorch.domain.result import ModelCounts
 from benchorch.domain.tensors import TensorSpec
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import MeasureError
+from benchorch.errors import BenchorchError, BuildError, MeasureError
 from benchorch.files import read_json, write_json
 from benchorch.frameworks.flop_counter import count_model
 from benchorch.frameworks.identity.calls import BASELINE, Calls, Consulted, observed
@@ -432,11 +432,24 @@ def _tolerant(
         except MemoryError:
             raise
         except Exception as error:  # a user's model may refuse in any way
-            if index == 0 or isinstance(error, MeasureError):
+            if isinstance(error, MeasureError if index else BenchorchError):
                 raise
             lines = str(error).strip().splitlines()
-            refused[str(index)] = f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+            raised = f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+            if index == 0:
+                raise _unfit(raised, arrays) from error
+            refused[str(index)] = raised
     return first, refused
+
+
+def _unfit(raised: str, arrays: Arrays) -> BuildError:
+    """What the model raised at its first call, with the shapes of that call."""
+    given = ", ".join(f"{name} {each.dtype}{[*each.shape]}" for name, each in arrays.items())
+    return BuildError(
+        f"The model raised {raised} when it was called with {given}",
+        kind=f"raised:{raised.partition(':')[0]}",
+        remedy="model.inputs that fit the model; the traceback in the trial's log shows where",
+    )
 
 
 def outputs_of(

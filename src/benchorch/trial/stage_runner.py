@@ -90,7 +90,8 @@ class StageRunner:
         self.elapsed_s = child.elapsed_s
         if child.failure is not None:
             late = child.failure.kind == "timeout" and self._is_out_of_time
-            failure = out_of_budget(stage.name, "during this stage") if late else child.failure
+            failure = self._with_the_limits_key(child.failure)
+            failure = out_of_budget(stage.name, "during this stage") if late else failure
             raise StageFailed(failure, child.partial)
         return cast(Reply, child.reply)  # without a failure there is one
 
@@ -136,6 +137,18 @@ class StageRunner:
         )
         self.add_time(stage.name, child.elapsed_s)
         return child
+
+    def _with_the_limits_key(self, failure: Failure) -> Failure:
+        """The failure; its remedy names the key of the limit that the process reached, if any."""
+        if failure.kind == "timeout":
+            key = f"limits.{_kind_of(failure.stage)}_timeout_s"
+            return replace(failure, remedy=f"A larger {key}; the log shows where it was.")
+        limits = cast(ConfigNode, self._trial.spec.get("limits") or {})
+        if failure.kind == "oom" and limits.get("memory_gib") is not None:
+            return replace(
+                failure, remedy="A larger limits.memory_gib, or a smaller batch or model."
+            )
+        return failure
 
     @property
     def _log(self) -> Path:
@@ -198,12 +211,16 @@ def _limits(spec: ConfigNode, stage: str, exit_s: float) -> Limits:
     """Limits of a stage's child; stages after measuring have the same."""
     limits = cast(ConfigNode, spec["limits"])
     memory_gib = cast("float | None", limits.get("memory_gib"))
-    kind = "build" if stage == "build" else "measure"
     return Limits(
-        timeout_s=cast(float, limits[f"{kind}_timeout_s"]),
+        timeout_s=cast(float, limits[f"{_kind_of(stage)}_timeout_s"]),
         memory_bytes=None if memory_gib is None else round(memory_gib * _GIB),
         exit_s=exit_s,
     )
+
+
+def _kind_of(stage: str) -> str:
+    """What a stage's limit is called after."""
+    return "build" if stage == "build" else "measure"
 
 
 def _child_environment(session: Session, threads: int) -> dict[str, str]:

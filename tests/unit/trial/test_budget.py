@@ -64,6 +64,34 @@ def test_every_stage_that_the_deadline_ends_names_the_budget(
     assert failed.value.failure.kind == kind
 
 
+@pytest.mark.parametrize(
+    ("stage", "kind", "limits", "named"),
+    [
+        (stages.BUILD, "timeout", {}, "limits.build_timeout_s"),
+        (stages.PROFILE, "timeout", {}, "limits.measure_timeout_s"),
+        (stages.MEASURE, "oom", {"memory_gib": 2}, "limits.memory_gib"),
+        (stages.MEASURE, "oom", {"memory_gib": None}, "smaller"),
+        (stages.MEASURE, "crash:SIGSEGV", {"memory_gib": 2}, "smaller"),
+    ],
+)
+def test_a_limit_that_ends_a_stage_is_named_by_its_key(
+    stage: Any,
+    kind: str,
+    limits: dict[str, int | None],
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trial: Any = SimpleNamespace(trial_id="t", spec={"limits": limits})
+    session: Any = SimpleNamespace(directory=Path())
+    runner = StageRunner(trial, session, isolated=True, on_message=lambda stage, message: None)
+    failure = Failure(stage=stage.name, kind=kind, message="ended", remedy="something smaller")
+    child = SimpleNamespace(failure=failure, partial=None, elapsed_s=1.0)
+    monkeypatch.setattr(runner, "_child", lambda *_, **__: child)
+    with pytest.raises(StageFailed) as failed:
+        runner.run(stage, REQUEST)
+    assert named in failed.value.failure.remedy
+
+
 @pytest.mark.parametrize("stage", ["build", "measure", "profile", "explain", "energy"])
 def test_the_limit_of_every_stage_ends_with_the_budget(stage: str) -> None:
     limits = {"build_timeout_s": 900.0, "measure_timeout_s": 900.0}

@@ -8,7 +8,7 @@ from benchorch.domain.result import Failure
 from benchorch.units import format_bytes, format_seconds
 
 _PHRASE_LENGTH = 80
-_SMALLER = "Try a smaller batch or model, or a machine with more memory."
+_SMALLER = "A smaller batch or model, or a machine with more memory."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,68 @@
+"""What eager answers, and what becomes of inputs that it does not take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchorch.errors import ConfigError
+from benchorch.trial.reference import _tolerant
+from benchorch.trial.worker import failure_of
+
+
+def refusing(error: Exception, width: int) -> Any:
+    """A model that raises for every width but one."""
+
+    def bind(arrays: Mapping[str, np.ndarray]) -> Callable[[], Mapping[str, np.ndarray]]:
+        def call() -> Mapping[str, np.ndarray]:
+            if arrays["x"].shape[1] != width:
+                raise error
+            return {"0": arrays["x"]}
+
+        return call
+
+    return SimpleNamespace(
+        bind=bind, answer=lambda arrays: None, outputs=dict, returned=lambda raw: None
+    )
+
+
+def of_width(width: int) -> Mapping[str, np.ndarray]:
+    return {"x": np.zeros((1, width), np.float32)}
+
+
+def test_a_model_that_takes_no_input_fails_with_the_shapes_of_the_call() -> None:
+    model = refusing(RuntimeError("mat1 and mat2\ncannot be multiplied"), 16)
+    with pytest.raises(Exception, match="float32") as raised:
+        _tolerant(model, [of_width(17)])
+    failure = failure_of("build", raised.value)
+    assert failure.kind == "raised:RuntimeError"
+    assert failure.message == (
+        "The model raised RuntimeError: mat1 and mat2 when it was called with x float32[1, 17]"
+    )
+    assert failure.remedy.startswith("model.inputs that fit")
+    assert "cannot be multiplied" in failure.detail
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (MemoryError(), "oom"),
+        (RuntimeError("CUDA out of memory"), "oom"),
+        (ModuleNotFoundError("No module named 'timm'", name="timm"), "missing_package"),
+        (ConfigError(["no"]), "config"),
+    ],
+)
+def test_what_has_a_class_of_its_own_keeps_it(error: Exception, kind: str) -> None:
+    with pytest.raises(Exception, match=r".*") as raised:
+        _tolerant(refusing(error, 16), [of_width(17)])
+    assert failure_of("build", raised.value).kind == kind
+
+
+def test_further_inputs_that_it_does_not_take_are_left_out_with_the_reason() -> None:
+    first, refused = _tolerant(refusing(ValueError("too wide"), 16), [of_width(16), of_width(17)])
+    assert [*first] == [0]
+    assert refused == {"1": "ValueError: too wide"}
