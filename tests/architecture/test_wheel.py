@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -87,6 +91,43 @@ def test_the_version_comes_from_one_place(wheel: Path) -> None:
     import benchorch
 
     assert wheel.name.startswith(f"benchorch-{benchorch.__version__}-")
+
+
+def test_an_image_is_built_from_all_that_the_wheel_holds(wheel: Path, tmp_path: Path) -> None:
+    """Docker is not needed: .dockerignore names what a build copies."""
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    named = [line[1:] for line in lines if line.startswith("!")]
+    assert lines.count("*") == 1  # nothing else is copied
+    context = tmp_path / "context"
+    for name in named:
+        (context / name).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_dir():
+            compiled = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, context / name, ignore=compiled)
+        else:
+            shutil.copy(ROOT / name, context / name)
+    options = ["--wheel", "--no-isolation", "--outdir", str(tmp_path)]
+    built = run("-m", "build", *options, str(context), cwd=tmp_path)
+    assert built.returncode == 0, built.stdout + built.stderr
+    (copied,) = tmp_path.glob("*.whl")
+    assert {*zipfile.ZipFile(copied).namelist()} == {*zipfile.ZipFile(wheel).namelist()}
+
+
+def test_an_image_copies_and_runs_what_exists() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    copied = [
+        name
+        for line in re.findall(r"^COPY (.+)$", dockerfile, re.MULTILINE)
+        for name in line.split()[:-1]
+    ]
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = {one for part in re.findall(r"'\.\[(.+)\]'", dockerfile) for one in part.split(",")}
+    assert asked == {"all", "nvidia"}
+    assert asked <= {*project["optional-dependencies"]}
+    devcontainer = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    target = devcontainer["postCreateCommand"].split()[-1].replace(".venv", "$(VENV)")
+    assert f"\n{target}:" in (ROOT / "Makefile").read_text()
 
 
 @pytest.mark.parametrize(
