@@ -47,7 +47,8 @@ def run(terminal: Terminal, run: str, register: str | None) -> Reply:
     terminal.say(f"exporting {conversion}, then running its check")
     with writing(out), chdir(_planned_in(chosen.run.plan)):
         checked = export(chosen, out, terminal.say)
-    text = f"{out} holds {conversion}: {checked}\n  serve    cd {out} && uvicorn server:app"
+    serve = f"cd {shell_word(out)} && pip install -r requirements.txt && uvicorn server:app"
+    text = f"{out} holds {conversion}: {checked}\n  serve    {serve}"
     data = {"written": str(out), "trial_id": chosen.trial.trial_id, "check": checked}
     if register is not None:
         from benchorch.cli.commands.record import recorder_of

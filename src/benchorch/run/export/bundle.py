@@ -200,14 +200,14 @@ def _write(chosen: Chosen, setup: TrialSetup, kind: _Kind, built: Built, out: Pa
     for name in ("check.py", "server.py"):
         (out / name).write_text((_FILES / f"{name}.txt").read_text())
     pins = [_pin(name, chosen) for name in (*kind.requires, *_SERVER)]
-    (out / "requirements.txt").write_text("\n".join(pins) + "\n")
     on_cpu = "torch" in kind.requires and not setup.on_gpu
-    index = f"--extra-index-url {_CPU_WHEELS} " if on_cpu else ""
+    index = [f"--extra-index-url {_CPU_WHEELS}"] if on_cpu else []
+    (out / "requirements.txt").write_text("\n".join([*index, *pins]) + "\n")
     python = ".".join(str(_fact(chosen, "python")).split(".")[:2])
-    docker = (_FILES / "Dockerfile.txt").read_text().format(python=python, index=index)
+    docker = (_FILES / "Dockerfile.txt").read_text().format(python=python)
     (out / "Dockerfile").write_text(docker)
     (out / ".dockerignore").write_text("**/__pycache__\n")
-    (out / "README.md").write_text(_readme(chosen, kind, inputs, index))
+    (out / "README.md").write_text(_readme(chosen, kind, inputs))
 
 
 def _settings(
@@ -273,7 +273,7 @@ def _fact(chosen: Chosen, name: str) -> Json:
     return chosen.result.environment.get(name)
 
 
-def _readme(chosen: Chosen, kind: _Kind, inputs: Mapping[str, NDArray[generic]], index: str) -> str:
+def _readme(chosen: Chosen, kind: _Kind, inputs: Mapping[str, NDArray[generic]]) -> str:
     labels, summary = chosen.trial.labels, chosen.run.summaries[chosen.trial.trial_id]
     latency = summary.metrics.get("latency_ms/p50")
     figures = [f"Median latency {interval_text(latency)} ms."] if latency else []
@@ -295,7 +295,6 @@ def _readme(chosen: Chosen, kind: _Kind, inputs: Mapping[str, NDArray[generic]],
             name=name,
             figures=" ".join(figures),
             machine=machine,
-            index=index,
             call=", ".join(f"{each}=array" for each in inputs),
             artifact=kind.says,
         )
