@@ -94,7 +94,7 @@ EXAMPLES: Mapping[str, str] = {
 """A correct line of each command that takes arguments; RUN stands for a run's id."""
 
 ABOUT_A_RUN = frozenset(
-    {"cancel", "status", *(name for name, line in EXAMPLES.items() if "RUN" in line)}
+    {"analyze", "cancel", "status", *(name for name, line in EXAMPLES.items() if "RUN" in line)}
 )
 """Commands that are given a run, which ``last`` can name."""
 

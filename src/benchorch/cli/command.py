@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from benchorch.cli.examples import free_recipe
 from benchorch.cli.foreign_options import FOREIGN, in_place_of
 from benchorch.cli.terminal import Terminal
 from benchorch.config.components import nearest, suggest
@@ -227,6 +228,8 @@ def usage_problem(error: click.UsageError, called: str, words: Sequence[str] = (
 def _corrected(error: click.UsageError, words: list[str]) -> list[str] | None:
     """The words without what click rejects; None where the correction is not known."""
     if isinstance(error, click.NoSuchOption):
+        if error.option_name == "--last":  # the newest run is a word
+            return [word.removeprefix("--") if word == "--last" else word for word in words]
         meant = nearest(error.option_name.lstrip("-"), _option_names(error))
         at = [n for n, word in enumerate(words) if word.partition("=")[0] == error.option_name]
         if at and error.option_name in FOREIGN:
@@ -235,11 +238,13 @@ def _corrected(error: click.UsageError, words: list[str]) -> list[str] | None:
             return [*words[: at[0]], *in_place_of(error.option_name, value, rest), *rest]
         right = [f"--{meant}{words[n].removeprefix(error.option_name)}" for n in at if meant]
         return [*words[: at[0]], *right, *words[at[0] + 1 :]] if at else None
+    if isinstance(error, click.MissingParameter):
+        return _with_missing(error, words)
     if isinstance(error, click.BadOptionUsage) and error.option_name in words:
         value = "result.json" if error.option_name in ("--output", "-o") else ""
         at_end = words[-1] == error.option_name
         return [*words, value] if value and at_end else None
-    if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
+    if isinstance(error, click.BadParameter):
         return _with_allowed_value(error, words)
     extra = re.search(r"unexpected extra arguments? \((.+)\)$", error.message.rstrip("."))
     if extra is None:
@@ -250,7 +255,26 @@ def _corrected(error: click.UsageError, words: list[str]) -> list[str] | None:
     if place and takes_trial and extras[0] in options("conversion"):
         named = f"{words[place - 1]}:{extras[0]}"
         return [*words[: place - 1], named, *words[place + 1 :]]
+    if (
+        error.ctx is not None
+        and error.ctx.info_name == "export"
+        and not {"--output", "-o"} & {*words}
+    ):
+        return [*words[:place], "--output", *words[place:]]
     return [word for word in words if word not in extras]
+
+
+def _with_missing(error: click.MissingParameter, words: list[str]) -> list[str] | None:
+    """The words with what is missing; None where an example of the command answers better."""
+    from benchorch.journal.registry import newest_plans
+
+    if error.param is None or not words:
+        return None
+    if error.param.name == "recipe" and {"--module", "--input"} <= {*words}:
+        return [free_recipe(), *words]
+    if error.param.name == "run" and (runs := newest_plans(1)):
+        return [*runs, *words]
+    return None
 
 
 def _with_allowed_value(error: click.BadParameter, words: list[str]) -> list[str] | None:

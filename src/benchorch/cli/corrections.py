@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ _OF_A_TRIAL |= dict.fromkeys(("export", "reproduce"), "{run}:{trial}")
 
 _NUMBER = re.compile(r"[-+]?(\d+(?:\.\d*)?(?:e[-+]?\d+)?) *([a-z%]*)", re.IGNORECASE)
 
+_LAST = re.compile(r"last(?:~\d{1,3})?")
+
 Line = list[str]
 
 
@@ -43,6 +46,13 @@ def next_line(words: Sequence[str], error: ConfigError) -> str:
 
     A line that the error offers is planned, too; what that finds is added to its problems.
     """
+    line = _next_line(words, error)
+    for word, directory in _runs_by_last(words):
+        line = line.replace(shlex.quote(str(directory)), shlex.quote(word))
+    return line
+
+
+def _next_line(words: Sequence[str], error: ConfigError) -> str:
     offered = error.next
     if _is_line(offered) or not (offered.endswith(" --help") or offered in ("", _STATUS)):
         return _carried_out(offered, error)
@@ -247,7 +257,8 @@ def _with_known_run(line: Line, unknown: str) -> Line | None:
         return None
     if unknown in COMMANDS and at > 0:
         return [unknown, *line[at + 1 :]]
-    runs = [run for run in _runs() if not any(run in word for word in line)]
+    typed = [*line, *_plans_by_last(line)]
+    runs = [run for run in _runs() if not any(run in word for word in typed)]
     if line[0] in _OF_A_TRIAL and runs and unknown in options("conversion"):
         form = _OF_A_TRIAL[line[0]]
         so_called = {name: form.format(run=runs[0], trial=name) for name in options("conversion")}
@@ -266,6 +277,24 @@ def _with_known_run(line: Line, unknown: str) -> Line | None:
     return [runs[1] if n in unknown_too else word for n, word in enumerate(mended)]
 
 
+def _runs_by_last(line: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """The directories of the runs that ``last`` and ``last~1`` stand for in a line."""
+    from benchorch.journal.registry import find_invocation
+
+    for word in filter(_LAST.fullmatch, line):
+        with suppress(ConfigError):
+            yield word, find_invocation(word, _command_of(line))
+
+
+def _plans_by_last(line: Line) -> Iterator[str]:
+    """The plan ids of those runs."""
+    from benchorch.journal.run_directory import read_plan
+
+    for _, directory in _runs_by_last(line):
+        with suppress(ConfigError):
+            yield read_plan(directory).plan_id
+
+
 def _renamed(line: Line, one: Correction, key: str) -> Line | None:
     """The word that has the wrong name, with the right one or without the word."""
     names = (one.typed, one.typed.rpartition(".")[2])
@@ -275,7 +304,7 @@ def _renamed(line: Line, one: Correction, key: str) -> Line | None:
     name = next(name for name in names if at in _places_of(line, name, key))
     meant = one.meant if name == one.typed else one.meant.rpartition(".")[2]
     if not meant:  # an option goes with its value
-        is_value = line[at] == name and at > 0 and line[at - 1] in OWN_WITH_VALUE
+        is_value = line[at] == name and at > 0 and line[at - 1] in {*OWN_WITH_VALUE, key}
         return [*line[: at - is_value], *line[at + 1 :]]
     return [*line[:at], _replaced(line[at], name, meant), *line[at + 1 :]]
 
@@ -285,7 +314,8 @@ def _places_of(line: Line, name: str, key: str) -> list[int]:
     pattern = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
     found = [n for n, word in enumerate(line) if name == word or pattern.search(word)]
     whole = [n for n in found if name in (line[n], *line[n].lstrip("+~").split("=", 1))]
-    of_key = [n for n in found if n == _at(line, key)]
+    is_option = key.startswith("--")
+    of_key = [n for n in found if n == _at(line, key) or (is_option and line[n - 1] == key)]
     return [*of_key, *whole, *found]
 
 

@@ -56,6 +56,7 @@ FOREIGN: Mapping[str, Foreign] = {
     **dict.fromkeys(("--benchmark-min-rounds", "--benchmark-max-rounds"), _RUNS),
     "--maxfail": Foreign(1, "-x", "is -x here: the first failure ends a run."),
     "-k": Foreign(1, "--only *{0}*", "is --only PATTERN here."),
+    **dict.fromkeys(("--trial", "--filter"), Foreign(1, "--only {0}", "is --only here.")),
     **dict.fromkeys(
         ("--lf", "--last-failed"),
         Foreign(0, "last --failed", "is the command rerun RUN --failed here.", "rerun"),

@@ -13,12 +13,21 @@ from typing import final
 import click
 
 from benchorch.cli.catalog import COMMANDS
+from benchorch.cli.examples import free_recipe
 from benchorch.cli.foreign_options import FOREIGN, in_place_of
 from benchorch.config.components import nearest, suggest
-from benchorch.config.descriptions import default_keys, groups, option_keys, options, root_keys
+from benchorch.config.descriptions import (
+    default_keys,
+    groups,
+    model_like,
+    option_keys,
+    options,
+    root_keys,
+)
 from benchorch.config.directories import builtin_directory
 from benchorch.config.overrides import as_list, is_plain_key, set_before, twice_text
 from benchorch.errors import ConfigError
+from benchorch.models.script_files import SCRIPT_SUFFIXES
 
 FLAGS_WITH_VALUE = frozenset(
     {"--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--info", "-i"}
@@ -49,6 +58,8 @@ _PLANNED = ("dry-run", "collect-only", "co", "setup-plan")
 
 _ITEM = re.compile(r"[\w.+-]+")
 _RUN = re.compile(r"last(?:~\d+)?")
+_CALLABLE = re.compile(r"([\w./-]+):[A-Za-z_]\w*")
+_INPUT = "x=batch_size,16"
 
 
 @final
@@ -182,7 +193,8 @@ class _Reader:
         parts = [word]
         while self.rest and (sum(map(_depth, parts)) > 0 or parts[-1].endswith(",")):
             parts.append(self.rest.pop(0))
-        self._wrong(" ".join(parts), "a list holds no spaces.", ["".join(parts)])
+        joined = re.sub(r"(?<![,\[({ ]) (?![,\])}])", ",", " ".join(parts)).replace(" ", "")
+        self._wrong(" ".join(parts), "a list holds no spaces.", [joined])
 
     def _spaced(self, key: str, sign: str) -> None:
         """``model = mlp``."""
@@ -205,15 +217,24 @@ class _Reader:
 
     def _bare(self, word: str) -> None:
         """A name alone, of which it may be known what it is the name of."""
-        group = next((one for one in _NAMED if word in options(one)), None)
+        group = next((one for one in (*_NAMED, "stopping") if word in options(one)), None)
         key, colon, value = word.partition(":")
         recipe = recipe_called(word)
         before, sign, first = self.meant[-1].partition("=") if self.meant else ("", "", "")
         file, of, trial = word.partition("::")
-        if before == "-m" and (model := _model_like(word)):
+        if before == "-m" and (model := model_like(word, options("model"))):
             self.meant.pop()
             self._wrong(f"-m {word}", "-m crosses values; a model is model=NAME.", [])
             self._choose("model", model)
+            return
+        if _is_own_module(word):
+            self._wrong(word, "is a module of your own: init writes its recipe.", [])
+            self.command, self.meant = "init", [free_recipe(), "--module", word, "--input", _INPUT]
+            self.rest.clear()
+            return
+        if file.endswith(SCRIPT_SUFFIXES) and os.path.isfile(file):  # noqa: PTH113 - as above
+            self._wrong(word, "is a script: the command script measures its models.", [])
+            self.command, self.meant = "script", [word, *self.meant]
             return
         if of and file.endswith(_RECIPES):
             self._wrong(word, "a trial is chosen by --only.", [file, "--only", trial])
@@ -294,6 +315,15 @@ def run_options() -> list[str]:
     return sorted(name for name in {*_FLAGS, *OWN_WITH_VALUE, "--cfg"} if name.startswith("--"))
 
 
+def _is_own_module(word: str) -> bool:
+    """Whether a word names a callable of a file here: ``ranker.py:build``, ``nets.rank:build``."""
+    found = _CALLABLE.fullmatch(word)
+    module = found[1] if found else ""
+    file = module if module.endswith(".py") else f"{module.replace('.', '/')}.py"
+    is_key = module != file and _key(module) is not None
+    return bool(module) and not is_key and os.path.isfile(file)  # noqa: PTH113 - False for a name that is too long
+
+
 def default_of(key: str) -> str:
     """The default of a key as it is written; ``VALUE`` where it has none."""
     of_groups = (one for group, name in groups().items() for one in option_keys(group, name))
@@ -310,13 +340,6 @@ def recipe_called(word: str) -> str:
         if os.path.isfile(f"recipes/{name}") or os.path.isfile(built_in):  # noqa: PTH113
             return f"recipes/{name}"
     return ""
-
-
-def _model_like(name: str) -> str:
-    """The model whose name a longer one begins with: ``bert-base-uncased``; empty for none."""
-    plain = name.rpartition("/")[2].lower().replace("-", "_")
-    known = [one for one in options("model") if plain == one or plain.startswith(f"{one}_")]
-    return max(known, key=len, default="")
 
 
 def _key(name: str) -> str | None:

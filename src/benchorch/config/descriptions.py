@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
@@ -59,6 +59,13 @@ def options(group: str) -> Mapping[str, str]:
     """The built-in options of a group, each with the comment that its file begins with."""
     files = sorted((builtin_directory("conf") / group).glob("*.yaml"))
     return {path.stem: heading(path) for path in files if path.stem[0] != "_"}
+
+
+def model_like(name: str, known: Iterable[str]) -> str:
+    """The model whose name a longer one begins with: ``bert-base-uncased``; empty for none."""
+    plain = name.rpartition("/")[2].lower().replace("-", "_")
+    found = (one for one in known if plain == one or plain.startswith(f"{one}_"))
+    return max(found, key=len, default="")
 
 
 def option_keys(group: str, option: str) -> tuple[Key, ...]:

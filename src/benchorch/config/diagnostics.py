@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from benchorch.config.components import misspelt, nearest
-from benchorch.config.descriptions import default_keys, groups, option_keys, options
+from benchorch.config.descriptions import default_keys, groups, model_like, option_keys, options
 from benchorch.config.hardware_aliases import HARDWARE, is_made
 from benchorch.config.interpolation_limits import bounded_references, check_interpolations
 from benchorch.config.overrides import as_list, key_of, parse_override, sweep_jobs
@@ -33,6 +33,9 @@ _CONVERSIONS = {
     "CUDAExecutionProvider": "conversion=[eager,onnxruntime_cuda]",
     **dict.fromkeys(("float16", "fp16"), "conversion=[eager,fp16]"),
     **dict.fromkeys(("bfloat16", "bf16"), "conversion=[eager,bf16]"),
+    **dict.fromkeys(("torch.compile", "compile", "dynamo"), "conversion=[eager,inductor]"),
+    "onnx": "conversion=[eager,onnxruntime]",
+    "jit": "conversion=[eager,torchscript]",
 }
 """What other tools call a conversion."""
 
@@ -209,7 +212,7 @@ class OverrideErrors:
     def _by_value(self, key: str, text: str) -> Problem | None:
         """``backend=onnxruntime``: a key that is probably the group whose option is its value."""
         value = text.partition("=")[2]
-        if machine := _DEVICES.get(value):
+        if machine := _DEVICES.get(value.partition(":")[0]):
             problem = f"{key}: unknown key. A device is a machine here: {machine}."
             return Problem(problem, Correction(typed=text, meant=machine))
         if conversion := _CONVERSIONS.get(value):
@@ -286,10 +289,27 @@ def _no_such_option(group: str, name: str, options: Sequence[str]) -> Problem:
         except ConfigError as error:
             return error.problems[0]
     shown = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+    if (group, name) == ("conversion", "all"):
+        problem = (
+            "conversion: there is no 'all'. Without the key, those of the hardware are measured"
+        )
+        return Problem(f"{problem}; all: {_LISTED_BY[group]}.", Correction(typed="conversion=all"))
+    if meant := _called_elsewhere(group, name, options):
+        problem = f"{group}: there is no {shown!r}. Did you mean {meant!r}?"
+        return Problem(problem, Correction(typed=name, meant=meant))
     listed = f" Options: {', '.join(options)}."
     if len(options) > _MOST_LISTED:
         listed = f" All: {_LISTED_BY.get(group, f'benchorch help {group}')}."
     return misspelt(f"{group}: there is no {shown!r}.", name, options, listed)
+
+
+def _called_elsewhere(group: str, name: str, options: Sequence[str]) -> str:
+    """The option for another tool's name of it: ``cuda:0``, ``bert-base-uncased``; else empty."""
+    if group == "model":
+        return model_like(name, options)
+    known = {HARDWARE: _DEVICES, "conversion": _CONVERSIONS}.get(group, {})
+    setting = known.get(name.partition(":")[0] if group == HARDWARE else name, "")
+    return setting.strip("]").replace(",", "=").rpartition("=")[2]
 
 
 def _syntax_problem(text: str) -> Problem | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -249,6 +251,32 @@ def test_a_recipe_may_end_in_yml(
     ] == ["mlp"]
 
 
+@pytest.mark.parametrize(
+    ("file", "written", "variables"),
+    [
+        ("r.yaml", lambda text: b"\xef\xbb\xbf" + text.encode(), {}),
+        ("r.yaml", lambda text: text.replace("\n", "\r\n").encode(), {}),
+        ("größe und mehr/r 1.yaml", str.encode, {}),
+        ("r.yaml", str.encode, {"HOME": ""}),
+        ("größe.yaml", str.encode, {"LC_ALL": "C", "PYTHONUTF8": "0"}),
+    ],
+    ids=["byte order mark", "lines of Windows", "spaces and umlauts", "no home", "C locale"],
+)
+def test_an_unusual_recipe_that_is_valid_is_planned(
+    file: str, written: Any, variables: dict[str, str], tmp_path: Path
+) -> None:
+    place = tmp_path / file
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(written(f"{START}name: a\n"))
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), **variables}
+    command = [sys.executable, "-m", "benchorch", "plan", file, "conversion=eager", "--json"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["name"] == "a"
+
+
 @pytest.mark.parametrize("words", [["--model", "bert"], ["report"], ["cache", "show", "zzzz"]])
 def test_an_error_is_one_object_for_programs(
     words: list[str],
@@ -279,7 +307,7 @@ def test_without_words_there_is_help_that_fits_a_screen(
     assert "stopping" in "".join(lines)
 
 
-@pytest.mark.parametrize("words", [["--version"], ["version"]])
+@pytest.mark.parametrize("words", [["--version"], ["version"], ["-V"]])
 def test_the_version_is_benchorchs_own(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -542,6 +570,62 @@ def test_other_tools_lines_are_answered_with_ours(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     words = line.split()
+    assert corrections.next_line(words, refused(words)) == f"benchorch {meant}"
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("model=bert-base-uncased", "model=bert"),
+        ("model=mlp conversion=torch.compile", "model=mlp conversion=inductor"),
+        (
+            "model=mlp conversion=[eager,torch.compile]",
+            "model=mlp 'conversion=[eager,inductor]'",
+        ),
+        ("model=mlp conversion=all", "model=mlp"),
+        (
+            "model=mlp conversion=[eager onnxruntime]",
+            "run model=mlp 'conversion=[eager,onnxruntime]'",
+        ),
+        ("model=mlp hardware=cpu", "model=mlp hardware=local"),
+        ("model=mlp hardware=cuda:0", "model=mlp hardware=local_gpu"),
+        ("model=mlp device=cuda:0", "model=mlp hardware=local_gpu"),
+        ("model=mlp quick", "run model=mlp stopping=quick"),
+        ("run ranker.py", "script ranker.py"),
+        ("run ranker.py conversion=eager", "script ranker.py conversion=eager"),
+        ("ranker.py:build", "init mine.yaml --module ranker.py:build --input x=batch_size,16"),
+        ("ranker:build", "init mine.yaml --module ranker:build --input x=batch_size,16"),
+        (
+            "init --module ranker.py:build --input x=batch_size,4",
+            "init mine.yaml --module ranker.py:build --input x=batch_size,4",
+        ),
+        (
+            "init mine.yaml --module ranker.py:build --input batch_size,32:100",
+            "init mine.yaml --module ranker.py:build --input x=batch_size,32:100",
+        ),
+        ("export last serving", "export last --output serving"),
+        ("export --output serving", "export plan-two --output serving"),
+        ("gate last", "gate --baseline 'last~1' --candidate last --max-regression 2%"),
+        (
+            "gate last~1 last --max-regression 5%",
+            "gate --baseline 'last~1' --candidate last --max-regression 5%",
+        ),
+        ("compare last previous", "compare last plan-one"),
+        ("report --last", "report last"),
+        ("rerun last --trial onnxruntime", "rerun last --only onnxruntime"),
+        ("analyze last", "run recipes/tiny.yaml profile=winner"),
+    ],
+)
+def test_a_line_of_the_first_hour_is_answered_with_what_was_typed_and_meant(
+    line: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    Path("ranker.py").write_text("def build(hidden=16): ...\n")
+    eager = trial()
+    for name in ("one", "two"):
+        remember(f"plan-{name}", write_run(tmp_path / "runs" / name, (eager, result(eager))))
+    words = line.split(" ")
     assert corrections.next_line(words, refused(words)) == f"benchorch {meant}"
 
 

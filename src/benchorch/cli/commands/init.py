@@ -104,7 +104,7 @@ def recipe_text(name: str, module: str, inputs: Sequence[str], conversions: Sequ
     problems = [
         Problem(
             f"--input: expected {_INPUT_FORM}; got {word!r}.",
-            Correction(typed=word, meant=_EXAMPLE),
+            Correction(typed=word, meant=_named(word)),
         )
         for word, one in found.items()
         if not one
@@ -131,6 +131,12 @@ def recipe_text(name: str, module: str, inputs: Sequence[str], conversions: Sequ
     }
     question = "Which conversion of this module is fastest, and is it still the same model?"
     return f"# {question}\n{_yaml(recipe)}"
+
+
+def _named(shape: str) -> str:
+    """A shape with the name that it lacks; an example for anything else."""
+    found = _INPUT.fullmatch(f"x={shape}")
+    return found[0] if found and "," in shape else _EXAMPLE
 
 
 def _yaml(recipe: object) -> str:
