@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -22,7 +23,10 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.spending import Spending
 from benchorch.domain.trial import Plan, Skip
+from benchorch.interfaces.executor import Executor
 from benchorch.journal import chain, reader, run_directory
+from benchorch.journal.lock import acquire_lock
+from benchorch.journal.registry import remember
 from benchorch.results.metrics import summary
 from benchorch.results.pricing.sweep_history import SweepCost
 from benchorch.results.report.console import ConsoleReport
@@ -162,6 +166,22 @@ def test_every_line_of_a_run_is_decoded_once(
     assert len(decoded) == 1 + 2 + 2 * 10  # the plan, two results, the series of their processes
 
 
+SESSION: dict[str, Any] = {"cwd": ".", "rebuild": "changed"}
+
+
+class MeasuresNothing:
+    """An executor that returns no result."""
+
+    def is_simulated(self) -> bool:
+        return False
+
+    def measures_in_rounds(self, hardware_kind: str) -> bool:
+        return True
+
+    def run(self, trials: object, work: object, emit: object) -> Iterator[TrialResult]:
+        return iter(())
+
+
 @dataclass
 class Unreachable:
     """A sidecar that could not copy everything."""
@@ -250,6 +270,29 @@ def test_only_a_run_with_something_left_says_how_to_resume(
     invocation.report = ConsoleReport(Console(file=written, width=160))
     invocation.close(complete=True)
     assert ("resume" in written.getvalue()) is left
+
+
+def test_a_run_beside_another_says_that_they_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    other = write_run(tmp_path / "other", (EAGER, None))
+    remember("plan-other", other)
+    said = {}
+    for name, alone in (("beside", False), ("alone", True)):
+        written = StringIO()
+        invocation = run(tmp_path / name, ())
+        invocation.report = ConsoleReport(Console(file=written, width=160))
+        assert invocation.plan is not None
+        plan = replace(invocation.plan, session=SESSION)
+        with contextlib.ExitStack() as stack:
+            if not alone:
+                stack.enter_context(acquire_lock(other))
+            invocation.run_plan(plan, cast(Executor, MeasuresNothing()))
+        said[name] = written.getvalue()
+    assert f"{other} is going on, too" in said["beside"]
+    assert "disturb each other" in said["beside"]
+    assert "disturb" not in said["alone"]
 
 
 def test_a_finished_result_takes_the_place_of_what_went_on(tmp_path: Path) -> None:

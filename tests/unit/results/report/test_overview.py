@@ -178,6 +178,14 @@ def test_the_page_and_where_mlflow_shows_the_run_are_printed(tmp_path: Path) -> 
     assert f"table     http://127.0.0.1:5000/#/experiments/3/{table}" in said.getvalue()
 
 
+def test_without_a_tracker_no_user_interface_is_offered(tmp_path: Path) -> None:
+    said = StringIO()
+    ConsoleReport(Console(file=said, width=200)).closing(sweep(1)[0], tmp_path, recorded=True)
+    assert "MLflow" not in said.getvalue()
+    assert "benchorch ui" not in said.getvalue()
+    assert "mlflow" not in said.getvalue()
+
+
 def test_the_next_commands_show_the_run_and_export_its_one_winner(tmp_path: Path) -> None:
     plan, results, summaries = sweep(1)
     said = StringIO()
