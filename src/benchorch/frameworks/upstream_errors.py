@@ -26,6 +26,8 @@ _TORCHSCRIPT = "The following operation failed in the TorchScript interpreter"
 _PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _FOLDERS = re.compile(r"""(?<=[\s'"(])/(?:[^\s/'"()]+/)+(?=[^\s/'"()])""")
+# A tensor among the words, as torch prints it: all its numbers, then its type and shape.
+_TENSOR = re.compile(r" ?\([\s\dColumnsandtife(.,)=+*-]*+\[ \w+\{[\d,]*\} \]\)")
 _LONGEST_LINE = 300
 _DATA_DEPENDENT = re.compile("data.dependent", re.IGNORECASE)
 _BY_VALUE = "it branches on a tensor's value, or takes a number from one: "
@@ -79,10 +81,14 @@ def raised_by_backend() -> Iterator[None]:
 
 
 def first_line(error: BaseException) -> str:
-    """First informative line of the original error; of a path, which could fill it, the name."""
+    """First informative line of the original error, without numbers of tensors.
+
+    Of a path, which could fill it, the name is left.
+    """
     while error.__cause__ is not None:
         error = error.__cause__
-    lines = (line.strip() for line in without_colours(str(error)).splitlines())
+    text = _TENSOR.sub("", without_colours(str(error)))
+    lines = (line.strip() for line in text.splitlines())
     informative = [line for line in lines if line] or [type(error).__name__]
     # TorchScript puts its own traceback before the error.
     line = informative[-1] if informative[0].startswith(_TORCHSCRIPT) else informative[0]

@@ -33,6 +33,19 @@ def test_a_path_does_not_fill_the_line_and_an_address_stays() -> None:
     assert first_line(RuntimeError(said)) == short
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("shape", [(), (3,), (4, 16), (2, 3, 4), (0,)])
+def test_a_refused_trace_is_a_sentence_without_the_numbers(shape: tuple[int, ...]) -> None:
+    def forward(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x + 1, torch.from_numpy(x.detach().numpy() / 3)
+
+    with pytest.raises(RuntimeError, match="Type{") as caught:
+        torch.jit.trace(forward, torch.randn(shape), check_trace=False)
+    assert first_line(caught.value).startswith(
+        "output 1 of traced region did not have observable data dependence with trace inputs; "
+    )
+
+
 @pytest.mark.parametrize("kind", [BuildError, MeasureError])
 def test_a_refusal_becomes_ours_and_keeps_its_cause(kind: type[Exception]) -> None:
     cause = TypeError("wrong")
