@@ -19,6 +19,7 @@ from benchorch.domain.codec import Json
 if TYPE_CHECKING:
     import torch
 
+    from benchorch.frameworks.identity.start import Start
     from benchorch.frameworks.identity.walk import Walk
 
 UNHASHABLE = "unhashable"
@@ -59,20 +60,26 @@ def state_digest(module: torch.nn.Module) -> str:
     return total.hexdigest()
 
 
-def content_of(module: torch.nn.Module, makers: Sequence[Callable[..., object]] = ()) -> Content:
+def content_of(
+    module: torch.nn.Module,
+    makers: Sequence[Callable[..., object]] = (),
+    start: Start | None = None,
+) -> Content:
     """Everything reachable from a live module that may change what it computes.
 
     Args:
         module: as it was loaded, before anything called it.
         makers: the user's callables that made it.
+        start: the process before it loaded the module; None for as it is now.
     """
     from benchorch.frameworks.identity.leaves import Leaves, grouped
     from benchorch.frameworks.identity.reach import Reach
+    from benchorch.frameworks.identity.start import Start
     from benchorch.frameworks.identity.walk import Walk
 
     leaves = Leaves()
     reach = Reach(leaves)
-    walk = Walk(leaves, reach.add, Path.cwd())
+    walk = Walk(leaves, reach.add, start or Start())
     reach.value = walk.value
     walk.value("module", module)
     for maker in makers:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.frameworks.identity.distributions import installed
 from benchorch.interfaces.model import Model
+from benchorch.models import trust
 from benchorch.models.inputs import input_set, keyword_problems
 from benchorch.models.weights import checkpoint_identity, checkpoint_problems
 
@@ -53,13 +55,13 @@ class DeclaredModel(Model):
         }
 
     def requested(self) -> Mapping[str, Json]:
-        """The class and its own options; not its name for people."""
+        """The class and its own options; not its name for people, nor where a file of code is."""
         shared = {"labels", *(each.name for each in fields(DeclaredModel))}
         own = [each.name for each in fields(self) if each.name not in shared]
         return {
             "class": f"{type(self).__module__}.{type(self).__qualname__}",
             "version": self.version,
-            **{name: encode(getattr(self, name)) for name in own},
+            **{name: _without_folder(encode(getattr(self, name))) for name in own},
         }
 
     def declared_problems(self, workload: Workload) -> Sequence[str]:
@@ -69,3 +71,9 @@ class DeclaredModel(Model):
             *checkpoint_problems(self.checkpoint),
             *keyword_problems(self.inputs, self.kwargs),
         ]
+
+
+def _without_folder(option: Json) -> Json:
+    """A reference to a file's callable by the file's name; any other option as it is."""
+    in_file = trust.IN_FILE.fullmatch(option) if isinstance(option, str) else None
+    return f"{Path(in_file[1]).name}:{in_file[2]}" if in_file else option

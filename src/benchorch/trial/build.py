@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -14,7 +14,7 @@ from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.domain.result import BuildRecord
 from benchorch.domain.session import Session
 from benchorch.errors import BuildError, StoreError
-from benchorch.frameworks.identity.calls import Consulted
+from benchorch.frameworks.identity.calls import BASELINE, Consulted
 from benchorch.frameworks.program_outputs import carry_outputs
 from benchorch.interfaces.conversion import BuildRequest, FileStep, ModuleStep, StateStep
 from benchorch.interfaces.store import Store
@@ -144,59 +144,77 @@ class _Job:
 
     def run(self, obtain: _Source) -> Built:
         """Each artifact from `obtain`, in the order of the chain."""
-        reference, stored, consulted = self._reference(obtain)
-        setup = with_cache(self.setup, stored.cache)
+        reference = self._reference(obtain)
+        facts = reference.facts
+        setup = with_cache(self.setup, facts.cache)
         made = _Made(setup=setup, load=self.load)
         for index, (step_name, step) in enumerate(self.setup.steps, start=1):
             if isinstance(step, FileStep):
-                key = self.keys.after(index, consulted)
+                key = self.keys.after(index, reference.consulted)
                 write = self._writer(setup, index, made, obtain.store, key)
                 name = f"{self.name} {step_name}"
                 made.take(step_name, step, *obtain(key, step.produces, name, write))
         return Built(
-            record=_record(made.artifacts, stored.state),
+            record=_record(made.artifacts, facts.state),
             source=made.source.path if made.source else None,
             sources=made.sources,
             states=made.states,
-            reference=reference.path,
-            scratch=obtain.store.scratch(made.last.key if made.last else reference.key),
-            counts=stored.counts,
-            refused=tuple(int(number) for number in stored.refused),
-            cache=stored.cache,
+            reference=reference.artifact.path,
+            scratch=obtain.store.scratch((made.last or reference.artifact).key),
+            counts=facts.counts,
+            refused=tuple(int(number) for number in facts.refused),
+            cache=facts.cache,
         )
 
-    def _reference(self, obtain: _Source) -> tuple[Artifact, Reference, Consulted]:
-        """The reference whose calls would consult the same now, and what that is.
+    def _reference(self, obtain: _Source) -> _StoredReference:
+        """The reference whose calls would consult the same now.
 
         One whose calls would not leads to another, by the state of all that they consult.
         """
-        seen: Consulted = {}
-        name = f"{self.name} reference"
+        state: Consulted = {}
         for number in count():
-            key = self.keys.reference(self.inputs, self.data, seen)
-            found, state = obtain(key, Format.REFERENCE, name, self._write)
-            stored = read_reference(found.path)
-            now = self.keys.consulted(stored.consulted)
-            if now == stored.consulted and state == "hit" and not self._is_answered(found):
-                write = partial(self._write, replaces=True)
-                found, _ = obtain(key, Format.REFERENCE, name, write, is_wrong=True)
-                stored = read_reference(found.path)
-                return found, stored, stored.consulted
-            if now == stored.consulted:
-                return found, stored, now
-            if state == "miss":
-                return found, stored, self.keys.consulted(now, never=_CHANGES)
-            more = self.keys.consulted(_both(seen, now))
-            ends = more == seen or number > _MOST_STATES
-            seen = self.keys.consulted(more, never=_CHANGES) if ends else more
+            one = self._stored_reference(obtain, state)
+            now = self.keys.consulted(one.consulted)
+            if now == one.consulted:
+                is_right = one.is_new or self._is_answered(one)
+                return one if is_right else self._stored_reference(obtain, state, replaces=True)
+            if one.is_new:
+                return replace(one, consulted=self.keys.consulted(now, never=_CHANGES))
+            state = self._next_state(state, now, is_last=number > _MOST_STATES)
         raise AssertionError("what never was is always built")
 
-    def _is_answered(self, reference: Artifact) -> bool:
-        """Whether eager still answers so, where the model is loaded because something changed."""
-        return not self.keys.has_loaded or still_answers(
+    def _stored_reference(
+        self, obtain: _Source, state: Consulted, *, replaces: bool = False
+    ) -> _StoredReference:
+        """The reference of a state; made again where eager no longer answers by the stored one."""
+        key = self.keys.reference(self.inputs, self.data, state)
+        name = f"{self.name} reference"
+        write = partial(self._write, replaces=replaces)
+        artifact, cache = obtain(key, Format.REFERENCE, name, write, is_wrong=replaces)
+        facts = read_reference(artifact.path)
+        return _StoredReference(
+            artifact=artifact, facts=facts, consulted=facts.consulted, is_new=cache == "miss"
+        )
+
+    def _next_state(self, state: Consulted, now: Consulted, *, is_last: bool) -> Consulted:
+        """State of all that both consult; where that leads no further, one that never was."""
+        more = self.keys.consulted(_both(state, now))
+        if is_last or more == state:
+            return self.keys.consulted(more, never=_CHANGES)
+        return more
+
+    def _is_answered(self, one: _StoredReference) -> bool:
+        """Whether eager still answers as a reference has it.
+
+        It is asked where the model is loaded because something changed, and where an equal model
+        has once answered otherwise.
+        """
+        if not self.keys.has_loaded and BASELINE not in one.consulted:
+            return True
+        return still_answers(
             self.setup,
             self.load,
-            reference.path,
+            one.artifact.path,
             sets=compared_sets(self.setup, self.inputs, self.data),
             threads=self.threads,
         )
@@ -238,6 +256,23 @@ class _Job:
             carry_outputs(request.source, out)
 
         return write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StoredReference:
+    """A reference that was found or made.
+
+    Attributes:
+        artifact: with its files.
+        facts: about the baseline besides its outputs.
+        consulted: state of what its calls consult, for what is built for it.
+        is_new: whether it was made just now.
+    """
+
+    artifact: Artifact
+    facts: Reference
+    consulted: Consulted
+    is_new: bool
 
 
 @dataclass(slots=True, kw_only=True)

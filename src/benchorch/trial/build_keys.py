@@ -21,12 +21,13 @@ from benchorch.domain.artifact import BuildKey, digest_of
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import read_json, write_json
-from benchorch.frameworks.identity.calls import BASELINE, NEVER, Consulted, Start, current
+from benchorch.frameworks.identity.calls import BASELINE, NEVER, Consulted, current
 from benchorch.frameworks.identity.compilers import (
     COMPILED_FACTS,
     compiled_facts,
     reference_options,
 )
+from benchorch.frameworks.identity.start import Start
 from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
 from benchorch.host.environment import package_versions
 from benchorch.interfaces.model import Model
@@ -46,6 +47,8 @@ NOTES = "notes"
 # 7: with whole numbers that other weights give. 8: rounding that is spread is rounding.
 # 9: with what its calls consult.
 _REFERENCE_VERSION = 9
+
+_CODE_FILE = re.compile(r"(.+\.py)(?::[\w.]+)?")
 
 
 class Unknown(Exception):
@@ -82,7 +85,7 @@ class Keys:
         self._load = load
         self._stamps = stamps
         self._finds_out = finds_out or load is not None
-        self.start = Start()
+        self.start = Start(code=_code_folder(setup.model))
         self.has_loaded = False
         self._request: ConfigNode = {"model": repr(setup.model), "workload": repr(setup.workload)}
 
@@ -206,7 +209,7 @@ class Keys:
         with recorded() as record:
             module = self._load()
             makers = model.makers()
-        content = content_of(module, makers)
+        content = content_of(module, makers, self.start)
         identity: dict[str, Json] = {**content.fields, "asked": dict(model.requested())}
         untracked = {*record.untracked, *(f"its code uses {name}" for name in content.clocks)}
         if UNHASHABLE in identity:
@@ -282,6 +285,12 @@ class Keys:
 
 def _json(consulted: Consulted) -> Json:
     return {group: dict(states) for group, states in consulted.items()}
+
+
+def _code_folder(model: Model) -> str:
+    """The folder of the file of code that a model's options name; empty without one."""
+    named = filter(None, map(_CODE_FILE.fullmatch, _texts(model)))
+    return next((str(Path(one[1]).resolve().parent) for one in named), "")
 
 
 def _texts(model: Model) -> Iterator[str]:

@@ -15,7 +15,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -37,6 +37,7 @@ from benchorch.frameworks.identity.distributions import CLOSED, file_digest, ins
 from benchorch.frameworks.identity.indirect import is_of_terminal
 from benchorch.frameworks.identity.owners import USER, Owners, module_label, normalised
 from benchorch.frameworks.identity.stacks import PACKAGE, asker_of_model, kind_of
+from benchorch.frameworks.identity.start import Start
 
 Consulted: TypeAlias = Mapping[str, Mapping[str, str]]
 """State by name, in groups: ``files``, ``environment``, ``code``, ..."""
@@ -78,40 +79,6 @@ _FACT_OF_BUILTIN: Final[Mapping[Any, str]] = {
     getattr(os, "getuid", None): "user",
 }
 _UNAME: Final = platform.uname.__code__
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """A process before it loaded the model, which may change all of this.
-
-    Attributes:
-        environment: variables.
-        folder: the current one.
-        path: folders that modules are imported from.
-    """
-
-    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    folder: str = field(default_factory=lambda: str(Path.cwd()))
-    path: Sequence[str] = field(default_factory=lambda: tuple(sys.path))
-
-    def folders(self) -> Iterator[tuple[str, str]]:
-        """Signs that stand for folders in portable names."""
-        yield ".", self.folder
-        yield from (("sys.path", one.rstrip("/")) for one in self.path if one.startswith("/"))
-        yield "~", str(Path.home())
-
-    def portable(self, file: str) -> str:
-        """A name that leads to the same file where a project, or a home, is elsewhere."""
-        for sign, folder in self.folders():
-            if file.startswith(f"{folder}/"):
-                return f"{sign}{file.removeprefix(folder)}"
-        return file
-
-    def place(self, name: str) -> Path:
-        """The file of a portable name; in the first of the import path's folders that has it."""
-        sign, _, rest = name.partition("/")
-        places = [Path(folder, rest) for one, folder in self.folders() if one == sign]
-        return next(filter(Path.exists, places), places[0]) if places else Path(self.folder, name)
 
 
 @dataclass(slots=True)

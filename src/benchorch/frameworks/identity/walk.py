@@ -9,6 +9,7 @@ import ctypes
 import enum
 import functools
 import logging
+import os
 import re
 import types
 import typing
@@ -28,6 +29,7 @@ from benchorch.frameworks.identity.code import code_digest
 from benchorch.frameworks.identity.distributions import file_digest
 from benchorch.frameworks.identity.leaves import MOST_ITEMS, Leaves
 from benchorch.frameworks.identity.owners import module_label
+from benchorch.frameworks.identity.start import Start
 from benchorch.frameworks.identity.tensors import tensor_digest
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
@@ -78,17 +80,17 @@ class Walk:
     Args:
         leaves: where the texts go.
         reach: is given each function, class and Python module, and a path for what belongs to it.
-        folder: the user's; a path below it counts as the path from there.
+        start: the process; a path below one of its folders counts as the path from there.
 
     Attributes:
-        folders: below that one, which values name.
+        folders: of the user's that values name.
     """
 
-    def __init__(self, leaves: Leaves, reach: Callable[[object, str], None], folder: Path) -> None:
+    def __init__(self, leaves: Leaves, reach: Callable[[object, str], None], start: Start) -> None:
         self._leaves = leaves
         self._reach = reach
-        self._folder = str(folder)
-        self._places = {path.name for path in folder.iterdir() if path.is_dir()}
+        self._start = start
+        self._here = {path.name for path in Path.cwd().iterdir() if path.is_dir()}
         self.folders: set[Path] = set()
         self._seen: dict[int, str] = {}
         self._kept: list[object] = []  # an id is another object's once its owner is gone
@@ -126,25 +128,23 @@ class Walk:
         self._kind(path, value)
 
     def _spell(self, value: object) -> str:
-        """A plain value; a path below the user's folder without the folder, with its content."""
+        """A plain value; a path below a folder of the process without it, with its content."""
         if not isinstance(value, str) or not _FILE.fullmatch(value):
             return repr(value)
-        text = value.replace(self._folder, "<folder>") if self._is_below(value) else value
-        path = Path(self._folder, value)
+        path = Path(value)
         try:
             content = f" {file_digest(path)[:32]}" if path.is_file() else ""
         except (OSError, ValueError):
             content = ""
-        return f"{text!r}{content}"
+        return f"{self._start.portable(value)!r}{content}"
 
     def _note_folder(self, value: object) -> None:
-        """Keep a folder below the user's that a text names: code may look for files there."""
-        text = value.removeprefix(f"{self._folder}/") if isinstance(value, str) else ""
-        if text.partition("/")[0] in self._places and Path(self._folder, text).is_dir():
-            self.folders.add(Path(self._folder, text))
-
-    def _is_below(self, text: str) -> bool:
-        return text == self._folder or text.startswith(f"{self._folder}/")
+        """Keep a folder of the user's that a text names: code may look for files there."""
+        if not isinstance(value, str):
+            return
+        is_own = any(value.startswith(f"{folder}/") for folder in self._start.own)
+        if (is_own or value.partition("/")[0] in self._here) and os.path.isdir(value):  # noqa: PTH112 - Path.is_dir raises for long names
+            self.folders.add(Path.cwd() / value)
 
     def _kind(self, path: str, value: Any) -> None:
         """Add a value by its kind; the order matters where one kind is a case of another."""

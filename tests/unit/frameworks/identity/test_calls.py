@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,10 +15,11 @@ import pytest
 
 from benchorch.domain.session import Session
 from benchorch.frameworks.identity import calls
+from benchorch.frameworks.numpy_files import saved
 from benchorch.models.factory import FactoryModel
 from benchorch.stores.local import LocalStore
 from benchorch.trial import build as stage
-from benchorch.trial.reference import read_reference
+from benchorch.trial.reference import outputs_file, read_reference
 from benchorch.trial.stages import Built
 from support import conversions as lab
 
@@ -50,7 +52,18 @@ class Project:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.store = folder / "store"
         self.name = f"called_{next(_numbers)}"
+        self.factory = f"{self.name}:make"
+
+    def copy(self, folder: Path) -> Project:
+        """The same in another folder, named by its path, with the same store."""
+        other = Project(folder)
+        other.store, other.name = self.store, self.name
+        other.factory = f"{folder}/{self.name}.py:make"
+        folder.mkdir()
+        shutil.copy(self.folder / f"{self.name}.py", folder)
+        return other
 
     def write(self, forward: str, letters: str = "table", make: str = "pass") -> None:
         text = MODEL.format(forward=forward, letters=letters, make=make)
@@ -72,17 +85,19 @@ class Project:
     def consulted(self) -> Any:
         return read_reference(self.build().reference).consulted
 
+    def answer(self) -> Any:
+        """What the reference has for the first input."""
+        return next(iter(saved(outputs_file(self.build().reference, 0)).values()))
+
     def _setup(self, conversion: str) -> Any:
-        model = FactoryModel(
-            factory=f"{self.name}:make", inputs={"x": {"shape": ["batch_size", 4]}}
-        )
+        model = FactoryModel(factory=self.factory, inputs={"x": {"shape": ["batch_size", 4]}})
         return replace(lab.chain_of(conversion), model=model)
 
     def _given(self, place: Path, name: str) -> dict[str, Any]:
         place.mkdir(parents=True)
         return {
             "name": name,
-            "store": LocalStore(root=str(self.folder / "store")),
+            "store": LocalStore(root=str(self.store)),
             "session": Session(plan_id="p", directory=place, store={}, rebuild="if_needed"),
             "inputs": 1,
             "threads": 1,
@@ -273,6 +288,19 @@ def test_what_no_walk_reaches_shows_in_the_outputs(project: Project) -> None:
     assert [project.build("export").record.cache for _ in range(2)] == ["hit", "hit"]
     assert set(read_reference(changed.reference).consulted) == {calls.BASELINE}
     assert changed.reference == first.reference
+
+
+def test_copies_that_answer_by_their_folders_names_are_compared_each_time(
+    project: Project, tmp_path: Path
+) -> None:
+    """No walk tells them apart, and after two loads nothing else that a load consulted differs."""
+    project.write("scale = len(pathlib.Path(__file__).resolve().parent.name)")
+    one, longer = project.copy(tmp_path / "one"), project.copy(tmp_path / "longer")
+    first = one.answer()
+    answers = [each.answer() for each in (one, one, longer, longer, longer, one, longer)]
+    assert one.build().reference == longer.build().reference
+    ratios = [(answer / first).round(3).max() for answer in answers]
+    assert ratios == [1, 1, 2, 2, 2, 1, 2]
 
 
 def test_a_folder_that_the_factory_changes_to_is_as_it_was_before(

@@ -462,6 +462,44 @@ def test_the_place_of_a_file_does_not_count_when_it_is_named_by_its_path(tmp_pat
     assert identity_of(first, "mm.py:make").key == identity_of(second, "mm.py:make").key
 
 
+BESIDE = {
+    **net(
+        top="""
+        import sys
+        from pathlib import Path
+
+        HERE = Path(__file__).resolve().parent
+        sys.path.insert(0, str(HERE / "lib"))
+        from acts import act
+        """,
+        init="self.table, self.gain = HERE / 'tables', float((HERE / 'gain.txt').read_text())",
+        forward="return act(self.linear(x)) * float((HERE / 'scale.txt').read_text())",
+    ),
+    "lib/acts.py": "def act(x):\n    return x * 2.0\n",
+    "tables/one.txt": "1",
+    "gain.txt": "1.5",
+    "scale.txt": "2",
+}
+
+
+def test_a_checkout_is_the_same_by_any_path_and_from_any_folder(tmp_path: Path) -> None:
+    checkout = write(tmp_path / "checkout", BESIDE)
+    elsewhere, store = tmp_path / "elsewhere", tmp_path / "store"
+    elsewhere.mkdir()
+
+    def key(folder: Path, target: str) -> tuple[str | None, str | None]:
+        found = (identity_of(folder, target), identity_of(folder, target, store=store))
+        return (found[0].key, found[1].key)
+
+    first = key(checkout, "mm.py:make")
+    assert key(tmp_path, "checkout/mm.py:make") == first
+    assert key(elsewhere, f"{checkout}/mm.py:make") == first
+    renamed = checkout.rename(tmp_path / "renamed")
+    assert key(elsewhere, f"{renamed}/mm.py:make") == first
+    write(renamed, {"scale.txt": "3"})
+    assert all(one != other for one, other in zip(key(renamed, "mm.py:make"), first, strict=True))
+
+
 def test_a_value_of_a_transformers_configuration_counts(tmp_path: Path) -> None:
     text = """
 import json, torch, transformers
