@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.config.components import make
 from benchorch.config.trial_setup import TrialSetup
+from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import decode, encode
 from benchorch.domain.noise import Noise
 from benchorch.domain.outputs import Outputs
@@ -266,7 +267,7 @@ def write_reference(
             first, refused = _tolerant(executable, given)
         consulted = dict(state(calls)) if calls else {}
         if replaces:
-            consulted[BASELINE] = {"outputs": values_digest(first[0])}
+            consulted[BASELINE] = {"outputs": digest_of([*map(values_digest, first.values())])}
         took_s = time.monotonic() - started_s
         between = {}
         if not (setup.generates or _is_opaque(load())):

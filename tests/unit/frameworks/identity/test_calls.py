@@ -55,6 +55,7 @@ class Project:
         self.store = folder / "store"
         self.name = f"called_{next(_numbers)}"
         self.factory = f"{self.name}:make"
+        self.inputs = 1
 
     def copy(self, folder: Path) -> Project:
         """The same in another folder, named by its path, with the same store."""
@@ -99,7 +100,7 @@ class Project:
             "name": name,
             "store": LocalStore(root=str(self.store)),
             "session": Session(plan_id="p", directory=place, store={}, rebuild="if_needed"),
-            "inputs": 1,
+            "inputs": self.inputs,
             "threads": 1,
         }
 
@@ -288,6 +289,21 @@ def test_what_no_walk_reaches_shows_in_the_outputs(project: Project) -> None:
     assert [project.build("export").record.cache for _ in range(2)] == ["hit", "hit"]
     assert set(read_reference(changed.reference).consulted) == {calls.BASELINE}
     assert changed.reference == first.reference
+
+
+def test_what_no_walk_reaches_may_show_in_another_than_the_first_input(project: Project) -> None:
+    setup = project._setup("torchscript")
+    first = float(setup.example(setup.workload.seed).arrays["x"][0, 0])
+    is_first = f"abs(float(x[0, 0]) - {first}) < 1e-4"
+    project.inputs = 2
+    project.write(
+        f"import decimal; scale = 1 if {is_first} else float(decimal.Decimal(1) / 3)", make=HIDDEN
+    )
+    states = []
+    for places in ("1", "3", "5"):
+        (project.folder / "places").write_text(places)
+        states += [project.build("torchscript").record.cache for _ in range(2)]
+    assert states == ["miss", "hit"] * 3
 
 
 def test_copies_that_answer_by_their_folders_names_are_compared_each_time(
