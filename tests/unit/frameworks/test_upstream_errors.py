@@ -39,7 +39,7 @@ def test_a_refused_trace_is_a_sentence_without_the_numbers(shape: tuple[int, ...
     def forward(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return x + 1, torch.from_numpy(x.detach().numpy() / 3)
 
-    with pytest.raises(RuntimeError, match="Type{") as caught:
+    with pytest.raises(RuntimeError, match="observable data") as caught:
         torch.jit.trace(forward, torch.randn(shape), check_trace=False)
     assert first_line(caught.value).startswith(
         "output 1 of traced region did not have observable data dependence with trace inputs; "

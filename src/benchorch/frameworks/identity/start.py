@@ -32,7 +32,9 @@ class Start:
 
     def folders(self) -> Iterator[tuple[str, str]]:
         """Signs that stand for folders in portable names, the code's first."""
-        yield from zip(("<code>", "<folder>") if self.code else ("<folder>",), self.own)
+        if self.code:
+            yield "<code>", self.code
+        yield "<folder>", self.folder
         yield from (("<path>", one.rstrip("/")) for one in self.path if one.startswith("/"))
         yield "~", str(Path.home())
 
