@@ -75,7 +75,7 @@ ENVIRONMENT = {
     "cli/commands/archive.py": "a head's start script says where runs are kept",
     "cli/commands/ui.py": "starts MLflow's server with settings it takes from nowhere else",
     "frameworks/identity/compilers.py": "compilers take their options from nowhere else",
-    "frameworks/identity/calls.py": "a user's code may take anything from the environment",
+    "frameworks/identity/start.py": "a user's code may take anything from the environment",
     "frameworks/identity/consulted.py": "a user's code may take anything from the environment",
     "frameworks/identity/reach.py": "a user's code may take anything from the environment",
     "frameworks/identity/indirect.py": "all that code may read, where it computes a name",

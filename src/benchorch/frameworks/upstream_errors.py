@@ -27,7 +27,7 @@ _PLACE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _FOLDERS = re.compile(r"""(?<=[\s'"(])/(?:[^\s/'"()]+/)+(?=[^\s/'"()])""")
 # A tensor among the words, as torch prints it: all its numbers, then its type and shape.
-_TENSOR = re.compile(r" ?\([\s\dColumnsandtife(.,)=+*-]*+\[ \w+\{[\d,]*\} \]\)")
+_TENSOR = re.compile(r" ?\([\s\dColumnsandtife(.,)=+*-]*+\[ [\w.]+\{[\d,]*\} \]\)")
 _LONGEST_LINE = 300
 _DATA_DEPENDENT = re.compile("data.dependent", re.IGNORECASE)
 _BY_VALUE = "it branches on a tensor's value, or takes a number from one: "
