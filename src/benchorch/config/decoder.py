@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.domain.tensors import Arrays, TensorSpec, Workload
 from benchorch.errors import Correction, Problem
 from benchorch.interfaces.generation import (
     DECODED,
@@ -24,8 +24,6 @@ from benchorch.interfaces.model import Model
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
 
 _BATCH = "batch_size"
 _START = "decoder_input_ids"
@@ -103,7 +101,7 @@ class Decoder(DecoderModel):
         tokens = (TensorSpec(name=name, shape=shape, dtype="int64") for name in (IDS, POSITIONS))
         return (*encoded, *tokens, *self.cache)
 
-    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
+    def batch(self, workload: Workload, seed: int) -> Arrays:
         """A prompt that follows a cache of ``new_tokens`` empty places, or of its fixed size."""
         import numpy as np
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from benchorch.config.components import construct, make, misspelt
 from benchorch.config.decoder import Decoder
@@ -18,7 +18,7 @@ from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.node_memo import NodeMemo
 from benchorch.domain.protocol import Protocol
-from benchorch.domain.tensors import NOT_SYMBOLS, Example, Workload
+from benchorch.domain.tensors import NOT_SYMBOLS, Arrays, Example, Workload
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, Correction, Problem, Problems
 from benchorch.interfaces.conversion import TF32_RATIO, FileStep, Step
@@ -28,10 +28,6 @@ from benchorch.interfaces.model import Model
 from benchorch.interfaces.runtime import Runtime
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 T = TypeVar("T")
 
@@ -161,7 +157,7 @@ class TrialSetup:
             return f"this model is {' and '.join(given)}, which runs without a step on CPUs only."
         return None
 
-    def calibration(self, number: int) -> Mapping[str, NDArray[generic]]:
+    def calibration(self, number: int) -> Arrays:
         """Inputs to calibrate with: of seeds that nothing else uses."""
         return self.model.batch(self.workload, self.workload.seed + FIRST_CALIBRATION_SEED + number)
 
@@ -175,7 +171,7 @@ class TrialSetup:
             dynamic=(*self.workload.dynamic, *self.model.open_symbols),
         )
 
-    def inputs_of_other_sizes(self) -> list[Mapping[str, NDArray[generic]]]:
+    def inputs_of_other_sizes(self) -> list[Arrays]:
         """Inputs that are compared and not timed, of other sizes where some are left open."""
         seed = self.workload.seed
         return [

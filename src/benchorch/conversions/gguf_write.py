@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
+from benchorch.domain.tensors import Array
 from benchorch.errors import BuildError
 from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
 
 MODEL_FILE = "model.gguf"
 _TOLERANCE_RATIOS = {"f32": 1e-3, "q8_0": 3e-2, "q4_0": 2e-1}
@@ -76,7 +75,7 @@ class GgufWrite(FileStep):
             writer.write_tensors_to_file()
             writer.close()
 
-    def _stored(self, array: NDArray[generic]) -> tuple[NDArray[generic], Any]:
+    def _stored(self, array: Array) -> tuple[Array, Any]:
         import gguf
 
         stored_type = gguf.GGMLQuantizationType[self.weights.upper()]
@@ -86,7 +85,7 @@ class GgufWrite(FileStep):
         return gguf.quants.quantize(array, stored_type), stored_type
 
 
-def _tensors(model: torch.nn.Module, kind: str) -> Iterator[tuple[str, NDArray[generic]]]:
+def _tensors(model: torch.nn.Module, kind: str) -> Iterator[tuple[str, Array]]:
     """Each weight in float32 by llama.cpp's name; one that is tied to another once."""
     import gguf
 

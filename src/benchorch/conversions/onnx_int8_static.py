@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import Any, Literal, final
 
 from benchorch.conversions.onnx_prepare import nodes_matching, prepared, require_operators
 from benchorch.conversions.quantization import check_samples
 from benchorch.domain.artifact import Format
+from benchorch.domain.tensors import Array, Arrays
 from benchorch.errors import BuildError
 from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, runtime_distribution
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
-
 
 _TYPES = {"int8": "Int8", "uint8": "UInt8", "int16": "Int16", "uint16": "UInt16"}
 
@@ -94,11 +90,11 @@ class OnnxInt8Static(FileStep):
                 use_external_data_format=is_large(source),
             )
 
-    def _inputs(self, request: BuildRequest, model: Path) -> Iterator[dict[str, NDArray[generic]]]:
+    def _inputs(self, request: BuildRequest, model: Path) -> Iterator[dict[str, Array]]:
         """The calibration inputs in the graph's types."""
         types = _input_types(model)
         for number in range(self.samples):
-            arrays: Mapping[str, NDArray[generic]] = request.calibration(number)
+            arrays: Arrays = request.calibration(number)
             yield {name: arrays[name].astype(dtype) for name, dtype in types.items()}
 
 
@@ -111,11 +107,11 @@ def _input_types(model: Path) -> dict[str, Any]:
     return {each.name: to_numpy(each.type.tensor_type.elem_type) for each in inputs}
 
 
-def _reader(inputs: Iterator[dict[str, NDArray[generic]]]) -> Any:
+def _reader(inputs: Iterator[dict[str, Array]]) -> Any:
     from onnxruntime.quantization import CalibrationDataReader
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
-        def get_next(self) -> dict[str, NDArray[generic]] | None:
+        def get_next(self) -> dict[str, Array] | None:
             return next(inputs, None)
 
     return Reader()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from benchorch.domain.artifact import Format
-from benchorch.domain.tensors import Example
+from benchorch.domain.tensors import Array, Arrays, Example
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.compilers import KERNELS
 from benchorch.frameworks.program_outputs import write_outputs
@@ -25,8 +24,6 @@ from benchorch.interfaces.conversion import BuildRequest, FileStep
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
 
 
 @final
@@ -101,9 +98,7 @@ def _traced(module: torch.nn.Module, request: BuildRequest) -> Any:
     return traced
 
 
-def _longer(
-    example: Example, arrays: Mapping[str, NDArray[generic]]
-) -> dict[str, NDArray[generic]]:
+def _longer(example: Example, arrays: Arrays) -> dict[str, Array]:
     """The same call with every open size twice as large."""
     longer = dict(arrays)
     for name, axes in open_axes(example).items():

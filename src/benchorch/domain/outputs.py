@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TypeVar, final
 
 from benchorch.domain.codec import Json
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
-
-    Array = NDArray[generic]
+from benchorch.domain.tensors import Array
 
 Leaf = TypeVar("Leaf")
 

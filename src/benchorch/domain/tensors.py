@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from benchorch.domain.codec import Json
 
 if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
+
+    Array: TypeAlias = NDArray[generic]
+    Arrays: TypeAlias = Mapping[str, Array]
+else:
+    Array = Arrays = Any  # planning imports no numpy
 
 DTYPES = (
     "float64",
@@ -124,7 +129,7 @@ class Example:
         dynamic: symbols that must stay open in an export.
     """
 
-    arrays: Mapping[str, NDArray[generic]]
+    arrays: Arrays
     keywords: Mapping[str, Json]
     specs: tuple[TensorSpec, ...]
     dynamic: tuple[str, ...] = ()

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
+from benchorch.domain.tensors import Array, Arrays
 from benchorch.files import ARCHIVE_DAMAGE
 from benchorch.host.environment import available_memory_bytes
 from benchorch.units import format_bytes
 
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
-
 _PREFIX = "output "
 
 
-def read_npz(path: Path) -> Mapping[str, NDArray[generic]]:
+def read_npz(path: Path) -> Arrays:
     """Every array of an .npz file by name.
 
     Raises:
@@ -45,19 +41,19 @@ def read_npz(path: Path) -> Mapping[str, NDArray[generic]]:
         raise ValueError(f"{path} is not an .npz file, or is damaged: {error}") from error
 
 
-def save_arrays(file: Path, arrays: Mapping[str, NDArray[generic]]) -> None:
+def save_arrays(file: Path, arrays: Arrays) -> None:
     """Write an .npz file; an output may have the name of one of numpy's own parameters."""
     import numpy as np
 
     np.savez(file, **{f"{_PREFIX}{name}": each for name, each in arrays.items()})  # type: ignore[arg-type]
 
 
-def saved(file: Path) -> Mapping[str, NDArray[generic]]:
+def saved(file: Path) -> Arrays:
     """The arrays that `save_arrays` wrote."""
     return {name.removeprefix(_PREFIX): array for name, array in read_npz(file).items()}
 
 
-def read_npy(path: Path) -> NDArray[generic]:
+def read_npy(path: Path) -> Array:
     """The array of an .npy file; ValueError and OSError as `read_npz`."""
     import numpy as np
 
@@ -65,7 +61,7 @@ def read_npy(path: Path) -> NDArray[generic]:
     _refuse_larger_than_memory(path, size_bytes)
     with path.open("rb") as file:
         _check(str(path), file, size_bytes)
-    array: NDArray[generic] = np.load(path, allow_pickle=False)
+    array: Array = np.load(path, allow_pickle=False)
     return array
 
 

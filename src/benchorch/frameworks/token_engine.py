@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Sequence
+from typing import cast
 
-from benchorch.domain.tensors import Example
+from benchorch.domain.tensors import Array, Arrays, Example
 from benchorch.interfaces.generation import Program
 from benchorch.interfaces.runtime import Executable
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 
 class TokenEngine(Executable):
@@ -22,7 +18,7 @@ class TokenEngine(Executable):
     def program(self) -> Program:
         """Calls that give the next token's scores, on the host."""
 
-    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
+    def bind(self, arrays: Arrays) -> Callable[[], object]:
         """A prefill of these prompts."""
         program = self.program()
         placed = program.place(arrays)
@@ -33,17 +29,17 @@ class TokenEngine(Executable):
 
         return call
 
-    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
+    def outputs(self, raw: object) -> Arrays:
         """Scores of the next token, shape (batch_size, vocabulary)."""
-        return {"0": cast("Sequence[NDArray[generic]]", raw)[0]}
+        return {"0": cast("Sequence[Array]", raw)[0]}
 
 
 class HostProgram(Program):
     """Calls whose outputs are numpy's arrays."""
 
-    def fetch(self, value: object) -> NDArray[generic]:
+    def fetch(self, value: object) -> Array:
         """They are on the host already."""
-        return cast("NDArray[generic]", value)
+        return cast("Array", value)
 
     def size_bytes(self, value: object) -> int:
         """Size of the array's elements."""

@@ -14,6 +14,7 @@ from zipfile import BadZipFile
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.outputs import Outputs
+from benchorch.domain.tensors import Array, Arrays
 from benchorch.errors import BuildError, MeasureError
 from benchorch.frameworks.host_arrays import BFLOAT16, dtype_name
 from benchorch.frameworks.model_caches import is_cache, know_cache
@@ -30,8 +31,6 @@ from benchorch.interfaces.runtime import Executable, LoadRequest
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
 
 Bound = Callable[[], object]
 
@@ -89,9 +88,7 @@ def floating_dtypes(module: torch.nn.Module) -> tuple[str, ...]:
     return tuple(sorted({dtype_name(each) for each in tensors if each.is_floating_point()}))
 
 
-def tensors_of(
-    arrays: Mapping[str, NDArray[generic]], device: str, dtypes: tuple[str, ...]
-) -> dict[str, torch.Tensor]:
+def tensors_of(arrays: Arrays, device: str, dtypes: tuple[str, ...]) -> dict[str, torch.Tensor]:
     """The inputs on the device; floating ones take the module's dtype where it has just one."""
     import torch
 
@@ -107,9 +104,7 @@ def tensors_of(
     return placed
 
 
-def live_tensors(
-    module: torch.nn.Module, arrays: Mapping[str, NDArray[generic]], device: str
-) -> dict[str, torch.Tensor]:
+def live_tensors(module: torch.nn.Module, arrays: Arrays, device: str) -> dict[str, torch.Tensor]:
     """The inputs of a live module: images follow the memory format of its weights."""
     import torch
 
@@ -157,7 +152,7 @@ def know_dataclasses(raw: object) -> None:
             know_dataclasses(leaf)
 
 
-def arrays_in(raw: object) -> dict[str, NDArray[generic]]:
+def arrays_in(raw: object) -> dict[str, Array]:
     """The tensors of a nested result on the host, dense, less than float32 widened to it."""
     tensors = tensors_in(raw)
     if not tensors:
@@ -169,11 +164,11 @@ def arrays_in(raw: object) -> dict[str, NDArray[generic]]:
     return {str(index): _array(index, each) for index, each in enumerate(tensors)}
 
 
-def _array(index: int, tensor: torch.Tensor) -> NDArray[generic]:
+def _array(index: int, tensor: torch.Tensor) -> Array:
     """A tensor of any layout by the values that it stands for."""
     kind = f"{type(tensor).__name__} of dtype {dtype_name(tensor)} and layout {tensor.layout}"
     try:
-        array: NDArray[generic] = _dense(tensor.detach().cpu()).resolve_conj().resolve_neg().numpy()
+        array: Array = _dense(tensor.detach().cpu()).resolve_conj().resolve_neg().numpy()
     except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
         raise MeasureError(
             f"Output {index} of the model is a {kind}, whose values cannot be compared.",
@@ -213,7 +208,7 @@ class TorchExecutable(Executable):
         resources: what `close` gives back.
     """
 
-    place: Callable[[Mapping[str, NDArray[generic]]], dict[str, torch.Tensor]]
+    place: Callable[[Arrays], dict[str, torch.Tensor]]
     prepare: Callable[[dict[str, torch.Tensor]], Bound]
     provider: str
     dtypes: tuple[str, ...]
@@ -223,7 +218,7 @@ class TorchExecutable(Executable):
     counts: Callable[[], Mapping[str, Json]] = dict
     resources: ExitStack = field(default_factory=ExitStack)
 
-    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Bound:
+    def bind(self, arrays: Arrays) -> Bound:
         """A call with its inputs on the device."""
         import torch
 
@@ -244,7 +239,7 @@ class TorchExecutable(Executable):
 
         return torch.inference_mode()
 
-    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
+    def outputs(self, raw: object) -> Arrays:
         """Outputs of a call, flattened, on the host."""
         return arrays_in(raw)
 
@@ -290,7 +285,7 @@ class TorchProgram(Program):
     device: str
     dtype: torch.dtype | None
 
-    def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:
+    def place(self, arrays: Arrays) -> dict[str, object]:
         """Tensors on the device."""
         import torch
 
@@ -307,7 +302,7 @@ class TorchProgram(Program):
         made: Sequence[object] = self.prepare({**inputs})()  # type: ignore[dict-item,assignment]
         return made
 
-    def fetch(self, value: object) -> NDArray[generic]:
+    def fetch(self, value: object) -> Array:
         """Value on the host, types narrower than float32 widened to it."""
         return arrays_in(value)["0"]
 

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.codec import Json
 from benchorch.domain.outputs import Outputs
-from benchorch.domain.tensors import Example
+from benchorch.domain.tensors import Array, Example
 from benchorch.frameworks.output_paths import returned
 from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
 
 
-def traceable(example: Example) -> dict[str, NDArray[generic]]:
+def traceable(example: Example) -> dict[str, Array]:
     """The example's arrays, their open sizes at least 2: tracers take 0 and 1 for constants."""
     arrays = dict(example.arrays)
     for name, axes in open_axes(example).items():

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import Example
+from benchorch.domain.tensors import Arrays, Example
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +40,7 @@ class BuildRequest:
     source: Path | None
     sources: Mapping[Format, Path]
     example: Example
-    calibration: Callable[[int], Mapping[str, NDArray[generic]]]
+    calibration: Callable[[int], Arrays]
     out_dir: Path
     scratch_dir: Path
     device: str

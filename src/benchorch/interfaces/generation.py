@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.domain.tensors import Array, Arrays, TensorSpec, Workload
 from benchorch.interfaces.model import Model
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 PROMPT, NEW, PAST = "prompt_tokens", "new_tokens", "past_tokens"
 """Symbols: tokens of a prompt, tokens to generate, tokens that a cache holds."""
@@ -47,7 +42,7 @@ class Program(ABC):
         return 0
 
     @abstractmethod
-    def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:
+    def place(self, arrays: Arrays) -> dict[str, object]:
         """The arrays on the device, floats in the dtype that the artifact takes."""
 
     @abstractmethod
@@ -55,7 +50,7 @@ class Program(ABC):
         """Outputs of one call, on the device."""
 
     @abstractmethod
-    def fetch(self, value: object) -> NDArray[generic]:
+    def fetch(self, value: object) -> Array:
         """One output on the host, floats as float32 or float64; blocks until it is computed."""
 
     @abstractmethod

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.domain.tensors import Arrays, TensorSpec, Workload
 from benchorch.errors import BuildError
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
 
 
 class Model(ABC):
@@ -89,7 +87,7 @@ class Model(ABC):
         """The input tensors with their symbolic shapes, in the order of forward's parameters."""
 
     @abstractmethod
-    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
+    def batch(self, workload: Workload, seed: int) -> Arrays:
         """One set of input arrays; another seed gives other values of the same shapes."""
 
     @abstractmethod

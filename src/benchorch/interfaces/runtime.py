@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, ClassVar
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.outputs import Outputs
-from benchorch.domain.tensors import Example
+from benchorch.domain.tensors import Arrays, Example
 from benchorch.interfaces.conversion import SAME_ARITHMETIC_RATIO
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
 
     from benchorch.interfaces.generation import Program
 
@@ -58,7 +56,7 @@ class Executable(ABC):
     """A loaded artifact: the only object here with a life; close it."""
 
     @abstractmethod
-    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
+    def bind(self, arrays: Arrays) -> Callable[[], object]:
         """A call without arguments, its inputs resident on the device."""
 
     def program(self) -> Program | None:
@@ -70,9 +68,7 @@ class Executable(ABC):
         """The runtime's executable, for a call that consists of several of its calls."""
         return self
 
-    def answer(
-        self, arrays: Mapping[str, NDArray[generic]]
-    ) -> Mapping[str, NDArray[generic]] | None:
+    def answer(self, arrays: Arrays) -> Arrays | None:
         """Arrays to compare in place of a call's outputs, by name; None to compare the outputs."""
         return None
 
@@ -84,7 +80,7 @@ class Executable(ABC):
         return nullcontext()
 
     @abstractmethod
-    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
+    def outputs(self, raw: object) -> Arrays:
         """Outputs of a bound call on the host, floats as float32 or float64.
 
         Names are ``0``, ``1``, ... in the order of the flattened outputs, the same for every

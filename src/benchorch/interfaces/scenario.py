@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from benchorch.domain.measurement import Calibration, Observations
+from benchorch.domain.tensors import Array
 from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.stopping import Stopping
 
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
-
-
-Sampling: TypeAlias = "Callable[[NDArray[generic], int], NDArray[generic]]"
+Sampling: TypeAlias = "Callable[[Array, int], Array]"
 """The next token of each sequence, shape (batch_size,), int64: of the logits, shape (batch_size,
 vocabulary), and the token's number, from 0."""
 
 
-def likeliest(logits: NDArray[generic], _number: int) -> NDArray[generic]:
+def likeliest(logits: Array, _number: int) -> Array:
     """The greedy choice, which needs no score but the largest."""
-    chosen: NDArray[generic] = logits.argmax(axis=-1)
+    chosen: Array = logits.argmax(axis=-1)
     return chosen
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.domain.tensors import Array, TensorSpec, Workload
 from benchorch.errors import BuildError
 from benchorch.frameworks.host_arrays import array_of, numpy_dtype
 from benchorch.models.callables import user_code
@@ -22,10 +22,6 @@ from benchorch.models.declared import (
     symbol_problems,
     tensor_spec,
 )
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 
 @final
@@ -61,9 +57,7 @@ class DeclaredBatches:
             for problem in _tensor_problems(f"model.inputs.tensors.{name}", tensor, workload)
         ]
 
-    def arrays(
-        self, yielded: Mapping[str, object], workload: Workload
-    ) -> dict[str, NDArray[generic]]:
+    def arrays(self, yielded: Mapping[str, object], workload: Workload) -> dict[str, Array]:
         """The declared tensors of one batch; BuildError where the batch differs."""
         return {spec.name: self._array(spec, yielded, workload) for spec in self.specs()}
 
@@ -71,9 +65,7 @@ class DeclaredBatches:
         """BuildError for what a user's code yielded."""
         return BuildError(f"{self.reference} yielded {what}", kind="user_code")
 
-    def _array(
-        self, spec: TensorSpec, yielded: Mapping[str, object], workload: Workload
-    ) -> NDArray[generic]:
+    def _array(self, spec: TensorSpec, yielded: Mapping[str, object], workload: Workload) -> Array:
         if spec.name not in yielded:
             raise self.refusal(f"a batch without {spec.name!r}; it has {list(yielded)}")
         array = as_numpy(yielded[spec.name], self.reference)
@@ -97,7 +89,7 @@ def mapping_at(node: Mapping[str, Json], key: str) -> Mapping[str, Json]:
     return found if isinstance(found, Mapping) else {}
 
 
-def as_numpy(tensor: object, reference: str) -> NDArray[generic]:
+def as_numpy(tensor: object, reference: str) -> Array:
     """A numpy array as it is; a torch tensor on the host, in its own dtype."""
     with user_code(reference):
         return array_of(tensor)

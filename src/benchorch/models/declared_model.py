@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json, encode
-from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.domain.tensors import Arrays, TensorSpec, Workload
 from benchorch.frameworks.identity.distributions import installed
 from benchorch.interfaces.model import Model
 from benchorch.models import trust
 from benchorch.models.inputs import input_set, keyword_problems
 from benchorch.models.weights import checkpoint_identity, checkpoint_problems
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +33,7 @@ class DeclaredModel(Model):
         """The tensors, in the order of the YAML."""
         return input_set(self.inputs).specs()
 
-    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
+    def batch(self, workload: Workload, seed: int) -> Arrays:
         """One set of input arrays."""
         return input_set(self.inputs).batch(workload, seed)
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.domain.tensors import Arrays, TensorSpec, Workload
 from benchorch.models.callables import callable_problems, resolve_callable, user_code
 from benchorch.models.declared import key_problems, unique
 from benchorch.models.declared_batches import DeclaredBatches, mapping_at
 from benchorch.models.seeding import seeded
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 _OPTIONS = ("factory", "arguments", "tensors")
 _MOST_BATCHES = 16  # a seed picks one of the first so many: a stream may be endless
@@ -49,7 +45,7 @@ class FactoryInputs:
             ]
         )
 
-    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
+    def batch(self, workload: Workload, seed: int) -> Arrays:
         """Batch selected by the seed and checked against the declaration."""
         make, declared = resolve_callable(self._reference()), self._declared()
         with user_code(self._reference()), seeded(seed):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import DTYPES, TensorSpec, Workload
+from benchorch.domain.tensors import DTYPES, Array, Arrays, TensorSpec, Workload
 from benchorch.errors import BuildError
 from benchorch.frameworks.host_arrays import numpy_dtype
 from benchorch.frameworks.numpy_files import read_npz
@@ -22,10 +22,6 @@ from benchorch.models.declared import (
     unique,
 )
 from benchorch.models.headers import SAFETENSORS_DTYPES, Header, read_headers
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 _OPTIONS = ("file", "further", "shapes")
 _SUFFIXES = (".npz", ".safetensors")
@@ -75,7 +71,7 @@ class FileInputs:
             return [*found, f"model.inputs.file: {path} holds no tensors."]
         return unique(found or self._further_problems(headers, workload))
 
-    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
+    def batch(self, workload: Workload, seed: int) -> Arrays:
         """The same rows of every tensor, and the files, taken in turn as the seed goes up."""
         paths = [self._path(), *self._further()]
         arrays = _load(paths[seed % len(paths)])
@@ -196,13 +192,13 @@ def _rows(spec: TensorSpec, workload: Workload) -> int:
     return workload.symbols[first] if isinstance(first, str) else 0
 
 
-def _rows_in(array: NDArray[generic], spec: TensorSpec, workload: Workload) -> int:
+def _rows_in(array: Array, spec: TensorSpec, workload: Workload) -> int:
     """The same, and no more than there are where that size is open."""
     count = _rows(spec, workload)
     return min(count, len(array)) if count and spec.shape[0] in workload.dynamic else count
 
 
-def _cut(array: NDArray[generic], spec: TensorSpec, workload: Workload) -> NDArray[generic]:
+def _cut(array: Array, spec: TensorSpec, workload: Workload) -> Array:
     """Leading part of the array, of the workload's size in every open dimension but the first."""
     wanted = zip(spec.shape, spec.resolve(workload.symbols), strict=True)
     taken = [slice(n) if symbol in workload.dynamic else slice(None) for symbol, n in wanted]
@@ -248,14 +244,14 @@ def _dtype_problems(
     return [f"{where}.dtype: the file holds {held.dtype}, which is not turned into {wanted}."]
 
 
-def _load(path: Path) -> Mapping[str, NDArray[generic]]:
+def _load(path: Path) -> Arrays:
     try:
         return _load_safetensors(path) if path.suffix == ".safetensors" else read_npz(path)
     except (OSError, ValueError) as error:
         raise BuildError(f"the inputs in {path} cannot be read: {error}", kind="inputs") from error
 
 
-def _load_safetensors(path: Path) -> Mapping[str, NDArray[generic]]:
+def _load_safetensors(path: Path) -> Arrays:
     """Without safetensors' own numpy reader, which has no bfloat16."""
     import numpy as np
     from safetensors import SafetensorError, deserialize

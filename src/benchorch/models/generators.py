@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.config.components import fits, missing, misspelt, mistyped
 from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Array
 from benchorch.errors import Correction, Problem
 from benchorch.frameworks.host_arrays import numpy_dtype
 from benchorch.models.declared import is_float
 
 if TYPE_CHECKING:
-    from numpy import generic
     from numpy.random import Generator as Random
-    from numpy.typing import NDArray
 
 GENERATOR_OPTIONS = ("shape", "dtype", "generator")
 """Options that every generated tensor has besides its generator's own."""
@@ -35,7 +34,7 @@ class Generator(ABC):
         """Options whose values are invalid for this dtype, each as ``option: reason``."""
 
     @abstractmethod
-    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> NDArray[generic]:
+    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> Array:
         """The array."""
 
 
@@ -56,7 +55,7 @@ class Normal(Generator):
             found.append(f"mean: must be finite, got {self.mean}")
         return found
 
-    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> NDArray[generic]:
+    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> Array:
         """Drawn in double precision, so that every dtype rounds the same numbers."""
         drawn = random.normal(self.mean, self.std, size=shape)
         return _array(drawn, dtype)
@@ -82,7 +81,7 @@ class Integers(Generator):
             ]
         return []
 
-    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> NDArray[generic]:
+    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> Array:
         """Drawn as 64-bit numbers, so that every dtype holds the same ones."""
         return _array(random.integers(self.low, self.high, size=shape), dtype)
 
@@ -105,7 +104,7 @@ class Mask(Generator):
             return []
         return [f"padding_ratio: must lie between 0 and 1, got {self.padding_ratio}"]
 
-    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> NDArray[generic]:
+    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> Array:
         """Rows run along the last axis."""
         import numpy as np
 
@@ -132,7 +131,7 @@ class Constant(Generator):
             return []
         return [f"value: {dtype} cannot hold {self.value}"]
 
-    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> NDArray[generic]:
+    def fill(self, random: Random, shape: tuple[int, ...], dtype: str) -> Array:
         """Constant array; draws nothing."""
         import numpy as np
 
@@ -211,7 +210,7 @@ def _option_problems(where: str, kind: type[Generator], options: Mapping[str, Js
     ]
 
 
-def _array(drawn: NDArray[generic], dtype: str) -> NDArray[generic]:
+def _array(drawn: Array, dtype: str) -> Array:
     return drawn.astype(numpy_dtype(dtype))
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from benchorch.domain.tensors import Array, Arrays
 from benchorch.frameworks.host_arrays import is_floating
 
 if TYPE_CHECKING:
-    from numpy import generic
     from numpy.random import Generator
-    from numpy.typing import NDArray
-
-    Arrays = Mapping[str, NDArray[generic]]
 
 
 def varied(examples: Sequence[Arrays], count: int) -> list[Arrays]:
@@ -42,7 +39,7 @@ def _variation(example: Arrays, number: int) -> Arrays:
     return {name: _varied(array, number, rng) for name, array in example.items()}
 
 
-def _varied(array: NDArray[generic], number: int, rng: Generator) -> NDArray[generic]:
+def _varied(array: Array, number: int, rng: Generator) -> Array:
     if is_floating(array) and array.size:
         return _varied_floats(array, number, rng)
     if array.dtype.kind in "iu" and array.size and not _is_mask(array):
@@ -50,7 +47,7 @@ def _varied(array: NDArray[generic], number: int, rng: Generator) -> NDArray[gen
     return array
 
 
-def _varied_floats(array: NDArray[generic], number: int, rng: Generator) -> NDArray[generic]:
+def _varied_floats(array: Array, number: int, rng: Generator) -> Array:
     """One of four variations in rotation; where it does not apply, a scaling.
 
     From the second turn on all of them are scaled, or they would be those of the first.
@@ -70,7 +67,7 @@ def _varied_floats(array: NDArray[generic], number: int, rng: Generator) -> NDAr
     return array * scale  # type: ignore[operator]
 
 
-def _permuted(array: NDArray[generic], rng: Generator) -> NDArray[generic]:
+def _permuted(array: Array, rng: Generator) -> Array:
     """The same values in another order within each row, or among the rows of a single column."""
     if array.ndim < 2 or array[0].size < 2:
         return rng.permutation(array) if array.ndim else array
@@ -78,7 +75,7 @@ def _permuted(array: NDArray[generic], rng: Generator) -> NDArray[generic]:
     return rng.permuted(rows, axis=1).reshape(array.shape)
 
 
-def _is_mask(array: NDArray[generic]) -> bool:
+def _is_mask(array: Array) -> bool:
     return bool(((array == 0) | (array == 1)).all())
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, final
+from typing import Protocol, final
 
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.domain.tensors import Arrays, TensorSpec, Workload
 from benchorch.errors import Correction, Problem
 from benchorch.models.declared import (
     dtype_of,
@@ -19,10 +19,6 @@ from benchorch.models.declared import (
     unique,
 )
 from benchorch.models.generators import generator, generator_problems, with_generator
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 
 class InputSet(Protocol):
@@ -36,7 +32,7 @@ class InputSet(Protocol):
         """Every mistake, one sentence each."""
         ...
 
-    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
+    def batch(self, workload: Workload, seed: int) -> Arrays:
         """One array per tensor."""
         ...
 
@@ -99,7 +95,7 @@ class GeneratedInputs:
             found += _tensor_problems(name, tensor, workload)
         return unique(found)
 
-    def batch(self, workload: Workload, seed: int) -> Mapping[str, NDArray[generic]]:
+    def batch(self, workload: Workload, seed: int) -> Arrays:
         """Each tensor from a random stream of its own: adding one leaves the others as they are."""
         import numpy as np
 

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from benchorch.config.components import misspelt
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.domain.tensors import Array, Arrays, TensorSpec, Workload
 from benchorch.errors import BuildError
 from benchorch.models.callables import callable_problems, resolve_callable, user_code
 from benchorch.models.declared import key_problems, unique
 from benchorch.models.declared_batches import DeclaredBatches, as_numpy, mapping_at
 from benchorch.models.seeding import seeded
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
-
-    Arrays = Mapping[str, NDArray[generic]]
 
 LOADERS = ("predict", "test")
 _OPTIONS = ("datamodule", "arguments", "loader", "tensors")
@@ -124,7 +118,7 @@ def _rows_of(batches: Iterable[Arrays], rows: Mapping[str, int], windows: int) -
     """The first rows of a loader: those of `windows` windows, or all where there are fewer."""
     import numpy as np
 
-    held: dict[str, list[NDArray[generic]]] = {name: [] for name in rows}
+    held: dict[str, list[Array]] = {name: [] for name in rows}
     for batch in batches:
         for name, array in batch.items():
             held[name].append(array)

@@ -5,19 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.domain.tensors import Arrays, TensorSpec, Workload
 from benchorch.errors import BuildError
 from benchorch.frameworks.host_arrays import numpy_dtype
 from benchorch.frameworks.numpy_files import read_npy, read_npz
 from benchorch.models.callables import reference_problems, resolve_callable, user_code
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
-
-    Arrays = Mapping[str, NDArray[generic]]
 
 _SUFFIXES = (".npz", ".npy")
 _TEXT = ".txt"

@@ -11,14 +11,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import DTYPES
+from benchorch.domain.tensors import DTYPES, Array, Arrays
 from benchorch.frameworks.host_arrays import array_of, dtype_name
 from benchorch.frameworks.model_caches import holds_tokens, is_cache, is_layer, is_written
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
 
 _JSON = (bool, int, float, str, type(None))
 _PLAIN = frozenset({"dtype", "device", "memory_format", "layout", "Size", "slice", "ellipsis"})
@@ -287,12 +285,12 @@ def _filled(value: object, tensors: Mapping[str, torch.Tensor]) -> object:
     return value
 
 
-def arrays_of(arguments: CapturedArguments) -> dict[str, NDArray[generic]]:
+def arrays_of(arguments: CapturedArguments) -> dict[str, Array]:
     """The tensors for a file, each in its own dtype."""
     return {name: array_of(tensor) for name, tensor in arguments.tensors.items()}
 
 
-def digest_of_arrays(arrays: Mapping[str, NDArray[generic]]) -> str:
+def digest_of_arrays(arrays: Arrays) -> str:
     """SHA-256 (hex) over names, dtypes, shapes and values."""
     total = hashlib.sha256()
     for name, array in arrays.items():

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchorch.domain.tensors import Workload
+from benchorch.domain.tensors import Array, Arrays, Workload
 from benchorch.errors import BuildError
 from benchorch.frameworks.numpy_files import read_npy, read_npz
 from benchorch.interfaces.generation import CONTINUATION, IDS, NEW, POSITIONS, PROMPT, DecoderModel
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
-
-    Arrays = Mapping[str, NDArray[generic]]
 
 TEXT = ".txt"
 _MOST_SETS = 16
@@ -55,7 +47,7 @@ def token_sets(reference: str, model: DecoderModel, workload: Workload) -> list[
     ]
 
 
-def _ids(path: Path, model: DecoderModel) -> NDArray[generic]:
+def _ids(path: Path, model: DecoderModel) -> Array:
     import numpy as np
 
     try:

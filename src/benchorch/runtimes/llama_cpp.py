@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Arrays
 from benchorch.errors import MeasureError
 from benchorch.frameworks.token_engine import HostProgram, TokenEngine, cache_size
 from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, SAME_ARITHMETIC_RATIO
 from benchorch.interfaces.generation import IDS, POSITIONS
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 _MODEL_FILE = "model.gguf"
 _CACHE_TYPES = {"float32": (0, 4), "float16": (1, 2)}  # GGML_TYPE_F32, GGML_TYPE_F16; bytes
@@ -143,7 +140,7 @@ class LlamaProgram(HostProgram):
         """Size of keys and values."""
         return self.executable.cache_bytes
 
-    def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:
+    def place(self, arrays: Arrays) -> dict[str, object]:
         """Tokens and positions in llama.cpp's own type."""
         found = ((name, arrays[name]) for name in (IDS, POSITIONS) if name in arrays)
         return {name: array.astype("int32", order="C") for name, array in found}

@@ -8,18 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Arrays
 from benchorch.errors import MeasureError
 from benchorch.files import read_json
 from benchorch.frameworks.tensorrt_libraries import load_libraries, missing_libraries
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.host.environment import ONNX_RUNTIMES, is_installed
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 SPINNING = "session.intra_op.allow_spinning"
 _RECORD = "session.record_ep_graph_assignment_info"
@@ -217,7 +214,7 @@ def executed(
     model: Path,
     provider: Provider,
     threads: int,
-    inputs: Mapping[str, NDArray[generic]],
+    inputs: Arrays,
     *,
     tf32: bool = False,
 ) -> dict[str, Json]:

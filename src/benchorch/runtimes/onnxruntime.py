@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, final
+from typing import Any, Literal, cast, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Array, Arrays
 from benchorch.frameworks.host_arrays import BFLOAT16, numpy_dtype
 from benchorch.frameworks.onnx_files import (
     FUSED,
@@ -32,10 +33,6 @@ from benchorch.runtimes.onnx_session import (
     refused,
     weights_beside,
 )
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 _DTYPES = {
     "tensor(float)": "float32",
@@ -118,7 +115,7 @@ class OnnxExecutable(Executable):
     counts: Callable[[], Mapping[str, Json]] = dict
     profiled: bool = False
 
-    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
+    def bind(self, arrays: Arrays) -> Callable[[], object]:
         """A call on inputs that are already there; inputs that the graph dropped are left out."""
         binding = self.session.io_binding()
         for name, array in _fed(self.session, arrays).items():
@@ -138,7 +135,7 @@ class OnnxExecutable(Executable):
         """The session on values that stay where it runs."""
         return OnnxProgram(session=self.session, device=self.place)
 
-    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
+    def outputs(self, raw: object) -> Arrays:
         """Outputs of the last call on the host, half precision widened to float32."""
         arrays = raw.copy_outputs_to_cpu()  # type: ignore[attr-defined]
         return {
@@ -181,7 +178,7 @@ class OnnxProgram(Program):
     session: Any
     device: str
 
-    def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:
+    def place(self, arrays: Arrays) -> dict[str, object]:
         """Values on the device, floats in the graph's own types; what it dropped is left out."""
         from onnxruntime import OrtValue
 
@@ -207,9 +204,9 @@ class OnnxProgram(Program):
         values: Sequence[object] = binding.get_outputs()
         return values
 
-    def fetch(self, value: object) -> NDArray[generic]:
+    def fetch(self, value: object) -> Array:
         """Value on the host, half precision widened to float32."""
-        array: NDArray[generic] = value.numpy()  # type: ignore[attr-defined]
+        array: Array = value.numpy()  # type: ignore[attr-defined]
         return array.astype("float32") if array.dtype == "float16" else array
 
     def size_bytes(self, value: object) -> int:
@@ -256,7 +253,7 @@ def _session(model: Path, provider: Provider, request: LoadRequest, *, spinning:
     return session
 
 
-def _fed(session: Any, arrays: Mapping[str, NDArray[generic]]) -> dict[str, NDArray[generic]]:
+def _fed(session: Any, arrays: Arrays) -> dict[str, Array]:
     """The inputs that the graph has, copied, in its own types."""
     fed = {}
     for node in session.get_inputs():
@@ -266,7 +263,7 @@ def _fed(session: Any, arrays: Mapping[str, NDArray[generic]]) -> dict[str, NDAr
     return fed
 
 
-def _value(array: NDArray[generic], place: str) -> Any:
+def _value(array: Array, place: str) -> Any:
     """An ``OrtValue`` on the device; bfloat16, which numpy lacks, as its bits and ONNX's word."""
     from onnxruntime import OrtValue
 
@@ -276,7 +273,7 @@ def _value(array: NDArray[generic], place: str) -> Any:
     return OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _ONNX_BFLOAT16)
 
 
-def _array_of(name: str, arrays: Mapping[str, NDArray[generic]]) -> NDArray[generic]:
+def _array_of(name: str, arrays: Arrays) -> Array:
     """The array of a graph's input, which the exporter renames where an output has its name."""
     known = own_name(name, arrays)
     if known is None:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Arrays
 from benchorch.errors import MeasureError
 from benchorch.frameworks.token_engine import HostProgram, TokenEngine
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.generation import IDS, PAST, Program
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 
 @final
@@ -111,7 +108,7 @@ class GenaiProgram(HostProgram):
         """Size of keys and values."""
         return sum(self._generator.get_output(name).nbytes for name in self._cache)
 
-    def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:
+    def place(self, arrays: Arrays) -> dict[str, object]:
         """Tokens in its own type; it counts positions itself."""
         return {IDS: arrays[IDS].astype("int32", order="C")} if IDS in arrays else {}
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Array, Arrays
 from benchorch.errors import MeasureError
 from benchorch.frameworks.openvino_files import import_openvino, read_graph, unavailable_on
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.generation import Program
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.runtimes.openvino_facts import compiled_facts, device_config
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 _HINTS = {"float32": "f32", "bfloat16": "bf16", "float16": "f16", "device": None}
 _TOLERANCE_RATIOS = {"float32": 1e-4, "bfloat16": 3e-2, "float16": 5e-3, "device": 3e-2}
@@ -80,7 +77,7 @@ class OpenVinoExecutable(Executable):
 
     compiled: Any
 
-    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Callable[[], object]:
+    def bind(self, arrays: Arrays) -> Callable[[], object]:
         """A call on inputs that lie in the request's own memory."""
         request = self.compiled.create_infer_request()
         for port in self.compiled.inputs:
@@ -97,7 +94,7 @@ class OpenVinoExecutable(Executable):
         """Calls of one request, each with output tensors of its own."""
         return OpenVinoProgram(request=self.compiled.create_infer_request())
 
-    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
+    def outputs(self, raw: object) -> Arrays:
         """Outputs of the last call, half precision widened to float32."""
         tensors = [raw.get_output_tensor(i) for i in range(len(self.compiled.outputs))]  # type: ignore[attr-defined]
         return {str(index): _array(tensor) for index, tensor in enumerate(tensors)}
@@ -125,7 +122,7 @@ class OpenVinoProgram(Program):
         """Size of all variables."""
         return sum(each.state.byte_size for each in self.request.query_state())
 
-    def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:
+    def place(self, arrays: Arrays) -> dict[str, object]:
         """Tensors in the graph's own types; what it dropped is left out."""
         return {
             name: _tensor(port, arrays[name])
@@ -147,7 +144,7 @@ class OpenVinoProgram(Program):
         request.infer(share_inputs=True, share_outputs=True)
         return found
 
-    def fetch(self, value: object) -> NDArray[generic]:
+    def fetch(self, value: object) -> Array:
         """A copy, half precision widened to float32."""
         return _array(value)
 
@@ -161,7 +158,7 @@ def _name_of(port: Any, arrays: Mapping[str, object]) -> str:
     return next(name for name in arrays if name in port.get_names())
 
 
-def _tensor(port: Any, array: NDArray[generic]) -> Any:
+def _tensor(port: Any, array: Array) -> Any:
     """A copy of the array in the port's type."""
     kind = port.get_element_type()
     tensor = import_openvino().Tensor(kind, list(array.shape))
@@ -172,19 +169,19 @@ def _tensor(port: Any, array: NDArray[generic]) -> Any:
     return tensor
 
 
-def _array(tensor: Any) -> NDArray[generic]:
+def _array(tensor: Any) -> Array:
     """A copy of the tensor in a type of numpy's, half precision widened to float32."""
     import numpy as np
 
     if tensor.get_element_type().get_type_name() == _BFLOAT16:
         bits = tensor.data.view("uint16").astype(np.uint32) << np.uint32(16)
-        wide: NDArray[generic] = bits.view(np.float32)
+        wide: Array = bits.view(np.float32)
         return wide
-    array: NDArray[generic] = np.array(tensor.data)
+    array: Array = np.array(tensor.data)
     return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
-def _bfloat16_bits(array: NDArray[generic]) -> NDArray[generic]:
+def _bfloat16_bits(array: Array) -> Array:
     """The upper half of float32, rounded to even: numpy has no bfloat16."""
     import numpy as np
 

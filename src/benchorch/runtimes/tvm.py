@@ -6,19 +6,16 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Arrays
 from benchorch.errors import MeasureError
 from benchorch.files import read_json
 from benchorch.frameworks.torch_call import Bound, arrays_in, missing_torch, tensors_of
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 _LIBRARY_FILE = "model.so"
 _NOTES_FILE = "model.json"
@@ -81,7 +78,7 @@ class TvmExecutable(Executable):
     arguments: tuple[str, ...]
     dtypes: tuple[str, ...]
 
-    def bind(self, arrays: Mapping[str, NDArray[generic]]) -> Bound:
+    def bind(self, arrays: Arrays) -> Bound:
         """A call on tensors of TVM's."""
         import tvm
 
@@ -89,7 +86,7 @@ class TvmExecutable(Executable):
         placed = [tvm.runtime.from_dlpack(tensors[name]) for name in self.arguments]
         return partial(self.function, *placed)
 
-    def outputs(self, raw: object) -> Mapping[str, NDArray[generic]]:
+    def outputs(self, raw: object) -> Arrays:
         """Outputs of a call, half precision widened to float32."""
         from torch.utils.dlpack import from_dlpack
 

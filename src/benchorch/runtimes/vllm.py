@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import Any, Literal, final
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
+from benchorch.domain.tensors import Array, Arrays
 from benchorch.errors import MeasureError
 from benchorch.frameworks.token_engine import HostProgram, TokenEngine, cache_size
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, SAME_ARITHMETIC_RATIO
 from benchorch.interfaces.generation import IDS, Program
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 _VARIABLES = {
     "VLLM_NO_USAGE_STATS": "1",  # it reports its use otherwise
@@ -151,7 +148,7 @@ class VllmProgram(HostProgram):
         """Size of keys and values."""
         return self._executable.cache_bytes
 
-    def place(self, arrays: Mapping[str, NDArray[generic]]) -> dict[str, object]:
+    def place(self, arrays: Arrays) -> dict[str, object]:
         """Tokens as they are; the engine counts positions itself."""
         return {IDS: arrays[IDS]} if IDS in arrays else {}
 
@@ -191,7 +188,7 @@ class VllmProgram(HostProgram):
             self._requests[name] = row
             self._executable.engine.add_request(name, {"prompt_token_ids": tokens}, params)
 
-    def _step(self) -> NDArray[generic]:
+    def _step(self) -> Array:
         """Let the engine run until each sequence has its next token."""
         import numpy as np
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from benchorch.domain.measurement import Calibration, Observations
+from benchorch.domain.tensors import Array
 from benchorch.interfaces.generation import TokenCall
 from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.scenario import Sampling, Scenario, likeliest
 from benchorch.interfaces.stopping import Stopping
 from benchorch.scenarios.series import fill, quiet_heap, sized, token_fields, token_times
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 
 @final
@@ -50,7 +47,7 @@ class Generate(Scenario):
         """Greedy, or as drawn."""
         return self.choose if self.temperature else likeliest
 
-    def choose(self, logits: NDArray[generic], number: int) -> NDArray[generic]:
+    def choose(self, logits: Array, number: int) -> Array:
         """The likeliest token, or one drawn by the Gumbel-max rule.
 
         Source: Gumbel, *Statistical theory of extreme values*, 1954: the largest of scores with

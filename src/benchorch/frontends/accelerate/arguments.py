@@ -14,7 +14,7 @@ from benchorch.frontends.api.live_model import named_arrays
 if TYPE_CHECKING:
     import torch
 
-    from benchorch.frontends.api.live_model import Arrays
+    from benchorch.domain.tensors import Arrays
 
 TENSOR, WEIGHT, NUMBER = "tensor", "weight", "number"
 _NAME = re.compile(r"^[lg]_(self_)?(\w+?)_$")

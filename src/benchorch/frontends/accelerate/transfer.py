@@ -25,7 +25,7 @@ from benchorch.models.kept_programs import keep_program, programs_folder
 if TYPE_CHECKING:
     import torch
 
-    from benchorch.frontends.api.live_model import Arrays
+    from benchorch.domain.tensors import Arrays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

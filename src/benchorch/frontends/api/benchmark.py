@@ -28,7 +28,7 @@ from benchorch.run.invocation import Invocation
 if TYPE_CHECKING:
     import torch
 
-    from benchorch.frontends.api.live_model import Arrays
+    from benchorch.domain.tensors import Arrays
 
 EXPORTED_NOTE = (
     "The model was exported from this process: its eager is the exported graph run by PyTorch, "

@@ -20,7 +20,7 @@ from benchorch.models.script_watch import FirstCall, Watch
 if TYPE_CHECKING:
     import torch
 
-    from benchorch.frontends.api.live_model import Arrays
+    from benchorch.domain.tensors import Arrays
 
 
 def holds_more(sets: Sequence[Mapping[str, object]]) -> bool:

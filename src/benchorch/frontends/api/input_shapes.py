@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import TensorSpec
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
-
-    Arrays = Mapping[str, NDArray[generic]]
+from benchorch.domain.tensors import Arrays, TensorSpec
 
 ROWS = "batch_size"
 

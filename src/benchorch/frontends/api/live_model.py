@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import DTYPES, Example
+from benchorch.domain.tensors import DTYPES, Array, Arrays, Example
 from benchorch.errors import ConfigError
 from benchorch.frameworks.host_arrays import array_of
 from benchorch.frameworks.torch_call import live_tensors, tensors_in
@@ -28,10 +28,7 @@ from benchorch.models.script_inputs import digest_of_arrays
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
 
-    Arrays = Mapping[str, NDArray[generic]]
 
 FACTORY_REMEDY = (
     "Give a function that makes the module instead, as 'path.py:function': it is imported where "
@@ -126,7 +123,7 @@ def _kind(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def _array(value: object) -> NDArray[generic]:
+def _array(value: object) -> Array:
     """A copy: the caller may change the tensor afterwards."""
     return array_of(value).copy()
 

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from benchorch.domain.codec import Json, from_json, to_json
+from benchorch.domain.tensors import Arrays
 from benchorch.frameworks.host_arrays import dtype_name
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
@@ -35,8 +36,6 @@ from benchorch.models.script_watch import (
 
 if TYPE_CHECKING:
     import torch
-    from numpy import generic
-    from numpy.typing import NDArray
 
 KEPT_INVOCATIONS = 20
 """Signatures of one model whose inputs are kept; others have to be asked for by hash."""
@@ -469,7 +468,7 @@ def _state(module: torch.nn.Module) -> str | None:
         return None
 
 
-def _saved(folder: Path, arrays: Mapping[str, NDArray[generic]]) -> Path:
+def _saved(folder: Path, arrays: Arrays) -> Path:
     """A file of inputs, named by what it holds: the same inputs are the same file in every run."""
     from safetensors.numpy import save_file
 

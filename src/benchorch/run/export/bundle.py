@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, final
+from typing import NoReturn, final
 
 from benchorch.config.components import make
 from benchorch.config.parity_setup import parity_setup
@@ -20,6 +20,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.session import Session
+from benchorch.domain.tensors import Arrays
 from benchorch.errors import BuildError, ConfigError
 from benchorch.files import read_json
 from benchorch.formatting import interval_text, is_known
@@ -34,10 +35,6 @@ from benchorch.trial.build import build, find
 from benchorch.trial.live_module import module_of
 from benchorch.trial.reference import model_inputs, outputs_file
 from benchorch.trial.stages import Built
-
-if TYPE_CHECKING:
-    from numpy import generic
-    from numpy.typing import NDArray
 
 _FILES = Path(__file__).parent / "files"
 _CHECK_S = 300
@@ -210,9 +207,7 @@ def _write(chosen: Chosen, setup: TrialSetup, kind: _Kind, built: Built, out: Pa
     (out / "README.md").write_text(_readme(chosen, kind, inputs))
 
 
-def _settings(
-    chosen: Chosen, setup: TrialSetup, inputs: Mapping[str, NDArray[generic]], out: Path
-) -> dict[str, Json]:
+def _settings(chosen: Chosen, setup: TrialSetup, inputs: Arrays, out: Path) -> dict[str, Json]:
     facts = chosen.result.valid[0].facts
     call = out / "artifact" / "call.json"
     traced = call.exists() and read_json(call)["method"] == "trace"
@@ -273,7 +268,7 @@ def _fact(chosen: Chosen, name: str) -> Json:
     return chosen.result.environment.get(name)
 
 
-def _readme(chosen: Chosen, kind: _Kind, inputs: Mapping[str, NDArray[generic]]) -> str:
+def _readme(chosen: Chosen, kind: _Kind, inputs: Arrays) -> str:
     labels, summary = chosen.trial.labels, chosen.run.summaries[chosen.trial.trial_id]
     latency = summary.metrics.get("latency_ms/p50")
     figures = [f"Median latency {interval_text(latency)} ms."] if latency else []
