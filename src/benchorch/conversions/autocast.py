@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
 from benchorch.frameworks.torch_tracing import take_signature
-from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, ModuleStep
+from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, ModuleStep, by_option
 
 if TYPE_CHECKING:
     import torch
@@ -28,13 +28,9 @@ class Autocast(ModuleStep):
 
     consumes = (Format.MODULE,)
     produces = Format.MODULE
+    tolerance_ratio = by_option("dtype", HALF_PRECISION_RATIOS)
 
     dtype: Literal["bfloat16", "float16"]
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Error of rounding the factors of every product to 8 or 11 bits."""
-        return HALF_PRECISION_RATIOS[self.dtype]
 
     @property
     def requested_precision(self) -> str:

@@ -11,13 +11,15 @@ from benchorch.conversions.quantization import quietly
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError, MeasureError
 from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
-from benchorch.interfaces.conversion import BuildRequest, StateStep
+from benchorch.interfaces.conversion import BuildRequest, StateStep, by_option
 
 if TYPE_CHECKING:
     import torch
 
 STATE_FILE = "state.pt"
 TOLERANCE_RATIOS = {"int8": 5e-2, "float16": 2e-3}
+"""By the weights' dtype; 7 of 8 bits count where the processor could overflow."""
+
 _DTYPES = {"int8": "qint8", "float16": "float16"}
 
 
@@ -33,23 +35,15 @@ class DynamicQuantization(StateStep):
         dtype: of the weights; with float16 the arithmetic stays in float32.
     """
 
+    not_on_gpu = "torch.ao's dynamic quantisation has kernels for CPUs alone, not for 'cuda'"
+    tolerance_ratio = by_option("dtype", TOLERANCE_RATIOS)
+
     dtype: Literal["int8", "float16"] = "int8"
 
     @property
     def requested_precision(self) -> str:
         """Dtype of the weights, and with int8 of the products."""
         return self.dtype
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Tolerance by the weights' dtype; 7 of 8 bits count where the processor could overflow."""
-        return TOLERANCE_RATIOS[self.dtype]
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable on GPUs: the kernels are for CPUs."""
-        if device == "cpu":
-            return None
-        return f"torch.ao's dynamic quantisation has kernels for CPUs alone, not for {device!r}"
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``state.pt``."""

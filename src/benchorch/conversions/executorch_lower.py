@@ -33,13 +33,8 @@ class ExecutorchLower(FileStep):
     consumes = (Format.EXPORTED_PROGRAM,)
     produces = Format.EXECUTORCH_PROGRAM
     requires = ("torch", "executorch")
+    not_on_gpu = "XNNPACK, to which ExecuTorch hands the model here, runs on processors alone"
     version = 2  # 2: views of attention can be written out
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable on NVIDIA GPUs."""
-        if device == "cuda":
-            return "XNNPACK, to which ExecuTorch hands the model here, runs on processors alone"
-        return None
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.pte``, and how it is to be called into ``model.json``."""

@@ -38,6 +38,7 @@ class FxQuantization(StateStep):
 
     # Another architecture has another engine, which rounds in another way.
     depends_on = ("arch", *KERNELS)
+    not_on_gpu = "torch.ao's int8 modules have kernels for CPUs alone, not for 'cuda'"
     requested_precision = "int8"
     tolerance_ratio = TOLERANCE_RATIO  # error of int8 weights and activations of 7 bits
 
@@ -46,12 +47,6 @@ class FxQuantization(StateStep):
 
     def __post_init__(self) -> None:
         check_samples(self.samples)
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable on GPUs: the kernels are for CPUs."""
-        if device == "cpu":
-            return None
-        return f"torch.ao's int8 modules have kernels for CPUs alone, not for {device!r}"
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``state.pt``."""

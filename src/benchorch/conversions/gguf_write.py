@@ -10,13 +10,13 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Array
 from benchorch.errors import BuildError
 from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
-from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.interfaces.conversion import BuildRequest, FileStep, by_option
 
 if TYPE_CHECKING:
     import torch
 
 MODEL_FILE = "model.gguf"
-_TOLERANCE_RATIOS = {"f32": 1e-3, "q8_0": 3e-2, "q4_0": 2e-1}
+_TOLERANCE_RATIOS = {"f32": 1e-3, "q8_0": 3e-2, "q4_0": 2e-1}  # GELU is looked up in float16
 
 
 @final
@@ -36,18 +36,10 @@ class GgufWrite(FileStep):
     consumes = (Format.MODULE,)
     produces = Format.GGUF
     requires = ("torch", "gguf")
+    requested_precision = by_option("weights", {"f32": "", "q8_0": "int8", "q4_0": "int4"})
+    tolerance_ratio = by_option("weights", _TOLERANCE_RATIOS)
 
     weights: Literal["f32", "q8_0", "q4_0"] = "f32"
-
-    @property
-    def requested_precision(self) -> str:
-        """Dtype of the weights."""
-        return {"f32": "", "q8_0": "int8", "q4_0": "int4"}[self.weights]
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """llama.cpp looks GELU up in a table of float16."""
-        return _TOLERANCE_RATIOS[self.weights]
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.gguf``; BuildError for an architecture that is not written here."""

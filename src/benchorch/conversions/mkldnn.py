@@ -26,10 +26,7 @@ class Mkldnn(ModuleStep):
 
     consumes = (Format.MODULE,)
     produces = Format.MODULE
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable except on a CPU."""
-        return None if device == "cpu" else "oneDNN's packed layers run on CPUs only."
+    not_on_gpu = "oneDNN's packed layers run on CPUs only."
 
     def without_effect(self, facts: Mapping[str, Json], device: str) -> str | None:
         """A model whose layers are of other classes keeps its own weights."""

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from benchorch.conversions.quantization import calibrate, check_samples, missing, quietly
+from benchorch.conversions.quantization import calibrate, check_samples, quietly
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.module_precision import parameter_dtypes
 from benchorch.frameworks.onnx_files import MODEL_FILE
 from benchorch.frameworks.torch_tracing import open_axes, traced_arguments
 from benchorch.frameworks.upstream_errors import wrap_errors
-from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.interfaces.conversion import BuildRequest, FileStep, by_option
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +22,6 @@ _OPSET = {"int8": 21, "fp8": 21, "nvfp4": 23}
 """The first with a type of that many bits, but for what TensorRT 10 reads."""
 _TOLERANCE_RATIOS = {"int8": 8e-2, "fp8": 8e-2, "nvfp4": 0.2}
 _PRECISIONS = {"int8": "int8", "fp8": "float8", "nvfp4": "float4"}
-_EXTRA = "pip install 'benchorch[modelopt]'"
 
 
 @final
@@ -39,6 +38,8 @@ class ModelOptOnnx(FileStep):
     consumes = (Format.MODULE,)
     produces = Format.ONNX
     requires = ("torch", "onnx", "nvidia-modelopt", "onnx-graphsurgeon")
+    requested_precision = by_option("precision", _PRECISIONS)
+    tolerance_ratio = by_option("precision", _TOLERANCE_RATIOS)
 
     precision: Literal["int8", "fp8", "nvfp4"]
     samples: int = 16
@@ -46,22 +47,11 @@ class ModelOptOnnx(FileStep):
     def __post_init__(self) -> None:
         check_samples(self.samples)
 
-    @property
-    def requested_precision(self) -> str:
-        """Dtype of weights and activations."""
-        return _PRECISIONS[self.precision]
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Tolerance by the remaining bits."""
-        return _TOLERANCE_RATIOS[self.precision]
-
     def unavailable(self, device: str) -> str | None:
-        """A missing package, or blocks that only a GPU rounds."""
+        """Unavailable on a CPU for blocks that only a GPU rounds."""
         if self.precision == "nvfp4" and device != "cuda":
             return "Model Optimizer rounds to NVFP4 on NVIDIA GPUs only: hardware=local_gpu"
-        absent = (missing(name, _EXTRA) for name in ("nvidia-modelopt", "onnx-graphsurgeon"))
-        return next(filter(None, absent), None)
+        return None
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.onnx``; BuildError where no operator came to compute in fewer bits."""

@@ -12,7 +12,7 @@ from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.onnx_files import MODEL_FILE, is_large, runtime_distribution, write_graph
 from benchorch.frameworks.upstream_errors import wrap_errors
-from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.interfaces.conversion import BuildRequest, FileStep, by_option
 
 _TOLERANCE_RATIOS = {4: 2e-1, 8: 2e-2}
 _ACCURACY_LEVELS = {"float32": 1, "int8": 4}
@@ -34,6 +34,7 @@ class OnnxBlockWeights(FileStep):
     consumes = (Format.ONNX,)
     produces = Format.ONNX
     requires = ("onnx", "onnx-ir", runtime_distribution())
+    tolerance_ratio = by_option("bits", _TOLERANCE_RATIOS)
 
     bits: Literal[4, 8] = 4
     block_size: Literal[16, 32, 64, 128, 256] = 32
@@ -45,11 +46,6 @@ class OnnxBlockWeights(FileStep):
         """Dtype of the weights, and whether activations are rounded, too."""
         dtype = f"int{self.bits}"
         return dtype if self.compute == "int8" else only_weights(dtype)
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Error of rounding every weight of a small model to 4 or 8 bits."""
-        return _TOLERANCE_RATIOS[self.bits]
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.onnx``."""

@@ -8,16 +8,18 @@ from benchorch.conversions.quantization import only_weights
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.openvino_files import (
+    NOT_ON_GPU,
     import_openvino,
     quiet_nncf,
     read_graph,
-    unavailable_on,
     write_graph,
 )
 from benchorch.frameworks.upstream_errors import wrap_errors
-from benchorch.interfaces.conversion import BuildRequest, FileStep
+from benchorch.interfaces.conversion import BuildRequest, FileStep, by_option
 
 _TOLERANCE_RATIOS = {8: 3e-2, 4: 2e-1}
+"""Twice the error of resnet18 (8 bits) and of a small BERT (4 bits)."""
+
 _TYPES = {8: ("u8", "i8"), 4: ("u4", "i4")}
 _SMALLEST_GROUP = 8
 
@@ -39,6 +41,9 @@ class OpenVinoWeights(FileStep):
     consumes = (Format.OPENVINO_IR,)
     produces = Format.OPENVINO_IR
     requires = ("openvino", "nncf")
+    not_on_gpu = NOT_ON_GPU
+    requested_precision = by_option("bits", {8: only_weights("int8"), 4: only_weights("int4")})
+    tolerance_ratio = by_option("bits", _TOLERANCE_RATIOS)
 
     bits: Literal[4, 8] = 8
     symmetric: bool = False
@@ -48,20 +53,6 @@ class OpenVinoWeights(FileStep):
     def __post_init__(self) -> None:
         if self.bits == 8 and (self.group_size is not None or self.all_layers):
             raise ValueError("group_size and all_layers are for bits=4.")
-
-    @property
-    def requested_precision(self) -> str:
-        """Dtype of the weights."""
-        return only_weights(f"int{self.bits}")
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Twice the error of resnet18 (8 bits) and of a small BERT (4 bits)."""
-        return _TOLERANCE_RATIOS[self.bits]
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable on NVIDIA GPUs."""
-        return unavailable_on(device)
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.xml`` and ``model.bin``."""

@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.onnx_files import MODEL_FILE
-from benchorch.frameworks.openvino_files import import_openvino, unavailable_on, write_graph
+from benchorch.frameworks.openvino_files import NOT_ON_GPU, import_openvino, write_graph
 from benchorch.frameworks.program_outputs import write_outputs
 from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
 from benchorch.frameworks.torch_program import load_program
@@ -43,11 +43,8 @@ class OpenVinoConvert(FileStep):
     )
     produces = Format.OPENVINO_IR
     requires = ("torch", "openvino")
+    not_on_gpu = NOT_ON_GPU
     version = 2  # 2: beside a traced one, what it returned
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable on NVIDIA GPUs."""
-        return unavailable_on(device)
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.xml`` and ``model.bin``."""

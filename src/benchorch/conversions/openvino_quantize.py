@@ -7,10 +7,10 @@ from benchorch.conversions.quantization import check_samples, matches, require_m
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.openvino_files import (
+    NOT_ON_GPU,
     import_openvino,
     quiet_nncf,
     read_graph,
-    unavailable_on,
     write_graph,
 )
 from benchorch.frameworks.upstream_errors import wrap_errors
@@ -33,6 +33,7 @@ class OpenVinoInt8(FileStep):
     consumes = (Format.OPENVINO_IR,)
     produces = Format.OPENVINO_IR
     requires = ("openvino", "nncf")
+    not_on_gpu = NOT_ON_GPU
     version = 2
     requested_precision = "int8"
     tolerance_ratio = 5e-2  # twice the error of BERT base
@@ -45,10 +46,6 @@ class OpenVinoInt8(FileStep):
 
     def __post_init__(self) -> None:
         check_samples(self.samples)
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable on NVIDIA GPUs."""
-        return unavailable_on(device)
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.xml`` and ``model.bin``."""

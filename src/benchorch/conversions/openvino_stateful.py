@@ -8,9 +8,9 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import TensorSpec
 from benchorch.errors import BuildError
 from benchorch.frameworks.openvino_files import (
+    NOT_ON_GPU,
     import_openvino,
     read_graph,
-    unavailable_on,
     write_graph,
 )
 from benchorch.frameworks.upstream_errors import wrap_errors
@@ -30,10 +30,7 @@ class OpenVinoStateful(FileStep):
     consumes = (Format.OPENVINO_IR,)
     produces = Format.OPENVINO_IR
     requires = ("openvino",)
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable on NVIDIA GPUs."""
-        return unavailable_on(device)
+    not_on_gpu = NOT_ON_GPU
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.xml`` and ``model.bin``; BuildError for a model without such a cache."""

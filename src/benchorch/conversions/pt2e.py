@@ -67,9 +67,8 @@ class Pt2e(FileStep):
                 f"the {self.quantizer} quantizer marks what CPU kernels compute in int8; on "
                 f"{device!r} everything would stay in float32 and be rounded besides"
             )
-        absent = missing("torchao")
-        if absent or self.quantizer != "xnnpack":
-            return absent
+        if self.quantizer != "xnnpack":
+            return None
         return missing("executorch", "pip install 'benchorch[executorch]'")
 
     def build(self, request: BuildRequest) -> None:

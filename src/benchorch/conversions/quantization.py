@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 _SHOWN = 8
 TILE = 16
 """Size of which dimensions must be multiples in kernels for float8 and packed int4."""
-EXTRA = "pip install 'benchorch[quantization]'"
 
 
-def missing(distribution: str, remedy: str = EXTRA) -> str | None:
+def missing(distribution: str, remedy: str) -> str | None:
     """Reason and remedy where a distribution is not installed; imports nothing."""
     return None if is_installed(distribution) else f"{distribution} is not installed: {remedy}"
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from benchorch.conversions.quantization import (
     calibrate,
     check_samples,
-    missing,
     only_weights,
     quietly,
 )
@@ -83,10 +82,6 @@ class Quanto(StateStep):
         """Tolerance by the dtypes of weights and activations."""
         rounding = TOLERANCE_RATIOS[self.weights]
         return max(rounding, _INT8_ACTIVATIONS_RATIO) if self.activations else rounding
-
-    def unavailable(self, device: str) -> str | None:
-        """A missing package."""
-        return missing("optimum-quanto")
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``state.safetensors``, ``layers.json``, and the compiled unpacking if needed."""

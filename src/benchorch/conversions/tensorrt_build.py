@@ -9,7 +9,7 @@ from typing import Any, final
 from benchorch.domain.artifact import Format
 from benchorch.errors import BuildError
 from benchorch.frameworks.onnx_files import MODEL_FILE, own_name
-from benchorch.frameworks.tensorrt_support import ELSEWHERE, Bounds, bounds_of, check_profile
+from benchorch.frameworks.tensorrt_support import NOT_ON_CPU, Bounds, bounds_of, check_profile
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.conversion import BuildRequest, FileStep
 
@@ -37,6 +37,7 @@ class TensorRtBuild(FileStep):
     consumes = (Format.ONNX,)
     produces = Format.TENSORRT_ENGINE
     requires = ("tensorrt",)
+    not_on_cpu = NOT_ON_CPU
     depends_on = ("arch", "compute_capability")
     version = 2  # 2: sizes may be open
 
@@ -44,10 +45,6 @@ class TensorRtBuild(FileStep):
 
     def __post_init__(self) -> None:
         check_profile(self.profile or {})
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable except on NVIDIA GPUs."""
-        return None if device == "cuda" else ELSEWHERE
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.engine``, and what it computes in into ``model.json``."""

@@ -10,7 +10,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.tensors import Example
 from benchorch.errors import BuildError
 from benchorch.frameworks.tensorrt_support import (
-    ELSEWHERE,
+    NOT_ON_CPU,
     Bounds,
     at_best_sizes,
     bounds_of,
@@ -41,6 +41,7 @@ class TorchTensorRtCompile(FileStep):
     # Not a plain exported program: only who has Torch-TensorRT can read it.
     produces = Format("torch_tensorrt_program")
     requires = ("torch", "torch-tensorrt")
+    not_on_cpu = NOT_ON_CPU
     depends_on = ("arch", "compute_capability")
     version = 2  # 2: arguments that are no tensors, sizes that are open
 
@@ -50,10 +51,6 @@ class TorchTensorRtCompile(FileStep):
 
     def __post_init__(self) -> None:
         check_profile(self.profile or {})
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable except on NVIDIA GPUs."""
-        return None if device == "cuda" else ELSEWHERE
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``program.pt2`` with the engines in it."""

@@ -12,7 +12,7 @@ from benchorch.errors import BuildError
 from benchorch.frameworks.identity.compilers import KERNELS
 from benchorch.frameworks.torchao_state import quantised, restore_state, save_state
 from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
-from benchorch.interfaces.conversion import BuildRequest, StateStep
+from benchorch.interfaces.conversion import BuildRequest, StateStep, by_option
 
 if TYPE_CHECKING:
     import torch
@@ -55,6 +55,7 @@ class TorchAo(StateStep):
     requires = ("torch", "torchao")
     # Weights of 4 bits are packed for the registers of the processor.
     depends_on = ("compute_capability", "cpu_isa", *KERNELS)
+    tolerance_ratio = by_option("scheme", TOLERANCE_RATIOS)
 
     scheme: Scheme
     group_size: Literal[32, 64, 128] = 32
@@ -65,11 +66,6 @@ class TorchAo(StateStep):
         dtype = "int4" if "int4" in self.scheme else self.scheme.partition("_")[0]
         return only_weights(dtype) if self.scheme.endswith(("weight_only", "hqq")) else dtype
 
-    @property
-    def tolerance_ratio(self) -> float:
-        """Tolerance by the remaining bits of a weight."""
-        return TOLERANCE_RATIOS[self.scheme]
-
     def unavailable(self, device: str) -> str | None:
         """A missing package, or kernels that this kind of device has not."""
         if self.scheme == "float8_dynamic" and device != "cuda":
@@ -78,8 +74,8 @@ class TorchAo(StateStep):
                 "8.9 or more (L4, H100 and later); conversion=torchao_float8_weight_only runs here"
             )
         if self.scheme == "int4_weight_only" and device == "cuda":
-            return missing("torchao") or missing("mslk", "pip install 'mslk>=1.0'")
-        return missing("torchao")
+            return missing("mslk", "pip install 'mslk>=1.0'")
+        return None
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``state.pt``: the state dict of the quantised module."""

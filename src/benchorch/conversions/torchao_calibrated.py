@@ -22,7 +22,7 @@ from benchorch.frameworks.identity.compilers import KERNELS
 from benchorch.frameworks.module_precision import parameter_dtypes
 from benchorch.frameworks.torchao_state import quantised, restore_state, save_state
 from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
-from benchorch.interfaces.conversion import BuildRequest, StateStep
+from benchorch.interfaces.conversion import BuildRequest, StateStep, by_option
 
 if TYPE_CHECKING:
     import torch
@@ -47,6 +47,7 @@ class TorchAoCalibrated(StateStep):
 
     requires = ("torch", "torchao")
     depends_on = ("compute_capability", "cpu_isa", *KERNELS)
+    tolerance_ratio = by_option("method", _TOLERANCE_RATIOS)
 
     method: Literal["awq", "gptq", "smoothquant"]
     samples: int = 16
@@ -60,11 +61,6 @@ class TorchAoCalibrated(StateStep):
         """Dtype of the weights."""
         return "int8" if self.method == "smoothquant" else only_weights("int4")
 
-    @property
-    def tolerance_ratio(self) -> float:
-        """Tolerance by the remaining bits of a weight."""
-        return _TOLERANCE_RATIOS[self.method]
-
     def unavailable(self, device: str) -> str | None:
         """A missing package, or kernels that this kind of device has not."""
         if self.method == "gptq" and device != "cuda":
@@ -73,8 +69,8 @@ class TorchAoCalibrated(StateStep):
                 "conversion=torchao_int4_hqq run here"
             )
         if device == "cuda" and self.method != "smoothquant":
-            return missing("torchao") or missing("mslk", "pip install 'mslk>=1.0'")
-        return missing("torchao")
+            return missing("mslk", "pip install 'mslk>=1.0'")
+        return None
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``state.pt``: the state dict of the quantised module."""

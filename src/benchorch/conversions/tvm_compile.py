@@ -29,14 +29,9 @@ class TvmCompile(FileStep):
     consumes = (Format.EXPORTED_PROGRAM,)
     produces = Format.TVM_LIBRARY
     requires = ("torch", "apache-tvm")
+    not_on_gpu = "TVM compiles for processors here: its kernels for GPUs need a tuned schedule"
     depends_on = ("arch", *GENERATED)
     version = 2  # 2: views of attention can be written out
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable on NVIDIA GPUs, whose kernels TVM cannot generate without tuning."""
-        if device == "cuda":
-            return "TVM compiles for processors here: its kernels for GPUs need a tuned schedule"
-        return None
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.so``, and how it is to be called into ``model.json``."""

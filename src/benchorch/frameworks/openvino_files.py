@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 GRAPH_FILE = "model.xml"
-MISSING = "OpenVINO has no support for NVIDIA GPUs; hardware=cpu has it run on the processor"
+NOT_ON_GPU = "OpenVINO has no support for NVIDIA GPUs; hardware=cpu has it run on the processor"
+
 _TELEMETRY = "openvino_telemetry"
 
 
@@ -20,11 +21,6 @@ def import_openvino() -> Any:
     import openvino
 
     return openvino
-
-
-def unavailable_on(device: str) -> str | None:
-    """Reason why OpenVINO cannot run there, or None."""
-    return MISSING if device == "cuda" else None
 
 
 def read_graph(directory: Path) -> Any:

@@ -7,8 +7,7 @@ from itertools import pairwise
 from benchorch.domain.tensors import Example, TensorSpec
 from benchorch.errors import BuildError
 
-ELSEWHERE = "TensorRT runs on NVIDIA GPUs alone: hardware=local_gpu"
-"""Why it is unavailable on any other device."""
+NOT_ON_CPU = "TensorRT runs on NVIDIA GPUs alone: hardware=local_gpu"
 
 Profile = Mapping[str, Sequence[int]]
 """Smallest, best and largest size of each open symbol: ``{"batch_size": [1, 8, 32]}``."""

@@ -23,8 +23,6 @@ from benchorch.frameworks.output_paths import is_flat, plain, returned
 from benchorch.frameworks.torch_operators import operator_facts
 from benchorch.frameworks.torch_program import load_program
 from benchorch.frameworks.upstream_errors import wrap_errors
-from benchorch.host.environment import is_installed
-from benchorch.host.packages import install_command
 from benchorch.interfaces.conversion import BuildRequest
 from benchorch.interfaces.generation import Program
 from benchorch.interfaces.runtime import Executable, LoadRequest
@@ -33,13 +31,6 @@ if TYPE_CHECKING:
     import torch
 
 Bound = Callable[[], object]
-
-
-def missing_torch() -> str | None:
-    """Reason why torch cannot be used here, or on the node spoken of, or None."""
-    if is_installed("torch"):
-        return None
-    return f"torch is not installed: {install_command(['torch'])}"
 
 
 def module_in(request: BuildRequest | LoadRequest) -> torch.nn.Module:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
@@ -48,6 +48,8 @@ class BuildRequest:
     tf32: bool = False
 
 
+T = TypeVar("T")
+
 SAME_ARITHMETIC_RATIO = 1e-4
 """Tolerance for another order of the same float32 operations."""
 
@@ -56,6 +58,11 @@ TF32_RATIO = 5e-3
 
 HALF_PRECISION_RATIOS = {"bfloat16": 3e-2, "float16": 5e-3}
 """Tolerance for computing in a dtype with 8 or 11 bits of precision."""
+
+
+def by_option(option: str, values: Mapping[Any, T]) -> T:
+    """An attribute of a link that follows from the value of one of its options."""
+    return cast(T, property(lambda link: values[getattr(link, option)]))
 
 
 class Step(ABC):
@@ -68,6 +75,7 @@ class Step(ABC):
         depends_on: hardware facts the files depend on, e.g. ``("cpu_isa",)``; empty means
             that they may be built anywhere.
         version: raised whenever the same parameters begin to give other files.
+        not_on_cpu, not_on_gpu: why no machine can do it for such a device; empty where one can.
         typical_build_s: what a forecast assumes without earlier runs; compilers take about twice
             what exporters do.
         generates: whether it takes only models that generate tokens.
@@ -81,6 +89,8 @@ class Step(ABC):
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     depends_on: ClassVar[tuple[str, ...]] = ()
     version: ClassVar[int] = 1
+    not_on_cpu: ClassVar[str] = ""
+    not_on_gpu: ClassVar[str] = ""
     typical_build_s: ClassVar[float] = 20.0
 
     @property
@@ -108,8 +118,11 @@ class Step(ABC):
         return None
 
     def unavailable(self, device: str) -> str | None:
-        """Reason why no machine can do it for this device, or None; imports nothing heavy."""
-        return None
+        """Reason why no machine can do it for this device, or None; imports nothing heavy.
+
+        Packages apart: those of `requires` are looked for before.
+        """
+        return (self.not_on_cpu if device == "cpu" else self.not_on_gpu) or None
 
 
 class ModuleStep(Step):

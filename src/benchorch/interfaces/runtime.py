@@ -126,6 +126,7 @@ class Runtime(ABC):
         consumes: the formats it loads.
         requires: distributions it imports; torch by default.
         version: raised whenever the same artifact begins to be called in another way.
+        not_on_cpu, not_on_gpu: why no machine can run it there; empty where one can.
         generates: whether its executables have a `Program`.
     """
 
@@ -133,6 +134,8 @@ class Runtime(ABC):
     consumes: ClassVar[tuple[Format, ...]]
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1
+    not_on_cpu: ClassVar[str] = ""
+    not_on_gpu: ClassVar[str] = ""
 
     @property
     def tolerance_ratio(self) -> float:
@@ -152,9 +155,12 @@ class Runtime(ABC):
         """Requested dtype of floating arithmetic; empty where the artifact determines it."""
         return ""
 
-    @abstractmethod
     def unavailable(self, device: str) -> str | None:
-        """Reason why no machine can run it on this device, or None; imports nothing heavy."""
+        """Reason why no machine can run it on this device, or None; imports nothing heavy.
+
+        Packages apart: those of `requires` are looked for before.
+        """
+        return (self.not_on_cpu if device == "cpu" else self.not_on_gpu) or None
 
     def preload(self) -> None:  # noqa: B027 - most have nothing
         """Import what `load` and a first call import besides torch, where it starts no thread."""

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import final
 
-from benchorch.frameworks.torch_call import missing_torch
+from benchorch.host.environment import is_installed
+from benchorch.host.packages import install_command
 from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest
 from benchorch.profilers import kineto
 from benchorch.profilers.schedule import Scheduled
@@ -22,7 +23,9 @@ class TorchProfiler(Scheduled):
 
     def unavailable(self, device: str) -> str | None:
         """Unavailable without torch."""
-        return missing_torch()
+        if is_installed("torch"):
+            return None
+        return f"torch is not installed: {install_command(['torch'])}"
 
     def capture(self, request: CaptureRequest) -> CapturedProfile:
         """A chrome trace and PyTorch's tables; MeasureError where torch is not what runs."""

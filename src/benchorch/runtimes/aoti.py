@@ -16,7 +16,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
 from benchorch.files import read_json
-from benchorch.frameworks.torch_call import Bound, TorchExecutable, missing_torch, tensors_of
+from benchorch.frameworks.torch_call import Bound, TorchExecutable, tensors_of
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 
@@ -43,10 +43,6 @@ class Aoti(Runtime):
     generates = True
     consumes = (Format.AOTI_PACKAGE,)
     version = 2
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable without torch."""
-        return missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
         """The library in this process; MeasureError where it was compiled for another machine."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.frameworks.onnx_files import MODEL_FILE, runtime_distribution
-from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
+from benchorch.frameworks.torch_call import live_executable, module_in
 from benchorch.frameworks.torch_compile_stats import compile_facts
 from benchorch.frameworks.upstream_errors import raised_by_backend
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
@@ -65,8 +65,8 @@ class CompileOnnxRuntime(Runtime):
         return False
 
     def unavailable(self, device: str) -> str | None:
-        """Torch or the provider of this device is missing."""
-        return missing_torch() or PROVIDERS[device].unavailable(device)
+        """The provider of this device is missing."""
+        return PROVIDERS[device].unavailable(device)
 
     def load(self, request: LoadRequest) -> Executable:
         """Compiled by one call; MeasureError where exporter or session refuse a graph."""

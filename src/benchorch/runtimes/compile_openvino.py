@@ -11,10 +11,11 @@ from typing import Any, Literal, NoReturn, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
-from benchorch.frameworks.openvino_files import import_openvino, unavailable_on
-from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
+from benchorch.frameworks.openvino_files import NOT_ON_GPU, import_openvino
+from benchorch.frameworks.torch_call import live_executable, module_in
 from benchorch.frameworks.torch_compile_stats import compile_facts
 from benchorch.frameworks.upstream_errors import raised_by_backend, wrap_errors
+from benchorch.interfaces.conversion import by_option
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.runtimes.openvino_facts import compiled_facts, device_config
 
@@ -36,6 +37,8 @@ class CompileOpenVino(Runtime):
 
     consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
     requires = ("torch", "openvino")
+    not_on_gpu = NOT_ON_GPU
+    tolerance_ratio = by_option("precision", _TOLERANCE_RATIOS)
 
     precision: Literal["float32", "device"] = "float32"
 
@@ -44,18 +47,9 @@ class CompileOpenVino(Runtime):
         """The hint; none where the device chooses."""
         return "" if self.precision == "device" else self.precision
 
-    @property
-    def tolerance_ratio(self) -> float:
-        """Error of that precision."""
-        return _TOLERANCE_RATIOS[self.precision]
-
     def cohabits(self, device: str, threads: int) -> bool:
         """No: the backend keeps its graphs in the process."""
         return False
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable without torch, and on NVIDIA GPUs."""
-        return missing_torch() or unavailable_on(device)
 
     def load(self, request: LoadRequest) -> Executable:
         """Compiled by one call; MeasureError where OpenVINO would have PyTorch run the model."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from benchorch.domain.artifact import Format
-from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
+from benchorch.frameworks.torch_call import live_executable, module_in
 from benchorch.frameworks.torch_compile_stats import compile_facts
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 
@@ -28,10 +28,10 @@ class Compiled(Runtime):
     dynamic: bool | None = None
 
     def unavailable(self, device: str) -> str | None:
-        """Unavailable without torch, and for CUDA graphs on a CPU."""
+        """Unavailable for CUDA graphs on a CPU."""
         if self.backend == "cudagraphs" and device != "cuda":
             return "CUDA graphs do nothing on a CPU: torch would run the model as it is."
-        return missing_torch()
+        return None
 
     def preload(self) -> None:
         """Import Dynamo."""

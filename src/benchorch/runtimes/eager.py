@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
-from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
+from benchorch.frameworks.torch_call import live_executable, module_in
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ class Eager(Runtime):
         Format.EXPORTED_PROGRAM,
     )
     version = 2
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable without torch."""
-        return missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
         """The module on the device."""

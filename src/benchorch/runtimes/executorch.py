@@ -12,7 +12,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
 from benchorch.files import read_json
-from benchorch.frameworks.torch_call import Bound, TorchExecutable, missing_torch, tensors_of
+from benchorch.frameworks.torch_call import Bound, TorchExecutable, tensors_of
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 
@@ -35,16 +35,11 @@ class Executorch(Runtime):
 
     consumes = (Format.EXECUTORCH_PROGRAM,)
     requires = ("torch", "executorch")
+    not_on_gpu = "XNNPACK, to which ExecuTorch hands the model here, runs on processors alone"
 
     def cohabits(self, device: str, threads: int) -> bool:
         """No: one pool of threads for all programs of a process."""
         return False
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable without torch, and on NVIDIA GPUs."""
-        if device == "cuda":
-            return "XNNPACK, to which ExecuTorch hands the model here, runs on processors alone"
-        return missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
         """Ready to be called; MeasureError where the files are none of ExecuTorch's."""

@@ -13,7 +13,7 @@ from benchorch.errors import MeasureError
 from benchorch.files import read_json
 from benchorch.frameworks.inductor_cache_directory import inductor_cache
 from benchorch.frameworks.inductor_provenance import kept_provenance
-from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
+from benchorch.frameworks.torch_call import live_executable, module_in
 from benchorch.frameworks.torch_compile_stats import compile_facts
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
@@ -29,10 +29,6 @@ class Inductor(Runtime):
     generates = True
     consumes = (Format.INDUCTOR_CACHE,)
     version = 2
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable without torch."""
-        return missing_torch()
 
     def preload(self) -> None:
         """Import Dynamo and Inductor, which together take longer than torch."""

@@ -34,6 +34,7 @@ class LlamaCpp(Runtime):
     generates = True
     consumes = (Format.GGUF,)
     requires = ("llama-cpp-python", "numpy")
+    not_on_gpu = "llama.cpp is called on the processor alone here"  # as PyPI's is built
 
     cache: Literal["float32", "float16"] = "float32"
     flash_attention: bool = False
@@ -47,10 +48,6 @@ class LlamaCpp(Runtime):
     def cohabits(self, device: str, threads: int) -> bool:
         """True with one thread only: the thread pool spins between calls."""
         return threads == 1
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable on NVIDIA GPUs: the package on PyPI is built for processors."""
-        return "llama.cpp is called on the processor alone here" if device == "cuda" else None
 
     def load(self, request: LoadRequest) -> Executable:
         """A model and a context that holds the whole batch."""

@@ -29,16 +29,12 @@ class OnnxRuntimeGenai(Runtime):
     generates = True
     consumes = (Format.ONNX_GENAI,)
     requires = ("onnxruntime-genai", "numpy")
+    # For GPUs there is another distribution.
+    not_on_gpu = "onnxruntime-genai is called on the processor alone here"
 
     def cohabits(self, device: str, threads: int) -> bool:
         """True with one thread only: ONNX Runtime's pool spins between calls."""
         return threads == 1
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable on NVIDIA GPUs, for which there is another distribution."""
-        return (
-            "onnxruntime-genai is called on the processor alone here" if device == "cuda" else None
-        )
 
     def load(self, request: LoadRequest) -> Executable:
         """A model with that many threads."""

@@ -10,8 +10,9 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Array, Arrays
 from benchorch.errors import MeasureError
-from benchorch.frameworks.openvino_files import import_openvino, read_graph, unavailable_on
+from benchorch.frameworks.openvino_files import NOT_ON_GPU, import_openvino, read_graph
 from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.interfaces.conversion import by_option
 from benchorch.interfaces.generation import Program
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.runtimes.openvino_facts import compiled_facts, device_config
@@ -36,6 +37,8 @@ class OpenVino(Runtime):
     generates = True
     consumes = (Format.OPENVINO_IR,)
     requires = ("openvino", "numpy")
+    not_on_gpu = NOT_ON_GPU
+    tolerance_ratio = by_option("precision", _TOLERANCE_RATIOS)
 
     precision: Literal["float32", "bfloat16", "float16", "device"] = "float32"
     snippets: bool = True
@@ -44,15 +47,6 @@ class OpenVino(Runtime):
     def requested_precision(self) -> str:
         """The hint; none where the device chooses."""
         return "" if self.precision == "device" else self.precision
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Error of that precision."""
-        return _TOLERANCE_RATIOS[self.precision]
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable on NVIDIA GPUs."""
-        return unavailable_on(device)
 
     def load(self, request: LoadRequest) -> Executable:
         """Compiled for this processor."""

@@ -12,8 +12,8 @@ from benchorch.domain.artifact import Format
 from benchorch.errors import MeasureError
 from benchorch.files import read_json
 from benchorch.frameworks.onnx_files import own_name, unknown_input
-from benchorch.frameworks.tensorrt_support import ELSEWHERE
-from benchorch.frameworks.torch_call import Bound, TorchExecutable, missing_torch, tensors_of
+from benchorch.frameworks.tensorrt_support import NOT_ON_CPU
+from benchorch.frameworks.torch_call import Bound, TorchExecutable, tensors_of
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 
@@ -44,12 +44,7 @@ class TensorRt(Runtime):
 
     consumes = (Format.TENSORRT_ENGINE,)
     requires = ("torch", "tensorrt")
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable without torch, and except on NVIDIA GPUs."""
-        if device != "cuda":
-            return ELSEWHERE
-        return missing_torch()
+    not_on_cpu = NOT_ON_CPU
 
     def load(self, request: LoadRequest) -> Executable:
         """The engine in this process; MeasureError where it is for another GPU or version."""

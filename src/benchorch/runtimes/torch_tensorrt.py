@@ -13,8 +13,8 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
 from benchorch.frameworks.tensorrt_engines import engine_cache
-from benchorch.frameworks.tensorrt_support import ELSEWHERE
-from benchorch.frameworks.torch_call import live_executable, missing_torch, module_in
+from benchorch.frameworks.tensorrt_support import NOT_ON_CPU
+from benchorch.frameworks.torch_call import live_executable, module_in
 from benchorch.frameworks.torch_compile_stats import compile_facts
 from benchorch.frameworks.torch_program import load_program
 from benchorch.frameworks.upstream_errors import raised_by_backend, wrap_errors
@@ -33,10 +33,7 @@ class TorchTensorRt(Runtime):
 
     consumes = (_PROGRAM,)
     requires = ("torch", "torch-tensorrt")
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable without torch, and except on NVIDIA GPUs."""
-        return ELSEWHERE if device != "cuda" else missing_torch()
+    not_on_cpu = NOT_ON_CPU
 
     def load(self, request: LoadRequest) -> Executable:
         """Ready to be called; MeasureError where no part of the program is an engine."""
@@ -80,14 +77,11 @@ class TorchTensorRtJit(Runtime):
 
     consumes = (Format.MODULE, Format.EXPORTED_PROGRAM)
     requires = ("torch", "torch-tensorrt")
+    not_on_cpu = NOT_ON_CPU
     version = 3  # 2: keeps its engines. 3: keeps none unless asked
 
     min_block_size: int = 1
     keep_engines: bool = False
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable without torch, and except on NVIDIA GPUs."""
-        return ELSEWHERE if device != "cuda" else missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
         """Compiled by one call; MeasureError where TensorRT refuses a part that it ought to run."""

@@ -14,7 +14,6 @@ from benchorch.frameworks.torch_call import (
     Bound,
     TorchExecutable,
     call_by_keyword,
-    missing_torch,
     tensors_of,
     unrecorded,
 )
@@ -33,10 +32,6 @@ class TorchScript(Runtime):
 
     consumes = (Format.TORCHSCRIPT,)
     version = 2
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable without torch."""
-        return missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
         """The module on the device."""

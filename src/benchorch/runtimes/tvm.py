@@ -13,7 +13,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Arrays
 from benchorch.errors import MeasureError
 from benchorch.files import read_json
-from benchorch.frameworks.torch_call import Bound, arrays_in, missing_torch, tensors_of
+from benchorch.frameworks.torch_call import Bound, arrays_in, tensors_of
 from benchorch.frameworks.upstream_errors import wrap_errors
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 
@@ -29,16 +29,11 @@ class Tvm(Runtime):
 
     consumes = (Format.TVM_LIBRARY,)
     requires = ("torch", "apache-tvm")
+    not_on_gpu = "TVM compiles for processors here: its kernels for GPUs need a tuned schedule"
 
     def cohabits(self, device: str, threads: int) -> bool:
         """No: one pool of threads for all libraries of a process."""
         return False
-
-    def unavailable(self, device: str) -> str | None:
-        """Unavailable without torch, and on NVIDIA GPUs."""
-        if device == "cuda":
-            return "TVM compiles for processors here: its kernels for GPUs need a tuned schedule"
-        return missing_torch()
 
     def load(self, request: LoadRequest) -> Executable:
         """Ready to be called; MeasureError where the library cannot be loaded."""

@@ -51,10 +51,6 @@ class Vllm(Runtime):
         """False: the engine reserves memory for its cache when it starts."""
         return False
 
-    def unavailable(self, device: str) -> str | None:
-        """None: there are builds of vLLM for processors and for GPUs."""
-        return None
-
     def load(self, request: LoadRequest) -> Executable:
         """An engine that holds the whole batch."""
         os.environ.update(_VARIABLES)
