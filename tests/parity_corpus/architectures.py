@@ -8,8 +8,6 @@ know an operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,54 +16,10 @@ import transformers
 from torch import nn
 from torch.nn import functional
 
-Batch = dict[str, np.ndarray]
-Expected = str | tuple[str, ...]
-
-AGREES = "agrees"
-REFUSED = "refused"
-SAME_OR_REFUSED = (AGREES, REFUSED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCase:
-    """A model, inputs for it, and the verdict that each of its conversions deserves."""
-
-    name: str
-    make: Callable[[], nn.Module]
-    example: Batch | list[Batch]
-    expected: Mapping[str, frozenset[str]]
-    task: str = "auto"
-    why: str
-
-    @property
-    def conversions(self) -> tuple[str, ...]:
-        """Name the conversions that the case speaks of."""
-        return tuple(self.expected)
-
+from parity_corpus.models import AGREES, SAME_OR_REFUSED, Batch, ModelCase, registering
 
 ARCHITECTURES: dict[str, ModelCase] = {}
-
-
-def architecture(
-    example: Batch | list[Batch], *, group: str, why: str, task: str = "auto", **expected: Expected
-) -> Callable[[Callable[[], nn.Module]], Callable[[], nn.Module]]:
-    """Register a factory under its name; ``group`` is the field it comes from."""
-
-    def register(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
-        def make() -> nn.Module:
-            torch.manual_seed(0)
-            return build().eval()
-
-        answers = {
-            name: frozenset([value] if isinstance(value, str) else value)
-            for name, value in expected.items()
-        }
-        ARCHITECTURES[build.__name__] = ModelCase(
-            name=build.__name__, make=make, example=example, expected=answers, task=task, why=why
-        )
-        return build
-
-    return register
+architecture = registering(ARCHITECTURES)
 
 
 def ids(vocabulary: int, rows: int, tokens: int, *, mask: bool = False) -> list[Batch]:

@@ -13,7 +13,6 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parametrize
 
-from parity_corpus import models as known
 from parity_corpus.models import (
     AGREES,
     DIFFERS,
@@ -23,16 +22,13 @@ from parity_corpus.models import (
     UNSTABLE_OR_REFUSED,
     Linear,
     ModelCase,
+    registering,
     several,
 )
 from parity_corpus.second_review import is_traced
 
-_known = set(known.MODELS)
-
-
-def model(example: Any, why: str, **expected: Any) -> Any:
-    """Register a class of models; eager agrees with itself where nothing else is expected."""
-    return known.model(example, group="fifth review", why=why, **{"eager": AGREES, **expected})
+MODELS: dict[str, ModelCase] = {}
+model = registering(MODELS, eager=AGREES)
 
 
 FLAW = {"torchscript": DIFFERS, "export": DIFFERS, "onnxruntime": DIFFERS}
@@ -280,8 +276,3 @@ class BranchForAFew(Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.body(x)
         return y * 3 if x[0, 0] == x[0].max() else y
-
-
-MODELS: dict[str, ModelCase] = {
-    name: known.MODELS.pop(name) for name in list(known.MODELS) if name not in _known
-}

@@ -6,14 +6,10 @@ state or batch size decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import nn
 from torch.nn import functional
 
-from parity_corpus import models as known
 from parity_corpus.models import (
     AGREES,
     DIFFERS,
@@ -22,16 +18,13 @@ from parity_corpus.models import (
     UNSTABLE,
     Linear,
     ModelCase,
+    registering,
     several,
 )
 from parity_corpus.second_review import ids, is_traced
 
-_known = set(known.MODELS)
-
-
-def model(example: Any, why: str, **expected: Any) -> Callable[..., Any]:
-    """Register a class of models; eager agrees with itself where nothing else is expected."""
-    return known.model(example, group="fourth review", why=why, **{"eager": AGREES, **expected})
+MODELS: dict[str, ModelCase] = {}
+model = registering(MODELS, eager=AGREES)
 
 
 class Body(nn.Module):
@@ -139,8 +132,3 @@ class Ctc(nn.Module):
         h = functional.gelu(self.conv(self.emb(ids).transpose(1, 2))).transpose(1, 2)
         scores = self.out(h).log_softmax(-1)
         return {"log_probs": scores, "path": scores.argmax(-1)}
-
-
-MODELS: dict[str, ModelCase] = {
-    name: known.MODELS.pop(name) for name in list(known.MODELS) if name not in _known
-}

@@ -18,12 +18,9 @@ from parity_corpus.models import (
     SAME_OR_REFUSED,
     Linear,
     ModelCase,
-    model,
     normal,
+    registering,
     several,
-)
-from parity_corpus.models import (
-    MODELS as KNOWN,
 )
 from parity_corpus.pairs import FLOAT32, INT8, INT8_WEIGHTS, Case, alone, generator
 
@@ -226,7 +223,8 @@ def scalar_negated() -> Any:
 
 # Models.
 
-_known = set(KNOWN)
+MODELS: dict[str, ModelCase] = {}
+model = registering(MODELS)
 
 
 @model(
@@ -376,7 +374,3 @@ class OwnFunction(Linear):
 class SparseOutput(Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.relu(self.body(x)).to_sparse()
-
-
-MODELS: dict[str, ModelCase] = {name: KNOWN.pop(name) for name in list(KNOWN) if name not in _known}
-del _known

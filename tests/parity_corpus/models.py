@@ -14,7 +14,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from torch.nn import functional
 
 Batch = dict[str, np.ndarray]
 Expected = str | tuple[str, ...]
+Build = TypeVar("Build", bound=Callable[[], nn.Module])
 
 AGREES = "agrees"
 DIFFERS = "differs"
@@ -44,14 +45,6 @@ class ModelCase:
     task: str = "auto"
     why: str
 
-    @property
-    def conversions(self) -> tuple[str, ...]:
-        """Name the conversions that the case speaks of."""
-        return tuple(self.expected)
-
-
-MODELS: dict[str, ModelCase] = {}
-
 
 def seeded(build: Callable[[], nn.Module], seed: int = 0) -> Callable[[], nn.Module]:
     """Return a factory that seeds torch before it builds the model."""
@@ -63,27 +56,47 @@ def seeded(build: Callable[[], nn.Module], seed: int = 0) -> Callable[[], nn.Mod
     return make
 
 
-def model(
-    example: Batch | list[Batch], *, group: str, why: str, task: str = "auto", **expected: Expected
-) -> Callable[[type[nn.Module]], type[nn.Module]]:
-    """Register a class of models under its name; ``group`` is the kind that it is about."""
+def registering(
+    cases: dict[str, ModelCase], **usual: Expected
+) -> Callable[..., Callable[[Build], Build]]:
+    """A decorator that registers a model's class or factory in ``cases``, under its name.
 
-    def register(build: type[nn.Module]) -> type[nn.Module]:
+    ``usual`` is what conversions deserve where a case expects nothing else of them.
+    """
+
+    def model(
+        example: Batch | list[Batch],
+        why: str,
+        *,
+        group: str = "",
+        task: str = "auto",
+        **expected: Expected,
+    ) -> Callable[[Build], Build]:
+        """``group`` is the kind that the case is about, for its readers."""
         answers = {
             name: frozenset([value] if isinstance(value, str) else value)
-            for name, value in expected.items()
+            for name, value in {**usual, **expected}.items()
         }
-        MODELS[build.__name__] = ModelCase(
-            name=build.__name__,
-            make=seeded(build),
-            example=example,
-            expected=answers,
-            task=task,
-            why=why,
-        )
-        return build
 
-    return register
+        def register(build: Build) -> Build:
+            name = build.__name__
+            cases[name] = ModelCase(
+                name=name,
+                make=seeded(build),
+                example=example,
+                expected=answers,
+                task=task,
+                why=why,
+            )
+            return build
+
+        return register
+
+    return model
+
+
+MODELS: dict[str, ModelCase] = {}
+model = registering(MODELS)
 
 
 def normal(seed: int, *shape: int) -> np.ndarray:

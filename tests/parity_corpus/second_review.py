@@ -6,7 +6,6 @@ The last eight were kept unseen until the gate had been changed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from threading import Thread
@@ -16,7 +15,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from parity_corpus import models as known
 from parity_corpus.models import (
     AGREES,
     DIFFERS,
@@ -26,16 +24,13 @@ from parity_corpus.models import (
     UNSTABLE,
     Linear,
     ModelCase,
+    registering,
     several,
 )
 
-_known = set(known.MODELS)
+MODELS: dict[str, ModelCase] = {}
+model = registering(MODELS, eager=AGREES)
 ANYTHING_BUT_SAME = (DIFFERS, UNSTABLE, REFUSED)
-
-
-def model(example: Any, why: str, **expected: Any) -> Callable[..., Any]:
-    """Register a class of models; eager agrees with itself where nothing else is expected."""
-    return known.model(example, group="second review", why=why, **{"eager": AGREES, **expected})
 
 
 def ids(rows: int, length: int, most: int) -> list[dict[str, np.ndarray]]:
@@ -377,8 +372,3 @@ class ScaleMovesOn(Linear):
             Thread(target=self._move, daemon=True).start()
         time.sleep(0.003)
         return self.body(x) * self.scale[0]
-
-
-MODELS: dict[str, ModelCase] = {
-    name: known.MODELS.pop(name) for name in list(known.MODELS) if name not in _known
-}

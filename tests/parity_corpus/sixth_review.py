@@ -6,13 +6,10 @@ own, targets in units of several magnitudes.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import nn
 from torch.nn import functional
 
-from parity_corpus import models as known
 from parity_corpus.models import (
     AGREES,
     DIFFERS,
@@ -21,16 +18,13 @@ from parity_corpus.models import (
     UNSTABLE_OR_REFUSED,
     Linear,
     ModelCase,
+    registering,
     several,
 )
 from parity_corpus.second_review import is_traced
 
-_known = set(known.MODELS)
-
-
-def model(example: Any, why: str, **expected: Any) -> Any:
-    """Register a class of models; eager agrees with itself where nothing else is expected."""
-    return known.model(example, group="sixth review", why=why, **{"eager": AGREES, **expected})
+MODELS: dict[str, ModelCase] = {}
+model = registering(MODELS, eager=AGREES)
 
 
 FLAW = {"torchscript": DIFFERS, "export": DIFFERS, "onnxruntime": DIFFERS}
@@ -136,8 +130,3 @@ class NoKeyAtAll(Linear):
         scores = (q @ k.transpose(1, 2)).masked_fill(~seen, float("-inf"))
         shares = torch.where(seen.any(-1, keepdim=True), scores.softmax(-1), torch.zeros(()))
         return shares @ v
-
-
-MODELS: dict[str, ModelCase] = {
-    name: known.MODELS.pop(name) for name in list(known.MODELS) if name not in _known
-}

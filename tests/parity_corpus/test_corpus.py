@@ -68,23 +68,23 @@ def test_arrays_get_the_verdict_that_they_deserve(part: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "name"),
+    ("part", "name", "conversion"),
     one_in(
-        9,
+        31,
         [
-            (part, name)
+            (part, name, conversion)
             for part, corpus in MODELS.items()
-            for name in corpus
+            for name, case in corpus.items()
+            for conversion in case.expected
             if name not in OF_A_PROCESS
         ],
     ),
 )
-def test_models_get_the_verdict_that_they_deserve(part: str, name: str) -> None:
+def test_models_get_the_verdict_that_they_deserve(part: str, name: str, conversion: str) -> None:
     case = MODELS[part][name]
-    for conversion, expected in case.expected.items():
-        try:
-            verdict = judge_model(case.make, case.example, conversion, task=case.task)
-            kind, reasons = verdict.kind, verdict.reasons
-        except Exception as error:  # some refusals are an upstream's own
-            kind, reasons = "refused", (str(error),)
-        assert kind in expected, (conversion, case.why, reasons)
+    try:
+        verdict = judge_model(case.make, case.example, conversion, task=case.task)
+        kind, reasons = verdict.kind, verdict.reasons
+    except Exception as error:  # some refusals are an upstream's own
+        kind, reasons = "refused", (str(error),)
+    assert kind in case.expected[conversion], (case.why, reasons)

@@ -8,7 +8,6 @@ judged.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import transformers
 from torch import nn
 from torch.nn.utils import parametrize
 
-from parity_corpus import models as known
 from parity_corpus.models import (
     AGREES,
     DIFFERS,
@@ -28,17 +26,14 @@ from parity_corpus.models import (
     Linear,
     ModelCase,
     normal,
+    registering,
     several,
 )
 from parity_corpus.second_review import ids, is_traced
 
-_known = set(known.MODELS)
+MODELS: dict[str, ModelCase] = {}
+model = registering(MODELS, eager=AGREES)
 NOT_THE_SAME = (DIFFERS, UNSTABLE, REFUSED)
-
-
-def model(example: Any, why: str, **expected: Any) -> Callable[..., Any]:
-    """Register a class of models; eager agrees with itself where nothing else is expected."""
-    return known.model(example, group="third review", why=why, **{"eager": AGREES, **expected})
 
 
 class LowRank(nn.Module):
@@ -351,8 +346,3 @@ class ReturnsEveryKind(nn.Module):
             "transposed": y.transpose(1, 3),
             "spectrum": torch.fft.rfft(y),
         }
-
-
-MODELS: dict[str, ModelCase] = {
-    name: known.MODELS.pop(name) for name in list(known.MODELS) if name not in _known
-}

@@ -8,48 +8,14 @@ know an operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import torch
 import transformers
 from torch import nn
 
-from parity_corpus.architectures import (
-    AGREES,
-    SAME_OR_REFUSED,
-    SMALL,
-    Batch,
-    Expected,
-    ModelCase,
-    floats,
-    ids,
-    images,
-    peaked,
-)
+from parity_corpus.architectures import SMALL, floats, ids, images, peaked
+from parity_corpus.models import AGREES, SAME_OR_REFUSED, ModelCase, registering
 
 ARCHITECTURES: dict[str, ModelCase] = {}
-
-
-def architecture(
-    example: Batch | list[Batch], *, group: str, why: str, task: str = "auto", **expected: Expected
-) -> Callable[[Callable[[], nn.Module]], Callable[[], nn.Module]]:
-    """Register a factory under its name; ``group`` is the field it comes from."""
-
-    def register(build: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
-        def make() -> nn.Module:
-            torch.manual_seed(0)
-            return build().eval()
-
-        answers = {
-            name: frozenset([value] if isinstance(value, str) else value)
-            for name, value in expected.items()
-        }
-        ARCHITECTURES[build.__name__] = ModelCase(
-            name=build.__name__, make=make, example=example, expected=answers, task=task, why=why
-        )
-        return build
-
-    return register
+architecture = registering(ARCHITECTURES)
 
 
 @architecture(

@@ -9,7 +9,6 @@ another one freezes.  ``refused`` means that the conversion said it could not be
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,39 +25,16 @@ from parity_corpus.models import (
     UNSTABLE,
     UNSTABLE_OR_REFUSED,
     Batch,
-    Expected,
     Linear,
     ModelCase,
     mirrored,
     normal,
-    seeded,
+    registering,
     several,
 )
 
 MODELS: dict[str, ModelCase] = {}
-
-
-def model(
-    example: Batch | list[Batch], *, group: str, why: str, task: str = "auto", **expected: Expected
-) -> Callable[[type[nn.Module]], type[nn.Module]]:
-    """Register a class of models under its name; ``group`` is the kind that it is about."""
-
-    def register(build: type[nn.Module]) -> type[nn.Module]:
-        answers = {
-            name: frozenset([value] if isinstance(value, str) else value)
-            for name, value in expected.items()
-        }
-        MODELS[build.__name__] = ModelCase(
-            name=build.__name__,
-            make=seeded(build),
-            example=example,
-            expected=answers,
-            task=task,
-            why=why,
-        )
-        return build
-
-    return register
+model = registering(MODELS)
 
 
 def words(vocabulary: int, *shape: int, count: int = 5) -> list[Batch]:
