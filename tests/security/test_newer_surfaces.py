@@ -42,13 +42,6 @@ def attacked(commands: Commands, folder: Path, line: str, cpu_s: int = 20) -> Do
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "a" / "folder"
-    folder.mkdir(parents=True)
-    return folder
-
-
-@pytest.fixture
 def run(tmp_path: Path) -> Path:
     eager = trial()
     return write_run(tmp_path / "run", (eager, result(eager)))
