@@ -32,7 +32,7 @@ bench: $(VENV)/.installed ## BERT-base through four conversions on this machine
 # when one of its servers does not start in time.
 TEST_WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n < 3 ? n + 1 : 4)))
 PARALLEL := -m "not (slow or ray_cluster)" --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
-CLUSTERS := -m "ray_cluster and not slow"
+CLUSTERS := -m "ray_cluster and not slow" $$(grep -rl mark.ray_cluster tests)
 
 test: $(VENV)/.installed-dev ## the tests
 	@$(RUN) pytest $(PARALLEL)
@@ -42,8 +42,10 @@ coverage: $(VENV)/.installed-dev ## the tests, with the branches they take in ev
 	@$(RUN) pytest $(PARALLEL) --cov --cov-fail-under 0 --cov-report=
 	@$(RUN) pytest $(CLUSTERS) --cov --cov-append
 
+# The emulated AWS of the stack's tests is a process's own, and those of provisioning need it empty.
 test-slow: $(VENV)/.installed-dev ## the tests that take minutes
-	@$(RUN) pytest -m slow
+	@$(RUN) pytest -m slow --ignore tests/stack/provisioning
+	@$(RUN) pytest -m slow tests/stack/provisioning
 
 test-gpu: $(VENV)/.installed ## every GPU path on this machine, resumable; ARGS="--only clock"; nothing without a GPU
 	@$(VENV)/bin/python scripts/test_gpu.py $(ARGS)
