@@ -357,5 +357,5 @@ def test_a_server_that_redirects_sends_no_credentials_elsewhere(
             status=status, location=elsewhere.url + path, body=b"moved"
         )
         with pytest.raises(RecordError, match="it redirects, and credentials go to no address"):
-            Mlflow(uri=server.url, timeout_s=2).open(plan_of("redirected", 1), tmp_path)
+            Mlflow(uri=server.url, timeout_s=20).open(plan_of("redirected", 1), tmp_path)
     assert reached == []

@@ -45,7 +45,11 @@ def trial(name: str, kind: str, **spec: Any) -> Trial:
 
 
 def working(history: Path) -> TrialRunner:
-    """Work that writes down where and when it ran; carries itself to nodes that have no tests."""
+    """Work that writes down where and when it ran; carries itself to nodes that have no tests.
+
+    It takes `s` seconds, or `first_s` in its first attempt; no less than until so many as
+    `together` have begun and the file `until` is there, however long a busy machine takes.
+    """
 
     def work(trial: Trial, *, attempt: int, isolated: bool, emit: Any) -> TrialResult:
         import json
@@ -66,7 +70,13 @@ def working(history: Path) -> TrialRunner:
                 file.write(json.dumps({**line, "at_s": time.monotonic(), **more}) + "\n")
 
         spec = trial.spec
-        child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({spec['s']})"])
+        seconds = spec.get("first_s", spec["s"]) if attempt == 1 else spec["s"]
+        child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({seconds})"])
+
+        def may_end() -> bool:
+            begun = history.read_text().count('"what": "begin"')
+            return begun >= spec.get("together", 0) and Path(spec.get("until", "/")).exists()
+
         names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "BENCHORCH_PART")
         variables = {name: os.environ.get(name) for name in names}
         cpus = sorted(os.sched_getaffinity(child.pid))
@@ -78,6 +88,9 @@ def working(history: Path) -> TrialRunner:
         if "raises" in spec:
             raise RuntimeError(str(spec["raises"]))
         child.wait()
+        patience_s = time.monotonic() + 60
+        while not may_end() and time.monotonic() < patience_s:
+            time.sleep(0.05)
         note("end")
         return TrialResult(
             trial_id=trial.trial_id, labels=trial.labels, outcome=Outcome.OK, attempt=attempt
@@ -167,7 +180,8 @@ def test_a_node_with_two_gpus_measures_two_trials_each_on_its_gpu_and_half_the_c
     machines: Machines, history: Path
 ) -> None:
     node = machines.add("gpu-2", slots=2, num_gpus=2)
-    results, _ = run(executor(machines), [trial(f"t{i}", "gpu-2", s=3) for i in (0, 1)], history)
+    trials = [trial(f"t{i}", "gpu-2", s=0.2, together=2) for i in (0, 1)]
+    results, _ = run(executor(machines), trials, history)
     machines.kill(node)
     assert {result.outcome for result in results.values()} == {Outcome.OK}
     assert overlap(spans(history)[node])
@@ -184,12 +198,15 @@ def test_a_node_with_two_gpus_measures_two_trials_each_on_its_gpu_and_half_the_c
 
 def test_what_a_trial_says_arrives_while_it_runs(machines: Machines, history: Path) -> None:
     heard: list[tuple[str, int]] = []
+    said = history.with_name("said")
 
     def hear(event: Event) -> None:
         if event.stage != "wait":  # for an agent, where the machine is busy
             heard.append((event.message, len(entries(history, "end"))))
+            said.touch()
 
-    list(executor(machines).run([trial("talks", "b", s=3)], working(history), hear))
+    talking = trial("talks", "b", s=0, until=str(said))
+    list(executor(machines).run([talking], working(history), hear))
     assert heard == [("begun", 0)]
 
 
@@ -289,7 +306,7 @@ def test_a_node_that_dies_in_mid_trial_loses_the_trial_to_another(
         machines.kill(entries(history, "begin")[0]["node"])
 
     killer = meanwhile(lambda: entries(history, "begin"), kill_the_first)
-    results, events = run(executor(machines), [trial("t", "a", s=4)], history)
+    results, events = run(executor(machines), [trial("t", "a", s=0.2, first_s=90)], history)
     killer.join()
     first, second = entries(history, "begin")
     assert first["node"] != second["node"]

@@ -50,7 +50,7 @@ def test_a_list_of_runs_without_end_is_given_up(
         return {**found, "next_page_token": token if token == "same" else str(len(pages))}
 
     respond(server, tmp_path, search=page)
-    recorder = Mlflow(uri=server.url, timeout_s=2)
+    recorder = Mlflow(uri=server.url, timeout_s=20)
     with pytest.raises(RecordError, match="has no end"):
         recorder.open(PLAN, tmp_path)
     assert len(pages) <= 25
@@ -83,7 +83,7 @@ def test_what_a_tracker_lists_is_written_nowhere_else(
 
     server.respond = answer
     with suppress(BenchorchError):
-        Mlflow(uri=server.url, timeout_s=2).fetch(into)
+        Mlflow(uri=server.url, timeout_s=20).fetch(into)
     assert {path.name for path in tmp_path.iterdir()} == {"deep"}
     assert {path.name for path in into.parent.iterdir()} == {"into"}
     assert not Path("/tmp/outside").exists()

@@ -280,7 +280,7 @@ def test_a_reply_of_other_types_is_a_record_error(reply: object, directory: Path
     with odd_server() as server:
         server.respond = lambda *_: Answer(body=json.dumps(reply).encode())
         with pytest.raises(RecordError, match="did not record it"):
-            Mlflow(uri=server.url, timeout_s=2).open(PLAN, directory)
+            Mlflow(uri=server.url, timeout_s=20).open(PLAN, directory)
 
 
 def test_a_recorder_must_be_opened_first(uri: str, directory: Path) -> None:

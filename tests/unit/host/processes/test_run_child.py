@@ -437,7 +437,8 @@ Channel().send_message(json.dumps(pids))
 )
 def test_nothing_that_a_child_started_outlives_it(run: Run, end: str, kind: str) -> None:
     heard: list[str] = []
-    died = failure(run(STUBBORN + end, timeout_s=3, on_message=heard.append))
+    limit_s = 3 if kind == "timeout" else 60
+    died = failure(run(STUBBORN + end, timeout_s=limit_s, on_message=heard.append))
     assert died.kind == kind
     pids = json.loads(heard[0])
     assert len(pids) == 3
