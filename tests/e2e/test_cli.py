@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from support.slices import one_in
+
 FEW = (
     *("stopping=fixed", "stopping.calls=5", "stopping.window_s=0.05"),
     # Nothing here asks how steady the machine is: no second is spent on looking, none on repeats.
@@ -65,41 +67,41 @@ def test_a_plan_is_an_object_with_trials_and_skips(place):
     assert not (place.path / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("modle=bert",), "Did you mean 'model'?"),
-        (("model=brt",), "Did you mean 'bert'?"),
-        (("hardware=moon",), "hardware: there is no 'moon'"),
-        (("model=mlp", "workload.batch_size=-1"), "expected a positive whole number, got -1"),
-        (("model=mlp", "workload.batch_size=null"), "symbol 'batch_size' has no value"),
-        (("model=mlp", "model.widths=[a]"), "model.widths: expected a list of a whole number"),
-        (("model=mlp", "model.checkpoint=nowhere.safetensors"), "nowhere.safetensors"),
-        (("model=factory", "model.factory=my_zoo:wroks"), "Did you mean 'works'?"),
-        (("model=mlp", "rebuild=sometimes"), "rebuild: expected one of if_needed, always, never"),
-        (("model=mlp", "store.root=/proc/no"), "store.root"),
-        (("model=mlp", "model.inputs.input.shape=[batch_size,3]"), "model"),
-        (("nowhere.yaml",), "there is no recipe 'nowhere.yaml'"),
-        (("plna",), "Did you mean 'plan'?"),
-        (("resume=nothing-like-it",), "resume: 'nothing-like-it' is neither"),
-        (("model=mlp", "workload.batch_size=[]"), "workload.batch_size: is empty"),
-        (("model=mlp", "a b"), "is not an override"),
-        (("broken.yaml",), "while parsing a flow node"),
-        (("circular.yaml",), "leads back to itself"),
-        (("model=mlp", "hydra.run.dir=/proc/x"), "/proc/x"),
-        (("model=mlp", "conversion=onnxruntime", "conversion.steps=3"), "expected named steps"),
-        (("-m", "model=mlp", "workload.batch_size=range(3,1)"), "The sweep is empty"),
-        (("-m", "model=mlp", "rebuild=always,never"), "rebuild: is one for the whole command"),
-        (("model=mlp", "+limits.foo=1"), "limits.foo: unknown key"),
-        (("model=mlp", "+foo=1"), "foo: unknown key"),
-        (("model=mlp", "limits.build_timeout_s=inf"), "expected a finite number"),
-        (("model=mlp", "~limits"), "limits: expected a mapping"),
-        (("model=mlp", "objective=latency_ms/p5"), "is not a metric"),
-        (("model=mlp", "hardware.conversions=[]"), "nothing to run"),
-        (("plan", "--jsno", "model=mlp"), "--jsno: there is no such option"),
-        (("resume=afile",), "resume: 'afile' is neither"),
-    ],
-)
+BAD_INPUT = [
+    (("modle=bert",), "Did you mean 'model'?"),
+    (("model=brt",), "Did you mean 'bert'?"),
+    (("hardware=moon",), "hardware: there is no 'moon'"),
+    (("model=mlp", "workload.batch_size=-1"), "expected a positive whole number, got -1"),
+    (("model=mlp", "workload.batch_size=null"), "symbol 'batch_size' has no value"),
+    (("model=mlp", "model.widths=[a]"), "model.widths: expected a list of a whole number"),
+    (("model=mlp", "model.checkpoint=nowhere.safetensors"), "nowhere.safetensors"),
+    (("model=factory", "model.factory=my_zoo:wroks"), "Did you mean 'works'?"),
+    (("model=mlp", "rebuild=sometimes"), "rebuild: expected one of if_needed, always, never"),
+    (("model=mlp", "store.root=/proc/no"), "store.root"),
+    (("model=mlp", "model.inputs.input.shape=[batch_size,3]"), "model"),
+    (("nowhere.yaml",), "there is no recipe 'nowhere.yaml'"),
+    (("plna",), "Did you mean 'plan'?"),
+    (("resume=nothing-like-it",), "resume: 'nothing-like-it' is neither"),
+    (("model=mlp", "workload.batch_size=[]"), "workload.batch_size: is empty"),
+    (("model=mlp", "a b"), "is not an override"),
+    (("broken.yaml",), "while parsing a flow node"),
+    (("circular.yaml",), "leads back to itself"),
+    (("model=mlp", "hydra.run.dir=/proc/x"), "/proc/x"),
+    (("model=mlp", "conversion=onnxruntime", "conversion.steps=3"), "expected named steps"),
+    (("-m", "model=mlp", "workload.batch_size=range(3,1)"), "The sweep is empty"),
+    (("-m", "model=mlp", "rebuild=always,never"), "rebuild: is one for the whole command"),
+    (("model=mlp", "+limits.foo=1"), "limits.foo: unknown key"),
+    (("model=mlp", "+foo=1"), "foo: unknown key"),
+    (("model=mlp", "limits.build_timeout_s=inf"), "expected a finite number"),
+    (("model=mlp", "~limits"), "limits: expected a mapping"),
+    (("model=mlp", "objective=latency_ms/p5"), "is not a metric"),
+    (("model=mlp", "hardware.conversions=[]"), "nothing to run"),
+    (("plan", "--jsno", "model=mlp"), "--jsno: there is no such option"),
+    (("resume=afile",), "resume: 'afile' is neither"),
+]
+
+
+@pytest.mark.parametrize(("words", "told"), one_in(3, BAD_INPUT))
 def test_bad_input_is_refused_before_anything_runs(place, words, told):
     extra = ("+model.inputs={x:{shape:[batch_size,4],generator:normal}}",)
     words = words + extra if words[0] == "model=factory" else words

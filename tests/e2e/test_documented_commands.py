@@ -18,8 +18,14 @@ FENCE = re.compile(r"```(?:bash|sh)\n(.*?)```", re.DOTALL)
 COMMAND = re.compile(r"^(?:\S+/)?python -m benchorch (.*?)(?:\s+#.*)?$", re.MULTILINE)
 
 
+FIRST_READ = ("README.md", "getting-started.md")
+
+
 def commands():
-    """What is run for each command of the pages, the same only once."""
+    """What is run for each command of the pages, the same only once.
+
+    By default those that are read first, and one in three of the others.
+    """
     tried = {}
     for page in PAGES:
         if str(page).endswith(OWN_TEST):
@@ -27,7 +33,14 @@ def commands():
         for block in FENCE.findall(page.read_text()):
             for words in map(shlex.split, COMMAND.findall(block.replace("\\\n", " "))):
                 tried.setdefault(tuple(attempt(words)), page.name)
-    return [pytest.param(words, id=f"{page}: {' '.join(words)}") for words, page in tried.items()]
+    return [
+        pytest.param(
+            words,
+            id=f"{page}: {' '.join(words)}",
+            marks=() if page in FIRST_READ or number % 3 == 0 else pytest.mark.slow,
+        )
+        for number, (words, page) in enumerate(tried.items())
+    ]
 
 
 def attempt(words):
