@@ -61,6 +61,7 @@ SMALLER: Mapping[str, Mapping[str, object]] = {
     },
     "llama_small": {"config": {"num_hidden_layers": 1, "hidden_size": 36, "intermediate_size": 32}},
     "qwen_small": {"config": {"num_hidden_layers": 1, "hidden_size": 28, "intermediate_size": 32}},
+    "t5_small": {"config": {"num_layers": 1, "d_model": 24, "d_kv": 6, "d_ff": 8, "num_heads": 4}},
     "vit": {"config": {"num_hidden_layers": 1, "hidden_size": 24, "intermediate_size": 32}},
     "mlp": {"widths": [256, 8, 4]},
     "resnet50": {"depth": 18, "classes": 10},

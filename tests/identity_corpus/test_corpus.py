@@ -65,7 +65,7 @@ def chosen(every: int) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("name", chosen(8))
+@pytest.mark.parametrize("name", chosen(12))
 def test_a_change_is_a_miss_or_a_hit_as_it_should_be(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     for package in case.needs:

@@ -30,8 +30,7 @@ def test_all_that_is_not_at_home_yet_is_brought_there(bucket: Bucket, tmp_path: 
 def test_every_version_below_the_stores_prefix_is_removed_and_nothing_else(bucket: Bucket) -> None:
     name = bucket.name
     bucket.s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
-    for number in range(1005):  # more than one page
-        bucket.put(f"artifacts/{number}", b"")
+    bucket.fill(f"artifacts/{number}" for number in range(1005))  # more than one page
     bucket.put("artifacts/1", b"another version")
     bucket.remove("artifacts/2")  # leaves a marker
     bucket.s3.put_object(Bucket=name, Key="artifacts/of-mlflow", Body=b"")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -53,6 +53,14 @@ class Bucket:
     def put(self, name: str, content: bytes) -> None:
         self.s3.put_object(Bucket=self.name, Key=f"store/{name}", Body=content)
 
+    def fill(self, names: Iterable[str]) -> None:
+        """Empty objects without a request for each."""
+        from moto.s3.models import s3_backends
+
+        backend = s3_backends["123456789012"]["aws"]
+        for name in names:
+            backend.put_object(self.name, f"store/{name}", b"")
+
     def remove(self, name: str) -> None:
         self.s3.delete_object(Bucket=self.name, Key=f"store/{name}")
 
@@ -84,6 +92,9 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     pytest.importorskip("moto", reason="moto stands in for AWS")
     for name, value in emulator().environment().items():
         monkeypatch.setenv(name, value)
+    # Retries that wait as long as those of a real service would are of no use here.
+    backoff = "botocore.retries.standard.ExponentialBackoff.delay_amount"
+    monkeypatch.setattr(backoff, lambda self, context: 0.0)
     made = Bucket(tmp_path)
     monkeypatch.setenv("TEST_BUCKET_URL", made.url)  # for scripts in processes of their own
     yield made
