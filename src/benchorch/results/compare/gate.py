@@ -14,6 +14,7 @@ from benchorch.results.compare.verdicts import (
     applies,
     compare_cases,
     has_floor,
+    is_thin,
     primary_metric,
 )
 from benchorch.stats.median_interval import LEAST_VALUES
@@ -22,7 +23,6 @@ MOST_PROCESSES = 200
 """Nobody waits for more."""
 
 PASS, REGRESSION, UNCLEAR = "pass", "regression", "unclear"
-_LEAST_OF_THE_FLOOR = 3  # processes a side
 _GRAVEST_FIRST = (REGRESSION, REFUSED, UNCLEAR, PASS)
 
 
@@ -133,7 +133,7 @@ def gated(judged: MetricVerdict, floor: MetricVerdict | None, limit_ratio: float
     more_is_better = bool(higher_is_better(judged.metric))
     limit = 1 / (1 + limit_ratio) if more_is_better else 1 + limit_ratio
     own = _state(judged, limit, more_is_better)
-    thick = None if floor is None or _is_thin(floor) else floor
+    thick = None if floor is None or is_thin(floor) else floor
     by_floor = _state(thick, limit, more_is_better) if thick else UNCLEAR
     apparent = own
     if judged.sessions_alike is not None:
@@ -156,12 +156,6 @@ def gated(judged: MetricVerdict, floor: MetricVerdict | None, limit_ratio: float
         remark=remark,
         processes_needed=needed,
     )
-
-
-def _is_thin(judged: MetricVerdict) -> bool:
-    """Whether one side has too few processes to show how much its floor varies."""
-    sides = (judged.a, judged.b)
-    return any(one is None or one.n < _LEAST_OF_THE_FLOOR for one in sides)
 
 
 def _decided(own: str, apparent: str, by_floor: str) -> tuple[str, str]:

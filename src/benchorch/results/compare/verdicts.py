@@ -329,8 +329,13 @@ def decides(floor: MetricVerdict, judged: MetricVerdict) -> bool:
     Two processes a side do not suffice: where processes have two levels, both may be on one.
     """
     told = floor.verdict not in (INCONCLUSIVE, REFUSED)
-    few = any(side is None or side.n < LEAST_DECIDING for side in (floor.a, floor.b))
-    return told and not few and judged.verdict == INCONCLUSIVE and _overlap(judged, floor)
+    undecided = judged.verdict == INCONCLUSIVE and not is_thin(floor)
+    return told and undecided and _overlap(judged, floor)
+
+
+def is_thin(floor: MetricVerdict) -> bool:
+    """Whether one side has too few processes to show how much its floor varies."""
+    return any(side is None or side.n < LEAST_DECIDING for side in (floor.a, floor.b))
 
 
 def _overlap(one: MetricVerdict, other: MetricVerdict) -> bool:
