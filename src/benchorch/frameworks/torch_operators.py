@@ -22,19 +22,8 @@ _ROUNDING = "quantized_decomposed::"
 _PRODUCTS = frozenset(
     f"aten::{name}"
     for name in (
-        *(
-            "linear",
-            "addmm",
-            "mm",
-            "bmm",
-            "baddbmm",
-            "matmul",
-            "convolution",
-            "conv1d",
-            "conv2d",
-            "conv3d",
-        ),
-        "scaled_dot_product_attention",
+        *("linear", "addmm", "mm", "bmm", "baddbmm", "matmul", "scaled_dot_product_attention"),
+        *("convolution", "conv1d", "conv2d", "conv3d"),
     )
 )
 
