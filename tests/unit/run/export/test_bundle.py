@@ -84,7 +84,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return bare_python(tmp_path_factory.mktemp("bare") / "venv")
+    python = bare_python(tmp_path_factory.mktemp("bare") / "venv")
+    command = [python, "-c", "import benchorch"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "ModuleNotFoundError" in done.stderr
+    return python
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -94,10 +98,6 @@ def test_the_outputs_are_the_originals_where_benchorch_is_not(
     out = tmp_path / "out"
     reply = export_command.run.reply([f"{run}:{kind}", "--output", str(out)])
     assert "relative L2 error" in reply.text
-    done = subprocess.run(
-        [bare, "-c", "import benchorch"], capture_output=True, text=True, check=False
-    )
-    assert "ModuleNotFoundError" in done.stderr
     done = subprocess.run([bare, "check.py"], cwd=out, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "relative L2 error" in done.stdout
