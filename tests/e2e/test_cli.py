@@ -181,7 +181,7 @@ def test_mlflow_has_a_parent_and_a_child_for_each_trial(tracked):
 
 def test_the_same_again_finds_its_build(tracked):
     place, _ = tracked
-    words = ("model=mlp", "conversion=onnxruntime", "baseline=null", *ONCE, *UNTRACKED)
+    words = ("model=mlp", "conversion=onnxruntime", "baseline=null", *INLINE, *UNTRACKED)
     place.run(*words, "hydra.run.dir=again")
     (onnx,) = place.results("again")
     assert onnx["build"]["cache"] == "hit"

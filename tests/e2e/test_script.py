@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-import time
 from pathlib import Path
 
 import pytest
+
+from support.waiting import until
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "data" / "scripts"
 BAD = SCRIPTS / "bad"
@@ -86,10 +87,7 @@ def test_each_script_that_goes_wrong_is_told_in_one_report_and_the_others_go_on(
 def test_a_script_that_never_ends_is_ended_with_all_it_started(place):
     done = place.run("script", str(BAD / "loops.py"), "--analyze-only", "--timeout", "6", code=1)
     assert "it did not end within 6.0 s (--timeout gives it longer; it ran in a" in done.stdout
-    deadline = time.monotonic() + 5
-    while running(b"613") and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not running(b"613")
+    assert until(lambda: not running(b"613"), 30)
 
 
 def test_a_wrong_request_runs_nothing(place):

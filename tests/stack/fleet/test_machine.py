@@ -104,7 +104,7 @@ def test_it_can_shut_itself_down(boot):
     machine.run(["shutdown", "-h", "+480"])
     assert machine.on
     machine.run(["shutdown", "-h", "now"])
-    machine._power.wait(timeout=10)
+    machine._power.wait(timeout=60)
     assert not machine.on
 
 

