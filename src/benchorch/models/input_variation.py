@@ -61,7 +61,7 @@ def _varied_floats(array: Array, number: int, rng: Generator) -> Array:
     if way == 1 and array.ndim and array.shape[-1] > 1:
         return np.ascontiguousarray(array[..., ::-1])
     if way == 2 and bool((array < 0).any()) and bool((array > 0).any()):  # type: ignore[operator]
-        return np.negative(array)  # type: ignore[no-any-return]
+        return np.negative(array)
     if way == 3:
         return _permuted(array, rng)
     return array * scale  # type: ignore[operator]
