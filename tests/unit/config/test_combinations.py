@@ -13,6 +13,7 @@ from benchorch.cli import main
 from benchorch.errors import ConfigError
 from support.loggers import unchanged_loggers
 
+SYMBOLS = ("batch_size", "seq_len", "new_tokens")
 HEAD = "defaults: [config, {override model: mlp}, {override conversion: eager}, _self_]\n"
 
 
@@ -31,7 +32,7 @@ def _here(tmp_path: Path) -> Iterator[None]:
         (["-m", "workload.batch_size=range(1,9,0)"], "inf combinations"),
         (["-m", "workload.batch_size=range(1,2),range(1,2)"], "a list of values holds a sweep"),
         (
-            [f"workload.{name}={[*range(1, 48)]}" for name in ("batch_size", "seq_len", "seed")],
+            [f"workload.{name}={[*range(1, 48)]}" for name in SYMBOLS],
             "1.038e+05",
         ),
     ],
@@ -43,8 +44,7 @@ def test_a_sweep_that_nobody_waits_for_is_refused(words: list[str], sentence: st
 
 @pytest.mark.timeout(120)
 def test_a_matrix_that_nobody_waits_for_is_refused() -> None:
-    names = ("batch_size", "seq_len", "seed")
-    axes = "".join(f"  workload.{name}: {[*range(1, 48)]}\n" for name in names)
+    axes = "".join(f"  workload.{name}: {[*range(1, 48)]}\n" for name in SYMBOLS)
     Path("r.yaml").write_text(f"{HEAD}matrix:\n{axes}")
     with pytest.raises(ConfigError, match="matrix has"):
         main.run(["plan", "r.yaml"])
