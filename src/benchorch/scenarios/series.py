@@ -96,18 +96,18 @@ class Series:
         """Time one block; counts are read, and caches flushed, outside the timed region."""
         self._add(for_ns=0)
 
-    def add_blocks(self) -> None:
-        """Time as many blocks as fit into a few milliseconds, and at least one."""
-        self._add(for_ns=0 if self._cold else BURST_NS)
+    def add_blocks(self, most: int = MOST_BLOCKS) -> None:
+        """Time as many blocks as fit into a few milliseconds, at least one and at most so many."""
+        self._add(for_ns=0 if self._cold else BURST_NS, most=most)
 
-    def _add(self, for_ns: int) -> None:
+    def _add(self, for_ns: int, most: int = MOST_BLOCKS) -> None:
         clock = self._clock
         first = len(self.durations_ns) % self._count
         if self._cold:
             clock.flush_caches()
         before = clock.counts()
         blocks = clock.time_blocks(
-            self._turns[first : first + MOST_BLOCKS],
+            self._turns[first : first + min(most, MOST_BLOCKS)],
             self.repeats,
             at_once=self._at_once,
             for_ns=for_ns,

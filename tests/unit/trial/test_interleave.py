@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from benchorch.domain.measurement import Observations
-from benchorch.trial.interleave import LEAST_PAIRS, WARM_UP_CALLS, Interleaved, Side, interleave
+from benchorch.interfaces.hardware import Counts, TimedBlock
+from benchorch.trial.interleave import (
+    LEAST_PAIRS,
+    WARM_UP_CALLS,
+    Interleaved,
+    Side,
+    interleave,
+)
 from support.clocks import Costs, VirtualClock
 
 MS = 1e6
@@ -182,3 +189,46 @@ def test_calls_far_longer_than_the_window_are_made_six_times_and_no_more() -> No
         assert side.alone is not None
         assert len(side.together.durations_ns) - side.start == 2
         assert len(side.together.durations_ns) + len(side.alone.durations_ns) == 6
+
+
+class CoolingClock(VirtualClock):
+    """A clock whose reading of counters between bursts takes caches away."""
+
+    cold = True
+    in_burst = False
+
+    def counts(self) -> Counts:
+        self.cold = self.cold or not self.in_burst
+        return super().counts()
+
+    def time_blocks(
+        self,
+        calls: Sequence[Callable[[], object]],
+        repeats: int,
+        *,
+        at_once: bool = False,
+        for_ns: int = 0,
+    ) -> list[TimedBlock]:
+        self.in_burst = True
+        blocks = super().time_blocks(calls, repeats, at_once=at_once, for_ns=for_ns)
+        self.in_burst = False
+        return blocks
+
+    def call(self) -> None:
+        self.spend((0.11 if self.cold else 0.1) * MS)
+        self.cold = False
+
+
+def test_both_halves_alone_are_measured_in_bursts_as_slices_are() -> None:
+    clock = CoolingClock()
+    found = interleave([clock.call], [clock.call], clock=clock, window_s=0.5, slice_ms=20, seed=1)
+    for side in (found.candidate, found.baseline):
+        assert change(side) == pytest.approx(1.0, abs=0.01)
+
+
+def test_as_many_blocks_are_measured_alone_after_the_slices_as_before() -> None:
+    side = run(0.1, 0.3).candidate
+    assert side.alone is not None
+    starts = side.alone.started_ns
+    gap = max(range(1, len(starts)), key=lambda n: starts[n] - starts[n - 1])
+    assert 2 * gap == len(starts)
