@@ -19,6 +19,7 @@ from benchorch.config.parity_setup import parity_setup
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.codec import Json
 from benchorch.domain.execution import Execution
+from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.protocol import Protocol
 from benchorch.domain.result import EnergyRecord, Failure, Outcome, TrialResult
@@ -26,6 +27,7 @@ from benchorch.domain.session import Event, Session
 from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ConfigError, StoreError
+from benchorch.formatting import interval_text
 from benchorch.host.environment import describe_host, git_revision, package_versions, physical_cores
 from benchorch.host.noise_grade import grade
 from benchorch.interfaces.executor import Emit
@@ -419,7 +421,9 @@ class TrialRun:
     def _measure(self, request: MeasureRequest) -> MeasureReply:
         """Reply of one process, whose failure may leave a part of it."""
         try:
-            return self._noted(self._stages.run(stages.MEASURE, request, template=request.template))
+            reply = self._noted(
+                self._stages.run(stages.MEASURE, request, template=request.template)
+            )
         except StageFailed as failed:
             ended = failed.failure.kind == BUDGET_REACHED
             if ended and self._repetitions is not None and self._repetitions.valid:
@@ -427,6 +431,9 @@ class TrialRun:
             if isinstance(failed.partial, MeasureReply):
                 failed.partial = self._noted(failed.partial)
             raise
+        if reply.verdict is not None:
+            self._say("measure", _first_estimate(reply.process))
+        return reply
 
     def _noted(self, reply: MeasureReply) -> MeasureReply:
         """The reply with the facts of its parent."""
@@ -445,6 +452,17 @@ class TrialRun:
         if stage == "measure" and self._repetitions is not None:
             message = f"process {len(self._repetitions.records) + 1} {message}".rstrip()
         self._emit(Event(trial_id=self.trial.trial_id, stage=stage, message=message))
+
+
+def _first_estimate(record: ProcessRecord) -> str:
+    """The first process's median, long before all processes have run.
+
+    Its interval needs SciPy, whose import would take as long as all else of a small ONNX process.
+    """
+    from benchorch.results.metrics.single_process import provisional
+
+    estimate = provisional(record)
+    return f"p50 {interval_text(estimate)} ms so far" if estimate else "measured"
 
 
 def _outcome(failure: Failure | None) -> Outcome:

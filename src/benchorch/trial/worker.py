@@ -15,12 +15,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from benchorch.config.trial_setup import open_trial
-from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import EnergyRecord, Failure
 from benchorch.domain.verdict import Verdict
 from benchorch.errors import ConfigError, StoreError, TrialError
-from benchorch.formatting import interval_text
 from benchorch.host.packages import install_command
 from benchorch.host.processes import child_channel
 from benchorch.models import trust
@@ -64,7 +62,6 @@ def _measure_alone(
         record = measuring_process.observe(loaded, say, split=request.split, count=request.count)
         if verdict is not None:
             verdict = again(verdict)
-            say(_first_estimate(record))
     return MeasureReply(process=record, verdict=verdict), loaded.batches
 
 
@@ -77,14 +74,6 @@ def _verdict(
     from benchorch.trial.check import check, rechecked
 
     return check(request.trial, loaded), rechecked(request.trial, loaded)
-
-
-def _first_estimate(record: ProcessRecord) -> str:
-    """The first process's median, long before all processes have run."""
-    from benchorch.results.metrics.single_process import provisional
-
-    estimate = provisional(record)
-    return f"p50 {interval_text(estimate)} ms so far" if estimate else "measured"
 
 
 def _energy(request: stages.BuiltTrial, report: Reporter) -> EnergyRecord:
