@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from benchorch.domain.measurement import Observations
 from benchorch.interfaces.hardware import Clock
 from benchorch.scenarios.series import Series, quiet_heap, sized, window_from
-from benchorch.units import s_to_ns
+from benchorch.units import ns_to_s, s_to_ns
 
 LEAST_PAIRS = 5
 WARM_UP_CALLS = 3
@@ -104,6 +104,12 @@ def interleave(
     found = [side.found(start, items_per_call) for side, start in zip(sides, starts, strict=True)]
     own, other = found[::in_turn]
     return Interleaved(candidate=own, baseline=other)
+
+
+def least_pair_s(call_ns: float) -> float:
+    """Seconds that interleaving two sides takes at least where each call takes so long."""
+    calls = 1 + WARM_UP_CALLS + 2 * LEAST_ALONE + LEAST_PAIRS
+    return ns_to_s(2 * calls * call_ns)
 
 
 class _Running:

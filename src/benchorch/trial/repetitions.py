@@ -65,6 +65,7 @@ class Repetitions:
         candidates: how many are compared with the same baseline.
         control: whether `baseline` is the trial itself: its pairs ask for no process beyond
             `CONTROL_PAIRS`, whatever they show.
+        control_limit_s: the control is left out where one of its pairs takes longer.
         tolerance_ratio: how much slower than before the trial the reference workload may be
             around a process that counts, or None where none runs; called after the first process,
             since the answer may take a second.
@@ -87,6 +88,7 @@ class Repetitions:
         *,
         candidates: int = 1,
         control: bool = False,
+        control_limit_s: float | None = None,
         tolerance_ratio: Callable[[], float | None],
         measure: Callable[[MeasureRequest], MeasureReply],
         say: Callable[[str], None],
@@ -100,6 +102,7 @@ class Repetitions:
         self._baseline = baseline
         self._candidates = candidates
         self._control = control
+        self._control_limit_s = control_limit_s if control else None
         self._tolerance_ratio = tolerance_ratio
         self._measure = measure
         self._say = say
@@ -132,19 +135,49 @@ class Repetitions:
             if reason:
                 return reason
 
-    def add(self, cpus: tuple[int, ...] = ()) -> None:
+    def add(
+        self,
+        cpus: tuple[int, ...] = (),
+        controlled: Callable[[MeasureRequest], MeasureRequest] | None = None,
+    ) -> None:
         """Run one more process; raises StageFailed where it measures nothing of the candidate.
 
         Args:
             cpus: its processors, unless a process of the baseline before it had others; empty to
                 choose.
+            controlled: `with_control` of the baseline's own trial: a process of it beside this one
+                may bring a pair of its control as well.
         """
         self._say("")
-        self.records.append(self._judged(self._next(cpus)))
+        self.records.append(self._judged(self._next(cpus, controlled)))
         if len(self.records) - len(self.valid) > self._setup.protocol.repeats:
             # A rule for all of them or for none: the machine is no longer as it was before.
             self.records = [replace(record, disturbance="") for record in self.records]
             self._judges = False
+        self._look_for_interference()
+
+    def take(self, record: ProcessRecord) -> None:
+        """Count a process of this trial that was measured back to back with another trial's."""
+        self.records.append(record)
+        if record.paired is not None:
+            self._look_for_interference()
+
+    def with_control(self, request: MeasureRequest) -> MeasureRequest:
+        """The request of a process of this trial, with a pair of its control where one is lacking.
+
+        What is measured first, the trial alone, stays as it is.
+        """
+        if not self.lacks_control or self._design != ALTERNATED or self._baseline is None:
+            return request
+        return replace(
+            request,
+            baseline=Baseline(trial_id=self._baseline.trial_id, trial=request.trial),
+            candidate_first=self._candidate_first(),
+            seed=self._order.getrandbits(32),
+            pair_limit_s=self._control_limit_s,
+        )
+
+    def _look_for_interference(self) -> None:
         if self._design == ALTERNATED and self._setup.protocol.pairing == "auto":
             side = interference_at_look(self.valid, self._setup.protocol.delta_ratio)
             if side:
@@ -160,9 +193,10 @@ class Repetitions:
             self._setup.protocol.delta_ratio,
             self._candidates,
         )
-        return None if reason == CONVERGED and self._lacks_control() else reason
+        return None if reason == CONVERGED and self.lacks_control else reason
 
-    def _lacks_control(self) -> bool:
+    @property
+    def lacks_control(self) -> bool:
         """Whether a control has too few pairs for a statement."""
         return self._control and self.is_paired and len(self.log_ratios) < CONTROL_PAIRS
 
@@ -182,14 +216,18 @@ class Repetitions:
             return ()
         return self._of_design(valid) or (0.0,)
 
-    def _next(self, cpus: tuple[int, ...]) -> ProcessRecord:
+    def _next(
+        self,
+        cpus: tuple[int, ...],
+        controlled: Callable[[MeasureRequest], MeasureRequest] | None,
+    ) -> ProcessRecord:
         """The next process, back to back with one of the baseline's if that is the design."""
         candidate_first = self._candidate_first()
         if self._design != ADJACENT:
             return self._run_candidate(candidate_first, cpus=cpus)
-        before = None if candidate_first else self._run_baseline()
+        before = None if candidate_first else self._run_baseline(controlled)
         record = self._run_candidate(candidate_first, before, cpus)
-        other = self._run_baseline(record) if candidate_first else before
+        other = self._run_baseline(controlled, record) if candidate_first else before
         if other is None or self._baseline is None:
             return record
         paired = Paired(
@@ -225,6 +263,7 @@ class Repetitions:
             baseline=self._baseline if interleaved else None,
             candidate_first=candidate_first,
             seed=self._order.getrandbits(32) if interleaved else 0,
+            pair_limit_s=self._control_limit_s,
             cpus=beside.conditions.cpus if beside else cpus,
             template=self._template_for(self._setup),
         )
@@ -235,10 +274,17 @@ class Repetitions:
                 raise
             reply = failed.partial
             self._fall_back(f"the two did not run in one process ({failed.failure.kind})")
+        else:
+            if request.pair_limit_s is not None and interleaved and reply.process.paired is None:
+                self._design, self.pairing = NONE, ""  # it would take too long
         self.parity = reply.verdict or self.parity
         return reply.process
 
-    def _run_baseline(self, beside: ProcessRecord | None = None) -> ProcessRecord | None:
+    def _run_baseline(
+        self,
+        controlled: Callable[[MeasureRequest], MeasureRequest] | None,
+        beside: ProcessRecord | None = None,
+    ) -> ProcessRecord | None:
         """A process of the baseline; None, and no more of them, where it fails."""
         assert self._baseline is not None  # the design is not chosen without one
         cpus = beside.conditions.cpus if beside else ()
@@ -246,8 +292,10 @@ class Repetitions:
             trial = self._baseline.trial
             template = self._template_for(open_trial(trial.spec))
             request = MeasureRequest(trial=trial, cpus=cpus, template=template)
-            return self._measure(request).process
+            return self._measure(controlled(request) if controlled else request).process
         except StageFailed as failed:
+            if isinstance(failed.partial, MeasureReply):  # only the pair of the control is missing
+                return failed.partial.process
             self._design, self.pairing = NONE, f"none: the baseline failed ({failed.failure.kind})"
             return None
 

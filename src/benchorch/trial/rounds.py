@@ -120,9 +120,10 @@ class _Rounds:
         while chosen := self._undecided():
             self.renew(len(chosen), self.race.certain_rounds(chosen))
             self._order.shuffle(chosen)
-            # Baselines last: their candidates may have brought all that they need.
+            before = {run.trial.trial_id: _counts(run) for run in chosen}
+            # Baselines last: their candidates may have brought what they need of this round.
             for run in sorted(chosen, key=_is_baseline):
-                if not _is_baseline(run) or run.needs_more():
+                if not _is_baseline(run) or _is_left_out(run, before[run.trial.trial_id]):
                     yield from self._process(run)
             yield from self._ended(list(self.runs))
         yield from self._ends()  # profiles are forked from the last round's templates
@@ -156,8 +157,9 @@ class _Rounds:
     def _process(self, run: TrialRun, *, first: bool = False) -> Iterator[TrialResult]:
         """One more process of a trial, and the result so far; a failure ends the trial."""
         if run.failure is None and not (first and run.repetitions.valid):
-            _repeat(run)
-            yield from self._share_baseline(run)
+            baseline = self._baseline_of(run)
+            _repeat(run, baseline)
+            yield from _shared(run, baseline)
         if run.failure is not None:
             yield self._finished(run, profile=False)
         else:
@@ -169,13 +171,10 @@ class _Rounds:
             if run in self.runs and not run.is_judged_in_table and not run.needs_more():
                 yield self._finished(run, profile=False)
 
-    def _share_baseline(self, run: TrialRun) -> Iterator[TrialResult]:
-        """Processes of the baseline beside this trial's are the baseline's own as well."""
-        baseline = next((r for r in self.runs if r.trial.trial_id == run.trial.baseline_id), None)
-        taken, run.repetitions.of_baseline = run.repetitions.of_baseline, []
-        if taken and baseline is not None and baseline.repetitions.valid:
-            baseline.repetitions.records.extend(taken)
-            yield baseline.result(unfinished=True)
+    def _baseline_of(self, run: TrialRun) -> TrialRun | None:
+        """The baseline's own trial, where it is measured in these rounds."""
+        runs = (each for each in self.runs if each.trial.trial_id == run.trial.baseline_id)
+        return next(runs, None)
 
     def _ends(self) -> Iterator[TrialResult]:
         """The finished results; those to profile last, so that nothing waits for a profile."""
@@ -219,12 +218,33 @@ def _is_baseline(run: TrialRun) -> bool:
     return run.trial.baseline_id is None
 
 
-def _repeat(run: TrialRun) -> None:
+def _counts(run: TrialRun) -> tuple[int, int]:
+    """How many processes and how many pairs a trial has."""
+    return len(run.repetitions.valid), len(run.repetitions.log_ratios)
+
+
+def _is_left_out(baseline: TrialRun, before: tuple[int, int]) -> bool:
+    """Whether it needs a process of its own in a round: no candidate brought what it lacks."""
+    processes, pairs = (new > old for new, old in zip(_counts(baseline), before, strict=True))
+    has_more = pairs or (processes and not baseline.repetitions.lacks_control)
+    return baseline.needs_more() and not has_more
+
+
+def _shared(run: TrialRun, baseline: TrialRun | None) -> Iterator[TrialResult]:
+    """Processes of the baseline beside this trial's are the baseline's own as well."""
+    taken, run.repetitions.of_baseline = run.repetitions.of_baseline, []
+    if taken and baseline is not None and baseline.repetitions.valid:
+        for record in taken:
+            baseline.repetitions.take(record)
+        yield baseline.result(unfinished=True)
+
+
+def _repeat(run: TrialRun, baseline: TrialRun | None) -> None:
     """Run one more process, unless the budget would end first."""
     if not run.is_affordable():
         run.stop_reason = BUDGET
         return
     try:
-        run.repeat()
+        run.repeat(baseline=baseline)
     except OutOfTime:
         run.stop_reason = BUDGET

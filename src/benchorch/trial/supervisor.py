@@ -203,16 +203,19 @@ class TrialRun:
             self.stop_reason = self._repetitions.enough(self.measured_s) or ""
         return self.failure is None and not self.stop_reason and self._repetitions is not None
 
-    def repeat(self, cpus: tuple[int, ...] = ()) -> None:
+    def repeat(self, cpus: tuple[int, ...] = (), baseline: TrialRun | None = None) -> None:
         """Measure in one more process; OutOfTime where the budget ends it.
 
         Args:
             cpus: its processors; empty to choose.
+            baseline: its baseline's own trial, if that is measured in the same rounds.
         """
         with self._failing():
             first = not self.repetitions.valid
             self._stages.deadline_s = self._deadline_s(first=first)
-            self.repetitions.add(cpus)
+            own = baseline._repetitions if baseline else None
+            # Its first process is checked and starts afresh, and so comes from its own trial.
+            self.repetitions.add(cpus, own.with_control if own and own.valid else None)
 
     def end(self, *, profile: bool) -> None:
         """Do what comes after the last process, and what else was requested."""
@@ -322,6 +325,7 @@ class TrialRun:
             self._baseline(self._built_trial(threads), name),
             candidates=trial.candidates,
             control=trial.is_control,
+            control_limit_s=trial.control_limit_s,
             tolerance_ratio=lambda: self._tolerance_ratio(setup.protocol),
             measure=self._measure,
             say=lambda message: self._say("measure", message),

@@ -16,6 +16,7 @@ from benchorch.trial.interleave import (
     Interleaved,
     Side,
     interleave,
+    least_pair_s,
 )
 from support.clocks import Costs, VirtualClock
 
@@ -232,3 +233,13 @@ def test_as_many_blocks_are_measured_alone_after_the_slices_as_before() -> None:
     starts = side.alone.started_ns
     gap = max(range(1, len(starts)), key=lambda n: starts[n] - starts[n - 1])
     assert 2 * gap == len(starts)
+
+
+@pytest.mark.parametrize("call_ms", [80.0, 200.0])
+def test_slow_calls_take_as_long_as_is_foretold(call_ms: float) -> None:
+    clock = VirtualClock()
+    side = [Costs(clock, call_ms * MS)]
+    for _ in "ab":
+        side[0]()  # each side is called once when it is loaded
+    interleave(side, side, clock=clock, window_s=0.5, slice_ms=20, seed=0)
+    assert least_pair_s(call_ms * MS) == pytest.approx(clock.true_ns / 1e9, rel=0.01)

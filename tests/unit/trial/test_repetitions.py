@@ -179,6 +179,7 @@ def repetitions_of(
     runtime: object = None,
     control: bool = False,
     stopping: Stopping | None = None,
+    control_limit_s: float | None = None,
     **protocol: Any,
 ) -> Repetitions:
     setup: Any = SimpleNamespace(
@@ -193,6 +194,7 @@ def repetitions_of(
         trial_of("onnxruntime"),
         baseline,
         control=control,
+        control_limit_s=control_limit_s,
         tolerance_ratio=lambda: tolerance_ratio,
         measure=children,
         say=lambda message: None,
@@ -510,3 +512,60 @@ def test_a_control_has_pairs_enough_to_say_something() -> None:
     children = Children(lambda request: reply(record(), alternated(2.0, 2.0)))
     assert len(run(children, control=True, stopping=Decide()).records) == repetitions.CONTROL_PAIRS
     assert len(run(children, baseline=None, stopping=Decide()).records) < repetitions.CONTROL_PAIRS
+
+
+def test_a_process_of_the_baseline_back_to_back_brings_a_pair_of_its_control() -> None:
+    of_itself = Children(lambda request: reply(record(), alternated(2.0, 2.0)))
+    itself = Baseline(trial_id="own", trial=trial_of("eager"))
+    own = repetitions_of(of_itself, baseline=itself, control=True)
+    own.add()
+    beside = Children(
+        lambda request: reply(record(), alternated(2.0, 2.0) if request.baseline else None)
+    )
+    found = repetitions_of(beside, runtime=Selfish())
+    found.add(controlled=own.with_control)
+    [theirs] = [one for one in beside.requests if one.trial.spec["conversion"] == "eager"]
+    assert theirs.baseline == Baseline(trial_id="own", trial=theirs.trial)
+    assert designs(found) == ["adjacent"]
+    [brought] = found.of_baseline
+    own.take(brought)
+    assert len(own.log_ratios) == 2
+    assert {one.candidate_first for one in [*of_itself.requests, theirs]} == {True, False}
+
+
+def test_a_control_with_enough_pairs_takes_no_more_from_other_trials() -> None:
+    own = repetitions_of(Children(lambda request: reply(record())), control=True)
+    for _ in range(repetitions.CONTROL_PAIRS):
+        own.take(replace(record(), paired=alternated(2.0, 2.0)))
+    request = MeasureRequest(trial=BASELINE.trial)
+    assert own.with_control(request) == request
+
+
+def test_a_control_that_fails_beside_another_trial_costs_its_pair_alone() -> None:
+    def answer(request: MeasureRequest) -> MeasureReply:
+        if request.baseline is not None:
+            raise StageFailed(CRASH, partial=reply(record()))
+        return reply(record())
+
+    own = repetitions_of(Children(lambda request: reply(record())), control=True)
+    found = repetitions_of(Children(answer), runtime=Selfish())
+    found.add(controlled=own.with_control)
+    assert designs(found) == ["adjacent"]
+    assert found.pairing == "adjacent"
+
+
+def test_a_control_whose_pairs_take_too_long_is_left_out_without_a_word() -> None:
+    children = Children(lambda request: reply(record()))  # as a process does whose calls are slow
+    found = repetitions_of(children, control=True, control_limit_s=2.0)
+    assert found.lacks_control
+    for _ in range(2):
+        found.add()
+    assert [request.pair_limit_s for request in children.requests] == [2.0, 2.0]
+    assert [request.baseline is None for request in children.requests] == [False, True]
+    assert (found.lacks_control, found.is_paired, found.pairing) == (False, False, "")
+
+
+def test_a_candidate_is_paired_however_long_it_takes() -> None:
+    children = Children(lambda request: reply(record(), alternated(2.0, 3.0)))
+    repetitions_of(children, control_limit_s=2.0).add()
+    assert children.requests[0].pair_limit_s is None

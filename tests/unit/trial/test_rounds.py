@@ -64,8 +64,10 @@ class Drawn:
             parity=None,
             is_paired=self.gain is not None,
             of_baseline=[],
+            lacks_control=False,
         )
         self.repetitions.valid = self.repetitions.records
+        self.repetitions.take = self.repetitions.records.append
 
     @property
     def is_judged_in_table(self) -> bool:
@@ -77,7 +79,7 @@ class Drawn:
     def is_affordable(self) -> bool:
         return len(self.repetitions.valid) < self.affordable
 
-    def repeat(self) -> None:
+    def repeat(self, baseline: Drawn | None = None) -> None:
         number = len(self.repetitions.valid) + 1
         if number == self.fails_at:
             self.failure = CRASH
@@ -439,3 +441,42 @@ def test_a_baseline_gets_all_processes_beside_its_candidates_where_nothing_is_pr
     eager, fast = Drawn(EAGER), candidate("fast", 0.3, back_to_back=True)
     ends = [one for one in measured(eager, fast, to_profile=()) if not one.unfinished]
     assert {one.trial_id: len(one.processes) for one in ends} == {"eager": 6, "fast": 5}
+
+
+class Controlled(Drawn):
+    """A baseline with a control of six pairs."""
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(EAGER, gain=0.0, **more)
+
+    def needs_more(self) -> bool:
+        lacks = len(self.repetitions.log_ratios) < 6
+        self.repetitions.lacks_control = lacks
+        return True if lacks else super().needs_more()
+
+
+class Bringing(Drawn):
+    """A candidate measured back to back, whose baseline's processes bring pairs of the control."""
+
+    def repeat(self, baseline: Drawn | None = None) -> None:
+        super().repeat()
+        if baseline is not None and baseline.repetitions.valid and self.back_to_back:
+            baseline.repetitions.log_ratios.append(0.0)
+
+
+def test_a_baseline_whose_control_others_bring_gets_no_process_of_its_own_beside_them() -> None:
+    eager = Controlled()
+    trial = Trial(trial_id="fast", labels={"conversion": "fast"}, spec={}, baseline_id="eager")
+    fast = Bringing(trial, 0.3, back_to_back=True)
+    found = measured(eager, fast)
+    # One of its own, which is checked, and five beside the candidate: six pairs in five rounds.
+    assert counts(eager, fast) == {"eager": 6, "fast": 5}
+    assert len(eager.repetitions.log_ratios) == 6
+    assert [one.trial_id for one in found if one.unfinished][-1] == "fast"
+
+
+def test_a_control_that_no_candidate_brings_keeps_its_own_processes() -> None:
+    eager, fast = Controlled(), candidate("fast", 0.3, back_to_back=True)
+    measured(eager, fast)
+    assert len(eager.repetitions.log_ratios) == 6
+    assert counts(fast) == {"fast": 5}
