@@ -24,10 +24,13 @@ class Model(ABC):
     Class attributes:
         requires: distributions that `load` imports; torch by default.
         version: raised whenever the same parameters begin to mean another module.
+        kept: whether a template may load it for the processes that are forked from it: loading
+            runs no code of the user's, and starts no thread but torch's.
     """
 
     requires: ClassVar[tuple[str, ...]] = ("torch",)
     version: ClassVar[int] = 1
+    kept: ClassVar[bool] = False
 
     @property
     def gives(self) -> tuple[Format, ...]:

@@ -57,6 +57,7 @@ class TransformersModel(DeclaredModel):
     labels: Mapping[str, str] = field(default_factory=dict)
 
     requires = ("torch", "transformers")
+    kept = True
 
     def preload(self) -> None:
         """Import the class."""

@@ -7,15 +7,18 @@ from typing import final
 from benchorch.errors import check_options
 from benchorch.interfaces.stopping import Stopping
 from benchorch.stats.family import UNDECIDED, Candidate, Terms, judged
-from benchorch.stats.process_window import ProcessWindow
+from benchorch.stats.process_window import GROWTH_RATIO, ProcessWindow
 from benchorch.stats.quantiles import ALPHA
-from benchorch.stats.sequential_testing import CONVERGED, look_alpha
+from benchorch.stats.sequential_testing import CONVERGED, geometric, look_alpha
 
 LEAST_BLOCKS = 6
 """Fewer show no steady state."""
 
 FEWEST_BLOCKS = 3
 """Minimum for calls so slow that `LEAST_BLOCKS` take four times `max_window_s`."""
+
+_TESTED = geometric(LEAST_BLOCKS, GROWTH_RATIO) | geometric(FEWEST_BLOCKS, GROWTH_RATIO)
+"""Counts of blocks at which a process may end."""
 
 
 @final
@@ -69,6 +72,8 @@ class Decide(Stopping):
 
     def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
         """Whether one process has enough calls, tested at geometric counts only."""
+        if len(durations_ns) not in _TESTED:  # asked after each of a hundred thousand blocks
+            return False
         usual = self._window(1.0, LEAST_BLOCKS).is_enough(durations_ns, calls_per_block)
         return usual or self._window(4.0, FEWEST_BLOCKS).is_enough(durations_ns, calls_per_block)
 

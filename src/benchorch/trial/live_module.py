@@ -13,10 +13,39 @@ from typing import TYPE_CHECKING
 from benchorch.config.trial_setup import TrialSetup
 from benchorch.frameworks.module_precision import in_workload_dtype
 from benchorch.interfaces.conversion import ModuleStep, StateStep, Step
+from benchorch.interfaces.model import Model
 from benchorch.trial.tf32 import apply_tf32
 
 if TYPE_CHECKING:
     import torch
+
+
+_KEPT: list[tuple[Model, int, torch.nn.Module]] = []
+"""Loaded models with their seeds, never called: a template's, for processes forked from it."""
+
+
+def keep(setup: TrialSetup) -> None:
+    """Load the model here, for the first load of each process that is forked from this one.
+
+    One thread loads, for a process with more cannot be forked.
+    """
+    import torch
+
+    wanted = (setup.model, setup.workload.seed)
+    if type(setup.model).kept and not any((model, seed) == wanted for model, seed, _ in _KEPT):
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        _KEPT.append((*wanted, setup.model.load(setup.workload.seed)))
+        torch.set_num_threads(threads)
+
+
+def _taken(setup: TrialSetup) -> torch.nn.Module | None:
+    """The kept module, once: what is loaded later in this process has memory of its own."""
+    for number, (model, seed, module) in enumerate(_KEPT):
+        if (model, seed) == (setup.model, setup.workload.seed):
+            del _KEPT[number]
+            return module
+    return None
 
 
 def loader(setup: TrialSetup, say: Callable[[str], None]) -> Callable[[], torch.nn.Module]:
@@ -25,7 +54,7 @@ def loader(setup: TrialSetup, say: Callable[[str], None]) -> Callable[[], torch.
     @cache
     def load() -> torch.nn.Module:
         say("loading the model")
-        module = setup.model.load(setup.workload.seed)
+        module = _taken(setup) or setup.model.load(setup.workload.seed)
         apply_tf32(setup)  # the model's code may have set it
         return in_workload_dtype(module, setup.workload.dtype)
 

@@ -18,6 +18,7 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.trial import Trial
 from benchorch.domain.verdict import Kind
+from benchorch.host.environment import available_memory_bytes
 from benchorch.interfaces.executor import Emit
 from benchorch.interfaces.profiler import Profiler
 from benchorch.journal import run_directory
@@ -28,6 +29,9 @@ from benchorch.trial.templates import Templates
 
 TRIAL_S = 60.0
 """The usual budget has so much for each trial ..."""
+
+COPIES = 12
+"""Models that may lie in memory at once: in a process, in each template, and some to spare."""
 
 SURE = 3
 """... and so many processes of each, whatever they take; with fewer there is no interval."""
@@ -55,14 +59,22 @@ def in_rounds(
         for trial in trials
     ]
     race = Race(runs=tuple(runs), others=_others(trials, session))
-    rounds = _Rounds(
-        runs=runs, race=race, to_profile=_to_profile(session), emit=emit, renew=templates.renew
-    )
+
+    def renew(processes: int, rounds: int) -> None:
+        templates.renew(processes, rounds, loads=_are_small(runs))
+
+    rounds = _Rounds(runs=runs, race=race, to_profile=_to_profile(session), emit=emit, renew=renew)
     with contextlib.ExitStack() as held:
         held.callback(templates.renew)
         if runs:
             held.enter_context(runs[0].using_store())
         yield from rounds.results()
+
+
+def _are_small(runs: Sequence[TrialRun]) -> bool:
+    """Whether memory is enough for templates that hold models."""
+    sizes = [run.parameter_bytes for run in runs]
+    return COPIES * max(sizes, default=0) < available_memory_bytes()
 
 
 def budget_of(session: Session, trials: int) -> TimeBudget:

@@ -175,6 +175,11 @@ class TrialRun:
         return self._repetitions
 
     @property
+    def parameter_bytes(self) -> int:
+        """Size of the model's parameters; 0 before it is built."""
+        return self._built.counts.parameter_bytes if self._built else 0
+
+    @property
     def is_judged_in_table(self) -> bool:
         """Whether all trials of its table are decided together.
 

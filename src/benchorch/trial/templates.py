@@ -17,12 +17,13 @@ from typing import final
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.codec import to_json
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError, ExecutorError
+from benchorch.errors import ConfigError, ExecutorError, TrialError
 from benchorch.host.environment import physical_cores
 from benchorch.host.processes import child_channel, template
 from benchorch.host.processes.run_child import child_variables
 from benchorch.host.processes.spawn import started
 from benchorch.models import trust
+from benchorch.trial.live_module import keep
 
 _ENTRY = "from benchorch.trial.templates import main; main()"
 _READY_S = 120.0
@@ -34,10 +35,15 @@ _TORCH, _ONNX_RUNTIME = "torch", "onnxruntime"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Imports:
-    """Imports of a template: a package; with torch also those of models and runtimes."""
+    """Imports of a template: a package; with torch also those of models and runtimes.
+
+    Attributes:
+        loads: whether models are loaded, too.
+    """
 
     package: str
     specs: tuple[ConfigNode, ...]
+    loads: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +70,15 @@ class Templates:
         self._specs = tuple(kinds.values())
         self._of_round: dict[str, _Running | None] = {}
         self._ahead: dict[str, list[_Running]] = {}
-        self._processes, self._rounds = len(specs), 1
+        self._processes, self._rounds, self._loads = len(specs), 1, False
 
-    def renew(self, processes: int = 0, rounds: int = 1) -> None:
+    def renew(self, processes: int = 0, rounds: int = 1, *, loads: bool = False) -> None:
         """End the round's templates: a round of so many processes begins.
 
         Args:
             rounds: how many are certain to come, this one included. A single round of a single
                 process has no template.
+            loads: whether templates that are started from here on load models.
         """
         ended = list(self._of_round.values())
         if not processes:
@@ -80,7 +87,7 @@ class Templates:
         for each in filter(None, ended):
             each.held.close()
         self._of_round.clear()
-        self._processes, self._rounds = processes, rounds
+        self._processes, self._rounds, self._loads = processes, rounds, loads
 
     def of(
         self, package: str, environment: Mapping[str, str], log: Path
@@ -111,7 +118,7 @@ class Templates:
         self, package: str, environment: Mapping[str, str], log: Path, count: int
     ) -> list[_Running]:
         """So many templates that have imported everything."""
-        request = to_json(_Imports(package=package, specs=self._specs))
+        request = to_json(_Imports(package=package, specs=self._specs, loads=self._loads))
         with contextlib.ExitStack() as failing:
             links = []
             for _ in range(count):
@@ -168,7 +175,9 @@ def _preload(imports: _Imports) -> None:
     import benchorch.trial.build  # noqa: F401
 
     for spec in imports.specs:
-        with contextlib.suppress(ConfigError):  # which its own process reports
+        with contextlib.suppress(ConfigError, TrialError):  # which its own process reports
             setup = open_trial(spec)
             setup.model.preload()
             setup.runtime.preload()
+            if imports.loads:
+                keep(setup)

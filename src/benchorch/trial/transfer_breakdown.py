@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LEAST_PASSES = 2
 # Slow models stop here: what they spend on copies is small beside their own time.
-BUDGET_NS = NS_PER_S
+BUDGET_NS = NS_PER_S // 2
 _ON_HOST = ("prepare", "compute", "post")
 _ON_DEVICE = ("h2d", "compute", "d2h")
 _HALVES = frozenset({"float16", "bfloat16"})
@@ -40,7 +40,7 @@ def transfer_breakdown(
     Args:
         batches: arrays on the host; getting hold of one is never timed.
         device: ``cpu`` or ``cuda``.
-        passes: how many of each kind at most; fewer once a second has gone by, never below 2.
+        passes: how many of each kind at most; fewer once half a second has gone by, never below 2.
     """
     names = _ON_HOST if device == "cpu" else _ON_DEVICE
     parts: list[tuple[int, int, int]] = []

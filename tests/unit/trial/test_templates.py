@@ -113,6 +113,20 @@ def test_a_template_imports_what_models_and_runtimes_need(monkeypatch: pytest.Mo
     assert imported == ["mlp", "eager", "mlp", "inductor"]
 
 
+@pytest.mark.parametrize("loads", [True, False])
+def test_a_template_loads_models_for_its_processes_only_where_it_is_told(
+    monkeypatch: pytest.MonkeyPatch, loads: bool
+) -> None:
+    kept: list[object] = []
+    nothing = SimpleNamespace(preload=lambda: None)
+    setup = SimpleNamespace(model=nothing, runtime=nothing)
+    monkeypatch.setattr(templates_module, "open_trial", lambda spec: setup)
+    monkeypatch.setattr(templates_module, "keep", kept.append)
+    imports = templates_module._Imports(package="torch", specs=({},), loads=loads)
+    templates_module._preload(imports)
+    assert kept == [setup] * loads
+
+
 def test_inductor_is_imported_without_a_thread() -> None:
     code = (
         "import sys; from benchorch.runtimes.inductor import Inductor; Inductor().preload();"
