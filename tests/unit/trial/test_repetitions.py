@@ -515,13 +515,15 @@ def test_a_control_has_pairs_enough_to_say_something() -> None:
 
 
 def test_a_process_of_the_baseline_back_to_back_brings_a_pair_of_its_control() -> None:
-    of_itself = Children(lambda request: reply(record(), alternated(2.0, 2.0)))
+    def answer(request: MeasureRequest) -> MeasureReply:
+        first = request.candidate_first
+        paired = alternated(2.0, 2.0, candidate_first=first) if request.baseline else None
+        return reply(record(), paired)
+
+    of_itself, beside = Children(answer), Children(answer)
     itself = Baseline(trial_id="own", trial=trial_of("eager"))
     own = repetitions_of(of_itself, baseline=itself, control=True)
     own.add()
-    beside = Children(
-        lambda request: reply(record(), alternated(2.0, 2.0) if request.baseline else None)
-    )
     found = repetitions_of(beside, runtime=Selfish())
     found.add(controlled=own.with_control)
     [theirs] = [one for one in beside.requests if one.trial.spec["conversion"] == "eager"]
