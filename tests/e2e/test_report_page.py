@@ -123,6 +123,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return CorpusReport(coverage=rows, gains=gains, losses=losses).write(folder)
 
 
+def test_a_reason_is_read_on_a_phone_without_scrolling(browser, corpus):
+    browser.open(corpus, PHONE)
+    wide = "return [...document.querySelectorAll('.words, .words *')].map(one => one.scrollWidth)"
+    assert max(browser.run(wide)) <= PHONE[0]
+
+
 @pytest.mark.parametrize("size", [PHONE, WIDE])
 @pytest.mark.parametrize("name", ["page", "generated", "corpus"])
 def test_every_word_can_be_read(browser, request, name, size, theme):

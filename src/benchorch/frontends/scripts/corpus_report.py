@@ -28,7 +28,9 @@ _STYLE = (
     ".numbers :is(td,th):not(:first-child){text-align:right}"
     ".words td:last-child{overflow-wrap:anywhere}"
     "@media(max-width:40rem){td,th{padding:.3rem .4rem}.words thead{display:none}"
-    ".words tr{display:block;border-bottom:1px solid #8884}.words td{display:block;border:0}}"
+    ".numbers td:first-child{overflow-wrap:anywhere;min-width:7rem}.words td:empty{display:none}"
+    ".words :is(table,tbody,tr,td){display:block}.words tr{border-bottom:1px solid #8884}"
+    ".words td{border:0;overflow-wrap:anywhere}}"
 )
 _HEAD = (
     "<!doctype html><html lang=en><meta charset=utf-8><title>Corpus report</title>"

@@ -107,8 +107,9 @@ class LiveTable:
         spending = f"; {self.spending}" if self.spending else ""
         if self.ends_s is None:
             return f"elapsed {self.elapsed}{spending}"
-        left_s = max(1.0, self.ends_s - time.monotonic())
-        return f"elapsed {self.elapsed}, about {format_seconds(left_s)} left{spending}"
+        left_s = self.ends_s - time.monotonic()
+        left = f"about {format_seconds(left_s)} left" if left_s >= 1 else "longer than expected"
+        return f"elapsed {self.elapsed}, {left}{spending}"
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions

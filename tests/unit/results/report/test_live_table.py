@@ -69,6 +69,8 @@ def test_the_expected_end_is_shown_where_it_is_known() -> None:
     assert "left" not in found.footer()
     found.expect(5400.4)
     assert found.footer().endswith("about 1 h 30 min left")
+    found.expect(0.5)
+    assert found.footer().endswith(", longer than expected")
 
 
 def test_the_drawn_table_has_rows_and_the_time() -> None:
