@@ -37,6 +37,7 @@ from benchorch.models.source import (
 if TYPE_CHECKING:
     import torch
 
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _DOTTED = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\.([A-Za-z_]\w*)")
 
 
@@ -128,8 +129,19 @@ def check_forward(reference: str, module: torch.nn.Module, names: Sequence[str])
             f"the inputs {', '.join(names)} do not fit the module of {reference}, whose forward is "
             f"forward{_without_annotations(signature)}: {error}",
             kind="inputs",
-            remedy="name model.inputs and model.kwargs after forward's arguments",
+            remedy=_renaming(signature, names),
         ) from error
+
+
+def _renaming(signature: inspect.Signature, names: Sequence[str]) -> str:
+    """How the inputs are to be called, where as many have a wrong name as arguments lack one."""
+    named = [one for one in signature.parameters.values() if one.kind not in _VARIADIC]
+    lacking = [one.name for one in named if one.default is one.empty and one.name not in names]
+    wrong = [name for name in names if name not in signature.parameters]
+    if len(wrong) != len(lacking) or not wrong:
+        return "name model.inputs and model.kwargs after forward's arguments"
+    pairs = (f"{name} as {meant}" for name, meant in zip(wrong, lacking, strict=True))
+    return f"in model.inputs, or --input of init, write {', '.join(pairs)}"
 
 
 def _without_annotations(signature: inspect.Signature) -> inspect.Signature:

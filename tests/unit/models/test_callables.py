@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from benchorch.errors import BuildError
 from benchorch.models import trust
 from benchorch.models.callables import (
     callable_problems,
+    check_forward,
     reference_problems,
     resolve_callable,
     user_code,
@@ -228,3 +231,19 @@ def test_leaving_the_program_is_the_users_bug_and_an_interruption_is_not() -> No
 def test_running_out_of_memory_stays_what_it_is() -> None:
     with pytest.raises(MemoryError), user_code("a:b"):
         raise MemoryError
+
+
+@pytest.mark.parametrize(
+    ("names", "remedy"),
+    [
+        (["x"], "in model.inputs, or --input of init, write x as input"),
+        (["x", "y"], "name model.inputs and model.kwargs after forward's arguments"),
+    ],
+)
+def test_an_input_of_another_name_is_told_what_to_call_it(names: list[str], remedy: str) -> None:
+    def forward(input: int, other: int = 1) -> None: ...
+
+    module: Any = SimpleNamespace(forward=forward)
+    with pytest.raises(BuildError, match="do not fit") as refused:
+        check_forward("ranker.py:build", module, names)
+    assert refused.value.remedy == remedy

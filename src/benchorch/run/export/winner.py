@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import NamedTuple
 
 from benchorch.config.components import misspelt
@@ -62,6 +63,9 @@ def _fastest(run: Derived, name: str) -> Trial:
     found = [one.fastest for one in cases if one.fastest is not None]
     if len(found) == 1:
         return found[0]
+    if not found and not any(map(_is_sound, run.results.values())):
+        problem = "No trial of this run can be exported: each failed, or is another model."
+        raise ConfigError([problem], next=shlex.join(["benchorch", "rerun", name, "--failed"]))
     why = "several winners, one for each model and workload" if found else "no trial to rank"
     problem = f"This run has {why}. Name one: benchorch export {name}:TRIAL. Trials: {_listed(run)}"
     raise ConfigError([problem])
@@ -72,6 +76,10 @@ def _listed(run: Derived) -> str:
     shown = [names[trial.trial_id] for trial in run.plan.trials[:20]]
     more = len(run.plan.trials) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def _is_sound(result: TrialResult) -> bool:
+    return not _problem(result)
 
 
 def _problem(result: TrialResult | None) -> str:

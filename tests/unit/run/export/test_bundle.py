@@ -25,7 +25,8 @@ from benchorch.run.planner import plan_jobs
 from benchorch.stores.local import LocalStore
 from benchorch.trial.build import build
 from support.bare_python import bare_python
-from support.synthetic_runs import result
+from support.synthetic_runs import failed, result, write_run
+from support.synthetic_runs import trial as synthetic
 
 KINDS = ["eager", "export", "torchscript", "onnxruntime"]
 WORDS = [
@@ -157,6 +158,14 @@ def test_what_needs_a_compiler_in_each_process_is_refused_with_a_way_on(
     with pytest.raises(ConfigError, match="try conversion=aot_inductor"):
         export_command.run.reply([str(run), "--output", str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
+
+
+def test_of_a_run_that_failed_the_next_line_measures_again(tmp_path: Path) -> None:
+    eager = synthetic()
+    directory = write_run(tmp_path / "run", (eager, failed(eager)))
+    with pytest.raises(ConfigError, match="No trial of this run can be exported") as refused:
+        choose(str(directory), lambda _: None)
+    assert refused.value.next == f"benchorch rerun {directory} --failed"
 
 
 def test_an_unknown_trial_and_a_full_folder_are_named(run: Path, tmp_path: Path) -> None:
