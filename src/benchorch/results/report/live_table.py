@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
-from benchorch.results.report.rich_table import rich_table
+from benchorch.results.report.rich_table import fitting, rich_table
 from benchorch.results.report.tables import primary_metric, speedup_text
 from benchorch.units import format_seconds
 
@@ -54,12 +54,14 @@ class LiveTable:
 
     Attributes:
         spending: on launched machines so far, for people; empty without any.
+        latest: what began last and of which trial, for terminals without a column for that.
         ends_s: the expected end on the monotonic clock; None where it is not known.
     """
 
     rows: dict[str, LiveRow] = field(default_factory=dict)
     ends_s: float | None = None
     spending: str = ""
+    latest: str = ""
     started_s: float = field(default_factory=time.monotonic)
 
     @property
@@ -80,6 +82,7 @@ class LiveTable:
         """Note what a trial does now."""
         if trial_id in self.rows:
             self.rows[trial_id].state = text
+            self.latest = f"{self.rows[trial_id].name}: {text}"
 
     def figures(self, results: Sequence[TrialResult], summaries: Mapping[str, Summary]) -> None:
         """Note what was measured so far of the trials of one table."""
@@ -118,7 +121,10 @@ class LiveTable:
 
         rest = len(self.rows) - _MOST_ROWS
         more = f"and {rest:,} more; " if rest > 0 else ""
-        yield rich_table(self.cells(), options.max_width)
+        cells = self.cells()
+        yield rich_table(cells, options.max_width)
+        if self.latest and HEADERS[-1] in fitting(cells, options.max_width)[1]:
+            yield Text(f"  {self.latest}", no_wrap=True, overflow="ellipsis")
         yield Text(f"  {more}{self.footer()}")
 
 

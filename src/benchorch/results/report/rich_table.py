@@ -15,6 +15,7 @@ DROPPED_FIRST = (
     "same model?",  # what is not is disqualified in the last column
     *("error", "versions", "created (UTC)", "where"),
     *("directory", "left", "failed", "measured", "A [95 %]", "B [95 %]"),
+    *("candidate", "baseline", "limit"),
     *("shapes", "sizes", "workload", "hardware"),
     *("processes", "now"),
 )

@@ -341,6 +341,20 @@ def test_a_session_that_counts_already_is_refused(
         assert line == shlex.join(["benchorch", *sides, "--session", "other"])
 
 
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_terminal_shows_every_verdict(
+    width: int, baseline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    few = {"processes": 2}
+    after = candidate(tmp_path, same(EAGER, 1.05e6, **few), same(FAST, 5e5, **few))
+    rows = judged(baseline, after).text.splitlines()
+    (header,) = (row for row in rows if row.lstrip().startswith("trial"))
+    assert header.endswith("verdict")
+    cells = [row for row in rows if row.lstrip().startswith(("eager   ", "fast   "))]
+    assert {"REGRESSION", "pass"} <= {row.split()[-1] for row in cells}
+
+
 def test_the_same_runs_give_the_same_text(baseline: Path, tmp_path: Path) -> None:
     after = candidate(tmp_path, same(EAGER, 1.05e6), same(FAST, 5e5))
     one, other = judged(baseline, after), judged(baseline, after)

@@ -64,6 +64,20 @@ def test_the_values_seen_leave_room_for_what_goes_on() -> None:
     assert "measure process 3 first call" in drawn
 
 
+def test_what_goes_on_has_a_line_where_it_has_no_column() -> None:
+    found = table(so_far(OF_EAGER, 5), so_far(OF_FAST, 5))
+    found.state(EAGER.trial_id, "measure process 3 loading the baseline")
+    drawn = {}
+    for width in (60, 80, 140):
+        console = Console(file=StringIO(), width=width)
+        console.print(found)
+        drawn[width] = console.file.getvalue()  # type: ignore[attr-defined]
+        assert drawn[width].count("loading the baseline") == 1
+        assert max(map(len, drawn[width].splitlines())) <= width
+    assert "  eager: measure process 3 loading the baseline" in drawn[80]
+    assert "eager:" not in drawn[140]
+
+
 def test_the_expected_end_is_shown_where_it_is_known() -> None:
     found = table()
     assert "left" not in found.footer()
