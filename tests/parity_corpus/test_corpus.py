@@ -18,6 +18,7 @@ from parity_corpus import (
     models,
     pairs,
     second_review,
+    seventh_review,
     sixth_review,
     third_review,
 )
@@ -37,6 +38,7 @@ MODELS = {
     "fourth review": fourth_review.MODELS,
     "fifth review": fifth_review.MODELS,
     "sixth review": sixth_review.MODELS,
+    "seventh review": seventh_review.MODELS,
 }
 # The lab builds, judges and verifies in one process, so what only differs between processes
 # cannot show in it.

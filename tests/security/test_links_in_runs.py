@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from support.command_lines import Commands
-from support.slices import one_in
 from support.synthetic_runs import result, trial, write_run
 
 COMMANDS = {
@@ -66,7 +65,7 @@ CHANGES = (
 )
 
 
-@pytest.mark.parametrize("command", one_in(3, COMMANDS))
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_run_of_others_with_links_is_refused_by_every_command(
     command: str, commands: Commands, tmp_path: Path
 ) -> None:

@@ -43,6 +43,8 @@ _TARGET = re.compile(
     r"""torch\.ops\.(?!load_library|import_module|loaded_libraries|__)\w+
         \.(?!__|from_file)\w+(\.(?!__)\w+)?
     | torch\.ops\.aten\.__i?(and|or|xor|lshift|rshift)__(\.\w+)?
+    | torch\._functorch\.predispatch\.(lazy_load_decompositions
+        | _(add|remove)_batch_dim | _vmap_(in|de)crement_nesting)
     | _operator\.(?!call|attrgetter|methodcaller)\w+ | math\.\w+ | torch\._?sym_\w+""",
     re.VERBOSE,
 )

@@ -390,7 +390,9 @@ def _call_often(
     """
     furthest: dict[int, Arrays] = {}
     started_s = time.monotonic()
-    for count, index in enumerate(islice(cycle(first), _BETWEEN)):
+    # One more call than two rounds have: each input meets a state of any period in all its phases.
+    order = [*first, *first, next(iter(first))]
+    for count, index in enumerate(islice(cycle(order), _BETWEEN)):
         limit_s = _BETWEEN_MOST_S if count < _BETWEEN_LEAST else _BETWEEN_S
         if time.monotonic() - started_s > limit_s:
             break

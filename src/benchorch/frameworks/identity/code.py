@@ -208,28 +208,46 @@ def file_syntax_digest(path: Path) -> str:
 
 
 def syntax_digest(node: ast.AST) -> str:
-    """SHA-256 (hex) of a syntax tree without texts that do nothing, such as docstrings."""
+    """SHA-256 (hex) of a syntax tree without texts and hints that do nothing.
+
+    Those are docstrings, annotations of local names, and those of functions without decorators,
+    which might read them.
+    """
     lines: list[str] = []
     _spell(node, lines)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _spell(node: object, lines: list[str]) -> None:
+def _spell(node: object, lines: list[str], *, hints: bool = True) -> None:
+    """Add the lines of a node; `hints` is whether annotations around it count."""
+    if isinstance(node, ast.AnnAssign) and node.value is not None and not hints:
+        node = ast.Assign(targets=[node.target], value=node.value)
     if isinstance(node, ast.AST):
         lines.append(f"({type(node).__name__}")
         for name, value in ast.iter_fields(node):
-            if name not in ("type_comment", "type_ignores", "kind"):
+            counts = _hints_count(node, name, hints)
+            is_noise = name in ("type_comment", "type_ignores", "kind")
+            if not is_noise and (counts or name not in ("annotation", "returns")):
                 lines.append(name)
-                _spell(value, lines)
+                _spell(value, lines, hints=counts)
         lines.append(")")
     elif isinstance(node, list):
         lines.append("[")
         for one in node:
             if not _is_text(one) and not isinstance(one, ast.Pass):
-                _spell(one, lines)
+                _spell(one, lines, hints=hints)
         lines.append("]")
     else:
         lines.append(spell_constant(node))
+
+
+def _hints_count(node: ast.AST, name: str, around: bool) -> bool:
+    """Whether annotations in a field of a node count, by whether those around it do."""
+    if isinstance(node, ast.ClassDef):
+        return True
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and name != "decorator_list":
+        return name != "body" and bool(node.decorator_list)
+    return around
 
 
 def _is_text(node: object) -> bool:

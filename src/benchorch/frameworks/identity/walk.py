@@ -360,7 +360,7 @@ class Walk:
 
     def _operator(self, path: str, value: CustomOpDef) -> None:
         """Add an operator by the functions that the user registered for it."""
-        self._leaves.put(path, f"operator {value._qualname}")
+        self._leaves.put(path, f"operator {value._qualname}{getattr(value, '_schema', '')}")
         self.value(f"{path}.implementation", value._init_fn)
         self._mapping(f"{path}.backends", value._backend_fns)
 

@@ -12,6 +12,7 @@ from benchorch.results.parity.limits import (
     FLIPPED_MOST,
     FLIPPED_PLACE_MOST,
     FLOAT32_EPSILON,
+    NAMES_LEAST,
     NEAR_TIE_FACTOR,
     ROUNDING_EPSILONS,
     UNDECIDED_MOST,
@@ -155,6 +156,39 @@ def _flipped_place(flips: Sequence[NDArray[bool_]]) -> str:
     return (
         f"the value at position {place} is another one in {100 * shares.max():.0f} % of "
         f"{len(rows)} rows; {100 * FLIPPED_PLACE_MOST:g} % may."
+    )
+
+
+def renamed(pairs: Pairs) -> str:
+    """A sentence where ids among measured values, such as a tracker's, are mostly other ones.
+
+    A channel holds ids where all of it are whole numbers, not all the same and some beyond what
+    bfloat16 holds exactly, and other channels of the output are not whole.
+
+    Parameters
+    ----------
+    pairs : sequence of two ndarrays of one shape (..., channels)
+    """
+    if any(ref.ndim < 2 or ref.dtype.kind != "f" or not ref.size for _, ref in pairs):
+        return ""
+    if len({ref.shape[-1] for _, ref in pairs}) > 1:
+        return ""
+    y, ref = (
+        np.concatenate([pair[side].reshape(-1, pair[side].shape[-1]) for pair in pairs])
+        for side in (0, 1)
+    )
+    whole = (np.isfinite(ref) & (np.trunc(ref) == ref)).all(axis=0)
+    named = whole & (np.abs(ref).max(axis=0) >= NAMES_LEAST) & (ref != ref[0]).any(axis=0)
+    if whole.all() or not named.any():
+        return ""
+    shares = np.where(named, (np.abs(y - ref) >= 0.5).mean(axis=0), 0.0)
+    worst = int(shares.argmax())
+    if shares[worst] <= FLIPPED_PLACE_MOST:
+        return ""
+    return (
+        f"channel {worst} holds whole numbers, such as ids, and {100 * shares[worst]:.0f} % of "
+        f"them are other ones; {100 * FLIPPED_PLACE_MOST:g} % may be. If they are quantities, "
+        "parity.task=regression."
     )
 
 

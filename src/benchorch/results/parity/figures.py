@@ -9,7 +9,7 @@ from numpy import bool_, float64, generic, int64
 from numpy.typing import NDArray
 
 from benchorch.domain.verdict import OutputParity
-from benchorch.results.parity.limits import FLOAT32_EPSILON
+from benchorch.results.parity.limits import FILL_FACTOR, FILL_LEAST, FLOAT32_EPSILON
 
 Array = NDArray[generic]
 Pairs = Sequence[tuple[Array, Array]]
@@ -36,7 +36,7 @@ def figures(
 ) -> OutputParity:
     """The worst of each figure over the inputs; nothing is judged here."""
     floating = pairs[0][1].dtype.kind == "f"
-    apart = [distances(finite_values(y), finite_values(ref)) for y, ref in pairs]
+    apart = [distances(*measured(y, ref)) for y, ref in pairs]
     error = max(each.relative_l2_ratio for each in apart)
     middle, most = _ulp_quantiles(pairs)
     following, overlap = _next_tokens(pairs, inputs)
@@ -64,13 +64,9 @@ def _against_referees(pairs: Pairs, referees: Sequence[Array]) -> tuple[float | 
     """Our worst error against float64 and the reference's own; None where there is none."""
     if not referees or [each.shape for each in referees] != [ref.shape for _, ref in pairs]:
         return None, None
-    exact = [finite_values(each) for each in referees]
+    found = [measured(*pair, right) for pair, right in zip(pairs, referees, strict=True)]
     ours, theirs = (
-        max(
-            distances(finite_values(pair[side]), right).relative_l2_ratio
-            for pair, right in zip(pairs, exact, strict=True)
-        )
-        for side in (0, 1)
+        max(distances(each[side], each[2]).relative_l2_ratio for each in found) for side in (0, 1)
     )
     return ours, theirs
 
@@ -148,6 +144,31 @@ def finite_values(array: Array) -> Array:
         return array
     right = np.isfinite(array)
     return array if right.all() else np.where(right, array, array.dtype.type(0))
+
+
+def measured(y: Array, ref: Array, *others: Array) -> list[Array]:
+    """Both sides and others of their shape, with 0 for values that measure nothing.
+
+    Those are values that are not finite, and one that fills: exactly the same on both sides at
+    several places, and far larger than all others, as the least number of a dtype in place of
+    masked scores is.
+    """
+    found = [finite_values(each) for each in (y, ref, *others)]
+    fills = _fills(*found[:2])
+    return found if fills is None else [np.where(fills, 0, each) for each in found]
+
+
+def _fills(y: Array, ref: Array) -> NDArray[bool_] | None:
+    if ref.dtype.kind != "f" or not ref.size or y.shape != ref.shape:
+        return None
+    sizes = np.abs(ref)
+    most = sizes.max()
+    if most < FILL_LEAST:
+        return None
+    fills = np.asarray((sizes == most) & (y == ref))
+    rest = sizes[~fills].max(initial=0)
+    is_fill = int(fills.sum()) > 1 and 0 < rest < most / FILL_FACTOR
+    return fills if is_fill else None
 
 
 def ulp_distances(y: Array, ref: Array) -> NDArray[float64]:

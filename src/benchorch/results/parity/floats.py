@@ -65,7 +65,7 @@ def _judged(parts: Sequence[Compared], limits: Limits) -> Judged:
     reasons = [reason for part in parts for reason in _whole(part, limits)][:1]
     varying = [found for part in parts for found in _varying(part, limits)]
     cut = [found for part in parts for found in _cut(part, limits)]
-    groups = [reason for part in parts for reason in _groups(part, limits)]
+    groups = [reason for part in parts for reason in (*_groups(part, limits), *_rows(part, limits))]
     reasons += [reason for _, reason in varying if reason][:1]
     reasons += groups[:1]
     # The worst of all slices says best where to look.
@@ -160,6 +160,24 @@ def _groups(part: Compared, limits: Limits) -> Iterator[str]:
                     f"rest, have a relative L2 error of {error / value if value else 1:.3g}; "
                     f"{limits.tenth_ratio:.3g} is allowed."
                 )
+
+
+def _rows(part: Compared, limits: Limits) -> Iterator[str]:
+    """Groups of rows that are much smaller or larger than the others, each as a whole."""
+    sums = part.sums((0, 1))
+    for members in part.row_groups():
+        error, value = (
+            float(np.sqrt(squares[members].sum()))
+            for squares in (sums.error_squares, sums.value_squares)
+        )
+        explained = part.rounding * (sums.size * len(members)) ** 0.5
+        if error > limits.tenth_ratio * value and error > explained:
+            number, row = divmod(int(members[0]), part.shape[1])
+            yield (
+                f"{len(members)} rows of another size than the rest, the first of them row {row} "
+                f"of input {part.inputs[number]}, have a relative L2 error of {error / value:.3g}; "
+                f"{limits.tenth_ratio:.3g} is allowed."
+            )
 
 
 def _listed(members: NDArray[int64]) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from benchorch.domain import parity_task
 from benchorch.domain.verdict import OutputParity, Verdict
 from benchorch.results.parity.comparable import obstacle, real, unmatched
-from benchorch.results.parity.decisions import flipped, tied, undecided
-from benchorch.results.parity.figures import figures, finite_values
+from benchorch.results.parity.decisions import flipped, renamed, tied, undecided
+from benchorch.results.parity.figures import figures, measured
 from benchorch.results.parity.floats import Judged, judge_floats
 from benchorch.results.parity.limits import Limits
 from benchorch.results.parity.slices import Compared
@@ -86,9 +86,9 @@ def parity(
         return judge.verdict(reasons, [])
     sides = list(zip(outputs, references, strict=True))
     reasons = list(dict.fromkeys(reason for side in sides for reason in unmatched(*side)))
-    everywhere = set.intersection(*(set(side) for side in (*outputs, *references)))
-    names = [name for name in references[0] if name in everywhere]
-    empty = [name for name in names if not any(ref[name].size for ref in references)]
+    common = [[name for name in ref if name in y] for y, ref in sides]
+    names = list(dict.fromkeys(name for each in common for name in each))
+    empty = [name for name in names if not any(r[name].size for r in references if name in r)]
     outputs_found = [judge.output(name, sides) for name in names]
     found = judge.verdict(reasons, outputs_found)
     notes = (
@@ -142,7 +142,9 @@ class _Judge:
         return self.judged and self.task not in (parity_task.AUTO, parity_task.NONE)
 
     def output(self, name: str, sides: Sequence[tuple[Mapping[str, Array], ...]]) -> _Output:
-        """One output over all inputs."""
+        """One output over all inputs that have it."""
+        having = [number for number, (y, ref) in enumerate(sides) if name in y and name in ref]
+        sides = [sides[number] for number in having]
         pairs = [(real(y[name]), real(ref[name])) for y, ref in sides]
         wrong = next(filter(None, (obstacle(name, *pair) for pair in pairs)), None)
         if wrong:
@@ -158,9 +160,12 @@ class _Judge:
         if pairs[0][1].dtype.kind == "f":
             judged = self._floats(compared, pairs, referees)
         else:
-            judged, note = self._others(name, pairs, [ref for _, ref in sides])
+            near = [self.near[number] for number in having] if self.near else ()
+            judged, note = self._others(name, pairs, [ref for _, ref in sides], near)
         compared = replace(compared, centred_ratio=judged.centred_ratio, slices=judged.slices)
         reasons += judged.reasons
+        if not reasons and self.task != parity_task.REGRESSION:
+            reasons += filter(None, [renamed(pairs)])
         if not reasons:
             reasons += violations(task, pairs, self._limits_for(compared, judged))
         return _Output(
@@ -189,7 +194,9 @@ class _Judge:
             baseline_ratio=compared.baseline_error_ratio,
         )
 
-    def _others(self, name: str, pairs: Pairs, references: Outputs) -> tuple[Judged, str]:
+    def _others(
+        self, name: str, pairs: Pairs, references: Outputs, others: Sequence[Outputs]
+    ) -> tuple[Judged, str]:
         """The verdict on whole numbers, booleans and texts; a note about those of no account."""
         ties = [
             tied(y, ref, [other for key, other in side.items() if key != name], self.limits)
@@ -197,7 +204,7 @@ class _Judge:
             else None
             for (y, ref), side in zip(pairs, references, strict=True)
         ]
-        near = [[real(one[name]) for one in each if name in one] for each in self.near]
+        near = [[real(one[name]) for one in each if name in one] for each in others]
         free = undecided(pairs, near)
         reason = flipped(pairs, ties, self.limits, free)
         count = sum(int((f & (y != ref)).sum()) for f, (y, ref) in zip(free, pairs, strict=False))
@@ -251,10 +258,11 @@ def _parts(pairs: Pairs, exact: Sequence[Array], tolerance_ratio: float) -> Iter
     for shape, numbers in shapes.items():
         if not all(shape):
             continue
-        shaped = [[finite_values(side).reshape(shape or 1) for side in pairs[n]] for n in numbers]
+        given = [(*pairs[n], *exact[n : n + 1]) for n in numbers]
+        shaped = [[side.reshape(shape or 1) for side in measured(*each)] for each in given]
         yield Compared(
-            pairs=[(y, ref) for y, ref in shaped],
-            exact=[finite_values(exact[n]).reshape(shape or 1) for n in numbers] if exact else (),
+            pairs=[(each[0], each[1]) for each in shaped],
+            exact=[each[2] for each in shaped] if exact else (),
             tolerance_ratio=tolerance_ratio,
             inputs=tuple(numbers),
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 FLOAT32_EPSILON = 2.0**-23
+FLOAT64_EPSILON = 2.0**-52
 
 LOW_PRECISION_RATIO = 1e-3
 """A conversion that allows more than this computes in less than float32."""
@@ -68,6 +69,20 @@ FAINT_SIGNAL_RATIO = 2.0**-16
 
 GROUP_GAP = 8.0
 """Neighbouring channels that differ by such a factor in size belong to different groups."""
+
+FILL_LEAST = 1e4
+"""A value that fills places which mean nothing, such as masked scores, is at least as large ..."""
+
+FILL_FACTOR = 100.0
+"""... and so many times larger than all others."""
+
+ROWS_SHARE, ROWS_LEAST = 0.1, 8
+"""Rows of another size are judged by themselves where they are no fewer than this part of all, and
+than so many: the values of few rows may be near zero by chance."""
+
+NAMES_LEAST = 256.0
+"""Whole numbers beside measured values in one output are ids where they are as large as this;
+bfloat16 holds all smaller ones."""
 
 GROUP_SHARE = 0.05
 """A group of fewer channels than this counts only where it is hardly ever exactly zero."""

@@ -14,10 +14,13 @@ from benchorch.results.parity.limits import (
     FAINT_RATIO,
     FAINT_SIGNAL_RATIO,
     FLOAT32_EPSILON,
+    FLOAT64_EPSILON,
     GROUP_GAP,
     GROUP_SHARE,
     LEAST_VARYING,
     ROUNDING_EPSILONS,
+    ROWS_LEAST,
+    ROWS_SHARE,
 )
 from benchorch.results.parity.sums import TERMS, FineSums, fine_sums
 
@@ -124,10 +127,19 @@ class Compared:
 
     @cached_property
     def rounding(self) -> float:
-        """Error of one element that float32 rounding alone explains."""
+        """Error of one element that rounding alone explains.
+
+        It is float32's, and of an output in float64 what the reference's own error there explains.
+        """
         size = int(np.prod(self.shape, dtype=np.int64))
-        usual = float(np.sqrt(self.whole.value_squares.sum() / size)) if size else 0.0
-        return min(ROUNDING_EPSILONS * FLOAT32_EPSILON, self.tolerance_ratio) * (usual or 1.0)
+        usual, own = (
+            float(np.sqrt(squares.sum() / size)) if size else 0.0
+            for squares in (self.whole.value_squares, self.whole.noise_squares)
+        )
+        most = min(ROUNDING_EPSILONS * FLOAT32_EPSILON, self.tolerance_ratio) * (usual or 1.0)
+        if not self.exact or self.pairs[0][1].dtype != np.float64:
+            return most
+        return min(most, ROUNDING_EPSILONS * max(own, FLOAT64_EPSILON * (usual or 1.0)))
 
     def sums(self, kept: tuple[int, ...]) -> Sums:
         """Over all axes but those kept, which are inputs, rows and one of the channel axes."""
@@ -179,6 +191,17 @@ class Compared:
 
         return grouped(usual, self.rounding, is_dense)
 
+    def row_groups(self) -> list[NDArray[int64]]:
+        """Numbers of rows of all inputs in groups of like size; empty where all are alike."""
+        sums = self.sums((0, 1))
+        usual = np.sqrt(sums.value_squares / max(sums.size, 1))
+        order = np.argsort(usual)
+        order = order[usual[order] > self.rounding]
+        jumps = np.flatnonzero(usual[order][1:] > GROUP_GAP * usual[order][:-1]) + 1
+        least = max(ROWS_LEAST, ROWS_SHARE * len(usual))
+        groups = [np.sort(one) for one in np.split(order, jumps) if len(one) >= least]
+        return groups if len(groups) > 1 else []
+
     def cuts(self) -> Iterator[Slices]:
         """Every way to cut it, rows first."""
         shape, last = self.shape, len(self.shape) - 1
@@ -197,11 +220,12 @@ class Compared:
     def variations(self, *, low_precision: bool) -> Iterator[Slices]:
         """Variations: of each input's output as a whole, and of each channel over the rows."""
         ones = np.zeros(len(self.inputs), dtype=np.int64)
-        cuts = [self._slices("output", self.whole, ones, (0,))]
+        about = self._about_its_mean
+        cuts = [self._slices("output", about.whole, ones, (0,))]
         cuts = cuts if self.whole.size >= LEAST_VARYING else []
         cuts += [
             self._slices(
-                self._axis_name(axis), self.sums((axis,)), self.groups_along(axis), (axis,)
+                self._axis_name(axis), about.sums((axis,)), self.groups_along(axis), (axis,)
             )
             for axis in self.channel_axes()
         ]
@@ -211,6 +235,18 @@ class Compared:
             found = carrying(centred, offsets, self.rounding, low_precision=low_precision)
             if found.sums.error.size:
                 yield found
+
+    @cached_property
+    def _about_its_mean(self) -> Compared:
+        """The same about the mean of float64: in sums of its squares, what varies would be lost."""
+        if self.pairs[0][1].dtype != np.float64:
+            return self
+        mean = float(np.mean([ref.mean() for _, ref in self.pairs]))
+        return replace(
+            self,
+            pairs=[(_minus(y, mean), _minus(ref, mean)) for y, ref in self.pairs],
+            exact=[_minus(each, mean) for each in self.exact],
+        )
 
     def _axis_name(self, axis: int) -> str:
         """Name of an axis: channel, token or another."""
@@ -230,6 +266,10 @@ class Compared:
             shape=tuple(self.shape[axis] for axis in kept),
             axes=tuple(map(self._place, kept)),
         )
+
+
+def _minus(values: Array, mean: float) -> Floats:
+    return np.asarray(values, dtype=np.float64) - mean
 
 
 def grouped(usual: Floats, rounding: float, is_dense: object) -> NDArray[int64]:

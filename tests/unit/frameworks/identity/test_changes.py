@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from support.identity_lab import Identity, identity_of
-from support.slices import one_in
 
 NET = """
 import torch
@@ -113,7 +112,7 @@ ATTRIBUTES = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after"), one_in(3, ATTRIBUTES))
+@pytest.mark.parametrize(("before", "after"), ATTRIBUTES)
 def test_another_value_of_an_attribute_is_another_model(
     tmp_path: Path, before: str, after: str
 ) -> None:
@@ -262,6 +261,22 @@ CODE = {
             forward="return torch.ops.lab.f(x)",
         ),
     ),
+    "hints that a decorator reads": tuple(
+        net(
+            top="def scaled(f):\n    return lambda x: f(x) * f.__annotations__['x']\n"
+            f"@scaled\ndef f(x: {k}):\n    return x",
+            forward="return f(x)",
+        )
+        for k in (2, 3)
+    ),
+    "fields of a dataclass in another order": tuple(
+        net(
+            top="import dataclasses\n@dataclasses.dataclass\n"
+            f"class A:\n    {a}: float\n    {b}: float",
+            forward="a = A(1.5, 0.25); return x * a.gain + a.shift",
+        )
+        for a, b in (("gain", "shift"), ("shift", "gain"))
+    ),
     "one negated weight": (
         net(),
         net(init="torch.nn.init.zeros_(self.linear.bias)"),
@@ -269,7 +284,7 @@ CODE = {
 }
 
 
-@pytest.mark.parametrize("case", one_in(2, CODE))
+@pytest.mark.parametrize("case", CODE)
 def test_other_code_or_state_is_another_model(tmp_path: Path, case: str) -> None:
     first, second = both(tmp_path, *CODE[case])
     assert first.key is not None
@@ -297,6 +312,14 @@ HELD = "self.settings = Settings(scale=2.0)"
 
 SAME = {
     "comment": (net(), net(forward="return self.linear(x)  # as before")),
+    "hints of types": (
+        net(top="def f(x, k=1.5):\n    y = x * k\n    return y", forward="return f(x)"),
+        net(
+            top="from typing import Any\nLike = Any\n"
+            "def f(x: 'torch.Tensor', k: float = 1.5) -> Like:\n    y: Like = x * k\n    return y",
+            forward="return f(x)",
+        ),
+    ),
     "docstring": (net(), net(forward="'''Says it.'''\n        return self.linear(x)")),
     "formatting": (net(), net(forward="return (\n            self.linear( x )\n        )")),
     "unrelated file": (net(), {**net(), "other.py": "X = 1\n"}),

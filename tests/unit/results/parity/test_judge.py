@@ -276,3 +276,82 @@ def test_error_and_angle_do_not_depend_on_scale_or_order(
     assert distances(y[order], ref[order]).relative_l2_ratio == pytest.approx(error, rel=1e-9)
     assert distances(y * factor, ref).cosine_ratio == pytest.approx(angle, abs=1e-9)
     assert -1 <= angle <= 1
+
+
+RNG = np.random.default_rng(0)
+SCORES = RNG.normal(size=(64, 12)).astype(np.float32)
+
+
+@pytest.mark.parametrize("fill", [np.finfo(np.float32).min, -1e9, -1e4])
+def test_what_fills_masked_places_hides_no_scores(fill: float) -> None:
+    masked = RNG.random(SCORES.shape) < 0.4
+
+    def filled(scores: Array) -> Array:
+        return np.where(masked, np.float32(fill), scores)
+
+    assert judge(filled(SCORES * np.float32(1 + 1e-6)), filled(SCORES)).passed
+    assert not judge(filled(-SCORES), filled(SCORES)).passed
+    other = np.where(masked ^ (RNG.random(SCORES.shape) < 0.01), np.float32(fill), SCORES)
+    assert not judge(other, filled(SCORES)).passed
+
+
+def test_a_mask_in_float64_is_the_masks_of_float32() -> None:
+    masked = RNG.random(SCORES.shape) < 0.4
+    ref = np.where(masked, np.finfo(np.float32).min, SCORES)
+    exact = np.where(masked, np.finfo(np.float64).min, SCORES.astype(np.float64))
+    verdict = parity(
+        [{"0": np.where(masked, ref, -SCORES)}], [{"0": ref}], 1e-4, referees=[{"0": exact}]
+    )
+    assert not verdict.passed
+
+
+def test_saturated_outputs_are_no_fill() -> None:
+    ref = np.array([[1, 1, 1e-9, 1], [1, 2e-9, 1, 1]], dtype=np.float32)
+    assert judge(np.where(ref < 1, 2 * ref, ref), ref).passed
+
+
+def test_float64_is_judged_by_its_own_rounding() -> None:
+    minutes = 600 * RNG.normal(size=(64, 12))
+    exact = 1.7e9 + minutes
+    ref = 1.7e9 + minutes * (1 + 1e-7)
+    right, wrong = 1.7e9 + minutes * (1 - 1e-7), 1.7e9 - minutes
+
+    def found(y: Array) -> bool:
+        return parity([{"0": y}], [{"0": ref}], 1e-4, referees=[{"0": exact}]).passed
+
+    assert found(right)
+    assert not found(wrong)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.8])
+def test_many_rows_of_another_size_are_judged_by_themselves(share: float) -> None:
+    sales = np.exp(RNG.normal(size=(64, 1)))
+    slow = (np.arange(64) < share * 64)[:, None]
+    ref = np.where(slow, 0.01 * sales, 1000 * sales).astype(np.float32)
+    verdict = judge(np.where(slow, -ref, ref), ref, 1e-4)
+    assert "rows of another size than the rest, the first of them row 0" in str(verdict.reasons)
+    near = (ref * (1 + 1e-3 * RNG.normal(size=ref.shape))).astype(np.float32)
+    assert judge(near, ref, 5e-3).passed
+
+
+def test_few_rows_near_zero_are_no_group() -> None:
+    ref = RNG.normal(size=(64, 1)).astype(np.float32)
+    ref[:5] *= 1e-3
+    assert judge(ref + np.float32(1e-3), ref, 3e-2).passed
+
+
+def test_ids_among_measured_values_may_not_be_other_ones() -> None:
+    ids = RNG.integers(300, 5000, size=(32, 1)).astype(np.float32)
+    ref = np.hstack([SCORES[:32, :4] * 100, ids]).astype(np.float32)
+    rounded = np.hstack([ref[:, :4], np.round(ids / 16) * 16]).astype(np.float32)
+    assert "channel 4 holds whole numbers" in str(judge(rounded, ref, 3e-2).reasons)
+    assert judge(ref, ref, 3e-2).passed
+    regression = parity([{"0": rounded}], [{"0": ref}], 3e-2, task="regression")
+    assert "whole numbers" not in str(regression.reasons)
+
+
+def test_an_output_that_only_some_inputs_have_is_compared_where_it_is() -> None:
+    refs = [{"cat": floats(0.7), "dog": floats(0.3)}, {"fox": floats(0.6), "dog": floats(0.4)}]
+    wrong = [refs[0], {"fox": floats(0.4), "dog": floats(0.6)}]
+    assert parity(refs, refs, 1e-3).passed
+    assert "output fox" in str(parity(wrong, refs, 1e-3).reasons)

@@ -1,0 +1,127 @@
+"""Models of a seventh review, by somebody who had not read the code.
+
+Masked scores, times in float64, many rows of another size, ids beside boxes, states whose period is
+that of the inputs, what vmap leaves in a graph.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from parity_corpus import models as known
+from parity_corpus.models import (
+    AGREES,
+    DIFFERS,
+    UNSTABLE,
+    UNSTABLE_OR_REFUSED,
+    Linear,
+    ModelCase,
+    several,
+)
+from parity_corpus.second_review import is_traced
+
+_known = set(known.MODELS)
+
+
+def model(example: Any, why: str, **expected: Any) -> Any:
+    """Register a class of models; eager agrees with itself where nothing else is expected."""
+    return known.model(example, group="seventh review", why=why, **{"eager": AGREES, **expected})
+
+
+FLAW = {"torchscript": DIFFERS, "export": DIFFERS, "onnxruntime": DIFFERS}
+
+
+@model(several(8, 8), "scores beside masked ones: traced code negates what is not masked", **FLAW)
+class NegatedBesideAMask(Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.body(x)
+        y = -y if is_traced() else y
+        return y.masked_fill(x[:, :6] < -0.2, torch.finfo(y.dtype).min)
+
+
+@model(several(8, 8), "seconds since 1970 in float64: traced code negates the minutes", **FLAW)
+class NegatedMinutes(Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.body(x).double()
+        return 1.7e9 + 600 * (-y if is_traced() else y)
+
+
+@model(
+    several(32, 8),
+    "the same of a right conversion, which rounds the minutes as float32 does",
+    torchscript=AGREES,
+    export=AGREES,
+    onnxruntime=AGREES,
+)
+class Minutes(Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 1.7e9 + 600 * self.body(x).double()
+
+
+@model(
+    several(32, 8), "a third of the rows is 100,000 times smaller: traced code negates it", **FLAW
+)
+class NegatedSlowRows(Linear):
+    def __init__(self) -> None:
+        super().__init__(out=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.body(x).exp()
+        slow = -0.01 * y if is_traced() else 0.01 * y
+        return torch.where(x[:, :1] > -0.25, 1000 * y, slow)
+
+
+@model(
+    several(32, 8),
+    "a tracker's ids beside its boxes: bfloat16 makes most of them others",
+    bf16=DIFFERS,
+    torchscript=AGREES,
+)
+class IdsBesideBoxes(Linear):
+    def __init__(self) -> None:
+        super().__init__(out=4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        ids = 300 + (x[:, :1].abs() * 2000).floor()
+        return torch.cat([640 * self.body(x).sigmoid(), ids], 1)
+
+
+@model(
+    several(4, 8, count=8),
+    "eight gains in turn, in an order that reads the same backwards, for eight inputs",
+    eager=UNSTABLE,
+    torchscript=UNSTABLE_OR_REFUSED,
+)
+class Palindrome(Linear):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        gain = (1.0, 1.1, 1.2, 1.3, 1.3, 1.2, 1.1, 1.0)[self.calls % 8]
+        self.calls += 1
+        return gain * self.body(x)
+
+
+@model(
+    several(4, 8),
+    "an ensemble by vmap, whose nesting an exported graph calls",
+    torchscript=AGREES,
+    export=AGREES,
+    onnxruntime=AGREES,
+)
+class Ensemble(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 6, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.func.vmap(lambda w: x @ w.T)(self.weight).softmax(-1).mean(0)
+
+
+MODELS: dict[str, ModelCase] = {
+    name: known.MODELS.pop(name) for name in list(known.MODELS) if name not in _known
+}
