@@ -208,7 +208,7 @@ def tied(y: Array, ids: Array, scores: Sequence[Array], limits: Limits) -> NDArr
         if each.dtype.kind != "f" or not each.size or not np.isfinite(each).all():
             continue
         values = np.asarray(each, dtype=np.float64)
-        if each.shape[:-1] == ids.shape and each.shape[-1] > 1:
+        if each.ndim > ids.ndim and each.shape[:-1] == ids.shape and each.shape[-1] > 1:
             flat = values.reshape(-1, each.shape[-1])
             if np.array_equal(flat.argmax(axis=1), ids.ravel()):
                 return _as_good(y.ravel(), flat, limits).reshape(ids.shape)

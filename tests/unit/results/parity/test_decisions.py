@@ -60,6 +60,59 @@ def test_an_output_that_rounding_decides_excuses_nothing() -> None:
     assert "6 of 100 values" in judged(six, [six])
 
 
+def test_a_single_value_may_follow_from_rounding() -> None:
+    assert not judged([5], [[5]])
+    assert "1 of 100 values" in judged([5], [[6]])
+
+
+def test_nothing_is_undecided_where_the_reference_gives_the_same_again() -> None:
+    ref, other = np.arange(40), np.arange(40) + 1
+    assert decisions.undecided([(ref, ref)], [[ref, ref]]) == []
+    assert decisions.undecided([(ref, ref)], [[]]) == []
+    assert decisions.undecided([(ref, ref)], []) == []
+    assert decisions.undecided([(other, ref)], [[other[:1]]]) == []  # of another shape
+
+
+def test_an_input_without_other_answers_has_nothing_undecided() -> None:
+    ref = np.arange(40)
+    near = ref.copy()
+    near[3] = 7
+    pairs = [(near, ref), (ref[:4] + 1, ref[:4])]
+    one, other = decisions.undecided(pairs, [[near], []])
+    assert one.all()
+    assert other.dtype == bool
+    assert other.tolist() == [False] * 4
+    assert "4 of 44 values" in decisions.flipped(pairs, [None, None], LIMITS, [one, other])
+    with pytest.raises(ValueError, match="shorter"):
+        decisions.undecided(pairs, [[near]])
+    with pytest.raises(ValueError, match="shorter"):
+        decisions.flipped(pairs, [None, None], LIMITS, [one])
+
+
+def test_the_longest_row_whose_neighbours_are_looked_at() -> None:
+    most = decisions._LONGEST_ORDER
+    for size in (most, most + 1):
+        ids, scores = np.arange(size)[None], -np.arange(size, dtype=float)[None]
+        found = decisions._neighbours_tied(ids, ids, scores, LIMITS)
+        assert (found is None) == (size > most)
+
+
+def test_a_single_id_has_the_scores_of_its_classes_and_no_rank() -> None:
+    scalar = np.array(1), np.array(0)
+    assert decisions.tied(*scalar, [np.array(7.0)], LIMITS) is None
+    assert decisions.tied(np.array([1]), np.array([0]), [np.array([[7.0]])], LIMITS) is None
+    found = decisions.tied(*scalar, [np.array([2.0, 2.0])], LIMITS)
+    assert found is not None
+    assert found.tolist() is True
+
+
+def test_ids_of_one_row_may_rank_its_scores() -> None:
+    scores = np.array([1.0, 5.0, 5.0, 0.0])
+    found = decisions.tied(np.array([2, 1]), np.array([1, 2]), [scores], LIMITS)
+    assert found is not None
+    assert found.tolist() == [True, True]
+
+
 def test_what_is_empty_differs_in_nothing() -> None:
     nothing = np.zeros((0, 3), np.float32)
     assert distances(nothing, nothing) == Distances(size=0)
