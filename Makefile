@@ -56,10 +56,11 @@ SEEDS ?= 3
 test-chaos: $(VENV)/.installed-dev ## sweeps that are harmed on purpose, with SEEDS=3 seeds; takes three quarters of an hour
 	@BENCHORCH_CHAOS_SEEDS=$(SEEDS) $(RUN) pytest tests/chaos -q
 
-# FUZZ is how many cases of each kind are tried; those that failed are kept in .hypothesis and tried first.
+# FUZZ is how many cases of each kind are tried. Those that failed are kept in .hypothesis and tried first; so is
+# how many have passed, so that a run that was stopped goes on from there.
 FUZZ ?= 2000
 
-fuzz: $(VENV)/.installed-dev ## command lines, recipes and journals at random, FUZZ=2000 of each; an hour
+fuzz: $(VENV)/.installed-dev ## command lines, recipes and journals at random, FUZZ=2000 of each; an hour, resumable
 	@FUZZ=$(FUZZ) $(RUN) pytest tests/fuzz -q
 
 # MUTANTS chooses among them by module: MUTANTS='benchorch.journal.chain*'; those that no test notices are listed last.

@@ -1,36 +1,71 @@
 """Damage at random to files and trees, for the tests of `tests/fuzz`.
 
-`FUZZ` is how many cases of each kind are tried; a slice by default.
+`FUZZ` is how many cases of each kind are tried; a slice by default. They are counted, so that a run
+which was stopped goes on with what is left.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+from benchorch.files import write_text
 
 LIMIT_CPU_S = 10
+BATCH = 100
+# Tests stand in folders of their own while they run.
+KEPT = Path(__file__).resolve().parents[2] / ".hypothesis"
+COUNTS = KEPT / "fuzz"
 ODD = (
     *(None, True, -1, 0, 10**400, 1e308, float("nan"), float("inf"), "", "x", "../../x", "\x1b[2J"),
     *([], {}, [[]], {"": None}, ["x"] * 3, "\ud800", [1.5, None]),
 )
 
 
-def fuzzed(slice_of: int) -> settings:
-    """`FUZZ` cases, or that many, which are then always the same."""
-    return settings(
-        max_examples=int(os.environ.get("FUZZ", slice_of)),
-        derandomize="FUZZ" not in os.environ,
+def fuzzed(slice_of: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """`FUZZ` cases in batches, or that many in one, which are then always the same."""
+    whole = int(os.environ.get("FUZZ", 0))
+    chosen = settings(
+        max_examples=min(BATCH, whole) if whole else slice_of,
+        derandomize=not whole,
+        database=DirectoryBasedExampleDatabase(KEPT / "examples") if whole else None,
         deadline=None,
         report_multiple_bugs=True,
         suppress_health_check=list(HealthCheck),
     )
+    if not whole:
+        return chosen
+    return lambda test: _in_batches(chosen(test), chosen.max_examples, whole)
+
+
+def _in_batches(test: Callable[..., None], size: int, whole: int) -> Callable[..., None]:
+    """The test again and again, each time with other cases, until so many have passed."""
+
+    @functools.wraps(test)
+    def batches(**fixtures: Any) -> None:
+        while (passed := passed_cases(test.__name__)) < whole:
+            test(**fixtures)
+            COUNTS.mkdir(parents=True, exist_ok=True)
+            write_text(COUNTS / test.__name__, str(passed + size))
+
+    return batches
+
+
+def passed_cases(name: str) -> int:
+    """How many cases of a test have passed since all had."""
+    with contextlib.suppress(FileNotFoundError):
+        return int((COUNTS / name).read_text())
+    return 0
 
 
 @contextlib.contextmanager
