@@ -74,7 +74,7 @@ def test_recording_may_be_repeated_and_gives_the_same_runs(
     for _ in range(2):
         parents.add(recorder.open(PLAN, directory))
         children.add(recorder.record(TRIAL, RESULT, SUMMARY, folder(directory)))
-        recorder.close(directory, complete=True)
+        recorder.close(PLAN, directory, complete=True)
     assert len(parents) == len(children) == 1
 
 

@@ -126,7 +126,7 @@ def test_what_mlflow_replies_is_recorded_or_one_error(
         recorder.open(PLAN, directory)
         folder = run_directory.trial_directory(directory, TRIAL.trial_id)
         recorder.record(TRIAL, result, SUMMARY, folder)
-        recorder.close(directory, complete=True)
+        recorder.close(PLAN, directory, complete=True)
 
 
 @pytest.mark.timeout(LONGEST_S)

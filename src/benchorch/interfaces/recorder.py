@@ -38,5 +38,10 @@ class Recorder(ABC):
         """
 
     @abstractmethod
-    def close(self, directory: Path, *, complete: bool) -> None:
-        """Upload the parent run's artifacts and end it; RecordError if the tracker is down."""
+    def close(self, plan: Plan, directory: Path, *, complete: bool) -> None:
+        """Upload the parent run's artifacts and end it; RecordError if the tracker is down.
+
+        Args:
+            plan: the whole one, which a sweeper may have extended since `open`.
+            directory: the run's, whose files become artifacts.
+        """

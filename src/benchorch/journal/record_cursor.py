@@ -28,18 +28,27 @@ CURSOR = "recorded.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    entry: Entry
+    """A trial's newest line, which is read again where its result is needed.
+
+    Attributes:
+        start: its offset in the file, in bytes.
+        baseline_id: that of the result; empty where it names none.
+    """
+
+    start: int
     digest: str
+    baseline_id: str
 
 
 class RecordCursor:
-    """Reads new lines only, so following a long run stays cheap."""
+    """Reads new lines only, so following a long run stays cheap; it holds no results."""
 
     def __init__(self, directory: Path, address: Mapping[str, str]) -> None:
         self._directory = directory
         self._address = dict(address)
         self.plan: Plan
         self._trials: dict[str, Trial]
+        self._plan_version: tuple[int, ...] | None = None
         self.read_plan()
         self._lines: dict[str, _Line] = {}
         self._offset, self._inode = 0, -1
@@ -49,13 +58,19 @@ class RecordCursor:
         self._recorded: dict[str, str] = {}
         self._closed: str | None = None
         self.parent_run_id = ""
-        for line in run_directory.read_lines(directory / CURSOR):
+
+    def read_recorded(self) -> None:
+        """Read what was recorded before; in the recorder's lease, as another may still add."""
+        for line in run_directory.read_lines(self._directory / CURSOR):
             self._remember(line)
 
     def read_plan(self) -> None:
         """Read trials that were planned since: a sweeper plans batch after batch."""
-        self.plan = run_directory.read_plan(self._directory)
-        self._trials = {trial.trial_id: trial for trial in self.plan.trials}
+        version = _version(self._directory / run_directory.PLAN)
+        if version is None or version != self._plan_version:
+            self.plan = run_directory.read_plan(self._directory)
+            self._trials = {trial.trial_id: trial for trial in self.plan.trials}
+            self._plan_version = version
 
     def read_on(self) -> None:
         """Read results that were added since; one stat where there are none."""
@@ -73,8 +88,8 @@ class RecordCursor:
             for raw in file:
                 if not raw.endswith(b"\n"):
                     return
+                self._read_line(raw[:-1], self._offset)
                 self._offset += len(raw)
-                self._read_line(raw[:-1])
 
     def pending(self, *, final: bool) -> list[str]:
         """Trials to record; while more may come, only those whose baseline has ended."""
@@ -92,7 +107,7 @@ class RecordCursor:
 
     def result(self, trial_id: str) -> TrialResult:
         """A trial's newest result, raw series included; SeriesError where they are refused."""
-        return self._lines[trial_id].entry.whole(self._directory)
+        return self._entry(self._lines[trial_id]).whole(self._directory)
 
     def baseline(self, trial_id: str) -> TrialResult | None:
         """The result it is compared with, or None where it has none."""
@@ -127,7 +142,7 @@ class RecordCursor:
         state = self._end(complete=complete)
         self._append(parent_run_id=parent_run_id, complete=complete, state=state)
 
-    def _read_line(self, raw: bytes) -> None:
+    def _read_line(self, raw: bytes, start: int) -> None:
         try:
             entry = entry_of(self._checked.line(raw))
         except ValueError:
@@ -137,12 +152,24 @@ class RecordCursor:
         if trial_id not in self._trials:
             self.read_plan()
         if trial_id in self._trials:
-            digest = hashlib.sha256(raw).hexdigest()[:16]
-            self._lines[trial_id] = _Line(entry, digest)
+            baseline_id = str(entry.result.baseline_id or "")
+            self._lines[trial_id] = _Line(start, _digest(raw), baseline_id)
+
+    def _entry(self, line: _Line) -> Entry:
+        """A line's entry; SeriesError where another process has just written the file anew."""
+        path = self._directory / run_directory.RESULTS
+        try:
+            with open_regular(path) as file:
+                file.seek(line.start)
+                raw = file.readline()[:-1]
+        except OSError as error:
+            raise run_directory.SeriesError(path, f"cannot be read: {error.strerror}") from error
+        if _digest(raw) != line.digest:
+            raise run_directory.SeriesError(path, "was written anew while it was recorded")
+        return entry_of(chain.Line(number=0, raw=raw, content=chain.mapping_of(raw)))
 
     def _baseline_id(self, trial_id: str) -> str:
-        stored = self._lines[trial_id].entry.result.baseline_id
-        return str(stored or self._trials[trial_id].baseline_id or "")
+        return self._lines[trial_id].baseline_id or str(self._trials[trial_id].baseline_id or "")
 
     def _has_baseline(self, trial_id: str) -> bool:
         baseline_id = self._baseline_id(trial_id)
@@ -171,3 +198,16 @@ class RecordCursor:
         else:
             self._closed = state
             self.parent_run_id = str(line.get("parent_run_id"))
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()[:16]
+
+
+def _version(path: Path) -> tuple[int, ...] | None:
+    """What differs once the file is replaced; None where reading it will state the problem."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size

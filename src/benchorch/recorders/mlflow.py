@@ -162,15 +162,14 @@ class Mlflow(Recorder):
             session.client.set_terminated(run.run_id, fields.status, fields.end_ms)
             return run.run_id
 
-    def close(self, directory: Path, *, complete: bool) -> None:
+    def close(self, plan: Plan, directory: Path, *, complete: bool) -> None:
         """The parent's artifacts, its table as a note, and its end."""
         session = self._session()
+        session.plan = plan
         with _mlflow(self):
             if session.duplicates:
                 session.children.update(_unique_children(session))
-            if (directory / run_directory.PLAN).exists():  # a sweeper may have extended it
-                session.plan = run_directory.read_plan(directory)
-                _upload_skips(session.parent, session.plan, self.uri)
+            _upload_skips(session.parent, plan, self.uri)
             _upload(session.parent, self.uri, attachments.directly_in(directory))
             _end_parent(session, directory, complete=complete)
 
@@ -415,11 +414,12 @@ def _run(run: Run) -> _Run:
 def _unique_children(session: _Session) -> dict[str, _Run]:
     """One run per trial; duplicates from requests whose response was lost are deleted."""
     only: dict[str, _Run] = {}
-    for run in list(_search(session.client, session.experiment_id, _role(session.plan, "trial"))):
-        trial_id = run.data.tags["trial_id"]
-        kept = session.children.get(trial_id) or only.get(trial_id) or _run(run)
-        if kept.run_id != run.info.run_id:
-            session.client.delete_run(run.info.run_id)
+    found = _search(session.client, session.experiment_id, _role(session.plan, "trial"))
+    # All before the first is deleted, which would shift the pages; ten thousand are much in whole.
+    for trial_id, run in [(one.data.tags["trial_id"], _run(one)) for one in found]:
+        kept = session.children.get(trial_id) or only.get(trial_id) or run
+        if kept.run_id != run.run_id:
+            session.client.delete_run(run.run_id)
         only[trial_id] = kept
     return only
 

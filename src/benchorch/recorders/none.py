@@ -29,5 +29,5 @@ class Nowhere(Recorder):
         """No child run."""
         return ""
 
-    def close(self, directory: Path, *, complete: bool) -> None:
+    def close(self, plan: Plan, directory: Path, *, complete: bool) -> None:
         """No operation: there is nothing to close."""

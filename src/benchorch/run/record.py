@@ -75,9 +75,9 @@ def replay(
     """
     if not recorder.address:
         return Replayed(recorded=0, remaining=0, reason="", parent_run_id="")
-    run_directory.read_plan(directory)
+    cursor = RecordCursor(directory, recorder.address)
     with lease(directory, take_over=follow):
-        cursor = RecordCursor(directory, recorder.address)
+        cursor.read_recorded()
         task = _Replay(directory, recorder, cursor, summarise or _summarise, warn=follow)
         complete = _follow(task, wait or end_on_stdin) if follow else None
         cursor.read_plan()
@@ -146,7 +146,7 @@ class _Replay:
             return
         try:
             self._open()
-            self.recorder.close(self.directory, complete=complete)
+            self.recorder.close(self.cursor.plan, self.directory, complete=complete)
         except RecordError as error:
             self._failed(error)
         else:

@@ -125,7 +125,7 @@ def test_the_parent_holds_plan_table_results_and_skips(
     recorder = Mlflow(uri=uri)
     parent_id = recorder.open(PLAN, directory)
     assert client.get_run(parent_id).info.status == "RUNNING"
-    recorder.close(directory, complete=True)
+    recorder.close(PLAN, directory, complete=True)
     parent = client.get_run(parent_id)
     expected = {"plan.json", "results.jsonl", "table.md", "skips.json"}
     assert artifacts(client, parent_id) == expected
@@ -135,12 +135,24 @@ def test_the_parent_holds_plan_table_results_and_skips(
     assert skips[0]["reason"] == "no GPU"
 
 
+def test_what_a_sweeper_added_to_the_plan_is_recorded_at_its_end(
+    client: MlflowClient, uri: str, directory: Path
+) -> None:
+    recorder = Mlflow(uri=uri)
+    parent_id = recorder.open(PLAN, directory)
+    more = dataclasses.replace(PLAN, trials=(TRIAL, TRIAL), skips=(*PLAN.skips, *PLAN.skips))
+    recorder.close(more, directory, complete=True)
+    assert client.get_run(parent_id).data.tags["trials"] == "2"
+    skips = json.loads(Path(client.download_artifacts(parent_id, "skips.json")).read_text())
+    assert len(skips) == 2
+
+
 def test_an_incomplete_plan_is_killed_and_opened_again(
     client: MlflowClient, uri: str, directory: Path
 ) -> None:
     recorder = Mlflow(uri=uri)
     parent_id = recorder.open(PLAN, directory)
-    recorder.close(directory, complete=False)
+    recorder.close(PLAN, directory, complete=False)
     assert client.get_run(parent_id).info.status == "KILLED"
     assert Mlflow(uri=uri).open(PLAN, directory) == parent_id
     assert client.get_run(parent_id).info.status == "RUNNING"
@@ -233,7 +245,7 @@ def test_a_late_twin_is_removed_at_the_end(
     run_id = record(recorder, directory)
     late = runs(client, "trial")[0]  # what the slow server does in the end
     client.create_run(late.info.experiment_id, tags=late.data.tags)
-    recorder.close(directory, complete=True)
+    recorder.close(PLAN, directory, complete=True)
     assert [run.info.run_id for run in runs(client, "trial")] == [run_id]
 
 
@@ -309,7 +321,7 @@ def test_nothing_is_printed_and_nothing_logged(
     recorder = Mlflow(uri=uri)
     recorder.open(PLAN, directory)
     record(recorder, directory)
-    recorder.close(directory, complete=True)
+    recorder.close(PLAN, directory, complete=True)
     assert capsys.readouterr() == ("", "")
     assert quiet.records == []
 
@@ -321,7 +333,7 @@ def test_the_retired_file_store_still_takes_everything(
     recorder = Mlflow(uri=(tmp_path / "mlruns").as_uri())
     recorder.open(PLAN, directory)
     record(recorder, directory)
-    recorder.close(directory, complete=True)
+    recorder.close(PLAN, directory, complete=True)
     assert list((tmp_path / "mlruns").rglob("p50_low"))
 
 
@@ -358,11 +370,12 @@ def test_the_runs_of_an_experiment_come_back_as_a_history(
         found = result(one, 1e6 * day, started_at=f"2026-03-0{day}T00:00:00.000+00:00")
         place = write_run(tmp_path / f"day-{day}", (one, found))
         recorder = Mlflow(uri=uri)
-        recorder.open(run_directory.read_plan(place), place)
+        plan = run_directory.read_plan(place)
+        recorder.open(plan, place)
         summary = summarise_all({one.trial_id: found})[one.trial_id]
         folder = run_directory.trial_directory(place, one.trial_id)
         recorder.record(one, found, summary, folder)
-        recorder.close(place, complete=True)
+        recorder.close(plan, place, complete=True)
         shutil.rmtree(place)
     Mlflow(uri=uri).open(PLAN, tmp_path)  # a run that goes on has no plan there yet
     words = ["--experiment", "benchorch", "--uri", uri]

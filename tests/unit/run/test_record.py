@@ -55,7 +55,7 @@ class Memory(Recorder):
         self.series[trial.trial_id] = len(result.processes[0].observations.durations_ns)
         return f"run-of-{trial.trial_id}"
 
-    def close(self, directory: Path, *, complete: bool) -> None:
+    def close(self, plan: Plan, directory: Path, *, complete: bool) -> None:
         self._reach()
         self.ended.append(complete)
 

@@ -39,10 +39,7 @@ def run(terminal: Terminal, directory: str, uri: str | None, follow: bool) -> Re
     if follow:
         ignore_interrupts()
     try:
-        plan = run_directory.read_plan(place)
-        if uri is None and set(plan.recorder) - {components.TARGET}:
-            refuse_foreign(plan, place, f"benchorch record {shell_word(directory)}")
-        recorder = recorder_of(place, plan, uri)
+        recorder = _chosen(place, uri, f"benchorch record {shell_word(directory)}")
         replayed = replay(place, recorder, follow=follow)
     except ConfigError as error:
         raise ConfigError([problem.within(f"{place}: ") for problem in error.problems]) from error
@@ -54,6 +51,14 @@ def run(terminal: Terminal, directory: str, uri: str | None, follow: bool) -> Re
     reply = _reply(place, recorder, replayed)
     # The coordinator prints where results are, and why they are not.
     return replace(reply, text=replayed.reason) if follow else reply
+
+
+def _chosen(directory: Path, uri: str | None, typed: str) -> Recorder:
+    """The recorder; ConfigError where a stranger's plan would choose it."""
+    plan = run_directory.read_plan(directory)
+    if uri is None and set(plan.recorder) - {components.TARGET}:
+        refuse_foreign(plan, directory, typed)
+    return recorder_of(directory, plan, uri)
 
 
 def recorder_of(directory: Path, plan: Plan, uri: str | None) -> Recorder:

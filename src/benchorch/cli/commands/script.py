@@ -113,7 +113,7 @@ class Prepared:
         if recorder.address:
             with contextlib.suppress(RecordError):  # the run has said so of its own results
                 recorder.open(plan, self.directory)
-                recorder.close(self.directory, complete=complete)
+                recorder.close(plan, self.directory, complete=complete)
         return f"{report.text()}\n\ncorpus    {page}"
 
 
