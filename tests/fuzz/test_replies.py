@@ -1,4 +1,4 @@
-"""Odd replies of MLflow's server, of Ray's dashboard: an error of ours in a sentence, or an answer.
+"""Odd replies of MLflow's server, Ray's dashboard, a script: an error in a sentence, or an answer.
 
 `FUZZ` is how many of each are tried; a slice by default.
 """
@@ -14,14 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchorch.cli.commands.script import _data
+from benchorch.cli.commands.script_report import overview
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.errors import ExecutorError, RecordError
 from benchorch.executors.ray_jobs import RayJobs
+from benchorch.frontends.scripts.discover import Script, Sightings, _encoded
+from benchorch.frontends.scripts.discovery_process import DiscoveryReply
+from benchorch.frontends.scripts.model_configs import described
+from benchorch.host.processes.run_child import _Inbox
 from benchorch.journal import run_directory
 from benchorch.recorders.mlflow import Mlflow
 from support.mutations import bounded, fuzzed, with_odd_json_or_bytes
 from support.odd_server import Answer, OddServer, odd_server
 from support.recorded_trials import PLAN, SUMMARY, TRIAL
+from support.script_reports import MODEL
 
 LONGEST_S = 36000
 STATUSES = (200, 200, 200, 204, 301, 400, 401, 404, 429, 500, 503)
@@ -152,3 +159,25 @@ def test_what_rays_dashboard_replies_is_an_answer_or_one_error(
     for call in (jobs.status, jobs.reason, jobs.exit_code, jobs.log, jobs.stop, jobs.forget):
         with bounded(ExecutorError):
             call("name")
+
+
+@pytest.mark.timeout(LONGEST_S)
+@fuzzed(100)
+@given(data=st.data())
+def test_what_a_script_reports_of_itself_is_shown_or_ignored(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(["partial", "reply"]))
+    reply = {"seconds": 1.0, "ended": "end", "models": [MODEL], "sources": ["/x.py"]}
+    line = with_odd_json_or_bytes(json.dumps({"kind": kind, "reply": reply}).encode(), data)
+    shown: list[str] = []
+    sightings = Sightings(
+        script=Script(path=Path("x.py")), on_call=lambda _, call: shown.append(described(call))
+    )
+    inbox = _Inbox(
+        kind=DiscoveryReply, on_message=shown.append, on_partial=sightings.add, most_bytes=10**6
+    )
+    with bounded():
+        inbox.feed(line + b"\n")
+        for found in filter(None, (inbox.reply, inbox.partial())):
+            whole = {"script": "x.py", "log": "log", "labels": {}, **_encoded(found)}
+            assert overview([whole])
+            assert json.dumps(_data([whole]))

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import tokenize
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -26,6 +26,7 @@ from benchorch.frontends.scripts.discovery_process import (
     DiscoveryRequest,
     Problem,
 )
+from benchorch.frontends.scripts.reported import MOST_BYTES, ReportedModel
 from benchorch.host.processes.run_child import Limits, run_child
 from benchorch.host.sandbox import enclosure
 from benchorch.journal.registry import state_directory
@@ -130,6 +131,7 @@ class Sightings:
         on_call: called with each new call and its model.
         models: by hash, each as it was reported last.
         sources: files of the user's own modules that the script imported.
+        sizes: of these reports, in bytes.
         newest_s: when the last new call came, on the monotonic clock.
         busy: whether a call is being exported.
     """
@@ -137,24 +139,31 @@ class Sightings:
     script: Script
     on_call: OnCall
     models: dict[str, ConfigNode] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     newest_s: float = 0.0
     busy: bool = False
     _known: set[str] = field(default_factory=set)
 
-    def add(self, reply: DiscoveryReply) -> None:
-        """Take a partial reply."""
+    def add(self, reply: DiscoveryReply, size: int) -> None:
+        """Take a partial reply, whose JSON has so many bytes."""
         self.sources, self.busy = reply.sources, reply.busy
-        for model in reply.models:
+        for model in cast("tuple[ConfigNode, ...]", reply.models):
             known = self.models.get(str(model["hash"]))
             if "in_child" in model and known is not None:
                 model = _joined(known, model)
             self.models[str(model["hash"])] = model
+            self.sizes[str(model["hash"])] = size
             for call in cast("list[ConfigNode]", model["invocations"]):
                 if call["hash"] not in self._known:
                     self._known.add(str(call["hash"]))
                     self.newest_s = time.monotonic()
                     self.on_call(model, call)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the script reports more than is kept of one."""
+        return sum(self.sizes.values()) > MOST_BYTES
 
     @property
     def has_benchmarkable(self) -> bool:
@@ -200,13 +209,21 @@ def discover(
     folder = programs_folder().parent if keep else None
     with _started_by(script, folder, sandboxed=sandboxed) as under:
         reply = _run(script, timeout_s, folder, enough or Enough(), sightings, under)
-    found = {**blank, **cast(ConfigNode, encode(reply))}
+    found = {**blank, **_encoded(reply)}
     del found["busy"]
     found["models"] = cast(Json, _selected(cast("list[ConfigNode]", found["models"]), script))
     found["problem"] = found["problem"] or _nothing(found, script)
     if sandboxed and found["problem"]:
         found["problem"] = _in_a_sandbox(cast(ConfigNode, found["problem"]))
     return found
+
+
+def _encoded(reply: DiscoveryReply) -> ConfigNode:
+    try:
+        return cast(ConfigNode, encode(reply))
+    except RecursionError:  # the models' configurations: a script can write what it reports
+        problem = Problem(kind="reply", message="what it reported is nested too deeply")
+        return cast(ConfigNode, encode(replace(reply, models=(), problem=problem)))
 
 
 @contextmanager
@@ -247,7 +264,7 @@ def _run(
     def ended_early() -> bool:
         nonlocal reason
         reason = enough.reason(sightings)
-        return bool(reason)
+        return bool(reason) or sightings.is_full
 
     child = run_child(
         script.path.name,
@@ -269,15 +286,16 @@ def _run(
         on_partial=sightings.add,
         enough=ended_early,
         under=under,
+        most_bytes=MOST_BYTES,
     )
     if child.reply is not None:
         for each in child.reply.models:
             sightings.models.pop(str(each["hash"]), None)
-        others = (each for each in sightings.models.values() if "in_child" in each)
+        others = _reported(each for each in sightings.models.values() if "in_child" in each)
         return replace(child.reply, models=(*child.reply.models, *others))
     assert child.failure is not None
     ended, problem = _ending(child.failure, timeout_s, reason)
-    models = tuple(sightings.models.values())
+    models = _reported(sightings.models.values())
     return DiscoveryReply(
         seconds=child.elapsed_s,
         ended=ended,
@@ -285,6 +303,10 @@ def _run(
         models=models,
         sources=sightings.sources,
     )
+
+
+def _reported(models: Iterable[ConfigNode]) -> tuple[ReportedModel, ...]:
+    return cast("tuple[ReportedModel, ...]", tuple(models))
 
 
 def _ending(failure: Failure, timeout_s: float, reason: str) -> tuple[str, Problem]:
@@ -300,6 +322,8 @@ def _ending(failure: Failure, timeout_s: float, reason: str) -> tuple[str, Probl
         remedy = (
             "it called os._exit, or closed all files: let it end by itself, or raise SystemExit"
         )
+    elif kind == "stopped" and not reason:
+        message = f"what it reported has more than {MOST_BYTES >> 20} MiB"
     elif kind == "stopped":
         message, remedy = "it was ended before it called a model", ""
     elif kind == "oom":

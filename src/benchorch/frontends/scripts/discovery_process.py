@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from benchorch.domain.codec import Json, from_json, to_json
 from benchorch.domain.tensors import Arrays
 from benchorch.frameworks.host_arrays import dtype_name
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
+from benchorch.frontends.scripts.reported import ReportedCall, ReportedModel, Seconds
 from benchorch.host.processes import child_channel
 from benchorch.models.script_files import DEFINITIONS, GRAPH_SUFFIX, PROGRAM_SUFFIX, SEED
 from benchorch.models.script_inputs import arrays_of, digest_of_arrays
@@ -66,8 +67,9 @@ class Problem:
     """What went wrong with a script, and what to try.
 
     Attributes:
-        kind: ``error``, ``exit``, ``crash``, ``timeout``, ``memory``, ``unreadable``, ``hash``, or
-            ``no_model`` for a script that did what it should and called none.
+        kind: ``error``, ``exit``, ``crash``, ``timeout``, ``memory``, ``reply``, ``stopped``,
+            ``unreadable``, ``hash``, or ``no_model`` for a script that did what it should and
+            called none.
     """
 
     kind: str
@@ -90,10 +92,10 @@ class DiscoveryReply:
         busy: whether a call is being exported, of which nothing is reported yet.
     """
 
-    seconds: float
+    seconds: Seconds
     ended: str = ""
     problem: Problem | None = None
-    models: tuple[Mapping[str, Json], ...] = ()
+    models: tuple[ReportedModel, ...] = ()
     left_out: tuple[str, ...] = ()
     never_called: tuple[str, ...] = ()
     frameworks: tuple[str, ...] = ()
@@ -163,7 +165,7 @@ def watch_child() -> None:
 def _report_child(seen: FoundModel, keep: _InputFiles, reports: ChildReports) -> None:
     if _is_operator(seen):
         return
-    model = {**_told(seen, keep), "in_child": True}
+    model: ReportedModel = {**_told(seen, keep), "in_child": True}
     with suppress(OSError):  # the script has ended; it takes this process with it
         reports.send(DiscoveryReply(seconds=0.0, models=(model,), sources=_sources()))
 
@@ -521,7 +523,7 @@ def _is_operator(seen: FoundModel) -> bool:
     return bool(file) and any(Path(str(file)).resolve().is_relative_to(p) for p in installed)
 
 
-def _told(seen: FoundModel, keep: _InputFiles) -> dict[str, Json]:
+def _told(seen: FoundModel, keep: _InputFiles) -> ReportedModel:
     """A model for the parent."""
     file, line = _source(seen.kind)
     return {
@@ -545,7 +547,7 @@ def _told(seen: FoundModel, keep: _InputFiles) -> dict[str, Json]:
     }
 
 
-def _of_file(script: Path, fields: dict[str, Json]) -> dict[str, Json]:
+def _of_file(script: Path, fields: ReportedModel) -> ReportedModel:
     """A model that is a file goes by the file's name: what stands for it says nothing."""
     kind = _FILES.get(script.suffix)
     if kind is None or fields["depth"]:
@@ -553,14 +555,15 @@ def _of_file(script: Path, fields: dict[str, Json]) -> dict[str, Json]:
     return {**fields, "name": script.stem, "class": kind, "file": str(script), "line": None}
 
 
-def _told_call(call: CallSignature, keep: _InputFiles) -> dict[str, Json]:
-    return {
+def _told_call(call: CallSignature, keep: _InputFiles) -> ReportedCall:
+    told = {
         "hash": call.hash,
         "signature": list(call.signature),
         "calls": call.calls,
         "seconds": call.seconds,
         **keep.calls[call.hash],
     }
+    return cast(ReportedCall, told)
 
 
 @cache

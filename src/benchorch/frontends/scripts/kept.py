@@ -10,12 +10,12 @@ from typing import cast
 
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
-from benchorch.files import read_json, write_text
+from benchorch.files import read_json, read_small, write_text
 from benchorch.frontends.scripts.discover import Script
 from benchorch.models.saved_language_model import WEIGHTS
 from benchorch.models.script_files import script_digest
 
-_NOT_WHOLE = ("interrupt", "timeout", "memory", "not_run")
+_NOT_WHOLE = ("interrupt", "timeout", "memory", "stopped", "not_run")
 
 
 def kept(script: Script, how: str) -> dict[str, Json] | None:
@@ -73,9 +73,10 @@ def _environment() -> str:
 
 
 def _digest(path: Path) -> str:
+    """That of a file as a script names it, which may be none."""
     try:
-        return script_digest(path)
-    except OSError:
+        return hashlib.sha256(read_small(path, links=True)).hexdigest()
+    except (OSError, ValueError):
         return ""
 
 

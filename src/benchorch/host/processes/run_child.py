@@ -14,6 +14,7 @@ Whatever the end, no process that the child started outlives `run_child`.
 """
 
 import contextlib
+import math
 import os
 import selectors
 import sys
@@ -43,6 +44,7 @@ _LOG_LINES = 20
 _MAX_PADDING_BYTES = 4096
 _PIPE_BYTES = 1 << 20  # the most a pipe can hold
 _LOG_TAIL_BYTES = 16_384
+_UNREADABLE = (ValueError, RecursionError)
 
 R = TypeVar("R")
 
@@ -97,9 +99,10 @@ def run_child(
     on_message: Callable[[str], None],
     command: Sequence[str] | None = None,
     under: Sequence[str] = (),
-    on_partial: Callable[[R], None] | None = None,
+    on_partial: Callable[[R, int], None] | None = None,
     enough: Callable[[], bool] = lambda: False,
     template: Template | None = None,
+    most_bytes: float = math.inf,
 ) -> ChildReply[R]:
     """The child's reply, or the failure that replaces it.
 
@@ -115,18 +118,17 @@ def run_child(
         on_message: called with each message as it arrives, in this thread.
         command: the program to start instead of the worker.
         under: what it is started by: a program and its options, such as a profiler's.
-        on_partial: called with each partial reply as it arrives, in this thread.
+        on_partial: called with each partial reply and its size in bytes, in this thread.
         enough: whether to end the child now, checked several times a second; the failure's kind is
             then ``stopped``.
         template: forks the child in place of executing it.
+        most_bytes: of one message; a child that writes a longer one is ended, and its failure's
+            kind is ``stopped``.
     """
     began_s = time.monotonic()
     kills_before = cgroup.oom_kills()
     log_start = _size(log)
-    inbox = _Inbox(
-        on_message=on_message,
-        on_partial=lambda sent: on_partial(decode(reply, sent)) if on_partial else None,
-    )
+    inbox = _Inbox(kind=reply, on_message=on_message, on_partial=on_partial, most_bytes=most_bytes)
     program = [sys.executable, "-P", "-c", _ENTRY, stage] if template is None else ["-c", stage]
     argv, variables = [*under, *(command or program)], child_variables(environment)
     with started(argv, to_json(request), log, variables, template=template) as child:
@@ -146,12 +148,12 @@ def run_child(
         last_message=inbox.last_message,
         log_tail=_tail(log, log_start),
     )
-    final, partial = inbox.final, inbox.partial
+    final = inbox.final
     failure = _failure(final, ended)
     return ChildReply(
-        reply=decode(reply, final.reply) if final and failure is None else None,
+        reply=inbox.reply if failure is None else None,
         failure=failure,
-        partial=decode(reply, partial.reply) if partial and failure else None,
+        partial=inbox.partial() if failure else None,
         peak_rss_bytes=max(watch.peak_bytes, final.peak_rss_bytes if final else 0),
         elapsed_s=time.monotonic() - began_s,
     )
@@ -181,41 +183,77 @@ def _memory_limit(limits: Limits) -> int:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Inbox:
-    """The child's messages so far.
+class _Inbox(Generic[R]):
+    """The child's messages so far; the code that it runs may have written any of them.
 
     Attributes:
+        kind: the type of a reply.
+        is_full: whether a message came that is longer than one may be.
         final: its reply or its failure; None before either.
+        reply: what the reply says, once it is there.
     """
 
+    kind: type[R]
     on_message: Callable[[str], None]
-    on_partial: Callable[[Json], None]
+    on_partial: Callable[[R, int], None] | None
+    most_bytes: float
     unread: bytearray = field(default_factory=bytearray)
+    is_full: bool = False
     final: ChildMessage | None = None
-    partial: ChildMessage | None = None
+    reply: R | None = None
+    last_partial: Json = None
     last_message: str | None = None
 
     def feed(self, data: bytes) -> None:
         """Act on whole lines; keep the rest for later."""
         self.unread += data
-        if b"\n" not in data:
+        if len(self.unread) > self.most_bytes:
+            self.is_full = True
+            self.unread.clear()
+        if self.is_full or b"\n" not in data:
             return
         *lines, rest = bytes(self.unread).split(b"\n")
         self.unread = bytearray(rest)
         for line in lines:
-            # Anything else that finds its way into the pipe is ignored.
-            with contextlib.suppress(ValueError):
-                self._accept(from_json(ChildMessage, line))
+            message = _message_in(line)
+            if message is not None:
+                self._accept(message, len(line))
 
-    def _accept(self, message: ChildMessage) -> None:
+    def partial(self) -> R | None:
+        """The last partial reply; None without one, or for one of another shape."""
+        with contextlib.suppress(*_UNREADABLE):
+            return None if self.last_partial is None else decode(self.kind, self.last_partial)
+        return None
+
+    def _accept(self, message: ChildMessage, size: int) -> None:
         if message.kind == "message":
             self.last_message = message.message
             self.on_message(message.message)
         elif message.kind == "partial":
-            self.partial = message
-            self.on_partial(message.reply)
-        else:
-            self.final = self.final or message
+            self.last_partial = message.reply
+            partial = self.partial() if self.on_partial else None
+            if self.on_partial and partial is not None:
+                self.on_partial(partial, size)
+        elif self.final is None:
+            self.final = message if message.kind == "failure" else self._read(message)
+
+    def _read(self, message: ChildMessage) -> ChildMessage:
+        """Take the reply; with a failure where it has another shape."""
+        try:
+            self.reply = decode(self.kind, message.reply)
+        except _UNREADABLE as error:
+            text = f"its reply cannot be read: {error}"
+            return replace(message, failure=Failure(stage="", kind="reply", message=text))
+        return message
+
+
+def _message_in(line: bytes) -> ChildMessage | None:
+    """The message of a line; None for anything else that finds its way into the pipe."""
+    try:
+        message = from_json(ChildMessage, line)
+    except _UNREADABLE:
+        return None
+    return None if message.kind == "failure" and message.failure is None else message
 
 
 @dataclass(slots=True, kw_only=True)
@@ -246,7 +284,7 @@ class _MemoryWatch:
 
 def _attend(
     child: Child,
-    inbox: _Inbox,
+    inbox: _Inbox[R],
     watch: _MemoryWatch,
     deadline_s: float,
     exit_s: float,
@@ -269,7 +307,7 @@ def _attend(
                 return "" if inbox.final else "timeout"
             if watch.exceeded(now_s):
                 return "oom"
-            if not inbox.final and enough():
+            if not inbox.final and (inbox.is_full or enough()):
                 return "stopped"
 
 
@@ -287,7 +325,7 @@ def _alarm(child: Child) -> Iterator[selectors.BaseSelector]:
         yield alarm
 
 
-def _listen(child: Child, inbox: _Inbox, alarm: selectors.BaseSelector) -> bool:
+def _listen(child: Child, inbox: _Inbox[R], alarm: selectors.BaseSelector) -> bool:
     """Read what the pipe holds now, all that a dead child left in it; True once it replied."""
     with contextlib.suppress(BlockingIOError):
         data = os.read(child.pipe, _PIPE_BYTES)

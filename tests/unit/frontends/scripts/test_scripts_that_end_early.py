@@ -67,36 +67,35 @@ def test_a_record_costs_no_collection_of_torchs_garbage_and_no_import(tmp_path: 
 
 def reply(call: str, obstacle: str = "") -> DiscoveryReply:
     invocation: dict[str, Any] = {"hash": call, "obstacle": obstacle}
-    return DiscoveryReply(
-        seconds=1, models=({"hash": "m", "name": "net", "invocations": [invocation]},)
-    )
+    model: Any = {"hash": "m", "name": "net", "invocations": [invocation]}
+    return DiscoveryReply(seconds=1, models=(model,))
 
 
 def test_first_waits_for_a_call_that_can_be_measured() -> None:
     seen = Sightings(script=Script(path=Path("x.py")), on_call=lambda _m, _c: None)
     enough = Enough(first=True)
     assert enough.reason(seen) == ""
-    seen.add(reply("a", obstacle="it takes no tensors"))
+    seen.add(reply("a", obstacle="it takes no tensors"), 1)
     assert enough.reason(seen) == ""
-    seen.add(reply("b"))
+    seen.add(reply("b"), 1)
     assert enough.reason(seen) == "first"
 
 
 def test_a_script_is_not_quiet_while_a_call_of_it_is_exported() -> None:
     seen = Sightings(script=Script(path=Path("x.py")), on_call=lambda _m, _c: None)
     enough = Enough(quiet_s=0)
-    seen.add(reply("a"))
-    seen.add(DiscoveryReply(seconds=1, busy=True))
+    seen.add(reply("a"), 1)
+    seen.add(DiscoveryReply(seconds=1, busy=True), 1)
     assert enough.reason(seen) == ""
-    seen.add(reply("b"))
+    seen.add(reply("b"), 1)
     assert enough.reason(seen) == "quiet"
 
 
 def test_first_waits_for_the_call_that_was_chosen() -> None:
     seen = Sightings(script=Script(path=Path("x.py"), hashes=("b",)), on_call=lambda _m, _c: None)
-    seen.add(reply("a"))
+    seen.add(reply("a"), 1)
     assert Enough(first=True).reason(seen) == ""
-    seen.add(reply("b"))
+    seen.add(reply("b"), 1)
     assert Enough(first=True).reason(seen) == "first"
 
 
