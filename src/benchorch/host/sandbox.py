@@ -28,6 +28,7 @@ from typing import NoReturn
 
 _ENTRY = "from benchorch.host.sandbox import enter; enter()"
 _PROBE_S = 30.0
+_MOST_FILE_BYTES = 2**32  # of its log, too
 
 # Of namespaces (sched.h), mounts (mount.h) and prctl.
 _NEW_USER, _NEW_NETWORK, _NEW_MOUNTS, _NEW_IPC = 0x10000000, 0x40000000, 0x00020000, 0x08000000
@@ -132,6 +133,7 @@ def enter() -> NoReturn:
         _hide(["/dev/shm", enclosed.home, *enclosed.readable, *enclosed.writable])
         _make_read_only(["/dev/shm", enclosed.home, *enclosed.writable])
         _restrict(enclosed)
+        _limit_files()
     except OSError as error:
         sys.exit(f"no sandbox on this system: {error.strerror}")
     os.execve(sys.argv[2], sys.argv[2:], _environment(enclosed))
@@ -238,6 +240,14 @@ def _rules(enclosed: Enclosure, every: int) -> Iterator[tuple[Path, int]]:
     devices = (path for path in Path("/dev").iterdir() if _DEVICES.fullmatch(path.name))
     yield from ((path, every) for path in devices)
     yield from ((Path(path), every) for path in (enclosed.home, *enclosed.writable))
+
+
+def _limit_files() -> None:
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    most = _MOST_FILE_BYTES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILE_BYTES)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, allowed: int) -> None:

@@ -37,6 +37,7 @@ attempts = {
     "read its parent's environment": lambda: Path(f"/proc/{parent}/environ").read_bytes(),
     "signal its parent": lambda: os.kill(parent, 0),
     "read a secret": lambda: os.environ["AWS_SECRET_ACCESS_KEY"],
+    "make an endless file": lambda: Path.home().joinpath("huge").open("wb").truncate(2**40),
     "leave": lambda: subprocess.run(["mount", "-o", "remount,rw", "/"], check=True),
 }
 for name, attempt in attempts.items():
