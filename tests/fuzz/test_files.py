@@ -1,4 +1,4 @@
-"""Traces, archives and bundles damaged at random: read, or refused by documented errors.
+"""Traces, archives, scripts and bundles damaged at random: read, or refused by documented errors.
 
 `FUZZ` is how many of each are tried; a slice by default.
 """
@@ -22,6 +22,7 @@ from benchorch.cli import main
 from benchorch.domain.codec import Json
 from benchorch.errors import BenchorchError
 from benchorch.frameworks.identity.consulted import evidence, recorded
+from benchorch.frontends.scripts.discover import labels_of, unreadable
 from benchorch.models.headers import read_headers
 from benchorch.results.compare import export
 from benchorch.results.compare.load_run import derive, stored
@@ -129,6 +130,38 @@ def test_damaged_safetensors_are_listed_or_refused(data: st.DataObject, scratch:
     path.write_bytes(content)
     with bounded(ValueError):
         read_headers(path)
+
+
+SCRIPT = """\
+# labels: name::bert author::x,y
+# -*- coding: utf-8 -*-
+import torch
+net = torch.nn.Linear(3, 4)
+print(f"{net(torch.ones(1, 3))!r}", '\\N{EURO SIGN}', 0x1F, 1e9, [*range(3)][::-1])
+"""
+CELLS = [
+    {"cell_type": "code", "source": ["%matplotlib inline\n", "x = 1\n", "!ls\n", "x?"]},
+    {"cell_type": "markdown", "source": "# title"},
+]
+SCRIPTS = {
+    ".py": SCRIPT.encode(),
+    "": SCRIPT.encode("utf-8-sig"),
+    ".ipynb": json.dumps({"nbformat": 4, "cells": CELLS}).encode(),
+}
+
+
+@pytest.mark.timeout(LONGEST_S)
+@pytest.mark.filterwarnings("ignore::SyntaxWarning", "ignore::DeprecationWarning")
+@fuzzed(100)
+@given(data=st.data())
+def test_a_damaged_script_is_run_or_refused(data: st.DataObject, scratch: Path) -> None:
+    suffix = data.draw(st.sampled_from(sorted(SCRIPTS)))
+    path = scratch / f"damaged{suffix}"
+    change = with_odd_json_or_bytes if suffix == ".ipynb" else with_odd_bytes
+    path.write_bytes(change(SCRIPTS[suffix], data))
+    with bounded():
+        assert isinstance(unreadable(path), str)
+        assert isinstance(labels_of(path), dict)
 
 
 @pytest.fixture(scope="module")
