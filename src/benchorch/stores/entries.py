@@ -66,7 +66,7 @@ def quarantine_note(reason: str) -> dict[str, Json]:
 
 def parse_reason(data: bytes) -> tuple[str, str]:
     """Why and when an entry was quarantined, from the content of its `REASON`."""
-    with suppress(ValueError, KeyError, TypeError):
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
         note = json.loads(data)
         return str(note["reason"]), str(note["at"])
     return "the reason was not recorded", ""

@@ -15,6 +15,7 @@ UNKNOWN = ("the reason was not recorded", "")
         (b"{", UNKNOWN),
         (b'{"reason": "damaged"}', UNKNOWN),
         (b"[1]", UNKNOWN),
+        (b"[" * 100_000, UNKNOWN),
     ],
 )
 def test_a_reason_is_read_however_damaged_its_note_is(data: bytes, found: tuple[str, str]) -> None:

@@ -160,7 +160,7 @@ def _read(place: Objects, name: str, copy: Path) -> SweepCost | None:
     content = place.read(f"{name}/{COST}", _MOST_BYTES)
     if content is None:
         return None
-    with suppress(ValueError):
+    with suppress(*UNREADABLE):
         cost = decode(SweepCost, json.loads(content.data))
         with suppress(OSError):
             copy.mkdir(parents=True, exist_ok=True)

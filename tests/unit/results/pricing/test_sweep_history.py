@@ -81,6 +81,13 @@ def test_an_accounts_sweeps_come_before_this_machines_and_are_read_once(
     assert sweep_history.sweep_history(bucket.url).launch_s() == {"g5.xlarge": 110.0}
 
 
+@pytest.mark.parametrize("content", [b"{torn", b"[1]", b"[" * 100_000])
+def test_a_damaged_cost_of_an_archive_is_left_out(content: bytes, bucket: Bucket) -> None:
+    archived(bucket, "20261120-sweep", cost(100.0))
+    bucket.put("20261121-sweep/cost.json", content)
+    assert sweep_history.sweep_history(bucket.url).launch_s() == {"g5.xlarge": 100.0}
+
+
 def test_an_archive_that_does_not_answer_leaves_this_machines(tmp_path: Path) -> None:
     left_by(tmp_path, "own", cost(500.0))
     found = sweep_history.sweep_history("s3://no-such-bucket-at-all/results")
