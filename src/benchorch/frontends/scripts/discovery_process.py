@@ -244,7 +244,10 @@ class _Ending:
         trace: TracebackType | None,
     ) -> bool:
         if error is not None:
-            message, remedy = _words(error, self.script)
+            try:
+                message, remedy = _words(error, self.script)
+            except Exception:
+                message, remedy = f"it raised {type(error).__name__}", ""
             if message:
                 with suppress(OSError, ValueError):  # a script may have closed its output
                     traceback.print_exception(error)
