@@ -355,3 +355,51 @@ def test_an_output_that_only_some_inputs_have_is_compared_where_it_is() -> None:
     wrong = [refs[0], {"fox": floats(0.4), "dog": floats(0.6)}]
     assert parity(refs, refs, 1e-3).passed
     assert "output fox" in str(parity(wrong, refs, 1e-3).reasons)
+
+
+SHAPES = ((), (0,), (1,), (3,), (2, 3), (0, 3), (3, 0), (2, 1), (2, 0, 3), (9, 4), (2, 3, 5))
+DTYPES = ("f2", "f4", "f8", "i8", "u1", "?", "U3", "c8")
+
+
+def drawn(data: st.DataObject, shape: tuple[int, ...], dtype: str) -> Array:
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    if dtype[0] in "iu?U":
+        return np.array(rng.integers(0, 3, shape)).astype(dtype)
+    scale = data.draw(st.sampled_from([1.0, 0.0, 1e30]))
+    with np.errstate(over="ignore"):
+        array = np.array(scale * rng.normal(size=shape)).astype(dtype)
+    array[...] = np.where(rng.random(shape) < 0.1, data.draw(st.sampled_from(ODD)), array)
+    return array
+
+
+ODD = (0.0, 1.0, math.nan, math.inf)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@given(data=st.data())
+def test_outputs_of_any_shapes_and_types_have_a_verdict(data: st.DataObject) -> None:
+    kinds = data.draw(
+        st.lists(
+            st.tuples(st.sampled_from(SHAPES), st.sampled_from(DTYPES)), min_size=1, max_size=3
+        )
+    )
+    references = [
+        {str(at): drawn(data, *kind) for at, kind in enumerate(kinds)}
+        for _ in range(data.draw(st.integers(1, 2)))
+    ]
+    outputs = [
+        {
+            name: drawn(data, *kinds[int(name)]) if data.draw(st.booleans()) else array
+            for name, array in each.items()
+        }
+        for each in references
+    ]
+    verdict = parity(outputs, references, data.draw(st.sampled_from([0.0, 1e-3, 0.3])))
+    assert verdict.passed == (not verdict.reasons)
+
+
+def test_numbers_without_a_shape_are_judged_beside_each_other() -> None:
+    reference = {"loss": np.array(1.5, np.float32), "count": np.array(3), "flag": np.array(True)}
+    assert parity([reference], [reference], 1e-3).passed
+    (reason,) = parity([{**reference, "count": np.array(4)}], [reference], 1e-3).reasons
+    assert reason.startswith("output count: 1 of 1 values are not equal")
