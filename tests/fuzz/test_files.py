@@ -11,6 +11,7 @@ import json
 import shutil
 import struct
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
@@ -19,7 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchorch.cli import main
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, decode, encode
+from benchorch.domain.result import TrialResult
 from benchorch.errors import BenchorchError
 from benchorch.frameworks.identity.consulted import evidence, recorded
 from benchorch.frontends.scripts.discover import labels_of, unreadable
@@ -34,6 +36,7 @@ from support.mutations import (
     bounded,
     fuzzed,
     with_odd_bytes,
+    with_odd_field,
     with_odd_json_or_bytes,
     with_odd_value,
 )
@@ -241,6 +244,31 @@ def test_a_damaged_run_is_shown_or_refused(data: st.DataObject, scratch: Path, r
     words = [word.replace("@D", str(damaged)).replace("@R", str(run)) for word in command.split()]
     with bounded(BenchorchError):
         assert main.run(words) in ENDS
+
+
+@pytest.mark.timeout(LONGEST_S)
+@fuzzed(40)
+@given(data=st.data())
+def test_a_run_of_odd_values_is_shown_or_refused(
+    data: st.DataObject, scratch: Path, run: Path
+) -> None:
+    """Its digests are sound: whoever writes a run can compute them."""
+    eager = trial()
+    fast = trial("fast", baseline=eager)
+    sound = result(eager, processes=5), result(fast, 5e5, baseline_ns=1e6, processes=5)
+    trees: Any = [encode(one) for one in sound]
+    for _ in range(data.draw(st.integers(1, 4))):
+        with_odd_field(trees[data.draw(st.integers(0, 1))], data)
+    odd = scratch / "odd"
+    shutil.rmtree(odd, ignore_errors=True)
+    try:
+        found = [decode(TrialResult, tree) for tree in trees]
+        write_run(odd, *zip((eager, fast), found, strict=True))
+    except (ValueError, BenchorchError):  # neither is it read
+        return
+    words = data.draw(st.sampled_from(COMMANDS)).replace("@D", str(odd)).replace("@R", str(run))
+    with bounded(BenchorchError):
+        assert main.run(words.split()) in ENDS
 
 
 @pytest.fixture(scope="module")

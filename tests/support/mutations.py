@@ -31,6 +31,8 @@ ODD = (
     *([], {}, [[]], {"": None}, ["x"] * 3, "\ud800", [1.5, None]),
 )
 
+NUMBERS = (0, -1, 1, 0.5, 2**62, 10**18, 1e308, 5e-324, float("nan"), float("inf"), -float("inf"))
+
 
 def fuzzed(slice_of: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """`FUZZ` cases in batches, or that many in one, which are then always the same."""
@@ -85,6 +87,26 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     elif isinstance(value, list):
         inner = list(enumerate(value))
     return [path, *(each for key, one in inner for each in places(one, (*path, key)))]
+
+
+def with_odd_field(tree: Any, data: st.DataObject) -> None:
+    """Replace one value of a tree in place: any field is as likely, however long its lists are."""
+    fields: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
+    for path in places(tree):
+        names = tuple(key for key in path if isinstance(key, str))
+        fields.setdefault(names, []).append(path)
+    fields.pop((), None)
+    *path, last = data.draw(st.sampled_from(fields[data.draw(st.sampled_from(sorted(fields)))]))
+    for key in path:
+        tree = tree[key]
+    value = tree[last]
+    if isinstance(value, list) and value:
+        kept = data.draw(st.integers(0, len(value)))
+        tree[last] = data.draw(st.sampled_from([value[:kept], value[:1] * len(value), value * 2]))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        tree[last] = data.draw(st.sampled_from(NUMBERS))
+    else:
+        tree[last] = data.draw(st.sampled_from(ODD))
 
 
 def with_odd_value(text: bytes, data: st.DataObject, *without: str) -> bytes:

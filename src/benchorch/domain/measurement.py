@@ -1,8 +1,9 @@
 """Raw observations of one process, exactly as the clock gave them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from benchorch.domain.bounds import Amount, Count, Finite, Moment, Positive, Share
 from benchorch.domain.codec import Json
 
 _LONGEST_NS = 2**62
@@ -19,9 +20,9 @@ class Calibration:
         loop_turn_ns: cost of one turn of the loop around the calls.
     """
 
-    pair_cost_ns: float
-    step_ns: float
-    loop_turn_ns: float = 0.0
+    pair_cost_ns: Finite
+    step_ns: Finite
+    loop_turn_ns: Finite = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,20 +47,20 @@ class Load:
             and its time per further token should stay within, or None.
     """
 
-    rate_per_s: float
-    first: int
-    end: int
+    rate_per_s: Amount
+    first: Count
+    end: Count
     seed: int
     arrivals: str
     purpose: str = "offered"
-    servers: int = 1
-    max_batch: int = 1
-    unserved: int = 0
-    utilisation_ratio: float | None = None
-    target_ms: float | None = None
-    quantile_ratio: float = 0.99
-    ttft_target_ms: float | None = None
-    tpot_target_ms: float | None = None
+    servers: Positive = 1
+    max_batch: Positive = 1
+    unserved: Count = 0
+    utilisation_ratio: Amount | None = None
+    target_ms: Amount | None = None
+    quantile_ratio: Share = 0.99
+    ttft_target_ms: Amount | None = None
+    tpot_target_ms: Amount | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,20 +95,20 @@ class Observations:
     """
 
     durations_ns: tuple[int, ...]
-    started_ns: tuple[int, ...]
-    calls_per_block: int
-    items_per_call: float
+    started_ns: tuple[Moment, ...]
+    calls_per_block: Positive
+    items_per_call: Amount
     preempted: tuple[bool, ...] = ()
-    cpu_ns: tuple[int, ...] = ()
-    issue_ns: tuple[int, ...] = ()
-    device_ns: tuple[int, ...] = ()
-    calls_per_query: int = 1
+    cpu_ns: tuple[Moment, ...] = ()
+    issue_ns: tuple[Moment, ...] = ()
+    device_ns: tuple[Moment, ...] = ()
+    calls_per_query: Positive = 1
     at_once: bool = False
-    scheduled_ns: tuple[int, ...] = ()
+    scheduled_ns: tuple[Moment, ...] = ()
     loads: tuple[Load, ...] = ()
-    events: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    token_ns: tuple[int, ...] = ()
-    tokens_per_call: int = 0
+    events: Mapping[str, tuple[Count, ...]] = field(default_factory=dict)
+    token_ns: tuple[Moment, ...] = ()
+    tokens_per_call: Count = 0
 
     def __post_init__(self) -> None:
         if not all(0 < duration_ns < _LONGEST_NS for duration_ns in self.durations_ns):
@@ -122,6 +123,16 @@ class Observations:
     def queries_per_block(self) -> int:
         """Number of queries in a block; above 1 only for queries too short for the clock."""
         return self.calls_per_block // self.calls_per_query
+
+    def contradictions(self) -> Iterator[str]:
+        """What of it cannot be of one series, as only a file may hold it."""
+        count = len(self.durations_ns)
+        if count and not self.queries_per_block:
+            yield f"{self.calls_per_block} calls a block are no query of {self.calls_per_query}"
+        if not all(load.first <= load.end <= count for load in self.loads):
+            yield f"loads that are not within its {count} blocks"
+        if any(index >= count for indices in self.events.values() for index in indices):
+            yield f"events that are not within its {count} blocks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +159,8 @@ class Paired:
     design: str
     ours: Observations | None
     theirs: Observations
-    ours_from: int = 0
-    theirs_from: int = 0
+    ours_from: Count = 0
+    theirs_from: Count = 0
     ours_alone: Observations | None = None
     theirs_alone: Observations | None = None
     candidate_first: bool | None = None
@@ -174,17 +185,17 @@ class Conditions:
         device: what the accelerator reports: clocks, throttle reasons, temperature.
     """
 
-    canary_before_ns: float | None = None
-    canary_after_ns: float | None = None
-    memory_before_ns: float | None = None
-    memory_after_ns: float | None = None
+    canary_before_ns: Amount | None = None
+    canary_after_ns: Amount | None = None
+    memory_before_ns: Amount | None = None
+    memory_after_ns: Amount | None = None
     cpus: tuple[int, ...] = ()
-    threads: int | None = None
-    steal_ratio: float | None = None
-    foreign_ratio: float | None = None
-    waited_ratio: float | None = None
-    throttled_periods: int | None = None
-    frequency_khz: tuple[float, ...] = ()
+    threads: Count | None = None
+    steal_ratio: Finite | None = None
+    foreign_ratio: Finite | None = None
+    waited_ratio: Finite | None = None
+    throttled_periods: Moment | None = None
+    frequency_khz: tuple[Finite, ...] = ()
     device: Mapping[str, Json] = field(default_factory=dict)
 
 
@@ -197,9 +208,9 @@ class DeviceMemory:
         process: what the driver says this process holds, contexts and other runtimes included.
     """
 
-    allocated: int | None = None
-    reserved: int | None = None
-    process: int | None = None
+    allocated: Moment | None = None
+    reserved: Moment | None = None
+    process: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,10 +225,10 @@ class Memory:
         device: of the accelerator, peak from the first call on; None without one.
     """
 
-    start: int
-    loaded: int
-    peak: int
-    after: int
+    start: Moment
+    loaded: Moment
+    peak: Moment
+    after: Moment
     device: DeviceMemory | None = None
 
 
@@ -233,9 +244,9 @@ class TransferBreakdown:
         host_memory: ``pageable`` or ``pinned``: where the copies start and end; empty without any.
     """
 
-    stages_ns: Mapping[str, tuple[int, ...]]
-    joined_ns: tuple[int, ...]
-    stage_bytes: Mapping[str, int] = field(default_factory=dict)
+    stages_ns: Mapping[str, tuple[Moment, ...]]
+    joined_ns: tuple[Moment, ...]
+    stage_bytes: Mapping[str, Count] = field(default_factory=dict)
     host_memory: str = ""
 
 
@@ -259,20 +270,37 @@ class ProcessRecord:
             its memory are not those of a fresh process.
     """
 
-    load_s: float
-    first_call_s: float
+    load_s: Amount
+    first_call_s: Amount
     observations: Observations
-    steady_from: int | None
+    steady_from: Count | None
     calibration: Calibration
-    peak_rss_bytes: int
+    peak_rss_bytes: Moment
     facts: Mapping[str, Json]
-    elapsed_s: float = 0.0
+    elapsed_s: Amount = 0.0
     paired: Paired | None = None
     conditions: Conditions = field(default_factory=Conditions)
     memory: Memory | None = None
     split: TransferBreakdown | None = None
     disturbance: str = ""
     forked: bool = False
+
+    def contradictions(self) -> Iterator[str]:
+        """What of it cannot be of one process, as only a file may hold it."""
+        yield from self.observations.contradictions()
+        count = len(self.observations.durations_ns)
+        if self.steady_from is not None and self.steady_from >= max(1, count):
+            yield f"steady from block {self.steady_from} of {count}"
+        pair = self.paired
+        if pair is None:
+            return
+        sides = pair.ours, pair.theirs, pair.ours_alone, pair.theirs_alone
+        for side in filter(None, sides):
+            yield from side.contradictions()
+        ours = self.observations if pair.ours is None else pair.ours
+        for each, first in (ours, pair.ours_from), (pair.theirs, pair.theirs_from):
+            if first >= max(1, len(each.durations_ns)):
+                yield f"a comparison from block {first} of {len(each.durations_ns)}"
 
 
 def fresh(processes: Iterable[ProcessRecord]) -> list[ProcessRecord]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from benchorch.domain.bounds import Amount, Positive
+
 
 class Market(StrEnum):
     """How a machine is paid for."""
@@ -30,12 +32,12 @@ class Price:
 
     kind: str
     market: Market
-    usd_per_hour: float
+    usd_per_hour: Amount
     region: str
     as_of: str
     source: str
-    least_usd_per_hour: float | None = None
-    shared_by: int = 1
+    least_usd_per_hour: Amount | None = None
+    shared_by: Positive = 1
 
     def of_one_of(self, accelerators: int) -> Price:
         """Price of one accelerator's share of the machine."""

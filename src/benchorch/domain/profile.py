@@ -4,6 +4,8 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from benchorch.domain.bounds import Count, Finite, Moment, Positive
+
 OPERATORS_FILE = "operators.json"
 """Beside a trace, the graph of the operators that ran."""
 
@@ -34,11 +36,11 @@ class BottleneckVerdict:
 
     limit: str
     sentence: str
-    critical_path_ns: int
-    classes_ns: Mapping[str, int]
+    critical_path_ns: Count
+    classes_ns: Mapping[str, Moment]
     advice: str = ""
     largest: str = ""
-    largest_gain_ratio: float = 0.0
+    largest_gain_ratio: Finite = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +59,8 @@ class ProfileRecord:
 
     profiler: str = ""
     trace: str = ""
-    unprofiled_ns: tuple[int, ...] = ()
-    profiled_ns: tuple[int, ...] = ()
+    unprofiled_ns: tuple[Positive, ...] = ()
+    profiled_ns: tuple[Count, ...] = ()
     bottleneck: BottleneckVerdict | None = None
     notes: tuple[str, ...] = field(default=())
     unavailable: str = ""

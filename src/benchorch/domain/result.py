@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from benchorch.domain.bounds import Amount, Count, Finite, Share
 from benchorch.domain.codec import Json
 from benchorch.domain.execution import Execution
 from benchorch.domain.measurement import ProcessRecord
@@ -60,9 +61,9 @@ class BuildRecord:
 
     key: str
     cache: str
-    build_s: float
-    original_build_s: float
-    artifact_bytes: int
+    build_s: Amount
+    original_build_s: Amount
+    artifact_bytes: Count
     model_digest: str
     steps: Mapping[str, str] = field(default_factory=dict)
 
@@ -80,11 +81,11 @@ class ModelCounts:
         unavailable: why `macs` and `flops` are None; empty where they are known.
     """
 
-    parameters: int
-    parameter_bytes: int
-    macs: int | None
-    flops: int | None
-    uncounted: Mapping[str, int] = field(default_factory=dict)
+    parameters: Count
+    parameter_bytes: Count
+    macs: Count | None
+    flops: Count | None
+    uncounted: Mapping[str, Count] = field(default_factory=dict)
     unavailable: str = ""
 
 
@@ -100,11 +101,11 @@ class EnergyWindow:
         busy_ratio: the device's utilisation meanwhile, or None.
     """
 
-    joules: float
-    seconds: float
-    calls: int
-    updates: int
-    busy_ratio: float | None = None
+    joules: Finite
+    seconds: Amount
+    calls: Count
+    updates: Count
+    busy_ratio: Finite | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +120,9 @@ class EnergyRecord:
     """
 
     source: str = ""
-    idle_w: float | None = None
+    idle_w: Finite | None = None
     windows: tuple[EnergyWindow, ...] = ()
-    items_per_call: float = 1
+    items_per_call: Amount = 1
     unavailable: str = ""
 
 
@@ -170,14 +171,14 @@ class TrialResult:
     processes: tuple[ProcessRecord, ...] = ()
     stop_reason: str = ""
     environment: Mapping[str, Json] = field(default_factory=dict)
-    stages_s: Mapping[str, float] = field(default_factory=dict)
-    attempt: int = 1
+    stages_s: Mapping[str, Amount] = field(default_factory=dict)
+    attempt: Count = 1
     baseline_id: str | None = None
     started_at: str = ""
     ended_at: str = ""
-    stop_alpha: float = 0.05
-    stop_looks: tuple[int, ...] = ()
-    delta_ratio: float = 0.01
+    stop_alpha: Share = 0.05
+    stop_looks: tuple[Count, ...] = ()
+    delta_ratio: Amount = 0.01
     grade: str = ""
     pairing: str = ""
     counts: ModelCounts | None = None

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from benchorch.domain.bounds import Count, Positive
+
 
 class Kind(StrEnum):
     """Result of the comparison with the baseline."""
@@ -91,8 +93,8 @@ class TokenParity:
         perplexity, baseline_perplexity: on the user's text; None without one.
     """
 
-    positions: int
-    agreeing: int
+    positions: Positive
+    agreeing: Count
     first_divergence: int | None = None
     first_divergence_input: int | None = None
     divergence_nats: tuple[float, ...] = ()

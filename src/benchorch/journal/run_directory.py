@@ -187,6 +187,9 @@ def with_series(directory: Path, line: Mapping[str, Json], result: TrialResult) 
         replace(process, observations=own.observations, paired=own.paired, split=own.split)
         for process, own in zip(result.processes, series, strict=True)
     )
+    for process in processes:
+        for found in process.contradictions():
+            raise SeriesError(path, f"is damaged: it has {found}")
     return replace(result, processes=processes)
 
 
@@ -274,7 +277,8 @@ def _emptied(observed: Observations) -> Observations:
 
 def _round_of(line: chain.Line) -> _Round | None:
     with contextlib.suppress(*chain.UNREADABLE):
-        return None if line.problem else decode(_Round, line.content)
+        found = None if line.problem else decode(_Round, line.content)
+        return None if found is None or any(found.process.contradictions()) else found
     return None
 
 

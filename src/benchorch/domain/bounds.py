@@ -1,0 +1,14 @@
+"""Ranges of numbers that a file may hold: `codec.decode` refuses others, constructors take any."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+Count = Annotated[int, Meta(ge=0, le=2**62)]
+Positive = Annotated[int, Meta(ge=1, le=2**62)]
+Moment = Annotated[int, Meta(ge=-(2**62), le=2**62)]
+"""Nanoseconds from some start."""
+Finite = Annotated[float, Meta(ge=-1e30, le=1e30)]
+Amount = Annotated[float, Meta(ge=0, le=1e30)]
+AboveZero = Annotated[float, Meta(gt=0, le=1e30)]
+Share = Annotated[float, Meta(ge=0, le=1)]

@@ -1,0 +1,94 @@
+"""Results of a file whose numbers no measurement has: they are refused with the number's place."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchorch.domain.codec import decode, encode
+from benchorch.domain.measurement import Load, ProcessRecord
+from benchorch.domain.result import TrialResult
+from benchorch.journal import reader, run_directory
+from support.synthetic_runs import result, trial, write_run
+
+EAGER = trial()
+FAST = trial("fast", baseline=EAGER)
+SOUND = result(FAST, 5e5, baseline_ns=1e6, processes=2)
+INFINITE, NOT_A_NUMBER = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("delta_ratio",), -1.5),
+        (("stop_alpha",), 2),
+        (("stages_s", "measure"), INFINITE),
+        (("build", "build_s"), NOT_A_NUMBER),
+        (("build", "artifact_bytes"), 10**400),
+        (("processes", 0, "load_s"), INFINITE),
+        (("processes", 1, "steady_from"), -1),
+        (("processes", 0, "conditions", "canary_before_ns"), -30e6),
+        (("processes", 0, "calibration", "step_ns"), 1e308),
+        (("processes", 0, "observations", "calls_per_query"), 0),
+        (("processes", 0, "observations", "calls_per_block"), 0),
+        (("processes", 0, "observations", "started_ns", 3), 2**70),
+        (("processes", 0, "paired", "theirs_from"), -1),
+    ],
+)
+def test_a_number_that_nothing_measures_is_refused(place: tuple[Any, ...], value: float) -> None:
+    tree: Any = json.loads(json.dumps(encode(SOUND)))
+    assert decode(TrialResult, tree) == SOUND
+    inner = {"stages_s": {"measure": 1.0}, **tree} if place[0] == "stages_s" else tree
+    at = inner
+    for key in place[:-1]:
+        at = at[key]
+    at[place[-1]] = value
+    with pytest.raises(ValueError, match=rf"at `\$\.{place[0]}"):
+        decode(TrialResult, inner)
+
+
+def observed(process: ProcessRecord, **fields: Any) -> ProcessRecord:
+    return replace(process, observations=replace(process.observations, **fields))
+
+
+LOAD = Load(rate_per_s=1.0, first=0, end=40, seed=0, arrivals="poisson")
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        (lambda one: replace(one, steady_from=40), "steady from block 40 of 40"),
+        (lambda one: observed(one, calls_per_query=3), "1 calls a block are no query of 3"),
+        (lambda one: observed(one, loads=(replace(LOAD, end=2**50),)), "loads"),
+        (lambda one: observed(one, loads=(replace(LOAD, first=9, end=8),)), "loads"),
+        (lambda one: observed(one, events={"collection": (40,)}), "events"),
+        (
+            lambda one: replace(one, paired=replace(one.paired, theirs_from=40)),
+            "a comparison from block 40 of 40",
+        ),
+        (
+            lambda one: replace(one, paired=replace(one.paired, ours=None, ours_from=41)),
+            "a comparison from block 41 of 40",
+        ),
+    ],
+)
+def test_a_series_that_contradicts_its_result_is_refused(
+    damage: Any, found: str, tmp_path: Path
+) -> None:
+    sound, other = SOUND.processes
+    for process in (sound, observed(sound, loads=(LOAD,), events={"collection": (0, 39)})):
+        assert list(process.contradictions()) == []
+    damaged = damage(sound)
+    assert any(one.startswith(found) for one in damaged.contradictions())
+    run = write_run(tmp_path / "run", (FAST, replace(SOUND, processes=(other, damaged))))
+    (entry,) = reader.read_journal(run).entries.values()
+    with pytest.raises(run_directory.SeriesError, match=f"it has {found}"):
+        entry.whole(run)
+    run_directory.append_round(run, replace(SOUND, trial_id="t", processes=(other, damaged)))
+    rounds = run_directory.read_rounds(run, "t")
+    assert rounds is not None
+    assert rounds.processes == (other,)
