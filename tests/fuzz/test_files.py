@@ -25,9 +25,12 @@ from benchorch.domain.result import TrialResult
 from benchorch.errors import BenchorchError
 from benchorch.frameworks.identity.consulted import evidence, recorded
 from benchorch.frontends.scripts.discover import labels_of, unreadable
+from benchorch.journal.reader import read_results
 from benchorch.models.headers import read_headers
+from benchorch.recorders.run_fields import of_trial
 from benchorch.results.compare import export
 from benchorch.results.compare.load_run import derive, stored
+from benchorch.results.metrics.summary import summarise
 from benchorch.run.reproduce.bundle import write_bundle
 from benchorch.run.reproduce.opened import open_bundle
 from benchorch.trace.analysis import analyze
@@ -41,7 +44,7 @@ from support.mutations import (
     with_odd_value,
 )
 from support.nsight_tables import tables
-from support.synthetic_runs import result, trial, write_run
+from support.synthetic_runs import result, trial, with_every_part, write_run
 from support.trace_files import steps, write, write_tables
 
 LONGEST_S = 36000
@@ -256,7 +259,8 @@ def test_a_run_of_odd_values_is_shown_or_refused(
     eager = trial()
     fast = trial("fast", baseline=eager)
     sound = result(eager, processes=5), result(fast, 5e5, baseline_ns=1e6, processes=5)
-    trees: Any = [encode(one) for one in sound]
+    served = data.draw(st.booleans())
+    trees: Any = [encode(with_every_part(one, served=served)) for one in sound]
     for _ in range(data.draw(st.integers(1, 4))):
         with_odd_field(trees[data.draw(st.integers(0, 1))], data)
     odd = scratch / "odd"
@@ -269,6 +273,10 @@ def test_a_run_of_odd_values_is_shown_or_refused(
     words = data.draw(st.sampled_from(COMMANDS)).replace("@D", str(odd)).replace("@R", str(run))
     with bounded(BenchorchError):
         assert main.run(words.split()) in ENDS
+    with bounded(BenchorchError):
+        first, second = read_results(odd)
+        for planned, one, baseline in (eager, first, None), (fast, second, first):
+            assert of_trial("p", planned, one, summarise(one, baseline)).tags
 
 
 @pytest.fixture(scope="module")

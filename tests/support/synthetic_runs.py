@@ -12,16 +12,31 @@ from typing import Any
 import numpy as np
 
 from benchorch.domain.codec import Json
+from benchorch.domain.execution import Execution
 from benchorch.domain.measurement import (
     Calibration,
     Conditions,
+    DeviceMemory,
+    Load,
+    Memory,
     Observations,
     Paired,
     ProcessRecord,
+    TransferBreakdown,
 )
-from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
+from benchorch.domain.price import Market, Price
+from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
+from benchorch.domain.result import (
+    BuildRecord,
+    EnergyRecord,
+    EnergyWindow,
+    Failure,
+    ModelCounts,
+    Outcome,
+    TrialResult,
+)
 from benchorch.domain.trial import Plan, Skip, Trial
-from benchorch.domain.verdict import OutputParity, Verdict
+from benchorch.domain.verdict import OutputParity, SliceParity, TokenParity, Verdict
 from benchorch.journal import run_directory
 from benchorch.results.compare.compatibility import excused_by
 from benchorch.results.compare.load_run import Derived, evidence_of, stored
@@ -187,6 +202,112 @@ def result(
         baseline_id=of.baseline_id,
         **told,
     )
+
+
+def with_every_part(found: TrialResult, *, served: bool = False) -> TrialResult:
+    """The same result with every part that one may have.
+
+    Args:
+        served: whether its queries arrived by a schedule.
+    """
+    verdict = replace(
+        AGREES,
+        outputs=(
+            replace(AGREES.outputs[0], slices=(SLICES,), signal_to_noise_db=90.0, ulp_p50=1.0),
+        ),
+        tokens=TOKENS,
+        noise_ratio=0.0,
+        metric="m:f",
+        score=0.9,
+        least_score=0.5,
+    )
+    window = EnergyWindow(joules=400.0, seconds=10.0, calls=100, updates=200, busy_ratio=0.5)
+    price = Price(
+        kind="local",
+        market=Market.SPOT,
+        usd_per_hour=1.0,
+        region="r",
+        as_of="2026",
+        source="config",
+    )
+    return replace(
+        found,
+        processes=tuple(_whole_process(process, served) for process in found.processes),
+        parity=verdict,
+        stages_s={"build": 3.0, "measure": 40.0},
+        counts=ModelCounts(
+            parameters=10, parameter_bytes=40, macs=10**9, flops=2 * 10**9, uncounted={"aten::x": 2}
+        ),
+        energy=EnergyRecord(source="rapl", idle_w=20.0, windows=(window,) * 3, items_per_call=1),
+        profile=ProfileRecord(
+            profiler="torch",
+            trace="profile/trace.json",
+            unprofiled_ns=(10**6,) * 5,
+            profiled_ns=(11 * 10**5,) * 5,
+            bottleneck=BottleneckVerdict(
+                limit="device compute",
+                sentence="It computes.",
+                critical_path_ns=10**6,
+                classes_ns={"compute": 9 * 10**5, "launch": 10**5},
+                largest="linear",
+                largest_gain_ratio=0.4,
+            ),
+        ),
+        prices=(price, replace(price, market=Market.ON_DEMAND, least_usd_per_hour=0.5)),
+        execution=Execution(requested="float16", executed="float16", executed_ratio=0.9, casts=3),
+        stop_looks=(5, 8, 10),
+    )
+
+
+SLICES = SliceParity(
+    cut="row", allowed_ratio=0.1, tenth_ratio=0.01, worst_ratio=0.02, worst="row 3"
+)
+TOKENS = TokenParity(
+    positions=10,
+    agreeing=9,
+    first_divergence=3,
+    first_divergence_input=0,
+    divergence_nats=(0.1, 0.0),
+    perplexity=5.0,
+    baseline_perplexity=5.1,
+)
+
+
+def _whole_process(process: ProcessRecord, served: bool) -> ProcessRecord:
+    own = process.observations
+    more: dict[str, Any] = {
+        "issue_ns": own.durations_ns,
+        "device_ns": own.durations_ns,
+        "events": {"collection": (1, 2)},
+        "token_ns": tuple(part for one in own.durations_ns for part in (one // 2, one // 4)),
+        "tokens_per_call": 2,
+    }
+    if served:
+        load = Load(
+            rate_per_s=500.0, first=0, end=len(own.durations_ns), seed=0, arrivals="poisson",
+            target_ms=5.0, utilisation_ratio=0.5, ttft_target_ms=3.0, tpot_target_ms=2.0,
+        )  # fmt: skip
+        more |= {"loads": (load,), "scheduled_ns": tuple(max(0, at - 9) for at in own.started_ns)}
+    return replace(
+        process,
+        observations=replace(own, **more),
+        facts={**process.facts, "prompt_tokens": 50, "new_tokens": 3},
+        memory=Memory(
+            start=100, loaded=300, peak=450, after=320,
+            device=DeviceMemory(allocated=1, reserved=2, process=3),
+        ),
+        split=TransferBreakdown(
+            stages_ns={"h2d": (2000, 3000), "compute": (7000, 7000), "d2h": (2000, 2000)},
+            joined_ns=(9000, 12000),
+            stage_bytes={"h2d": 600, "d2h": 100},
+            host_memory="pageable",
+        ),
+        conditions=replace(
+            process.conditions, cpus=(0,), threads=2, steal_ratio=0.01, foreign_ratio=0.01,
+            waited_ratio=0.0, throttled_periods=0, frequency_khz=(2e6, 2.1e6),
+            device={"sm_clock_mhz": [1000, 1100]},
+        ),
+    )  # fmt: skip
 
 
 def failed(of: Trial, failure: Failure = OOM) -> TrialResult:

@@ -129,6 +129,9 @@ class Observations:
         count = len(self.durations_ns)
         if count and not self.queries_per_block:
             yield f"{self.calls_per_block} calls a block are no query of {self.calls_per_query}"
+        tokens = self.tokens_per_call
+        if self.token_ns and (not tokens or len(self.token_ns) % tokens):
+            yield f"{len(self.token_ns)} times of tokens, {tokens} a call"
         if not all(load.first <= load.end <= count for load in self.loads):
             yield f"loads that are not within its {count} blocks"
         if any(index >= count for indices in self.events.values() for index in indices):
