@@ -279,6 +279,27 @@ def test_a_run_of_odd_values_is_shown_or_refused(
             assert of_trial("p", planned, one, summarise(one, baseline)).tags
 
 
+OF_PLANNED = ("open @D --no-browser", "report @D --json", "export @D --output @Dx", "compare @D @R")
+
+
+@pytest.mark.timeout(LONGEST_S)
+@fuzzed(25)
+@given(data=st.data())
+def test_a_run_of_odd_trials_is_shown_or_refused(
+    data: st.DataObject, scratch: Path, run: Path
+) -> None:
+    odd = scratch / "planned"
+    shutil.rmtree(odd, ignore_errors=True)
+    shutil.copytree(run, odd)
+    plan = json.loads((odd / "plan.json").read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        with_odd_field(data.draw(st.sampled_from(plan["trials"])), data)
+    (odd / "plan.json").write_text(json.dumps(plan))
+    words = data.draw(st.sampled_from(OF_PLANNED)).replace("@D", str(odd)).replace("@R", str(run))
+    with bounded(BenchorchError):
+        assert main.run(words.split()) in ENDS
+
+
 @pytest.fixture(scope="module")
 def exported(scratch: Path, run: Path) -> bytes:
     return export.text_of(export.to_json(stored(derive(run, "r"), "r"))).encode()

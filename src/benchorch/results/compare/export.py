@@ -108,6 +108,14 @@ def _own(mapping: ConfigNode, shared: ConfigNode) -> ConfigNode:
     return {key: value for key, value in mapping.items() if key not in shared}
 
 
+def _definition_digest(trial: Trial) -> str:
+    try:
+        return digest_of(dict(definition_of(trial.spec)))
+    except (ValueError, RecursionError) as error:
+        problem = f"trial {trial.trial_id}: its configuration in the plan is damaged ({error})."
+        raise ConfigError([problem]) from error
+
+
 def _trial(stored: StoredTrial, common: Mapping[str, ConfigNode]) -> ConfigNode:
     trial = stored.trial
     planned: dict[str, Json] = {
@@ -115,7 +123,7 @@ def _trial(stored: StoredTrial, common: Mapping[str, ConfigNode]) -> ConfigNode:
         "labels": dict(trial.labels),
         "baseline_id": trial.baseline_id,
         "baseline_conversion": encode(trial.baseline_conversion),
-        "definition_digest": digest_of(dict(definition_of(stored.trial.spec))),
+        "definition_digest": _definition_digest(trial),
         "spec": _own(trial.spec, common["spec"]),
     }
     if stored.result is None or stored.summary is None:

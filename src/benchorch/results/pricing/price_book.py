@@ -15,7 +15,7 @@ from benchorch.config.components import TARGET
 from benchorch.config.directories import builtin_directory
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.price import Market, Price, PriceSnapshot
-from benchorch.domain.trial import ConfigNode
+from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.errors import PriceUnavailable
 from benchorch.files import read_json, write_json
 from benchorch.interfaces.price_source import PriceSource
@@ -45,17 +45,16 @@ def is_sold_in_blocks(kind: str) -> bool:
 
 def vcpus_of(hardware: ConfigNode) -> int | None:
     """Virtual CPUs of a hardware node's size; None for a machine without sizes."""
-    sizes = cast(Mapping[str, Mapping[str, float]], hardware.get("sizes") or {})
-    found = sizes.get(str(hardware.get("size")), {}).get("vcpus")
-    return None if found is None else int(found)
+    found = node_of(node_of(hardware, "sizes"), str(hardware.get("size"))).get("vcpus")
+    return found if isinstance(found, int) else None
 
 
 def gpus_of(hardware: ConfigNode) -> int:
     """GPUs of a hardware node's size, of which a trial uses one; 1 for every other machine."""
     if not str(hardware.get(TARGET, "")).endswith(".CudaHardware"):
         return 1
-    sizes = cast(Mapping[str, Mapping[str, float]], hardware.get("sizes") or {})
-    return int(sizes.get(str(hardware.get("size")), {}).get("accelerators", 1))
+    found = node_of(node_of(hardware, "sizes"), str(hardware.get("size"))).get("accelerators", 1)
+    return found if isinstance(found, int) else 1
 
 
 @final

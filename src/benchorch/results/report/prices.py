@@ -6,12 +6,10 @@ changes. Your own machine has no price unless you declare one, which is not a pr
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
-from benchorch.domain.codec import Json
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.trial import Trial
 from benchorch.results.compare.stored_run import StoredRun
@@ -30,7 +28,7 @@ def prices_of(runs: Sequence[StoredRun], *, anew: bool = False) -> PriceSnapshot
     """
     listed = _listed(runs)
     kept = {} if anew else {price.kind: price for price in _kept(runs)}
-    gpus = {kind_of(t.trial): gpus_of(_hardware(t.trial)) for run in runs for t in run.trials}
+    gpus = {kind_of(t.trial): gpus_of(t.trial.hardware) for run in runs for t in run.trials}
     found = {**listed.on_demand, **kept}
     shared = {kind: price.of_one_of(gpus.get(kind, 1)) for kind, price in found.items()}
     return replace(listed, on_demand=shared)
@@ -49,7 +47,7 @@ def _kept(runs: Sequence[StoredRun]) -> Sequence[Price]:
 def _listed(runs: Sequence[StoredRun]) -> PriceSnapshot:
     """The bundled list's prices."""
     trials = [stored.trial for run in runs for stored in run.trials]
-    sizes = {kind_of(trial): vcpus_of(_hardware(trial)) for trial in trials}
+    sizes = {kind_of(trial): vcpus_of(trial.hardware) for trial in trials}
     vcpus = {kind: count for kind, count in sizes.items() if count is not None}
     bundled = bundled_prices()
     book = PriceBook(
@@ -60,8 +58,4 @@ def _listed(runs: Sequence[StoredRun]) -> PriceSnapshot:
 
 def kind_of(trial: Trial) -> str:
     """The kind of machine, e.g. ``g5.xlarge`` or ``local``."""
-    return trial.labels.get("hardware_kind") or str(_hardware(trial).get("kind", ""))
-
-
-def _hardware(trial: Trial) -> Mapping[str, Json]:
-    return cast(Mapping[str, Json], trial.spec.get("hardware") or {})
+    return trial.labels.get("hardware_kind") or trial.hardware_kind

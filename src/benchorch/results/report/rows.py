@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
-from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.trial import node_of
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 from benchorch.results.metrics.cost import usd_per_million_items
 from benchorch.results.report.prices import kind_of
@@ -109,8 +108,8 @@ class ReportRow:
     def runtime(self) -> str:
         """The observed execution provider; else the requested runtime class."""
         observed = self.stored.evidence.facts.get("provider")
-        node = cast(Mapping[str, Json], self.stored.trial.spec.get("conversion") or {})
-        requested = cast(Mapping[str, Json], node.get("runtime") or {}).get("_target_", "")
+        node = node_of(self.stored.trial.spec, "conversion")
+        requested = node_of(node, "runtime").get("_target_", "")
         return str(observed or str(requested).rpartition(".")[2])
 
     @property
@@ -130,8 +129,7 @@ class ReportRow:
 
     def size(self, symbol: str) -> int | None:
         """The workload's value of a symbol such as ``batch_size``."""
-        workload = cast(Mapping[str, Json], self.stored.trial.spec.get("workload") or {})
-        value = workload.get(symbol)
+        value = node_of(self.stored.trial.spec, "workload").get(symbol)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
