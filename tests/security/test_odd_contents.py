@@ -530,3 +530,30 @@ def test_a_tracker_with_triggers_is_refused(commands: Commands, folder: Path, ru
     done = ended(commands, folder, "record @D/run --uri sqlite:///mlflow.db", 60)
     assert done.code == 1
     assert "the trigger 'evil'" in " ".join(done.output.split())
+
+
+PLANNED: dict[str, tuple[str, Any]] = {
+    "a workload of a list": ("workload", [1]),
+    "a conversion of a word": ("conversion", "eager"),
+    "a runtime of a number": ("conversion", {"runtime": 5}),
+    "hardware of a number": ("hardware", 5.0),
+    "sizes of a list": ("hardware", {"kind": "local", "size": "s", "sizes": ["s"]}),
+    "processors of a word": (
+        "hardware",
+        {"kind": "x", "size": "s", "sizes": {"s": {"vcpus": "x"}}},
+    ),
+    "a size that is no number": ("workload", {"batch_size": float("nan")}),
+}
+
+
+@pytest.mark.parametrize("line", ["open @D --no-browser", "report @D --json"])
+@pytest.mark.parametrize("case", PLANNED)
+def test_odd_nodes_of_a_stored_plan_are_shown_or_refused(
+    case: str, line: str, commands: Commands, run: Path
+) -> None:
+    key, node = PLANNED[case]
+    plan = json.loads((run / "plan.json").read_text())
+    for each in plan["trials"]:
+        each["spec"][key] = node
+    (run / "plan.json").write_text(json.dumps(plan))
+    ended(commands, run, line)
