@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from benchorch.domain.artifact import Artifact, Format, digest_of
+from benchorch.domain.bounds import Amount, Count
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import StoreError
@@ -51,7 +52,7 @@ class FileRecord:
     """File of an artifact, with its path relative to `FILES` in forward slashes."""
 
     path: str
-    size_bytes: int
+    size_bytes: Count
     sha256: str
 
 
@@ -75,7 +76,7 @@ class Manifest:
     format: Format
     fields: ConfigNode
     created_at: str
-    build_s: float = 0.0
+    build_s: Amount = 0.0
     state: str = COMPLETE
     detail: str = ""
     files: tuple[FileRecord, ...] = ()
@@ -121,7 +122,6 @@ def _is_valid_file(file: FileRecord) -> bool:
         not {"", ".", ".."} & set(parts)
         and "\0" not in file.path
         and all(len(os.fsencode(part)) <= _LONGEST_NAME_BYTES for part in parts)
-        and file.size_bytes >= 0
         and re.fullmatch("[0-9a-f]{64}", file.sha256) is not None
     )
 
