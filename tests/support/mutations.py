@@ -7,6 +7,7 @@ which was stopped goes on with what is left.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import json
 import os
@@ -106,7 +107,7 @@ def with_odd_field(tree: Any, data: st.DataObject) -> None:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         tree[last] = data.draw(st.sampled_from(NUMBERS))
     else:
-        tree[last] = data.draw(st.sampled_from(ODD))
+        tree[last] = copy.deepcopy(data.draw(st.sampled_from(ODD)))  # the next may change it
 
 
 def with_odd_value(text: bytes, data: st.DataObject, *without: str) -> bytes:
