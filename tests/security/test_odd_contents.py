@@ -76,6 +76,8 @@ RECIPES = {
     "a default elsewhere": "defaults: [config, {model: ../../../../etc/passwd}]",
     "no defaults": "defaults: {}",
     "defaults in a word": "defaults: config",
+    "a reference of spaces": "name: '${" + " " * MANY + "'",
+    "a name without end": "name: " + "a" * MANY,
     "two documents": "name: a\n---\nname: b",
     "a version of YAML": "%YAML 9.9\n---\nname: a",
     "a tag of its own": "%TAG ! tag:yaml.org,2002:\n---\nname: !int a",
@@ -309,6 +311,15 @@ TRACES: dict[str, Callable[[], list[Any]]] = {
         )
         for n in (0, 1)
     ],
+    **{
+        f"a name of {word!r}": lambda word=word: [  # type: ignore[misc]
+            *steps(),
+            event("python_function", word * 25_000, 5, 50, args={"Python id": 1}),
+            event("cuda_runtime", word * 25_000, 60, 5, args={"correlation": 7}),
+            event("cpu_op", word * 25_000 + "\n\n", 70, 5),
+        ]
+        for word in ("wait of ", "asyncio/", "Memcpy", "aten::is_", "asyncio/tasks.py")
+    },
     "times without bounds": lambda: [
         event("cpu_op", "aten::mm", ts, dur)
         for ts, dur in ((1e308, 1e308), (-1e308, 5e-324), (0, 1e-9), (2**63, 2**63), (1, 2))
@@ -530,6 +541,18 @@ def test_a_tracker_with_triggers_is_refused(commands: Commands, folder: Path, ru
     done = ended(commands, folder, "record @D/run --uri sqlite:///mlflow.db", 60)
     assert done.code == 1
     assert "the trigger 'evil'" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize("name", ["[" * 200_000, "a" * 200_000, "a[1, " * 50_000])
+def test_a_long_label_is_shown(name: str, commands: Commands, run: Path) -> None:
+    plan = json.loads((run / "plan.json").read_text())
+    for each in plan["trials"]:
+        each["labels"]["model"] = name
+    (run / "plan.json").write_text(json.dumps(plan))
+    words = ["open", str(run), "--no-browser"]
+    done = commands.run(run, words, 20)
+    assert "Traceback (most recent call last)" not in done.output, done.output[-3000:]
+    assert done.code in (0, 2), (done.code, done.output[-2000:])
 
 
 PLANNED: dict[str, tuple[str, Any]] = {

@@ -22,7 +22,7 @@ MOST_DEPTH = 100
 MOST_WRITTEN_OUT = 500
 """References, and thousands of characters that they stand for, in what is resolved together."""
 
-_REFERENCE = re.compile(r"\$\{\s*(\.*)([^\s{}:]*)\s*\}")
+_REFERENCE = re.compile(r"\$\{\s*+(\.*+)([^\s{}:]*+)\s*+\}")
 _PART = re.compile(r"[^.\[\]]+")
 _Path = tuple[str, ...]
 _left: ContextVar[list[int] | None] = ContextVar("left", default=None)

@@ -16,7 +16,7 @@ from benchorch.formatting import whole_number
 
 _TITLE = re.compile(r"^(?:(\w+) )?Profiler Report\s*$", re.MULTILINE)
 _SECTION = re.compile(r"^Profile stats for: (.*?)(?: rank: \d+)?$", re.MULTILINE)
-_CPROFILE = re.compile(r"^\s*\d+ function calls .*in ([\d.]+) seconds", re.MULTILINE)
+_CPROFILE = re.compile(r"^[ \t]*\d+ function calls .*in ([\d.]+) seconds", re.MULTILINE)
 _FUNCTION = re.compile(r"^\s*(\d+)(?:/\d+)?\s+([\d.]+)\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s+(\S.*)$")
 _TIME = re.compile(r"^([\d.]+)(ns|us|ms|s)$")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}

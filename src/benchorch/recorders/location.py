@@ -22,7 +22,7 @@ ARN, ARN_PLUGIN = "arn:", "sagemaker_mlflow"
 VARIABLE = "BENCHORCH_TRACKING_URI"
 """Holds the URI with its password, which plans leave out; child processes inherit it."""
 
-_URI = re.compile(r"[A-Za-z][\w+.\-]*://[^\s'\",\]}]+")
+_URI = re.compile(r"[A-Za-z][\w+.\-]{0,40}://[^\s'\",\]}]+")
 
 
 def problem(uri: str) -> Problem | None:

@@ -43,7 +43,7 @@ _MOST_LISTED_BYTES = 200_000
 _MARGIN_BYTES = 120_000
 _COST = "USD a million"
 _LONGEST_LINE = 24  # characters of a cell, but for the name's, which has a width of its own
-_INTERVAL = re.compile(r"(\[[^],]+), ")
+_INTERVAL = re.compile(r"(\[[^][,]+), ")
 
 Links = Mapping[str, Sequence[tuple[str, str]]]
 """Of each trial, by its id, the texts and addresses of its further pages; the run's under ''."""

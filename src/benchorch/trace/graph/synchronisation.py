@@ -78,7 +78,7 @@ _STREAM_SYNC = re.compile(r"StreamSynchronize|SynchronizeStream")
 _EVENT_SYNC = re.compile(r"EventSynchronize|SynchronizeEvent")
 _STREAM_WAIT = re.compile(r"StreamWaitEvent")
 _EVENT_CALLS = re.compile(r"StreamWaitEvent|EventRecord")
-_BLOCKING_COPY = re.compile(r"Memcpy(?!.*Async)")  # returns only after its copy
+_BLOCKING_COPY = re.compile(r"Memcpy(?!\w{0,40}Async)")  # returns only after its copy
 _COPY = re.compile(r"Memcpy")  # so do the others at least where the host's memory is pageable
 
 

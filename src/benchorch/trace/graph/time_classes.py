@@ -16,7 +16,7 @@ from benchorch.trace.graph.scope import Scope
 _LOADING = re.compile(r"data_?loader|wait:\s*data|_next_data\b|_try_get_data|_get_batch", re.I)
 _WAITING = re.compile(r"^wait:")
 _LOCKING = re.compile(
-    r"(acquire|wait|join|__enter__) of (_thread|pybind11|.*Lock|.*Semaphore|.*Condition|.*Event)"
+    r"(acquire|wait|join|__enter__) of (_thread|pybind11|\S*(Lock|Semaphore|Condition|Event))"
     r"|of _queue\.|built-in (method|function) (acquire|acquire_lock|lock)\b"
     r"|threading\.py\(\d+\): _?wait",
     re.I,
@@ -57,10 +57,10 @@ _OTHER_PROCESSES = re.compile(
 )
 _LOOP, TIMER = (
     re.compile(r"asyncio[/\\]base_events\.py"),
-    re.compile(r"asyncio[/\\]tasks\.py.*: sleep$"),
+    re.compile(r"asyncio[/\\]tasks\.py[^:/\\]*: sleep$"),
 )
 _TRANSPORT = re.compile(
-    r"asyncio[/\\].*: (_?sock_\w+|_read_ready\w*|_write_ready|_accept_conn\w*)$"
+    r"asyncio[/\\][^:/\\]*: (_?sock_\w+|_read_ready\w*|_write_ready|_accept_conn\w*)$"
 )
 _COMPILED = re.compile(r"^## Call CompiledFxGraph")
 _OF_FRAMES = (
@@ -95,7 +95,7 @@ _ARRANGING = re.compile(
     r"aten::(t|view|_unsafe_view|as_strided_?|expand|reshape|_reshape_alias|transpose|permute"
     r"|select|slice|squeeze_?|unsqueeze_?|unflatten|flatten|chunk|split|unbind|narrow|alias"
     r"|detach_?|empty|empty_strided|empty_like|new_empty|resize_|set_|lift_fresh|resolve_conj"
-    r"|resolve_neg|item|_local_scalar_dense|size|stride|numel|is_.*|result_type)$"
+    r"|resolve_neg|item|_local_scalar_dense|size|stride|numel|is_[\w.]*|result_type)$"
 )
 
 
