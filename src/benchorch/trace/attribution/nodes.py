@@ -18,7 +18,7 @@ from benchorch.trace.operators.shapes import ITEM_BYTES, integers, spelled
 
 _TIMED = "_kernel_time"  # what ONNX Runtime adds to a node's name
 _FUSED = "fused "  # and what it puts before that of a node with its activation
-_RESULT = re.compile(r"(\w+)\[([\d, ]*)\]")
+_RESULT = re.compile(r"(?<!\w)(\w+)\[([\d, ]*)\]")
 _COMPILED_CALL = "## Call CompiledFxGraph"
 
 
