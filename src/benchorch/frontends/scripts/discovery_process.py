@@ -244,10 +244,7 @@ class _Ending:
         trace: TracebackType | None,
     ) -> bool:
         if error is not None:
-            try:
-                message, remedy = _words(error, self.script)
-            except Exception:
-                message, remedy = f"it raised {type(error).__name__}", ""
+            message, remedy = _words(error, self.script)
             if message:
                 with suppress(OSError, ValueError):  # a script may have closed its output
                     traceback.print_exception(error)

@@ -237,15 +237,6 @@ def test_an_import_error_without_a_module_is_told_in_its_own_words(tmp_path: Pat
     assert "None" not in problem["message"] + problem["remedy"]
 
 
-@pytest.mark.parametrize("raised", ["Odd()", "SystemExit(Odd())", "ImportError(Odd())"])
-def test_an_error_without_a_text_is_told_by_its_name(raised: str, tmp_path: Path) -> None:
-    script = tmp_path / "odd.py"
-    script.write_text(f"class Odd(Exception):\n    __repr__ = __str__ = 5\nraise {raised}\n")
-    problem = discover(DiscoveryRequest(script=script)).problem
-    assert problem is not None
-    assert problem.message.startswith(f"it raised {raised.partition('(')[0]}")
-
-
 def test_a_name_starts_at_the_scripts_variable_whatever_a_method_calls_its_object() -> None:
     script = SCRIPTS / "good" / "own_name_for_self.py"
     (model,) = discover(DiscoveryRequest(script=script)).models
