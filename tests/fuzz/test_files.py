@@ -162,7 +162,7 @@ SCRIPTS = {
 @given(data=st.data())
 def test_a_damaged_script_is_run_or_refused(data: st.DataObject, scratch: Path) -> None:
     suffix = data.draw(st.sampled_from(sorted(SCRIPTS)))
-    path = scratch / f"damaged{suffix}"
+    path = scratch / f"script{suffix}"
     change = with_odd_json_or_bytes if suffix == ".ipynb" else with_odd_bytes
     path.write_bytes(change(SCRIPTS[suffix], data))
     with bounded():

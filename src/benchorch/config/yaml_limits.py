@@ -18,6 +18,9 @@ MOST_DEPTH = 50
 MOST_VALUES = 50_000
 """What a file may stand for once every alias is replaced by what it names."""
 
+MOST_REFERRING = 2_000
+"""Characters of a text with a reference, for which OmegaConf's pattern takes their square."""
+
 
 def check_yaml(path: Path) -> None:
     """ConfigError for a file that is too large, too deep or too much once it is expanded.
@@ -83,6 +86,8 @@ class _Count:
             self._total += 1
         elif isinstance(event, events.ScalarEvent):
             self._total += 1
+            if "${" in event.value and len(event.value) > MOST_REFERRING:
+                return f"has a text of more than {MOST_REFERRING} characters that refers to others"
         if len(self._open) > MOST_DEPTH:
             return f"nests deeper than {MOST_DEPTH}"
         return f"stands for more than {MOST_VALUES} values" if self._total > MOST_VALUES else ""

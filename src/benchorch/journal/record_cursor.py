@@ -156,7 +156,7 @@ class RecordCursor:
             self._lines[trial_id] = _Line(start, _digest(raw), baseline_id)
 
     def _entry(self, line: _Line) -> Entry:
-        """A line's entry; SeriesError where another process has just written the file anew."""
+        """A line's entry; SeriesError where another process has just replaced the file."""
         path = self._directory / run_directory.RESULTS
         try:
             with open_regular(path) as file:
@@ -165,7 +165,7 @@ class RecordCursor:
         except OSError as error:
             raise run_directory.SeriesError(path, f"cannot be read: {error.strerror}") from error
         if _digest(raw) != line.digest:
-            raise run_directory.SeriesError(path, "was written anew while it was recorded")
+            raise run_directory.SeriesError(path, "was replaced while it was recorded")
         return entry_of(chain.Line(number=0, raw=raw, content=chain.mapping_of(raw)))
 
     def _baseline_id(self, trial_id: str) -> str:
