@@ -79,9 +79,10 @@ def test_a_gate_refuses_a_missing_trial_and_names_it_in_markdown(place):
     assert "missing: onnxruntime" in text
 
 
-def test_a_gate_passes_a_run_that_is_its_own_baseline(place):
+def test_a_gate_rejects_a_run_that_is_its_own_baseline(place):
     words = ("gate", "--baseline", "before", "--candidate", "before.json", "--max-regression=0%")
-    assert answer(place, *words)["state"] == "pass"
+    (problem,) = answer(place, *words, code=2)["problems"]
+    assert problem.startswith("The candidate is the baseline itself")
 
 
 @pytest.mark.parametrize(
