@@ -10,6 +10,8 @@ import pytest
 from support.bare_python import bare_python
 
 PROCESSES = 7
+BUSY = 0.05
+"""The share of the time in which a processor was waited for, above which times compare nothing."""
 WORDS = (
     *("model=mlp", "conversion=[eager,onnxruntime]", "workload.batch_size=32", "hardware=local"),
     *("stopping=fixed", f"stopping.processes={PROCESSES}", "profiler=none", "recorder=none"),
@@ -24,9 +26,17 @@ def run(tmp_path_factory, make_place):
     return place
 
 
+def waited(place):
+    """The largest share of a process's time that it waited for a processor."""
+    processes = [one for result in place.results("out") for one in result["processes"]]
+    return max(one["conditions"]["waited_ratio"] or 0.0 for one in processes)
+
+
 @pytest.mark.slow  # and of a quiet machine alone: it compares times of some minutes
 @pytest.mark.parametrize("name", ["onnxruntime", "eager"])
 def test_new_processes_are_within_the_interval_of_the_measured_ones(run, tmp_path, name):
+    if (share := waited(run)) > BUSY:
+        pytest.skip(f"BUSY: a processor was waited for {share:.0%} of the time, so times differ")
     run.run("export", f"out:{name}", "--output", str(tmp_path / name))
     expected = json.loads((tmp_path / name / "certificate.json").read_text())["one_process_ms"]
     python = bare_python(tmp_path / "venv")

@@ -14,6 +14,7 @@ import pytest
 
 from security.bypass.planted import CODE, plant
 from support.command_lines import Commands, Done
+from support.slices import one_in
 
 SECRET = "hunter2-of-the-environment"
 HEAD = """
@@ -88,7 +89,7 @@ PROGRAMS = {
 RUN = ("stopping=fixed", "stopping.processes=1", "stopping.window_s=0.05", "hydra.run.dir=out")
 
 
-@pytest.mark.parametrize("case", PROGRAMS)
+@pytest.mark.parametrize("case", one_in(3, PROGRAMS))
 def test_a_recipe_chooses_nothing_that_runs(case: str, commands: Commands, folder: Path) -> None:
     (folder / "theirs.yaml").write_text(PROGRAMS[case].replace("@D", str(folder)))
     done = attacked(commands, folder, PLAN)

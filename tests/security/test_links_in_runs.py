@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.command_lines import Commands
+from support.slices import one_in
 from support.synthetic_runs import result, trial, write_run
 
 COMMANDS = {
@@ -65,7 +66,7 @@ CHANGES = (
 )
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", one_in(3, COMMANDS))
 def test_a_run_of_others_with_links_is_refused_by_every_command(
     command: str, commands: Commands, tmp_path: Path
 ) -> None:

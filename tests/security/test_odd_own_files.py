@@ -12,6 +12,7 @@ import pytest
 
 from benchorch.journal import registry
 from support.command_lines import Commands
+from support.slices import one_in
 from support.synthetic_runs import result, trial, write_run
 
 PLAN = ["plan", "model=mlp", "conversion=[eager,onnxruntime]"]
@@ -43,7 +44,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", one_in(3, FILES))
 def test_no_command_waits_for_what_is_no_file(
     name: str, commands: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

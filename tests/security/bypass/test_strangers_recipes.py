@@ -15,6 +15,7 @@ from threading import Thread
 import pytest
 
 from support.command_lines import Commands
+from support.slices import one_in
 
 SECRET = "hunter2-of-the-environment"
 RECIPE = """
@@ -97,7 +98,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", one_in(3, CASES))
 def test_a_choice_of_a_strangers_recipe_is_refused(
     case: str, commands: Commands, folder: Path
 ) -> None:

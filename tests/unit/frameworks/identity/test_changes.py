@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.identity_lab import Identity, identity_of
+from support.slices import one_in
 
 NET = """
 import torch
@@ -112,7 +113,7 @@ ATTRIBUTES = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after"), ATTRIBUTES)
+@pytest.mark.parametrize(("before", "after"), one_in(3, ATTRIBUTES))
 def test_another_value_of_an_attribute_is_another_model(
     tmp_path: Path, before: str, after: str
 ) -> None:
@@ -284,7 +285,7 @@ CODE = {
 }
 
 
-@pytest.mark.parametrize("case", CODE)
+@pytest.mark.parametrize("case", one_in(2, CODE))
 def test_other_code_or_state_is_another_model(tmp_path: Path, case: str) -> None:
     first, second = both(tmp_path, *CODE[case])
     assert first.key is not None
