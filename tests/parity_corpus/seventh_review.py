@@ -6,12 +6,9 @@ that of the inputs, what vmap leaves in a graph.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import nn
 
-from parity_corpus import models as known
 from parity_corpus.models import (
     AGREES,
     DIFFERS,
@@ -19,16 +16,13 @@ from parity_corpus.models import (
     UNSTABLE_OR_REFUSED,
     Linear,
     ModelCase,
+    registering,
     several,
 )
 from parity_corpus.second_review import is_traced
 
-_known = set(known.MODELS)
-
-
-def model(example: Any, why: str, **expected: Any) -> Any:
-    """Register a class of models; eager agrees with itself where nothing else is expected."""
-    return known.model(example, group="seventh review", why=why, **{"eager": AGREES, **expected})
+MODELS: dict[str, ModelCase] = {}
+model = registering(MODELS, eager=AGREES)
 
 
 FLAW = {"torchscript": DIFFERS, "export": DIFFERS, "onnxruntime": DIFFERS}
@@ -120,8 +114,3 @@ class Ensemble(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.func.vmap(lambda w: x @ w.T)(self.weight).softmax(-1).mean(0)
-
-
-MODELS: dict[str, ModelCase] = {
-    name: known.MODELS.pop(name) for name in list(known.MODELS) if name not in _known
-}
