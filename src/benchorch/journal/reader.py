@@ -109,6 +109,8 @@ def entry_of(line: chain.Line) -> Entry:
         raise ValueError(f"it is not a result ({error})") from error
     if not run_directory.is_id(result.trial_id):
         raise ValueError(f"{result.trial_id[:40]!r} is not a trial's id")
+    if list(result.stop_looks) != sorted(set(result.stop_looks)):
+        raise ValueError("its stop_looks do not rise")
     return Entry(content=line.content, result=result)
 
 

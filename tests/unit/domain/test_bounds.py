@@ -51,6 +51,17 @@ def test_a_number_that_nothing_measures_is_refused(place: tuple[Any, ...], value
         decode(TrialResult, inner)
 
 
+@pytest.mark.parametrize("looks", [(5, 0), (5, 5), (8, 5)])
+def test_interim_analyses_of_fewer_and_fewer_pairs_are_refused(
+    looks: tuple[int, ...], tmp_path: Path
+) -> None:
+    run = write_run(tmp_path / "run", (FAST, replace(SOUND, stop_looks=looks)))
+    (damaged,) = reader.read_journal(run).damaged
+    assert damaged.problem == "its stop_looks do not rise"
+    sound = write_run(tmp_path / "sound", (FAST, replace(SOUND, stop_looks=(5, 8))))
+    assert reader.read_journal(sound).damaged == []
+
+
 def observed(process: ProcessRecord, **fields: Any) -> ProcessRecord:
     return replace(process, observations=replace(process.observations, **fields))
 
