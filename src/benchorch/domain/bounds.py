@@ -10,5 +10,6 @@ Moment = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 """Nanoseconds from some start."""
 Finite = Annotated[float, Meta(ge=-1e30, le=1e30)]
 Amount = Annotated[float, Meta(ge=0, le=1e30)]
-AboveZero = Annotated[float, Meta(gt=0, le=1e30)]
+Items = Annotated[float, Meta(ge=1e-6, le=1e30)]
+"""Elements of a call, by which its figures are divided."""
 Share = Annotated[float, Meta(ge=0, le=1)]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from benchorch.domain.bounds import Amount, Count, Finite, Moment, Positive, Share
+from benchorch.domain.bounds import Amount, Count, Finite, Items, Moment, Positive, Share
 from benchorch.domain.codec import Json
 
 _LONGEST_NS = 2**62
@@ -97,7 +97,7 @@ class Observations:
     durations_ns: tuple[int, ...]
     started_ns: tuple[Moment, ...]
     calls_per_block: Positive
-    items_per_call: Amount
+    items_per_call: Items
     preempted: tuple[bool, ...] = ()
     cpu_ns: tuple[Moment, ...] = ()
     issue_ns: tuple[Moment, ...] = ()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from benchorch.domain.bounds import Amount, Count, Finite, Share
+from benchorch.domain.bounds import Amount, Count, Finite, Items, Share
 from benchorch.domain.codec import Json
 from benchorch.domain.execution import Execution
 from benchorch.domain.measurement import ProcessRecord
@@ -122,7 +122,7 @@ class EnergyRecord:
     source: str = ""
     idle_w: Finite | None = None
     windows: tuple[EnergyWindow, ...] = ()
-    items_per_call: Amount = 1
+    items_per_call: Items = 1
     unavailable: str = ""
 
 

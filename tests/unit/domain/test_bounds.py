@@ -37,6 +37,7 @@ INFINITE, NOT_A_NUMBER = float("inf"), float("nan")
         (("processes", 0, "observations", "calls_per_block"), 0),
         (("processes", 0, "observations", "started_ns", 3), 2**70),
         (("processes", 0, "paired", "theirs_from"), -1),
+        (("processes", 0, "observations", "items_per_call"), 5e-324),
     ],
 )
 def test_a_number_that_nothing_measures_is_refused(place: tuple[Any, ...], value: float) -> None:
