@@ -294,6 +294,8 @@ class ProcessRecord:
         count = len(self.observations.durations_ns)
         if self.steady_from is not None and self.steady_from >= max(1, count):
             yield f"steady from block {self.steady_from} of {count}"
+        if self.split is not None and len(set(map(len, self.split.stages_ns.values()))) > 1:
+            yield "stages of queries that were not all passed equally often"
         pair = self.paired
         if pair is None:
             return

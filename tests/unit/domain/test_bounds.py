@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from benchorch.domain.codec import decode, encode
-from benchorch.domain.measurement import Load, ProcessRecord
+from benchorch.domain.measurement import Load, ProcessRecord, TransferBreakdown
 from benchorch.domain.result import TrialResult
+from benchorch.errors import ConfigError
 from benchorch.journal import reader, run_directory
+from benchorch.results.compare.load_run import derive
 from support.synthetic_runs import result, trial, write_run
 
 EAGER = trial()
@@ -67,6 +69,18 @@ def observed(process: ProcessRecord, **fields: Any) -> ProcessRecord:
     return replace(process, observations=replace(process.observations, **fields))
 
 
+def split(**stages_ns: tuple[int, ...]) -> TransferBreakdown:
+    return TransferBreakdown(stages_ns=stages_ns, joined_ns=(5,))
+
+
+def test_a_run_from_which_no_figures_follow_is_refused(tmp_path: Path) -> None:
+    one, other = SOUND.processes
+    odd = replace(one, split=split(h2d=(1,))), replace(other, split=split(d2h=(1,)))
+    run = write_run(tmp_path / "run", (EAGER, result(EAGER)), (FAST, replace(SOUND, processes=odd)))
+    with pytest.raises(ConfigError, match=r"no figures follow from what is stored \(KeyError"):
+        derive(run, "theirs")
+
+
 LOAD = Load(rate_per_s=1.0, first=0, end=40, seed=0, arrivals="poisson")
 
 
@@ -74,6 +88,7 @@ LOAD = Load(rate_per_s=1.0, first=0, end=40, seed=0, arrivals="poisson")
     ("damage", "found"),
     [
         (lambda one: replace(one, steady_from=40), "steady from block 40 of 40"),
+        (lambda one: replace(one, split=split(h2d=(1, 2), compute=(3,))), "stages"),
         (lambda one: observed(one, calls_per_query=3), "1 calls a block are no query of 3"),
         (lambda one: observed(one, loads=(replace(LOAD, end=2**50),)), "loads"),
         (lambda one: observed(one, loads=(replace(LOAD, first=9, end=8),)), "loads"),

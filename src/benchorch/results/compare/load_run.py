@@ -19,6 +19,7 @@ from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import expanded
 from benchorch.journal import reader, run_directory
+from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.lock import is_running
 from benchorch.journal.registry import find_invocation
 from benchorch.progress import Say, counted, silent
@@ -115,7 +116,11 @@ def derive(directory: Path, reference: str, say: Say = silent, *, running: bool 
     if not results:
         text = f"{reference}: no trial of this run has a result. Resume it."
         raise ConfigError([text], next=f"benchorch resume {shlex.quote(str(directory))}")
-    summaries = summarise_all(results, say)
+    try:
+        summaries = summarise_all(results, say)
+    except (ArithmeticError, *UNREADABLE) as error:
+        text = f"{reference}: no figures follow from what is stored ({error!r})."
+        raise ConfigError([text], next=f"benchorch check {shlex.quote(str(directory))}") from error
     return Derived(
         directory=directory,
         plan=plan,
