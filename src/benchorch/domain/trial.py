@@ -29,8 +29,6 @@ class Trial:
         candidates: how many trials of the plan are compared with its baseline, this one among them.
         is_control: whether it is a baseline whose processes meet a second copy of itself: an A/A
             control of the table's comparisons.
-        control_limit_s: the control is left out where one of its pairs takes longer; None for no
-            limit, as where it was requested.
         build_steps: only the first so many steps of its conversion are built, for trials that
             share them, and nothing is measured; None for a trial proper.
     """
@@ -42,7 +40,6 @@ class Trial:
     baseline_conversion: ConfigNode | None = None
     candidates: int = 1
     is_control: bool = False
-    control_limit_s: float | None = None
     build_steps: int | None = None
 
     @property

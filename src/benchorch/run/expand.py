@@ -38,9 +38,7 @@ SCRIPT = "script"
 
 AUTO = "auto"
 LEAST_CONTROLLED = 2
-"""Candidates from which on a table has an A/A control of its own accord ..."""
-CONTROL_S = 2.0
-"""... unless a pair of it takes longer: calls that slow are too few to show a difference of 1 %."""
+"""Candidates from which on a table has an A/A control of its own accord."""
 
 SPEC_KEYS = (
     *("model", "workload", "conversion", "hardware", "scenario", "stopping", "protocol"),
@@ -372,7 +370,6 @@ def _with_baselines(
             _with_baseline(trial, baseline),
             candidates=sizes[baseline.trial_id] if baseline is not trial else 1,
             is_control=sizes[trial.trial_id] >= least,
-            control_limit_s=None if control is True else CONTROL_S,
         )
         for trial, baseline in zip(trials, found.values(), strict=True)
     )

@@ -19,11 +19,10 @@ from benchorch.host.memory import own_peak_bytes, own_rss_bytes, reset_own_peak
 from benchorch.host.pinning import pin
 from benchorch.host.reference_workload import speed
 from benchorch.interfaces.runtime import Executable, LoadRequest
-from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.pairs import ALTERNATED
 from benchorch.trial.energy import measure_energy
 from benchorch.trial.generation import load_executable, with_cache
-from benchorch.trial.interleave import interleave, least_pair_s
+from benchorch.trial.interleave import interleave
 from benchorch.trial.live_module import module_of
 from benchorch.trial.measure import ProcessMeasurement, measure
 from benchorch.trial.stages import Baseline, BuiltTrial, MeasureRequest
@@ -192,12 +191,6 @@ def _measured(loaded: LoadedTrial) -> tuple[ProcessMeasurement, Conditions, int]
     after = speed() if probed else None
     state = setup.hardware.meter().device_state()
     return measured, interference.conditions(before, after, loaded.cpus, state), peak_bytes
-
-
-def is_too_slow(request: MeasureRequest, process: ProcessRecord) -> bool:
-    """Whether interleaving takes longer than it may, by the calls of the trial alone."""
-    limit_s = request.pair_limit_s
-    return limit_s is not None and least_pair_s(primary_ns(process)) > limit_s
 
 
 def measure_paired(

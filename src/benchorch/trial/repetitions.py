@@ -15,6 +15,7 @@ from benchorch.host.reference_workload import disturbance
 from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.pairs import ADJACENT, ALTERNATED, interference_at_look, log_ratios
 from benchorch.stats.sequential_testing import CONVERGED
+from benchorch.trial.interleave import least_pair_s
 from benchorch.trial.stages import (
     Baseline,
     BuiltTrial,
@@ -27,7 +28,10 @@ from benchorch.trial.templates import template_for
 NONE = "none"
 
 CONTROL_PAIRS = 6
-"""Minimum of pairs of a control: fewer cannot show a difference of one standard deviation."""
+"""Minimum of pairs of a control: fewer cannot show a difference of one standard deviation ..."""
+SLOW_CONTROL_PAIRS = 3
+"""... but where a pair takes longer than `SLOW_PAIR_S`, the fewest that have an interval."""
+SLOW_PAIR_S = 2.0
 
 
 def best_design(setup: TrialSetup, baseline: Baseline | None, threads: int) -> str:
@@ -65,7 +69,6 @@ class Repetitions:
         candidates: how many are compared with the same baseline.
         control: whether `baseline` is the trial itself: its pairs ask for no process beyond
             `CONTROL_PAIRS`, whatever they show.
-        control_limit_s: the control is left out where one of its pairs takes longer.
         tolerance_ratio: how much slower than before the trial the reference workload may be
             around a process that counts, or None where none runs; called after the first process,
             since the answer may take a second.
@@ -88,7 +91,6 @@ class Repetitions:
         *,
         candidates: int = 1,
         control: bool = False,
-        control_limit_s: float | None = None,
         tolerance_ratio: Callable[[], float | None],
         measure: Callable[[MeasureRequest], MeasureReply],
         say: Callable[[str], None],
@@ -102,7 +104,6 @@ class Repetitions:
         self._baseline = baseline
         self._candidates = candidates
         self._control = control
-        self._control_limit_s = control_limit_s if control else None
         self._tolerance_ratio = tolerance_ratio
         self._measure = measure
         self._say = say
@@ -174,7 +175,6 @@ class Repetitions:
             baseline=Baseline(trial_id=self._baseline.trial_id, trial=request.trial),
             candidate_first=self._candidate_first(),
             seed=self._order.getrandbits(32),
-            pair_limit_s=self._control_limit_s,
         )
 
     def _look_for_interference(self) -> None:
@@ -198,7 +198,13 @@ class Repetitions:
     @property
     def lacks_control(self) -> bool:
         """Whether a control has too few pairs for a statement."""
-        return self._control and self.is_paired and len(self.log_ratios) < CONTROL_PAIRS
+        enough = SLOW_CONTROL_PAIRS if self._has_slow_control() else CONTROL_PAIRS
+        return self._control and self.is_paired and len(self.log_ratios) < enough
+
+    def _has_slow_control(self) -> bool:
+        """Whether a pair of the control takes so long that few must do."""
+        valid = self.valid if self._control else []
+        return bool(valid) and least_pair_s(primary_ns(valid[0])) > SLOW_PAIR_S
 
     @property
     def log_ratios(self) -> Sequence[float]:
@@ -254,7 +260,11 @@ class Repetitions:
         cpus: tuple[int, ...] = (),
     ) -> ProcessRecord:
         """A process of the trial itself, interleaved with the baseline if that is the design."""
-        interleaved = self._baseline is not None and self._design == ALTERNATED
+        interleaved = (
+            self._baseline is not None
+            and self._design == ALTERNATED
+            and not (self._has_slow_control() and not self.lacks_control)
+        )
         request = MeasureRequest(
             trial=self._trial,
             verify=self.parity is None,
@@ -263,7 +273,6 @@ class Repetitions:
             baseline=self._baseline if interleaved else None,
             candidate_first=candidate_first,
             seed=self._order.getrandbits(32) if interleaved else 0,
-            pair_limit_s=self._control_limit_s,
             cpus=beside.conditions.cpus if beside else cpus,
             template=self._template_for(self._setup),
         )
@@ -274,9 +283,6 @@ class Repetitions:
                 raise
             reply = failed.partial
             self._fall_back(f"the two did not run in one process ({failed.failure.kind})")
-        else:
-            if request.pair_limit_s is not None and interleaved and reply.process.paired is None:
-                self._design, self.pairing = NONE, ""  # it would take too long
         self.parity = reply.verdict or self.parity
         return reply.process
 

@@ -143,7 +143,6 @@ class MeasureRequest:
         baseline: what it is interleaved with afterwards, or None.
         candidate_first: whether it is then loaded and run alone before the baseline.
         seed: of the order in which the two are interleaved.
-        pair_limit_s: they are not interleaved where that takes longer; None for no limit.
         cpus: the processors of the process that it is compared with; empty to choose.
         template: the package whose template its process is forked from; empty for none.
     """
@@ -155,7 +154,6 @@ class MeasureRequest:
     baseline: Baseline | None = None
     candidate_first: bool = True
     seed: int = 0
-    pair_limit_s: float | None = None
     cpus: tuple[int, ...] = ()
     template: str = ""
 

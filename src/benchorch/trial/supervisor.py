@@ -330,7 +330,6 @@ class TrialRun:
             self._baseline(self._built_trial(threads), name),
             candidates=trial.candidates,
             control=trial.is_control,
-            control_limit_s=trial.control_limit_s,
             tolerance_ratio=lambda: self._tolerance_ratio(setup.protocol),
             measure=self._measure,
             say=lambda message: self._say("measure", message),

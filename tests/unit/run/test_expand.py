@@ -11,7 +11,7 @@ from benchorch.frameworks.tensorrt_libraries import LINKED_WITH
 from benchorch.host.packages import install_command
 from benchorch.interfaces.executor import Executor
 from benchorch.models.script_files import script_digest
-from benchorch.run.expand import CONTROL_S, plan
+from benchorch.run.expand import plan
 
 
 class Everywhere(Executor):
@@ -317,15 +317,6 @@ def test_that_of_one_other_does_on_request_only(composer):
     jobs = jobs_of("eager", "torchscript")
     assert controls(planned(composer, *jobs)[0]) == []
     assert controls(planned(composer, *jobs, control=True)[0]) == ["eager"]
-
-
-def test_only_a_control_that_nobody_requested_is_left_out_of_slow_calls(composer):
-    jobs = jobs_of("eager", "torchscript", "export")
-    limits = [
-        {trial.control_limit_s for trial in planned(composer, *jobs, **requested)[0].trials}
-        for requested in ({}, {"control": True})
-    ]
-    assert limits == [{CONTROL_S}, {None}]
 
 
 def test_without_a_control_trials_keep_their_ids(composer):

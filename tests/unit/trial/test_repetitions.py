@@ -179,7 +179,6 @@ def repetitions_of(
     runtime: object = None,
     control: bool = False,
     stopping: Stopping | None = None,
-    control_limit_s: float | None = None,
     **protocol: Any,
 ) -> Repetitions:
     setup: Any = SimpleNamespace(
@@ -194,7 +193,6 @@ def repetitions_of(
         trial_of("onnxruntime"),
         baseline,
         control=control,
-        control_limit_s=control_limit_s,
         tolerance_ratio=lambda: tolerance_ratio,
         measure=children,
         say=lambda message: None,
@@ -556,18 +554,25 @@ def test_a_control_that_fails_beside_another_trial_costs_its_pair_alone() -> Non
     assert found.pairing == "adjacent"
 
 
-def test_a_control_whose_pairs_take_too_long_is_left_out_without_a_word() -> None:
-    children = Children(lambda request: reply(record()))  # as a process does whose calls are slow
-    found = repetitions_of(children, control=True, control_limit_s=2.0)
-    assert found.lacks_control
-    for _ in range(2):
-        found.add()
-    assert [request.pair_limit_s for request in children.requests] == [2.0, 2.0]
-    assert [request.baseline is None for request in children.requests] == [False, True]
-    assert (found.lacks_control, found.is_paired, found.pairing) == (False, False, "")
+def test_a_control_of_slow_calls_ends_with_the_fewest_pairs_that_have_an_interval() -> None:
+    """One takes five seconds where a call takes 150 ms."""
+
+    def answer(request: MeasureRequest) -> MeasureReply:
+        return reply(record(150.0), alternated(150.0, 150.0) if request.baseline else None)
+
+    children = Children(answer)
+    own = repetitions_of(children, control=True)
+    for _ in range(4):
+        own.add()
+    assert [request.baseline is None for request in children.requests] == [False] * 3 + [True]
+    assert (own.lacks_control, own.is_paired, len(own.log_ratios)) == (False, True, 3)
+    request = MeasureRequest(trial=BASELINE.trial)
+    assert own.with_control(request) == request
 
 
 def test_a_candidate_is_paired_however_long_it_takes() -> None:
-    children = Children(lambda request: reply(record(), alternated(2.0, 3.0)))
-    repetitions_of(children, control_limit_s=2.0).add()
-    assert children.requests[0].pair_limit_s is None
+    children = Children(lambda request: reply(record(150.0), alternated(150.0, 300.0)))
+    own = repetitions_of(children)
+    for _ in range(4):
+        own.add()
+    assert all(request.baseline is not None for request in children.requests)
