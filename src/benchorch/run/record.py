@@ -22,6 +22,7 @@ from benchorch.files import write_json
 from benchorch.formatting import shell_word
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory, uploads
+from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.lease import lease
 from benchorch.journal.record_cursor import RecordCursor
 from benchorch.recorders.mlflow_links import TRACKING
@@ -192,7 +193,12 @@ class _Replay:
         except run_directory.SeriesError as error:
             self.cursor.refused[trial.trial_id] = str(error)
             return
-        summary = self.summarise(result, baseline)
+        try:
+            summary = self.summarise(result, baseline)
+        except (ArithmeticError, *UNREADABLE) as error:
+            text = f"Trial {trial.trial_id}: no figures follow from what is stored ({error!r})."
+            self.cursor.refused[trial.trial_id] = text
+            return
         folder = run_directory.trial_directory(self.directory, trial.trial_id)
         self._download_uploads(result)
         run_id = self.recorder.record(trial, result, summary, folder)

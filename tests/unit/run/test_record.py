@@ -193,6 +193,20 @@ def test_a_tracker_that_is_away_loses_nothing(directory: Path) -> None:
     assert replay(directory, tracker, summarise=summarise).recorded == 3
 
 
+def test_a_trial_without_figures_holds_up_no_other(directory: Path) -> None:
+    def odd(result: TrialResult, baseline: TrialResult | None) -> Summary:
+        if result.trial_id == "t1":
+            raise ZeroDivisionError
+        return summarise(result, baseline)
+
+    end_all(directory)
+    tracker = Memory()
+    replayed = replay(directory, tracker, summarise=odd)
+    assert set(tracker.runs) == {"t0", "t2"}
+    assert (replayed.recorded, replayed.remaining) == (2, 1)
+    assert "Trial t1: no figures follow" in replayed.reason
+
+
 def test_a_refused_trial_holds_up_no_other(directory: Path) -> None:
     end_all(directory)
     tracker = Memory(refused={"t0"})
