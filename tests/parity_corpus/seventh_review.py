@@ -84,6 +84,23 @@ class IdsBesideBoxes(Linear):
 
 
 @model(
+    several(2, 8),
+    "a head of five axes: bfloat16 negates one anchor of 1024, on the middle axis",
+    bf16=DIFFERS,
+    torchscript=AGREES,
+)
+class NegatedAnchor(Linear):
+    def __init__(self) -> None:
+        super().__init__(out=2 * 1024 * 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.body(x).view(-1, 2, 1024, 2, 2)
+        if y.dtype == torch.bfloat16:
+            y = torch.cat([y[:, :, :500], -y[:, :, 500:501], y[:, :, 501:]], 2)
+        return y
+
+
+@model(
     several(4, 8, count=8),
     "eight gains in turn, in an order that reads the same backwards, for eight inputs",
     eager=UNSTABLE,

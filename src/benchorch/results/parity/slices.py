@@ -143,7 +143,9 @@ class Compared:
 
     def sums(self, kept: tuple[int, ...]) -> Sums:
         """Over all axes but those kept, which are inputs, rows and one of the channel axes."""
-        fine = self._fine.last if kept[-1] == len(self.shape) - 1 > 1 else self._fine.first
+        own = kept[-1]
+        ends = self._fine.last if own == len(self.shape) - 1 > 1 else self._fine.first
+        fine = self._fine.between.get(own - 1, ends)
         if len(self.shape) < 4 and kept == (0, 1):
             added = fine.reshape(TERMS, -1)  # the rows are the axis that was kept
         elif len(kept) == 3:
@@ -168,9 +170,8 @@ class Compared:
         return self.sums((0,))
 
     def channel_axes(self) -> tuple[int, ...]:
-        """Axes of channels: the last one, and the first after rows where there are three."""
-        ndim = len(self.shape) - 1  # the first axis here is the input
-        return {0: (), 1: (), 2: (2,)}.get(ndim, (2, ndim))
+        """Axes of channels: all after inputs and rows."""
+        return tuple(range(2, len(self.shape)))
 
     def groups_along(self, axis: int) -> NDArray[int64]:
         """Channels of one axis in groups of like size, shape (channels,)."""

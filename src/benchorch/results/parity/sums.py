@@ -1,6 +1,7 @@
 """Sums over slices of an output, in one pass over blocks that fit into a processor's cache."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,10 +25,12 @@ class FineSums:
 
     Attributes:
         first: kept are the rows and the first axis after them, shape (terms, inputs, rows, n).
+        between: likewise each axis of an output from its third to the last but one, by number.
         last: kept are the rows and the last axis, shape (terms, inputs, rows, m).
     """
 
     first: Floats
+    between: Mapping[int, Floats]
     last: Floats
 
 
@@ -41,11 +44,18 @@ def fine_sums(pairs: Sequence[tuple[Array, Array]], exact: Sequence[Array]) -> F
     exact : sequence of ndarray of that shape, finite
         The reference in float64, for each input; empty where it is unknown.
     """
-    rows, first, _, last = _four(pairs[0][1].shape)
+    shape = pairs[0][1].shape
+    rows, first, _, last = _four(shape)
+
+    def zeros(size: int) -> Floats:
+        return np.zeros((TERMS, len(pairs), rows, size))
+
     sums = FineSums(
-        first=np.zeros((TERMS, len(pairs), rows, first)),
-        last=np.zeros((TERMS, len(pairs), rows, last)),
+        first=zeros(first),
+        between={axis: zeros(shape[axis]) for axis in range(2, len(shape) - 1)},
+        last=zeros(last),
     )
+    after = {axis: math.prod(shape[axis + 1 :]) for axis in sums.between}
     for number, pair in enumerate(pairs):
         given = (*pair, *exact[number : number + 1])
         for block, terms in _blocks(given):
@@ -55,6 +65,9 @@ def fine_sums(pairs: Sequence[tuple[Array, Array]], exact: Sequence[Array]) -> F
                 sums.first[(index, number, *block)] = whole.sum(axis=2)
                 flat = term.reshape(size[0], -1, last)
                 sums.last[index, number, block[0]] += flat.sum(axis=1)
+                for axis, kept in sums.between.items():
+                    cut = term.reshape(size[0], -1, shape[axis], after[axis])
+                    kept[index, number, block[0]] += cut.sum(axis=(1, 3))
     return sums
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -89,13 +90,20 @@ def test_one_random_token_of_128_differs(
 
 
 @LOW
+@pytest.mark.parametrize(
+    ("shape", "channel"),
+    [((2, 64), np.s_[:, 5]), ((2, 3, 512, 2, 2), np.s_[:, :, 5]), ((2, 3, 512, 4), np.s_[:, :, 5])],
+)
 def test_one_channel_of_garbage_differs(
-    normal: Callable[..., Array], tolerance_ratio: float
+    normal: Callable[..., Array],
+    tolerance_ratio: float,
+    shape: tuple[int, ...],
+    channel: tuple[Any, ...],
 ) -> None:
-    refs = [normal(2, 64) for _ in range(8)]
+    refs = [normal(*shape) for _ in range(8)]
     ours = [with_noise(normal, ref, tolerance_ratio) for ref in refs]
     for each in ours:
-        each[:, 5] = normal(2)
+        each[channel] = normal(*each[channel].shape)
     assert judged(ours, refs, tolerance_ratio).kind is Kind.DIFFERS
 
 
