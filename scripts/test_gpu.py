@@ -43,7 +43,8 @@ MODELS: Mapping[str, Sequence[str]] = {
 NEEDS_GPU = (
     *("cudagraphs", "onnxruntime_cuda", "onnxruntime_tensorrt"),
     *("tensorrt", "torch_tensorrt", "torch_tensorrt_jit"),
-    *("tensorrt_modelopt_nvfp4", "torchao_int4_gptq"),
+    *("tensorrt_modelopt_fp8", "tensorrt_modelopt_int8", "tensorrt_modelopt_nvfp4"),
+    "torchao_int4_gptq",
 )
 CONVERSIONS = (
     *("eager", "fp16", "bf16", "inductor", "inductor_reduce_overhead", "inductor_max_autotune"),

@@ -21,7 +21,7 @@ from support.clocks import VirtualClock
 COPY_IN_MS, COMPUTE_MS, COPY_OUT_MS = 3, 7, 2
 OVERLAP_RATIO = 0.4
 LOADING_MS = 50
-PASSES = 10
+PASSES = 6
 
 
 @dataclass

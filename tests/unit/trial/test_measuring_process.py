@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from benchorch.domain.measurement import Observations
 from benchorch.trial import measuring_process
 from benchorch.trial.interleave import Interleaved, Side
 
@@ -69,22 +68,3 @@ def test_the_side_that_comes_first_is_loaded_and_called_before_the_other_is_load
     assert (given["candidate_first"], given["seed"]) == (candidate_first, 7)
     assert found.candidate_first is candidate_first
     assert [str(found.ours), str(found.theirs)] == ["own", "other"]
-
-
-@pytest.mark.parametrize(
-    ("call_ms", "limit_s", "is_left_out"),
-    [(150, 2.0, True), (80, 2.0, True), (70, 2.0, False), (0.04, 2.0, False), (150, None, False)],
-)
-def test_slow_calls_are_not_interleaved_where_that_has_a_limit(
-    call_ms: float, limit_s: float | None, is_left_out: bool
-) -> None:
-    durations_ns = (round(call_ms * 1e6),) * 12
-    observed = Observations(
-        durations_ns=durations_ns,
-        started_ns=tuple(range(12)),
-        calls_per_block=1,
-        items_per_call=1,
-    )
-    process: Any = SimpleNamespace(observations=observed, steady_from=0)
-    request: Any = SimpleNamespace(pair_limit_s=limit_s)
-    assert measuring_process.is_too_slow(request, process) == is_left_out

@@ -30,7 +30,8 @@ class Machine:
         self.requests.append(request)
         if len(self.requests) > self.fails_after and self.failure is not None:
             raise self.failure
-        draw = random.Random(len(self.requests))
+        number = (len(self.requests) - 1) // len(EXTRA)
+        draw = random.Random(f"{number} {request.extra_ratios[0]}")  # whatever the order is
         level = 1e5 * math.exp(0.03 * draw.gauss(0, 1))
         more = level * (1 + request.extra_ratios[0]) * math.exp(0.002 * draw.gauss(0, 1))
         return [Interleaving(more=(more, more), base=(level, level))]
