@@ -197,7 +197,7 @@ class Undecided:
 
     def __init__(self, place: int, ran: list[int]) -> None:
         self.trial = SimpleNamespace(trial_id=str(place), baseline_id="baseline")
-        self.repetitions: Any = SimpleNamespace(valid=[], of_baseline=[])
+        self.repetitions: Any = SimpleNamespace(valid=[], of_baseline=[], log_ratios=[])
         self.repeat = lambda baseline: ran.append(place)
 
     def start(self) -> None: ...

@@ -30,6 +30,7 @@ from benchorch.run import sidecar
 from benchorch.run.sidecar import Wait
 from benchorch.stores.s3 import bucket_at
 
+_WITHOUT_FIGURES = (ArithmeticError, *UNREADABLE)
 POLL_S = 1.0
 LONGEST_WAIT_S = 30.0
 
@@ -195,7 +196,7 @@ class _Replay:
             return
         try:
             summary = self.summarise(result, baseline)
-        except (ArithmeticError, *UNREADABLE) as error:
+        except _WITHOUT_FIGURES as error:
             text = f"Trial {trial.trial_id}: no figures follow from what is stored ({error!r})."
             self.cursor.refused[trial.trial_id] = text
             return
