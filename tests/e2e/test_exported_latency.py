@@ -39,6 +39,8 @@ def test_new_processes_are_within_the_interval_of_the_measured_ones(run, tmp_pat
         pytest.skip(f"BUSY: a processor was waited for {share:.0%} of the time, so times differ")
     run.run("export", f"out:{name}", "--output", str(tmp_path / name))
     expected = json.loads((tmp_path / name / "certificate.json").read_text())["one_process_ms"]
+    if expected is None:
+        pytest.skip("UNKNOWN: the measured processes are further apart than an interval may be")
     python = bare_python(tmp_path / "venv")
     printed = [
         subprocess.run(
