@@ -1,6 +1,6 @@
 """Reference workloads: fixed pieces of work whose times show the machine's current speed.
 
-It is compared between processes, so it must not depend on where a process happens to lie in
+They are compared between processes, so they must not depend on where a process happens to lie in
 memory: a loop of the interpreter does (its speed differs by 2 to 7 % between fresh processes of an
 unchanged machine), while compiled loops over a few cached kilobytes agree within 1 %. These do not
 see what slows memory; copies of 16 MiB do. Their time differs by up to 20 % between fresh processes

@@ -263,7 +263,7 @@ class Repetitions:
         interleaved = (
             self._baseline is not None
             and self._design == ALTERNATED
-            and not (self._has_slow_control() and not self.lacks_control)
+            and (self.lacks_control or not self._has_slow_control())
         )
         request = MeasureRequest(
             trial=self._trial,
