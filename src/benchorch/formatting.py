@@ -66,10 +66,11 @@ def interval_text(estimate: Estimate, form: Callable[[float], str] = format_ms) 
 
 
 def seen_text(estimate: Estimate, form: Callable[[float], str] = format_ms) -> str:
-    """``0.44 to 0.49 seen, n = 2``, or n alone where the values are not kept."""
+    """``0.44 to 0.49 seen, n = 2``; the interval, as of a sum, where the values are not kept."""
     count = f"n = {estimate.n}"
     if estimate.seen is None:
-        return count
+        ends = [form(end) for end in (estimate.low, estimate.high) if end is not None]
+        return ", ".join([" to ".join(ends), count] if len(ends) == 2 else [count])
     return f"{form(estimate.seen[0])} to {form(estimate.seen[1])} seen, {count}"
 
 

@@ -29,3 +29,10 @@ def test_the_middle_of_two_distant_values_is_no_figure(
         seen=seen,
     )
     assert interval_text(estimate) == text
+
+
+def test_a_sum_that_is_not_known_yet_shows_its_interval() -> None:
+    total = Estimate(
+        value=0.04, low=0.01, high=0.07, level_ratio=0.95, n=3, unit="ms", method="sum"
+    )
+    assert interval_text(total) == "not known yet (0.01 to 0.07, n = 3)"

@@ -33,6 +33,7 @@ from benchorch.results.report.rich_table import rich_table
 from benchorch.results.report.run_page import PAGE
 from benchorch.results.report.tables import (
     conclusions,
+    has_baseline,
     names_of,
     primary_metric,
     skip_text,
@@ -85,6 +86,8 @@ class ConsoleReport:
     @contextlib.contextmanager
     def live(self, trials: Sequence[Trial]) -> Iterator[None]:
         """Show a table that fills while trials run; lines where there is no terminal."""
+        self._live.compared = has_baseline(trials)
+        self._live.compared = has_baseline(trials)
         self._live.begin({trial.trial_id: self._name(trial.trial_id) for trial in trials})
         if not trials or not self._console.is_terminal or self._quiet or self._verbose:
             yield
@@ -146,7 +149,8 @@ class ConsoleReport:
 
     def _decision(self, event: Event) -> str:
         row = self._live.rows.get(event.trial_id)
-        found = f"{row.figure}, {row.verdict}" if row else ""
+        known = (row.figure, row.verdict) if row else ()
+        found = ", ".join(text for text in known if text != "–")
         return f"{self._name(event.trial_id)}: {event.message}: {found}"
 
     def _line(self, text: str) -> None:

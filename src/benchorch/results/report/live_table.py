@@ -56,6 +56,7 @@ class LiveTable:
         spending: on launched machines so far, for people; empty without any.
         latest: what began last and of which trial, for terminals without a column for that.
         ends_s: the expected end on the monotonic clock; None where it is not known.
+        compared: whether there are baselines, as `has_baseline` tells.
     """
 
     rows: dict[str, LiveRow] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class LiveTable:
     spending: str = ""
     latest: str = ""
     started_s: float = field(default_factory=time.monotonic)
+    compared: bool = True
 
     @property
     def elapsed(self) -> str:
@@ -93,7 +95,7 @@ class LiveTable:
             primary = primary_metric(summary.metrics)
             if len(result.valid) != row.processes:  # one has ended
                 row.processes, row.state = len(result.valid), WAITS
-            row.verdict = speedup_text(summary, result)
+            row.verdict = speedup_text(summary, result, self.compared)
             if primary is not None:
                 row.figure, row.cost = _brief(primary.text), primary.cost
 

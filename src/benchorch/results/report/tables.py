@@ -122,6 +122,7 @@ def table_rows(
     varying = varying_labels([trial.labels for trial in plan.trials])
     profiled = any(result.profile is not None for result in results.values())
     paid = any(result.prices for result in results.values())
+    compared = has_baseline(plan.trials)
     shows_precision = any(map(execution_matters, results.values()))
     tokens = any("ttft_ms/p50" in summary.metrics for summary in summaries.values())
     priced = TOKEN_COST if tokens else COST
@@ -137,7 +138,7 @@ def table_rows(
         if result is None:
             cells: tuple[str, ...] = ("not run", *("–",) * 6)
         else:
-            cells = _cells(result, summaries[trial.trial_id])
+            cells = _cells(result, summaries[trial.trial_id], compared)
         generated = _token_cells(result, summaries.get(trial.trial_id)) if tokens else ()
         ran_in = (precision_text(result),) if shows_precision else ()
         cost = (cost_text(summaries.get(trial.trial_id), tokens),) if paid else ()
@@ -180,7 +181,7 @@ def _cost(trial: Trial, primary: PrimaryMetric, summaries: Mapping[str, Summary]
     return common.cost / speedup.ratio.value
 
 
-def _cells(result: TrialResult, summary: Summary) -> tuple[str, ...]:
+def _cells(result: TrialResult, summary: Summary, compared: bool) -> tuple[str, ...]:
     metrics = summary.metrics
     of = "latency_ms" if "latency_ms/p50" in metrics else "response_ms"
     p50, p99 = metrics.get(f"{of}/p50"), metrics.get(f"{of}/p99")
@@ -195,7 +196,7 @@ def _cells(result: TrialResult, summary: Summary) -> tuple[str, ...]:
         build,
         format_bytes(memory.value) if memory else "–",
         parity_text(result),
-        speedup_text(summary, result),
+        speedup_text(summary, result, compared),
     )
 
 
@@ -242,12 +243,17 @@ def parity_text(result: TrialResult) -> str:
     return f"{'yes' if result.parity.passed else 'NO'} {worst:.1g}"
 
 
-def speedup_text(summary: Summary, result: TrialResult) -> str:
-    """``1.93× [1.90, 1.96]``, or why there is none."""
+def has_baseline(trials: Sequence[Trial]) -> bool:
+    """Whether one of them is the baseline: of others, or alone."""
+    return len(trials) == 1 or any(trial.baseline_id for trial in trials)
+
+
+def speedup_text(summary: Summary, result: TrialResult, compared: bool) -> str:
+    """``1.93× [1.90, 1.96]``, or why there is none; `compared` is `has_baseline` of the plan."""
     if result.parity is not None and not result.parity.passed:
         return "disqualified"
     if summary.speedup is None:
-        return _baseline_text(summary) if result.baseline_id is None else "–"
+        return _baseline_text(summary, compared) if result.baseline_id is None else "–"
     ratio = summary.speedup.ratio
     if not _is_printed(summary.speedup):
         return f"not known yet ({plural(ratio.n, 'pair')}) {summary.speedup.verdict}"
@@ -262,11 +268,11 @@ def _is_printed(speedup: Comparison) -> bool:
     return speedup.verdict != INCONCLUSIVE or not is_unknown(speedup.ratio)
 
 
-def _baseline_text(summary: Summary) -> str:
+def _baseline_text(summary: Summary, compared: bool) -> str:
     """With the outcome of the A/A control, which has to be 1."""
     found = summary.control
     if found is None or found.ratio.low is None or not is_known(found.ratio):
-        return "baseline"
+        return "baseline" if compared else "–"
     return f"baseline; control {interval_text(found.ratio)}"
 
 

@@ -707,7 +707,8 @@ def test_a_pairs_ratio_is_known_no_better_than_its_medians() -> None:
             for one in (estimate("ms", *baseline_ms), estimate("ms", 0.0023))
         )
         pair = Comparison(ratio=estimate("ratio", 16840.0), verdict="inconclusive")
-        return speedup_text(replace(own, speedup=_as_known(pair, above, own)), trial())
+        summary = replace(own, speedup=_as_known(pair, above, own))
+        return speedup_text(summary, trial(), compared=True)
 
     assert text(0.046, 39.95) == "not known yet (1 pair) inconclusive"
     assert "16840× (1 pair)" in text(39.0, 40.0)

@@ -72,8 +72,11 @@ class Sheet:
         trials = tuple(self.trials)
         return Plan(plan_id="p", name="n", trials=trials, skips=(), session={})
 
+    def rows(self):
+        return table_rows(self.plan, self.results, self.summaries)[1:]
+
     def names(self):
-        return [row[0] for row in table_rows(self.plan, self.results, self.summaries)][1:]
+        return [row[0] for row in self.rows()]
 
     def said(self):
         return conclusion(self.plan, self.results, self.summaries)
@@ -91,6 +94,16 @@ def test_workloads_come_in_the_order_of_their_sizes():
         sheet.trials[-1].labels["workload"] = f"batch_size=1 prompt_tokens={tokens}"
     shown = [name.rpartition(" ")[2] for name in sheet.names()]
     assert shown == ["8", "32", "128"]
+
+
+def test_without_a_baseline_no_trial_is_called_one():
+    against = HEADERS.index("vs eager [95 %]")
+    compared = Sheet().add("eager", 3.0).add("fast", 1.0, ratio=2.9)
+    assert {row[against] for row in compared.rows()} > {"baseline"}
+    compared.trials = [replace(trial, baseline_id=None) for trial in compared.trials]
+    compared.results = {k: replace(one, baseline_id=None) for k, one in compared.results.items()}
+    compared.summaries = {k: replace(s, speedup=None) for k, s in compared.summaries.items()}
+    assert {row[against] for row in compared.rows()} == {"–"}
 
 
 def test_the_winner_of_a_table_is_the_fastest():
@@ -139,7 +152,7 @@ def test_a_tie_and_its_table_agree_on_a_ratio_without_an_interval(n, seen, said)
     undecided = replace(found, ratio=ratio, verdict="inconclusive")
     sheet.summaries["fast"] = replace(sheet.summaries["fast"], speedup=undecided)
     assert f"fast on local ({said})" in sheet.said()
-    cell = speedup_text(sheet.summaries["fast"], sheet.results["fast"])
+    cell = speedup_text(sheet.summaries["fast"], sheet.results["fast"], compared=True)
     assert ("1.24×" in cell) == ("1.24×" in said)
     assert ("not known yet" in cell) == ("not known yet" in said)
 
