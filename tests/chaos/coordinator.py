@@ -138,6 +138,9 @@ class SimulatedTrials(Executor):
     def run(self, trials: Any, work: TrialRunner, emit: Emit) -> Any:
         return self._ray.run(trials, simulated_work(self._place), emit)
 
+    def run_grouped(self, trials: Any, work: TrialRunner, emit: Emit) -> Any:
+        return self._ray.run_grouped(trials, simulated_work(self._place), emit)
+
 
 def plan_of(place: Mapping[str, Any]) -> Plan:
     trials = []

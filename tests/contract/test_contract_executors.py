@@ -64,6 +64,22 @@ def test_each_trial_gives_exactly_one_result(executor: Executor, trials: list[Tr
     assert sorted(result.trial_id for result in results) == [trial.trial_id for trial in trials]
 
 
+def test_groups_hold_each_result_once(executor: Executor, trials: list[Trial]) -> None:
+    groups = list(executor.run_grouped(trials, Worked(), ignore))
+    names = sorted(result.trial_id for results in groups for result in results)
+    assert names == [trial.trial_id for trial in trials]
+    assert all(groups)
+
+
+def test_closing_groups_early_starts_nothing_more(executor: Executor, trials: list[Trial]) -> None:
+    work = Worked()
+    groups = executor.run_grouped(trials, work, ignore)
+    next(groups)
+    groups.close()  # type: ignore[attr-defined]
+    assert len(work.asked) == 1
+    assert list(groups) == []
+
+
 def test_trials_run_one_at_a_time_in_the_order_given(
     executor: Executor, trials: list[Trial]
 ) -> None:

@@ -54,7 +54,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         invocation._specs.update({one.trial_id: one.spec for one in trials})
         invocation.report.plan(plan, done=0)
         for one in RESULTS:
-            invocation._accept(one)
+            invocation._accept([one])
         invocation.close(complete=True)
     return directory
 

@@ -146,6 +146,15 @@ class Auto(Executor):
             emit=emit,
         )
 
+    def run_grouped(
+        self, trials: Sequence[Trial], work: TrialRunner, emit: Emit
+    ) -> Iterator[Sequence[TrialResult]]:
+        """The groups of the cluster or the stack, where nothing runs here."""
+        ways = {self.way(trial.hardware_kind) for trial in trials}
+        if ways and ways <= {Way.RAY, Way.STACK}:
+            return self._remote().run_grouped(trials, work, emit)
+        return Executor.run_grouped(self, trials, work, emit)
+
     def _local(self) -> Executor:
         return _made("local.Local", isolated=self.isolated, kinds=list(self.here))
 

@@ -8,8 +8,9 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, final
 
@@ -30,7 +31,7 @@ from benchorch.executors.scheduling.cluster_file import (
     locked_packages,
     read_cluster_file,
 )
-from benchorch.executors.scheduling.dispatcher import RetryLimits, dispatch
+from benchorch.executors.scheduling.dispatcher import RetryLimits, dispatch_grouped
 from benchorch.executors.scheduling.duration_forecast import forecasts, past_durations
 from benchorch.executors.scheduling.file_transfer import ShippedFiles, collect_files
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
@@ -178,6 +179,13 @@ class RayExecutor(Executor):
 
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
         """Each trial's result, from the first free slot of its kind; ConfigError for `problems`."""
+        with contextlib.closing(self.run_grouped(trials, work, emit)) as groups:
+            yield from chain.from_iterable(groups)
+
+    def run_grouped(
+        self, trials: Sequence[Trial], work: TrialRunner, emit: Emit
+    ) -> Generator[Sequence[TrialResult]]:
+        """As `run`, in groups of the results that came while the last one was being stored."""
         if self.problems():
             raise ConfigError(self.problems())
         limits = RetryLimits(
@@ -209,7 +217,7 @@ class RayExecutor(Executor):
             try:
                 expected = forecasts(trials, past_durations())
                 shared = self._shared_builds(trials, expected, session)
-                yield from dispatch(
+                yield from dispatch_grouped(
                     *(trials, fleet, emit, limits, time.monotonic, expected, shared),
                     spending=_meter(session),
                 )

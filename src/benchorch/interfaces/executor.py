@@ -1,7 +1,7 @@
 """Executors: where trials run."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
@@ -132,6 +132,21 @@ class Executor(ABC):
 
         Closing the iterator early ends everything it started.
         """
+
+    def run_grouped(
+        self, trials: Sequence[Trial], work: TrialRunner, emit: Emit
+    ) -> Iterator[Sequence[TrialResult]]:
+        """As `run`; results that are there at once come as one group, to be stored together.
+
+        Groups of one where an executor does not say more.
+        """
+        results = self.run(trials, work, emit)
+        try:
+            for result in results:
+                yield (result,)
+        finally:
+            if isinstance(results, Generator):
+                results.close()
 
     def spread(
         self, work: Callable[[T], R], items: Sequence[T]

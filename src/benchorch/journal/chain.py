@@ -55,6 +55,15 @@ def seal(value: Mapping[str, Json], before: bytes) -> bytes:
     return body + f',"{_DIGEST}":"{digest_of_bytes(body)}"}}'.encode()
 
 
+def seal_all(values: Iterable[Mapping[str, Json]], before: bytes) -> list[bytes]:
+    """Lines that follow each other, as `seal` makes them."""
+    lines = []
+    for value in values:
+        before = seal(value, before)
+        lines.append(before)
+    return lines
+
+
 @dataclass(slots=True)
 class Checker:
     """Checks lines as they come; a line without a digest may only come before all that have one."""

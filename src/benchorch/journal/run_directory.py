@@ -17,16 +17,17 @@
 Each line of ``rounds.jsonl`` has one process with its raw series, and the trial's result so far
 without processes; resuming goes on from there.
 
-Lines are appended with one write and an fsync each, so a crash loses at most the process
-in flight; a torn last line is ignored by readers and cut off before the next append. Lines of
-results and rounds carry digests (`journal.chain`), and a result's line that of its raw series.
+Lines are appended with one write and an fsync, results that ended together with one for all of
+them, so a crash loses at most what was in flight; a torn last line is ignored by readers and cut
+off before the next append. Lines of results and rounds carry digests (`journal.chain`), and a
+result's line that of its raw series.
 """
 
 import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import cast
@@ -112,13 +113,39 @@ def read_plan(directory: Path) -> Plan:
 
 
 def append_result(directory: Path, result: TrialResult, extra: Mapping[str, Json]) -> None:
-    """Make one result durable: its raw series first, then its line.
+    """Make one result durable; `append_results` has the arguments."""
+    append_results(directory, [(result, extra)])
+
+
+def append_results(
+    directory: Path, results: Iterable[tuple[TrialResult, Mapping[str, Json]]]
+) -> None:
+    """Make results durable: the raw series first, then all lines with a single fsync.
+
+    Where one cannot be written, or `results` raises, those before it are durable all the same.
 
     Args:
         directory: the invocation's own.
-        result: what was observed.
-        extra: further keys of the line for programs, such as metrics; ignored on reading.
+        results: what was observed, each with further keys of its line for programs, such as
+            metrics; ignored on reading.
     """
+    lines: list[Mapping[str, Json]] = []
+    finished = []
+    try:
+        for result, extra in results:
+            lines.append(_with_series_stored(directory, result, extra))
+            finished += [] if result.unfinished else [result.trial_id]
+    finally:
+        if lines:
+            _append(directory / RESULTS, lines, sealed=True)
+    for trial_id in finished:
+        rounds_path(directory, trial_id).unlink(missing_ok=True)
+
+
+def _with_series_stored(
+    directory: Path, result: TrialResult, extra: Mapping[str, Json]
+) -> Mapping[str, Json]:
+    """A result's line, once its raw series is durable."""
     own: dict[str, Json] = {}
     if result.processes:
         folder = trial_directory(directory, result.trial_id)
@@ -128,9 +155,7 @@ def append_result(directory: Path, result: TrialResult, extra: Mapping[str, Json
         own = {SERIES_DIGEST: chain.digest_of_bytes(content)}
     line = encode(_without_series(result))
     assert isinstance(line, Mapping)
-    _append(directory / RESULTS, {**line, **extra, **own}, sealed=True)
-    if not result.unfinished:
-        rounds_path(directory, result.trial_id).unlink(missing_ok=True)
+    return {**line, **extra, **own}
 
 
 def append_round(directory: Path, result: TrialResult) -> None:
@@ -138,10 +163,10 @@ def append_round(directory: Path, result: TrialResult) -> None:
     path = rounds_path(directory, result.trial_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     so_far = replace(result, processes=())
-    for process in result.processes[count_lines(path) :]:
-        line = encode(_Round(result=so_far, process=process))
-        assert isinstance(line, Mapping)
-        _append(path, line, sealed=True)
+    fresh = result.processes[count_lines(path) :]
+    lines = [encode(_Round(result=so_far, process=process)) for process in fresh]
+    if lines:
+        _append(path, cast("list[Mapping[str, Json]]", lines), sealed=True)
 
 
 def read_rounds(directory: Path, trial_id: str) -> TrialResult | None:
@@ -200,7 +225,7 @@ def count_lines(path: Path) -> int:
 
 def append_line(path: Path, value: Mapping[str, Json]) -> None:
     """Add one JSON line durably, after cutting off a torn one."""
-    _append(path, value, sealed=False)
+    _append(path, [value], sealed=False)
 
 
 def read_lines(path: Path) -> Iterator[Mapping[str, Json]]:
@@ -216,17 +241,18 @@ def whole_lines(path: Path) -> Iterator[bytes]:
         yield from (line[:-1] for line in file if line.endswith(b"\n"))
 
 
-def _append(path: Path, value: Mapping[str, Json], *, sealed: bool) -> None:
+def _append(path: Path, values: Sequence[Mapping[str, Json]], *, sealed: bool) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         end = _end_of_last_line(descriptor, os.lseek(descriptor, 0, os.SEEK_END))
         os.ftruncate(descriptor, end)
         if sealed:
             start = _end_of_last_line(descriptor, max(0, end - 1))
-            data = chain.seal(value, os.pread(descriptor, max(0, end - 1 - start), start))
+            before = os.pread(descriptor, max(0, end - 1 - start), start)
+            lines = chain.seal_all(values, before)
         else:
-            data = json.dumps(value, separators=(",", ":")).encode()
-        _write_all(descriptor, data + b"\n", end)
+            lines = [json.dumps(value, separators=(",", ":")).encode() for value in values]
+        _write_all(descriptor, b"".join(line + b"\n" for line in lines), end)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -310,11 +336,11 @@ def _end_of_last_line(descriptor: int, end: int) -> int:
 
 
 def _write_all(descriptor: int, data: bytes, offset: int) -> None:
-    """Write everything or leave the file as it was, as on a full disk."""
+    """Write everything, or the lines that fit whole, as on a full disk."""
+    written = 0
     try:
-        written = 0
         while written < len(data):
             written += os.pwrite(descriptor, data[written:], offset + written)
     except OSError:
-        os.ftruncate(descriptor, offset)
+        os.ftruncate(descriptor, offset + data.rfind(b"\n", 0, written) + 1)
         raise

@@ -210,10 +210,12 @@ class Invocation:
             todo.sort(key=lambda t: (t.baseline_id is not None, forecast[t.trial_id].build_s))
             self._end = ExpectedEnd.of(todo, forecast, work.session.budget_s)
             self._expect(self._end.left_s)
-        with self.report.live(todo), _closing(executor.run(todo, work, self._on_event)) as ran:
-            for result in ran:
-                self._accept(result)
-                if self.terms.exit_first and not (result.unfinished or _is_sound(result)):
+        groups = executor.run_grouped(todo, work, self._on_event)
+        with self.report.live(todo), _closing(groups) as ran:
+            for results in ran:
+                self._accept(results)
+                failed = any(not (each.unfinished or _is_sound(each)) for each in results)
+                if self.terms.exit_first and failed:
                     self.report.text("The first failure ends the run (--exitfirst).")
                     self._cut = True
                     break
@@ -317,10 +319,8 @@ class Invocation:
 
     def _end_unfinished(self) -> None:
         """Store what was measured of interrupted trials as their results for now."""
-        for result in self.unfinished.values():
-            self.results[result.trial_id] = result
-            with self._on_disk(f"The result of trial {result.trial_id}"):
-                self._write(result, self._summary(result))
+        self.results.update(self.unfinished)
+        self._store([(result, self._summary(result)) for result in self.unfinished.values()])
         self.unfinished = {}
 
     def discard(self) -> None:
@@ -389,22 +389,31 @@ class Invocation:
             self._status.event(event)
         self.report.event(event)
 
-    def _accept(self, result: TrialResult) -> None:
-        result = self._priced(result)
-        if self._end is not None:
-            self._end.note(result)
-            self._expect(self._end.left_s)
-        if result.unfinished:
-            self._accept_round(result)
-            return
-        self.unfinished.pop(result.trial_id, None)
-        self.results[result.trial_id] = result
-        summary = self._summary(result)
-        with self._on_disk(f"The result of trial {result.trial_id}"):
-            self._write(result, summary)
-        self._status.result(result.trial_id)
+    def _accept(self, results: Sequence[TrialResult]) -> None:
+        """Keep results that came at the same time; nothing is reported before it is durable."""
+        finished = []
+        for result in map(self._priced, results):
+            if self._end is not None:
+                self._end.note(result)
+                self._expect(self._end.left_s)
+            if result.unfinished:
+                self._accept_round(result)
+            else:
+                finished.append(result)
+        if finished:
+            self._accept_finished(finished)
+
+    def _accept_finished(self, results: Sequence[TrialResult]) -> None:
+        for result in results:
+            self.unfinished.pop(result.trial_id, None)
+            self.results[result.trial_id] = result
+        found = [(result, self._summary(result)) for result in results]
+        self._store(found)
+        for result, _ in found:
+            self._status.result(result.trial_id)
         self._renew_page()
-        self.report.result(result, summary)
+        for result, summary in found:
+            self.report.result(result, summary)
 
     def _accept_round(self, result: TrialResult) -> None:
         """Keep what one more process measured of a trial that goes on."""
@@ -444,16 +453,29 @@ class Invocation:
                 f"space, then run the same command with resume={self.directory}."
             ) from error
 
-    def _write(self, result: TrialResult, summary: Summary) -> None:
+    def _store(self, found: Sequence[tuple[TrialResult, Summary]]) -> None:
+        """Make results durable, their lines with one write."""
+        if not found:
+            return
+        last = found[-1][0].trial_id
+        more = f" and {plural(len(found) - 1, 'other')}" if len(found) > 1 else ""
+        with self._on_disk(f"The result of trial {last}{more}"):
+            run_directory.append_results(self.directory, map(self._with_files, found))
+
+    def _with_files(
+        self, found: tuple[TrialResult, Summary]
+    ) -> tuple[TrialResult, Mapping[str, Json]]:
+        """A result with the further keys of its line, once its other files are written."""
         from benchorch.results.report.load_curve import load_files
 
+        result, summary = found
         folder = run_directory.trial_directory(self.directory, result.trial_id)
         write_json(folder / "environment.json", encode(dict(result.environment)))
         write_json(folder / "parity.json", encode(result.parity))
         write_text(folder / "config.yaml", _as_yaml(self._specs[result.trial_id]))
         for name, text in load_files(result.valid).items():
             write_text(folder / name, text)
-        run_directory.append_result(self.directory, result, {"metrics": plain_metrics(summary)})
+        return result, {"metrics": plain_metrics(summary)}
 
 
 def _finished(sidecar: Sidecar | None, complete: bool, waiting: Callable[[], None]) -> bool:
@@ -484,7 +506,9 @@ class _TrialWork:
 
 
 @contextlib.contextmanager
-def _closing(results: Iterator[TrialResult]) -> Iterator[Iterator[TrialResult]]:
+def _closing(
+    results: Iterator[Sequence[TrialResult]],
+) -> Iterator[Iterator[Sequence[TrialResult]]]:
     """Close the executor's generator however the loop ends.
 
     Otherwise it would end with its last reference, which an exception may hold until the

@@ -143,6 +143,30 @@ def test_what_runs_here_and_elsewhere_runs_at_the_same_time(
     assert len(heard) == 3
 
 
+class Together(Stream):
+    def run_grouped(
+        self, trials: Sequence[Trial], work: TrialRunner, emit: Emit
+    ) -> Iterator[Sequence[TrialResult]]:
+        yield tuple(self.run(trials, work, emit))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "sizes"),
+    [
+        (("g5.xlarge", "c8g.large"), [2]),
+        (("local", "g5.xlarge", "c8g.large"), [1, 1, 1]),
+        (("local",), [1]),
+    ],
+)
+def test_groups_of_a_cluster_stay_together_where_nothing_runs_here(
+    monkeypatch: pytest.MonkeyPatch, kinds: Sequence[str], sizes: Sequence[int]
+) -> None:
+    barrier = threading.Barrier(2 if "local" in kinds and len(kinds) > 1 else 1)
+    executor = both(monkeypatch, Stream(barrier), Together(barrier))
+    groups = executor.run_grouped([trial(kind) for kind in kinds], WORK, lambda event: None)
+    assert [len(results) for results in groups] == sizes
+
+
 def test_an_error_of_one_ends_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     barrier = threading.Barrier(2)
     here, there = Stream(barrier, hangs=True), Stream(barrier, fails=True)

@@ -162,6 +162,74 @@ def test_writing_to_a_full_disk_leaves_the_journal_whole(tmp_path, monkeypatch):
     assert path.read_text() == '{"n":1}\n'
 
 
+GROUP = [(a_result(f"t{number}"), {"metrics": {}}) for number in range(4)]
+
+
+def test_results_that_came_together_are_read_as_if_they_had_come_one_by_one(tmp_path):
+    (tmp_path / "alone").mkdir()
+    run_directory.append_results(tmp_path, GROUP[:1])
+    run_directory.append_results(tmp_path, GROUP[1:])
+    for result, extra in GROUP:
+        run_directory.append_result(tmp_path / "alone", result, extra)
+    texts = [(each / run_directory.RESULTS).read_text() for each in (tmp_path, tmp_path / "alone")]
+    assert texts[0] == texts[1]
+    assert reader.read_results(tmp_path) == [result for result, _ in GROUP]
+
+
+def test_one_fsync_makes_all_lines_of_a_group_durable(tmp_path, monkeypatch):
+    results, synced = tmp_path / run_directory.RESULTS, []
+    real = os.fsync
+
+    def sync(descriptor):
+        if results.exists() and os.path.samestat(os.fstat(descriptor), results.stat()):
+            synced.append(results.read_bytes().count(b"\n"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    run_directory.append_results(tmp_path, GROUP)
+    assert synced == [4]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6, 0.9])
+def test_a_group_that_a_crash_has_torn_keeps_its_whole_lines(tmp_path, share):
+    run_directory.append_results(tmp_path, GROUP)
+    path = tmp_path / run_directory.RESULTS
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    left = [result.trial_id for result in reader.read_results(tmp_path)]
+    assert left == [f"t{number}" for number in range(path.read_bytes().count(b"\n"))]
+    run_directory.append_results(tmp_path, GROUP[len(left) :])
+    assert path.read_bytes() == whole
+
+
+def test_lines_of_a_group_that_fit_on_a_full_disk_stay(tmp_path, monkeypatch):
+    run_directory.append_results(tmp_path, GROUP)
+    path, real = tmp_path / run_directory.RESULTS, os.pwrite
+    room = path.read_bytes()[: int(0.6 * path.stat().st_size)]
+    path.unlink()
+
+    def full(descriptor, data, offset):
+        fits = data[: len(room) - offset]
+        if not fits:
+            raise OSError(28, "No space left on device")
+        return real(descriptor, fits, offset)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="No space left"):
+        run_directory.append_results(tmp_path, GROUP)
+    assert path.read_bytes() == room[: room.rfind(b"\n") + 1]
+    assert [result.trial_id for result in reader.read_results(tmp_path)] == ["t0", "t1"]
+
+
+def test_results_before_one_that_cannot_be_written_are_durable(tmp_path):
+    blocked = tmp_path / "trials" / "t2"
+    blocked.parent.mkdir()
+    blocked.write_text("a file in its folder's place")
+    with pytest.raises(FileExistsError):
+        run_directory.append_results(tmp_path, GROUP)
+    assert [result.trial_id for result in reader.read_results(tmp_path)] == ["t0", "t1"]
+
+
 def test_writers_of_one_file_with_one_process_number_do_not_disturb_each_other(tmp_path):
     """Two machines that share a directory may well be process 209 both."""
     path = tmp_path / "note.json"

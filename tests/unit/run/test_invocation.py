@@ -70,7 +70,7 @@ def run(directory: Path, results: Sequence[TrialResult]) -> pipeline.Invocation:
     run_directory.write_plan(directory, plan)
     invocation._specs.update({one.trial_id: one.spec for one in TRIALS})
     for one in results:
-        invocation._accept(one)
+        invocation._accept([one])
     return invocation
 
 
@@ -96,7 +96,7 @@ def test_a_trial_whose_baseline_came_later_is_looked_at_with_it(
 
 def test_another_result_of_a_trial_takes_the_place_of_the_first(tmp_path: Path) -> None:
     invocation = run(tmp_path / "run", (OF_EAGER, OF_FAST, OF_BROKEN))
-    invocation._accept(result(EAGER, 5e6, seed=1))
+    invocation._accept([result(EAGER, 5e6, seed=1)])
     found = invocation.summaries()[EAGER.trial_id].metrics["latency_ms/p50"].value
     assert found == pytest.approx(5, rel=0.1)
 
@@ -178,7 +178,9 @@ class MeasuresNothing:
     def measures_in_rounds(self, hardware_kind: str) -> bool:
         return True
 
-    def run(self, trials: object, work: object, emit: object) -> Iterator[TrialResult]:
+    def run_grouped(
+        self, trials: object, work: object, emit: object
+    ) -> Iterator[Sequence[TrialResult]]:
         return iter(())
 
 
@@ -226,6 +228,22 @@ def test_what_was_measured_before_a_kill_is_there(tmp_path: Path) -> None:
     found = run_directory.read_rounds(tmp_path / "run", FAST.trial_id)
     assert found is not None
     assert found.processes == OF_FAST.processes[:2]
+
+
+def test_results_that_come_together_are_durable_before_one_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invocation = run(tmp_path / "run", ())
+    stored: list[int] = []
+
+    def reported(found: TrialResult, _: object) -> None:
+        stored.append(len(reader.read_results(tmp_path / "run")))
+
+    monkeypatch.setattr(invocation.report, "result", reported)
+    invocation._accept([OF_EAGER, going_on(OF_FAST, 1), OF_BROKEN])
+    assert stored == [2, 2]
+    assert list(invocation.unfinished) == [FAST.trial_id]
+    assert run_directory.read_rounds(tmp_path / "run", FAST.trial_id) is not None
 
 
 def test_an_interrupted_trial_has_a_result_that_is_not_final(tmp_path: Path) -> None:

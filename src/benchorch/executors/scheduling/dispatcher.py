@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TypeAlias, final
 
 from benchorch.domain.result import TrialResult
@@ -193,7 +194,24 @@ def dispatch(
     shared: SharedBuilds | None = None,
     spending: SpendingMeter | None = None,
 ) -> Iterator[TrialResult]:
-    """Exactly one result per trial, as soon as it is there.
+    """Exactly one result per trial, as soon as it is there; arguments as of `dispatch_grouped`."""
+    groups = dispatch_grouped(trials, fleet, emit, limits, now_s, forecasts, shared, spending)
+    return chain.from_iterable(groups)
+
+
+def dispatch_grouped(
+    trials: Sequence[Trial],
+    fleet: Fleet,
+    emit: Emit,
+    limits: RetryLimits,
+    now_s: Callable[[], float],
+    forecasts: Mapping[str, Forecast] | None = None,
+    shared: SharedBuilds | None = None,
+    spending: SpendingMeter | None = None,
+) -> Iterator[Sequence[TrialResult]]:
+    """Exactly one result per trial, those that came at the same time together.
+
+    What their agents do next is assigned before: while the results are stored, agents work.
 
     Args:
         trials: to run, in the order of declaration.
@@ -212,12 +230,15 @@ def dispatch(
     builds = _BuildEvents(shared, emit)
     meter = spending or SpendingMeter()
     sweep = _Sweep((*shared.builds, *trials), assignments, fleet, builds.emit, limits, meter)
-    for result in sweep.run(now_s):
-        if builds.include(result.trial_id):
-            builds.emit_end(result)
+    for results in sweep.run(now_s):
+        own = [result for result in results if not builds.include(result.trial_id)]
+        if len(own) < len(results):
+            for result in results:
+                if builds.include(result.trial_id):
+                    builds.emit_end(result)
             sweep.supply_idle()
-        else:
-            yield result
+        if own:
+            yield own
 
 
 @final
@@ -290,21 +311,32 @@ class _Sweep:
     leaving: set[str] = field(default_factory=set)
     announced: set[str] = field(default_factory=set)
 
-    def run(self, now_s: Callable[[], float]) -> Iterator[TrialResult]:
-        """Every result, until none is owed."""
+    def run(self, now_s: Callable[[], float]) -> Iterator[Sequence[TrialResult]]:
+        """Every result, in groups that are never empty, until none is owed."""
         while not self.assignments.done():
             queued = self.assignments.queued()
             self.fleet.request(self._affordable(queued))
-            yield from self.keep_budget(now_s(), queued)
-            yield from self.give_up_overdue(now_s(), self.assignments.queued())
+            results = [*self.keep_budget(now_s(), queued)]
+            results += self.give_up_overdue(now_s(), self.assignments.queued())
+            if results:
+                yield results
             if self.assignments.done():
                 break
-            for message in self.fleet.receive(POLL_S):
-                yield from self.handle(message)
-            yield from self._declined()
+            yield from self._received()
         if self.spending.cannot_idle():
             self.fleet.terminate()
         self._report_spending(self.spending.last_report())
+
+    def _received(self) -> Iterator[Sequence[TrialResult]]:
+        """The results of the messages that are there, as one group."""
+        results: list[TrialResult] = []
+        try:
+            for message in self.fleet.receive(POLL_S):
+                results += self.handle(message)
+            results += self._declined()
+        finally:  # an error is raised once what came before it is stored
+            if results:
+                yield results
 
     def keep_budget(self, now_s: float, queued: Mapping[str, int]) -> Iterator[TrialResult]:
         """Results for what the budget no longer allows; ends the machines once it is reached."""

@@ -2,10 +2,11 @@
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ from benchorch.executors.scheduling.dispatcher import (
     RetryLimits,
     TrialEvents,
     dispatch,
+    dispatch_grouped,
 )
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
 
@@ -120,6 +122,37 @@ def test_very_short_trials_are_assigned_in_advance() -> None:
     results, _ = run([trial(str(i)) for i in range(160)], fleet)
     assert len(results) == 160
     assert fleet.polls < 20
+
+
+def test_results_that_are_there_at_once_come_together_once_their_agents_are_supplied() -> None:
+    def swift(fleet: ScriptedFleet) -> Sequence[Message]:
+        if fleet.polls == 1:
+            return [Joined(agent="x", kinds=("a",))]
+        answers = [ended(assignment, busy_s=1e-3) for assignment in fleet.sent]
+        fleet.sent.clear()
+        return answers
+
+    fleet, sizes = ScriptedFleet(swift), []
+    trials = [trial(str(i)) for i in range(21)]
+    for results in dispatch_grouped(trials, fleet, lambda event: None, LIMITS, fleet.now_s):
+        sizes.append(len(results))
+        assert fleet.sent or sum(sizes) == 21
+    assert sizes == [1, 11, 9]
+
+
+def test_what_came_before_an_error_is_handed_over_before_it_is_raised() -> None:
+    def failing(fleet: ScriptedFleet) -> Iterator[Message]:
+        if fleet.polls == 1:
+            yield from [Joined(agent=name, kinds=("a",)) for name in "xy"]
+            return
+        yield ended(fleet.sent[0])
+        raise ConnectionError("the cluster is gone")
+
+    fleet = ScriptedFleet(failing)  # type: ignore[arg-type]  # goes wrong between two messages
+    groups = dispatch_grouped([trial("1"), trial("2")], fleet, print, LIMITS, fleet.now_s)
+    assert [result.trial_id for result in next(iter(groups))] == ["1"]
+    with pytest.raises(ConnectionError):
+        next(iter(groups))
 
 
 def test_a_kind_without_a_node_is_given_up_after_the_wait_and_the_others_go_on() -> None:
