@@ -42,7 +42,8 @@ def _checks_once() -> Iterator[None]:
     """Inductor checks each instruction set with a compilation once on this machine, not per cache.
 
     A compilation takes seconds. Loading what it gave takes a tenth of that, and belongs to the
-    first call of a process; a forked process, whose start is no result, skips it as well.
+    first call of a process; a forked process, whose start is no result, skips it as well. Inductor
+    uses the first set that passes, the widest: sets that are no wider need no check after it.
     """
     from torch._inductor.cpu_vec_isa import VecISA
 
@@ -56,8 +57,17 @@ def _checks_once() -> Iterator[None]:
 
 def _kept(check: Callable[[Any, str], bool]) -> Callable[[Any, str], bool]:
     """The check in a directory that all artifacts share; only success is kept."""
+    widest_bits: dict[str, int] = {}
 
     def checked(isa: Any, code: str) -> bool:
+        if isa.bit_width() <= widest_bits.get(code, 0):
+            return True
+        found = compiled(isa, code)
+        if found:
+            widest_bits[code] = isa.bit_width()
+        return found
+
+    def compiled(isa: Any, code: str) -> bool:
         shared = state_directory() / "instruction-sets"
         passed = shared / f"{_identity(isa, code)}.passed"
         if template.is_forked() and passed.exists():

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from torch._inductor.cpu_vec_isa import VecAVX2, VecISA
+from torch._inductor.cpu_vec_isa import VecAVX2, VecAVX512, VecISA
 
 from benchorch.frameworks.inductor_cache_directory import inductor_cache
 from benchorch.host.processes import template
@@ -56,6 +56,23 @@ def test_artifacts_share_what_is_compiled_to_check_instruction_sets(
     assert compiler.places == [str(state)] * 2
     assert os.environ.get(VARIABLE) == before
     assert VecISA.check_build is original
+
+
+def test_sets_that_are_no_wider_than_one_that_passed_are_not_compiled(
+    compiler: Compiler, tmp_path: Path
+) -> None:
+    with inductor_cache(tmp_path):
+        assert all(isa.check_build(CODE) for isa in (VecAVX2(), VecAVX512(), VecAVX2()))
+        assert len(compiler.places) == 2
+        assert VecAVX2().check_build("int main() { return 1; }")
+    assert len(compiler.places) == 3
+
+
+@pytest.mark.parametrize("compiler", [False], indirect=True)
+def test_every_set_is_compiled_where_none_passes(compiler: Compiler, tmp_path: Path) -> None:
+    with inductor_cache(tmp_path):
+        assert not any(isa.check_build(CODE) for isa in (VecAVX512(), VecAVX2()))
+    assert len(compiler.places) == 2
 
 
 def test_a_forked_process_does_not_repeat_a_check_that_was_passed(
