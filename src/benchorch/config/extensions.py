@@ -5,6 +5,7 @@ then be named by ``_target_``, and its ``conf`` folder is looked in before the b
 """
 
 import contextlib
+import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -15,11 +16,14 @@ GROUP = "benchorch.extensions"
 @cache
 def extensions() -> tuple[str, ...]:
     """The packages that installed distributions name, sorted; nothing of them is imported."""
+    places = [place for place in _installed_places() if _may_name_one(place)]
+    if not places:
+        return ()
     from importlib.metadata import distributions
 
     named = {
         entry.value
-        for distribution in distributions(path=_installed_places())
+        for distribution in distributions(path=places)
         for entry in distribution.entry_points
         if entry.group == GROUP
     }
@@ -41,6 +45,25 @@ def _installed_places() -> list[str]:
     """Without the current folder: lying in it is not being installed."""
     here = Path.cwd().resolve()
     return [place for place in sys.path if place and Path(place).resolve() != here]
+
+
+def _may_name_one(place: str) -> bool:
+    """Whether a distribution there mentions the group: most mention nothing like it.
+
+    Reading all entry points takes longer than all else of a small plan's imports.
+    """
+    try:
+        entries = os.listdir(place)  # noqa: PTH208 - a path for each is slow
+    except OSError:
+        return Path(place).is_file()  # an archive
+    folders = [entry for entry in entries if entry.endswith((".dist-info", ".egg-info"))]
+    return place.endswith(".egg") or any(_mentions_it(f"{place}/{name}") for name in folders)
+
+
+def _mentions_it(folder: str) -> bool:
+    with contextlib.suppress(OSError), Path(folder, "entry_points.txt").open("rb") as file:
+        return GROUP.encode() in file.read()
+    return False
 
 
 def _locations(package: str) -> list[str]:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, requires
 
 from benchorch.errors import ConfigError
 from benchorch.host.environment import is_installed
@@ -62,9 +61,11 @@ def _extra_of(distribution: str) -> str | None:
 @cache
 def _extras() -> Mapping[str, frozenset[str]]:
     """Benchorch's extras with the names of their members."""
+    from importlib import metadata
+
     try:
-        lines = requires("benchorch") or []
-    except PackageNotFoundError:
+        lines = metadata.requires("benchorch") or []
+    except metadata.PackageNotFoundError:
         return {}
     extras: dict[str, set[str]] = {}
     for line in lines:

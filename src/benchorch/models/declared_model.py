@@ -8,7 +8,6 @@ from pathlib import Path
 
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.tensors import Arrays, TensorSpec, Workload
-from benchorch.frameworks.identity.distributions import installed
 from benchorch.interfaces.model import Model
 from benchorch.models import trust
 from benchorch.models.inputs import input_set, keyword_problems
@@ -43,6 +42,8 @@ class DeclaredModel(Model):
 
     def identity(self) -> Mapping[str, Json] | None:
         """The class, its own options, the checkpoint's digest and the releases of its packages."""
+        from benchorch.frameworks.identity.distributions import installed
+
         return {
             **self.requested(),
             **checkpoint_identity(self.checkpoint),

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchorch.domain.codec import Json
@@ -227,6 +226,8 @@ def executed(
         inputs: by the graph's own names and of its types.
         tf32: as for `open_session`.
     """
+    from tempfile import TemporaryDirectory
+
     with TemporaryDirectory() as name:
         prefix = str(Path(name) / "profile")
         scratch = Path(name)

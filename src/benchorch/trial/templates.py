@@ -163,12 +163,17 @@ def main() -> None:
 
 
 def _preload(imports: _Imports) -> None:
-    """Import what trials need; no code of the user's, and nothing that starts threads."""
+    """Import what trials need; no code of the user's, and nothing that starts threads.
+
+    What is measured without torch has a template without it, so models are not preloaded there.
+    """
     if imports.package != _TORCH:
+        import numpy.random  # noqa: F401
         import onnxruntime  # noqa: F401
 
-        import benchorch.runtimes.onnxruntime
-
+        for spec in imports.specs:
+            with contextlib.suppress(ConfigError, TrialError):
+                open_trial(spec)  # whose classes a measuring process imports
         return
     import torch  # noqa: F401
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -19,7 +18,6 @@ from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import EnergyRecord, Failure
 from benchorch.domain.verdict import Verdict
 from benchorch.errors import ConfigError, StoreError, TrialError
-from benchorch.host.packages import install_command
 from benchorch.host.processes import child_channel
 from benchorch.models import trust
 from benchorch.trial import measuring_process, stages
@@ -143,6 +141,8 @@ def _stage(name: str) -> tuple[type[Any], Answer]:
 
 def failure_of(stage: str, error: BaseException) -> Failure:
     """An exception as a result: its class, one sentence, the next thing to try."""
+    import traceback
+
     kind, remedy = _kind_of(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     message = lines[0] if lines else type(error).__name__
@@ -158,6 +158,8 @@ def _kind_of(error: BaseException) -> tuple[str, str]:
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
             return "disk_full", "free some space, or another store.root"
         if isinstance(cause, ModuleNotFoundError):
+            from benchorch.host.packages import install_command
+
             return "missing_package", install_command([str(cause.name)])
     if isinstance(error, TrialError):
         return error.kind, error.remedy or _LOG
@@ -180,7 +182,7 @@ def attempt(stage: str, make_request: Callable[[], object], report: Reporter) ->
     try:
         return _stage(stage)[1](make_request(), report)
     except Exception as error:  # every failure is reported as a result
-        traceback.print_exc()
+        sys.__excepthook__(type(error), error, error.__traceback__)
         return failure_of(stage, error)
 
 

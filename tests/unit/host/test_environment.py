@@ -10,9 +10,11 @@ import pytest
 
 from benchorch.host import cgroup
 from benchorch.host.environment import (
+    _is_installed_here,
     available_memory_bytes,
     describe_host,
     git_revision,
+    is_installed,
     package_versions,
     physical_cores,
     release,
@@ -269,3 +271,23 @@ def test_a_node_names_its_machine_its_image_and_whether_it_is_only_played(monkey
     monkeypatch.setenv("BENCHORCH_REHEARSED", "1")
     host = describe_host()
     assert (host["instance"], host["image"], host["rehearsed"]) == ("i-1", "ami-1", True)
+
+
+@pytest.mark.parametrize(
+    ("folder", "found"),
+    [
+        ("Some.Made_up-1.2.3.dist-info", True),
+        ("some_made_up-1.2.3-py3.11.egg-info", True),
+        ("some_made_up", False),
+        ("some_made_up_more-1.2.3.dist-info", False),
+    ],
+)
+def test_a_distribution_is_installed_by_the_name_of_its_metadata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, found: bool
+) -> None:
+    _is_installed_here.cache_clear()
+    (tmp_path / folder).mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path / "missing")
+    assert is_installed("some-made-up") is found
+    _is_installed_here.cache_clear()

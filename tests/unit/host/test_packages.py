@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import metadata
 
 import pytest
 
@@ -22,8 +23,8 @@ LINES = [
 
 
 @pytest.fixture(autouse=True)
-def metadata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(packages, "requires", lambda _: LINES)
+def of_benchorch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(metadata, "requires", lambda _: LINES)
     packages._extras.cache_clear()
     yield
     packages._extras.cache_clear()

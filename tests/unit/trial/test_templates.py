@@ -113,6 +113,16 @@ def test_a_template_imports_what_models_and_runtimes_need(monkeypatch: pytest.Mo
     assert imported == ["mlp", "eager", "mlp", "inductor"]
 
 
+def test_a_template_without_torch_imports_the_classes_of_trials_and_preloads_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[object] = []
+    monkeypatch.setattr(templates_module, "open_trial", opened.append)
+    specs = ({"model": "mlp"}, {"model": "bert"})
+    templates_module._preload(templates_module._Imports(package="onnxruntime", specs=specs))
+    assert opened == [*specs]
+
+
 @pytest.mark.parametrize("loads", [True, False])
 def test_a_template_loads_models_for_its_processes_only_where_it_is_told(
     monkeypatch: pytest.MonkeyPatch, loads: bool

@@ -77,7 +77,6 @@ class ProcessTree:
         if grace_s > 0:
             self._signal(signal.SIGTERM)
             _wait_until(lambda: not self.living(), grace_s)
-        self._signal(signal.SIGKILL)
         _wait_until(lambda: not self._signal(signal.SIGKILL), _GIVE_UP_S)
 
     def _signal(self, number: int) -> list[int]:
