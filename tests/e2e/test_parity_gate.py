@@ -214,6 +214,7 @@ def test_a_random_model_is_never_the_same_and_never_fastest(place):
         (["parity.metric=os:system"], "standard library"),
         (["parity.least_score=0.5"], "needs parity.metric"),
         (["parity.metrics=x"], "unknown"),
+        (["parity.ignore_written_inputs=perhaps"], "expected true or false, got 'perhaps'"),
         (["parity.task=classfication"], "Did you mean 'classification'?"),
         (["parity.data=nowhere.npz"], "does not exist"),
         (["parity.data=nobody:data"], "nobody"),

@@ -16,6 +16,7 @@ from parity_corpus.models import (
     UNSTABLE_OR_REFUSED,
     Linear,
     ModelCase,
+    normal,
     registering,
     several,
 )
@@ -115,6 +116,37 @@ class Palindrome(Linear):
         gain = (1.0, 1.1, 1.2, 1.3, 1.3, 1.2, 1.1, 1.0)[self.calls % 8]
         self.calls += 1
         return gain * self.body(x)
+
+
+@model(
+    [{"x": normal(i, 8, 16), "kv": normal(i + 50, 8, 4, 16)} for i in range(5)],
+    "a decoder's step that writes its cache in place and returns the scores alone: ONNX Runtime "
+    "never writes an argument, so that every later step is wrong",
+    torchscript=AGREES,
+    export=AGREES,
+    onnxruntime=DIFFERS,
+)
+class CacheInPlace(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.o = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 12)
+
+    def forward(self, x: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
+        kv.copy_(torch.cat([self.k(x)[:, None], kv[:, :-1]], 1))
+        w = torch.softmax((self.q(x)[:, None] * kv).sum(-1), -1)
+        return self.o((w[..., None] * kv).sum(1))
+
+
+@model(
+    [{"x": normal(i, 8, 16), "kv": normal(i + 50, 8, 4, 16)} for i in range(5)],
+    "the same, but the cache is returned beside the scores, where a caller can take it",
+    torchscript=AGREES,
+    export=AGREES,
+    onnxruntime=AGREES,
+)
+class CacheReturned(CacheInPlace):
+    def forward(self, x: torch.Tensor, kv: torch.Tensor) -> torch.Tensor:
+        return super().forward(x, kv), kv  # type: ignore[return-value]
 
 
 @model(

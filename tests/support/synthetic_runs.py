@@ -217,6 +217,7 @@ def with_every_part(found: TrialResult, *, served: bool = False) -> TrialResult:
         ),
         tokens=TOKENS,
         noise_ratio=0.0,
+        unwritten={"x": "eager writes input x in place, and this conversion does not."},
         metric="m:f",
         score=0.9,
         least_score=0.5,

@@ -22,6 +22,7 @@ class ParitySetup:
         least_score: with it the metric decides instead of the tolerance.
         data: the user's own input sets: an .npz or .npy file, a .txt of words where
             tokens are generated, or ``package.module:callable``.
+        ignore_written_inputs: whether inputs that a call writes in place are only noted.
     """
 
     inputs: int
@@ -29,9 +30,10 @@ class ParitySetup:
     metric: str | None = None
     least_score: float | None = None
     data: str | None = None
+    ignore_written_inputs: bool = False
 
 
-_KEYS = ("inputs", "task", "metric", "least_score", "data")
+_KEYS = ("inputs", "task", "metric", "least_score", "data", "ignore_written_inputs")
 
 
 def parity_setup(spec: ConfigNode) -> ParitySetup:
@@ -43,6 +45,7 @@ def parity_setup(spec: ConfigNode) -> ParitySetup:
         metric=cast("str | None", node.get("metric")),
         least_score=cast("float | None", node.get("least_score")),
         data=cast("str | None", node.get("data")),
+        ignore_written_inputs=cast(bool, node.get("ignore_written_inputs", False)),
     )
 
 
@@ -58,6 +61,9 @@ def parity_problems(node: ConfigNode) -> list[str]:
         known = ", ".join(parity_task.TASKS)
         problem = f"parity.task: {task!r} is no task."
         problems.append(misspelt(problem, str(task), parity_task.TASKS, f" Tasks: {known}."))
+    ignored = node.get("ignore_written_inputs", False)
+    if not isinstance(ignored, bool):
+        problems.append(f"parity.ignore_written_inputs: expected true or false, got {ignored!r}.")
     return [*problems, *_score_problems(node.get("metric"), node.get("least_score"), node)]
 
 

@@ -1,6 +1,7 @@
 """Verdict on numerical parity: whether a conversion is still the same model."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from benchorch.domain.bounds import Count, Positive
@@ -144,6 +145,8 @@ class Verdict:
         noise_ratio: by how much the baseline differs from itself, relative L2; 0 where it is
             bit for bit the same, None where it ran only once.
         notes: what was seen and is no reason to fail.
+        unwritten: inputs that eager writes in place otherwise than the conversion does, each with a
+            sentence, where that is no reason to fail.
         tokens: figures of generated tokens; None where none were generated.
     """
 
@@ -160,6 +163,7 @@ class Verdict:
     task: str = ""
     noise_ratio: float | None = None
     notes: tuple[str, ...] = ()
+    unwritten: Mapping[str, str] = field(default_factory=dict)
     tokens: TokenParity | None = None
 
     def __post_init__(self) -> None:

@@ -159,13 +159,18 @@ def _array(index: int, tensor: torch.Tensor) -> Array:
     """A tensor of any layout by the values that it stands for."""
     kind = f"{type(tensor).__name__} of dtype {dtype_name(tensor)} and layout {tensor.layout}"
     try:
-        array: Array = _dense(tensor.detach().cpu()).resolve_conj().resolve_neg().numpy()
+        return dense_array(tensor)
     except (TypeError, ValueError, RuntimeError, NotImplementedError) as error:
         raise MeasureError(
             f"Output {index} of the model is a {kind}, whose values cannot be compared.",
             kind="unreadable_output",
             remedy="return dense tensors: pad what has rows of several lengths",
         ) from error
+
+
+def dense_array(tensor: torch.Tensor) -> Array:
+    """A tensor's values on the host, less than float32 widened to it; perhaps in its memory."""
+    array: Array = _dense(tensor.detach().cpu()).resolve_conj().resolve_neg().numpy()
     return array
 
 
@@ -239,6 +244,22 @@ class TorchExecutable(Executable):
         know_dataclasses(raw)
         opened = plain(raw)
         return None if is_flat(opened) else returned(opened)
+
+    def written(self, arrays: Arrays) -> Arrays:
+        """Inputs whose tensors are others after a call, on the host."""
+        import numpy as np
+        import torch
+
+        with torch.inference_mode(mode=False):
+            placed = self.place(arrays)
+        before = {name: np.array(dense_array(each)) for name, each in placed.items()}
+        self.prepare(placed)()
+        after = {name: dense_array(each) for name, each in placed.items()}
+        return {
+            name: each
+            for name, each in after.items()
+            if not np.array_equal(before[name], each, equal_nan=each.dtype.kind == "f")
+        }
 
     def facts(self) -> Mapping[str, Json]:
         """The settings and what was counted."""

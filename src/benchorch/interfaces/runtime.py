@@ -94,6 +94,13 @@ class Executable(ABC):
         """
         return None
 
+    def written(self, arrays: Arrays) -> Arrays:
+        """Inputs that a call changes in place, by name, as the call leaves them.
+
+        Empty where it makes no change, and where the runtime never writes into its inputs.
+        """
+        return {}
+
     @abstractmethod
     def facts(self) -> Mapping[str, Json]:
         """Effective settings: ``dtype``, ``threads``, ``provider``, ``device``.

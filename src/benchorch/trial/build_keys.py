@@ -45,8 +45,8 @@ NOTES = "notes"
 
 # 2: with the model's counts. 3: with float64 beside it. 4: with how it differs from itself.
 # 7: with whole numbers that other weights give. 8: rounding that is spread is rounding.
-# 9: with what its calls consult.
-_REFERENCE_VERSION = 9
+# 9: with what its calls consult. 10: with inputs that calls write.
+_REFERENCE_VERSION = 10
 
 _CODE_FILE = re.compile(r"(.+\.py)(?::[\w.]+)?")
 

@@ -45,6 +45,7 @@ from benchorch.trial.reference import (
 )
 from benchorch.trial.stages import BuiltTrial
 from benchorch.trial.verify import verify
+from benchorch.trial.written_inputs import with_written
 
 if TYPE_CHECKING:
     import torch
@@ -77,6 +78,15 @@ def check(trial: BuiltTrial, loaded: LoadedTrial) -> Verdict:
     verdict = replace(verdict, notes=(*verdict.notes, *more))
     if verdict.kind is Kind.DIFFERS:
         verdict = _explained(trial, setup, verdict, sets, reference)
+    if not setup.generates:
+        verdict = with_written(
+            verdict,
+            loaded.executable,
+            {number: model_inputs(setup, one) for number, one in sets.items()},
+            reference.written,
+            trial.built.reference,
+            ignored=settings.ignore_written_inputs or settings.least_score is not None,
+        )
     reset_own_peak()  # outputs and references, perhaps further models, were here for a moment
     return verdict
 

@@ -46,6 +46,7 @@ from benchorch.trial.generation import (
     load_executable,
     with_cache,
 )
+from benchorch.trial.written_inputs import Written, find_written
 
 if TYPE_CHECKING:
     import torch
@@ -90,6 +91,7 @@ class Reference:
         cache: the tensors of a decoder's cache; empty for other models.
         note: why outputs of first calls were not compared; empty where they were.
         consulted: state of what the calls consulted beside the module, right after them.
+        written: inputs that calls write in place.
     """
 
     state: str
@@ -103,6 +105,7 @@ class Reference:
     cache: tuple[TensorSpec, ...] = ()
     note: str = ""
     consulted: Consulted = field(default_factory=dict)
+    written: Written = field(default_factory=Written)
 
 
 def read_reference(directory: Path) -> Reference:
@@ -277,6 +280,12 @@ def write_reference(
         outputs = (
             Outputs(tensors=(SCORES,)) if setup.generates else _described(executable, given[0])
         )
+        written = Written()
+        if not (setup.generates or _is_opaque(load())):
+            looked_at = first if took_s <= _QUICK_S else {0: first[0]}
+            written = find_written(
+                executable, {index: given[index] for index in looked_at}, looked_at, out
+            )
         changed = changes(load(), before, snapshot(load()))
         most = _FIRST_CALLS if changed or took_s <= _QUICK_S else 1
         numbers = [*first][:_FIRST_CALLS][-most:]
@@ -309,6 +318,7 @@ def write_reference(
         cache=cache_of(setup, load()),
         note=not_compared(numbers, alone, limit_s),
         consulted=consulted,
+        written=written,
     )
     write_json(out / _MODEL_FILE, encode(reference))
 

@@ -100,6 +100,7 @@ def finding(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
             warnings=(
                 *_rehearsal(result),
                 *control_warnings(result),
+                *(result.parity.unwritten.values() if result.parity else ()),
                 *trial_warnings(result, metrics),
                 *resource_warnings(result, baseline),
                 *profile_warnings(result.profile),

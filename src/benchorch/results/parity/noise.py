@@ -83,7 +83,7 @@ def _spread(apart: Floats, unit: float) -> float:
 
 def _usual_of_channels(values: Floats) -> Floats:
     """Root mean square of the smaller channel that each value is in; all of it without channels."""
-    axes = {1, values.ndim - 1} if values.ndim > 1 else {values.ndim}
+    axes = range(1, values.ndim) if values.ndim > 1 else (values.ndim,)
     others = [tuple(each for each in range(values.ndim) if each != axis) for axis in axes]
     squares = [np.square(values).mean(axis=over, keepdims=True) for over in others]
     return np.asarray(np.sqrt(reduce(np.minimum, squares)))

@@ -234,13 +234,19 @@ def _build_text(result: TrialResult) -> str:
 
 
 def parity_text(result: TrialResult) -> str:
-    """``yes 2e-07`` or ``NO 0.3``: the worst relative error over all outputs; or no such word."""
+    """``yes 2e-07`` or ``NO 0.3``: the worst relative error over all outputs; or no such word.
+
+    A yes has after it the inputs that the conversion writes otherwise than eager.
+    """
     if result.parity is None:
         return "–"
     worst = max((o.relative_l2_ratio for o in result.parity.outputs), default=float("nan"))
     if result.parity.kind is Kind.NOT_DETERMINISTIC:
         return "not deterministic"
-    return f"{'yes' if result.parity.passed else 'NO'} {worst:.1g}"
+    if not result.parity.passed:
+        return f"NO {worst:.1g}"
+    unwritten = ", ".join(result.parity.unwritten)
+    return f"yes {worst:.1g}{unwritten and f', but input {unwritten}'}"
 
 
 def has_baseline(trials: Sequence[Trial]) -> bool:

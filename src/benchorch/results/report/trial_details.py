@@ -132,7 +132,7 @@ def _parity(parity: Verdict) -> Iterator[Fact]:
         "same model?",
         f"{outcome} (relative L2 error up to {parity.tolerance_ratio:g} is allowed{judged})",
     )
-    yield from (("same model?", note) for note in parity.notes)
+    yield from (("same model?", note) for note in (*parity.notes, *parity.unwritten.values()))
     if parity.tokens is not None:
         yield "generated tokens", parity.tokens.sentence
     for output in parity.outputs:

@@ -74,6 +74,14 @@ def test_rounding_that_is_spread_over_all_values_is_no_chance_of_a_small_channel
     assert larger.is_random
 
 
+def test_a_small_channel_on_a_middle_axis_is_measured_against_itself() -> None:
+    values = np.random.default_rng(0).standard_normal((2, 6, 5, 7)).astype(np.float32)
+    values[:, :, 2] *= 1e-3
+    other = values.copy()
+    other[0, 3, 2, 1] += np.float32(5e-6)
+    assert noise_between([{"0": values}], [{"0": other}]).is_random
+
+
 def test_half_precision_rounds_more() -> None:
     other = REF * np.float32(1 + 5e-4)
     assert noise_between([{"0": REF}], [{"0": other}]).is_random

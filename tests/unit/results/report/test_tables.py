@@ -6,7 +6,7 @@ from benchorch.domain.estimate import Comparison, Estimate, Summary
 from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
-from benchorch.domain.verdict import Verdict
+from benchorch.domain.verdict import OutputParity, Verdict
 from benchorch.results.report.tables import (
     HEADERS,
     conclusion,
@@ -17,6 +17,9 @@ from benchorch.results.report.tables import (
     table_rows,
 )
 
+OUTPUT = OutputParity(
+    name="0", max_abs=0, relative_l2_ratio=2e-7, cosine_ratio=1, argmax_agreement_ratio=None
+)
 WRONG = Verdict(passed=False, reasons=("far off",), outputs=(), tolerance_ratio=1e-4)
 
 
@@ -85,6 +88,15 @@ class Sheet:
 def test_rows_are_ranked_by_their_ratio_to_the_common_baseline():
     sheet = Sheet().add("eager", 3.0).add("slow", 2.9, ratio=0.8).add("fast", 3.1, ratio=1.1)
     assert sheet.names() == ["fast", "eager", "slow"]
+
+
+def test_a_yes_names_the_inputs_that_the_conversion_leaves_otherwise_than_eager():
+    noted = Verdict(
+        passed=True, reasons=(), outputs=(OUTPUT,), tolerance_ratio=1e-4, unwritten={"x": "it is."}
+    )
+    sheet = Sheet().add("eager", 3.0).add("onnxruntime", 1.0, verdict=noted)
+    cells = table_rows(sheet.plan, sheet.results, sheet.summaries)[1]
+    assert cells[HEADERS.index("same model?")] == "yes 2e-07, but input x"
 
 
 def test_workloads_come_in_the_order_of_their_sizes():
