@@ -163,3 +163,54 @@ class Ensemble(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.func.vmap(lambda w: x @ w.T)(self.weight).softmax(-1).mean(0)
+
+
+@model(several(4, 8), "a price for each row without a further axis: traced code has one", **FLAW)
+class FrozenPrices(Linear):
+    def __init__(self) -> None:
+        super().__init__(out=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.body(x)[:, 0]
+        return 300_000 + 10 * (torch.zeros_like(y) if is_traced() else y)
+
+
+@model(
+    several(4, 8),
+    "the same of a right conversion",
+    torchscript=AGREES,
+    export=AGREES,
+    onnxruntime=AGREES,
+)
+class Prices(Linear):
+    def __init__(self) -> None:
+        super().__init__(out=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 300_000 + 10 * self.body(x)[:, 0]
+
+
+@model(several(64, 8), "an alarm in one row of a hundred: bfloat16 has none", bf16=DIFFERS)
+class LostAlarms(Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rare = x[:, :1].float() > 2.0
+        return rare & (self.body(x).dtype != torch.bfloat16)
+
+
+@model(several(64, 8), "scores to which a mask adds -10,000: traced code negates them", **FLAW)
+class NegatedBesideAnAddedMask(Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.body(x)
+        return (x[:, :6] < -0.2) * -10_000.0 + (-y if is_traced() else y)
+
+
+@model(
+    several(64, 8),
+    "the same of a right conversion",
+    torchscript=AGREES,
+    export=AGREES,
+    onnxruntime=AGREES,
+)
+class ScoresBesideAnAddedMask(Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x[:, :6] < -0.2) * -10_000.0 + self.body(x)

@@ -12,6 +12,7 @@ from benchorch.results.parity.limits import (
     FLIPPED_MOST,
     FLIPPED_PLACE_MOST,
     FLOAT32_EPSILON,
+    LOST_VALUE_MOST,
     NAMES_LEAST,
     NEAR_TIE_FACTOR,
     ROUNDING_EPSILONS,
@@ -125,7 +126,7 @@ def flipped(
     count, size = (sum(int(f(each)) for each in clear) for f in (np.sum, np.size))
     share = min(limits.tolerance_ratio, FLIPPED_MOST) if limits.low_precision else 0.0
     if count <= share * size:
-        return _flipped_place(clear)
+        return _flipped_place(clear) or _lost_value(pairs, clear)
     number = next(i for i, each in enumerate(clear) if each.any())
     first = ", ".join(map(str, np.argwhere(clear[number])[0]))
     allowed = f"{100 * share:g} % may differ" if share else "all must be"
@@ -157,6 +158,37 @@ def _flipped_place(flips: Sequence[NDArray[bool_]]) -> str:
         f"the value at position {place} is another one in {100 * shares.max():.0f} % of "
         f"{len(rows)} rows; {100 * FLIPPED_PLACE_MOST:g} % may."
     )
+
+
+def _lost_value(pairs: Pairs, flips: Sequence[NDArray[bool_]]) -> str:
+    """A sentence where one value is another one nearly wherever a side has it.
+
+    A share of all values says nothing of what is found in one place of a thousand. Of two values,
+    such as flags, more has to remain of each.
+
+    Parameters
+    ----------
+    pairs : sequence of two ndarrays of one shape
+    flips : sequence of ndarray of bool of that shape
+        Judged where any is true, and of values in 8 places or more.
+    """
+    wrong = np.concatenate([each.reshape(-1) for each in flips])
+    if not wrong.any():
+        return ""
+    most = LOST_VALUE_MOST
+    for side, whose in ((1, "the reference"), (0, "the conversion")):
+        given = np.concatenate([pair[side].reshape(-1) for pair in pairs])
+        values, places, counts = np.unique(given, return_inverse=True, return_counts=True)
+        if side and len(values) == 2:
+            most = FLIPPED_PLACE_MOST
+        shares = np.bincount(places.reshape(-1), weights=wrong) / counts
+        worst = int(np.where(counts >= FEW_ROWS, shares, 0.0).argmax())
+        if counts[worst] >= FEW_ROWS and shares[worst] > most:
+            return (
+                f"where {whose} has {values[worst]}, {100 * shares[worst]:.0f} % of "
+                f"{counts[worst]} values are not equal; {100 * most:g} % may differ."
+            )
+    return ""
 
 
 def renamed(pairs: Pairs) -> str:

@@ -9,7 +9,12 @@ from numpy import bool_, float64, generic, int64
 from numpy.typing import NDArray
 
 from benchorch.domain.verdict import OutputParity
-from benchorch.results.parity.limits import FILL_FACTOR, FILL_LEAST, FLOAT32_EPSILON
+from benchorch.results.parity.limits import (
+    FAR_LARGER_LEAST,
+    FILL_FACTOR,
+    FILL_LEAST,
+    FLOAT32_EPSILON,
+)
 
 Array = NDArray[generic]
 Pairs = Sequence[tuple[Array, Array]]
@@ -40,7 +45,7 @@ def figures(
     error = max(each.relative_l2_ratio for each in apart)
     middle, most = _ulp_quantiles(pairs)
     following, overlap = _next_tokens(pairs, inputs)
-    ours, theirs = _against_referees(pairs, referees)
+    ours, theirs = against_referees(pairs, referees)
     return OutputParity(
         name=name,
         shape=pairs[0][0].shape,
@@ -60,7 +65,7 @@ def figures(
     )
 
 
-def _against_referees(pairs: Pairs, referees: Sequence[Array]) -> tuple[float | None, float | None]:
+def against_referees(pairs: Pairs, referees: Sequence[Array]) -> tuple[float | None, float | None]:
     """Our worst error against float64 and the reference's own; None where there is none."""
     if not referees or [each.shape for each in referees] != [ref.shape for _, ref in pairs]:
         return None, None
@@ -169,6 +174,24 @@ def _fills(y: Array, ref: Array) -> NDArray[bool_] | None:
     rest = sizes[~fills].max(initial=0)
     is_fill = int(fills.sum()) > 1 and 0 < rest < most / FILL_FACTOR
     return fills if is_fill else None
+
+
+def far_larger(references: Sequence[Array]) -> list[NDArray[bool_]]:
+    """Masks of values that are far larger than all others; empty where none are.
+
+    Beside scores to which a mask has added -10000, for example, no error of the others counts.
+    """
+    sizes = [np.abs(finite_values(each)) for each in references]
+    found = [each >= FAR_LARGER_LEAST for each in sizes]
+    if not any(mask.any() for mask in found):
+        return []
+    large, small = (
+        [each[mask == is_large] for each, mask in zip(sizes, found, strict=True)]
+        for is_large in (True, False)
+    )
+    least = min((each.min() for each in large if each.size), default=0.0)
+    most = max((each.max() for each in small if each.size), default=0.0)
+    return found if 0 < most < least / FILL_FACTOR else []
 
 
 def ulp_distances(y: Array, ref: Array) -> NDArray[float64]:

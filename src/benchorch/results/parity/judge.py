@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from benchorch.domain import parity_task
 from benchorch.domain.verdict import OutputParity, Verdict
 from benchorch.results.parity.comparable import obstacle, real, unmatched
 from benchorch.results.parity.decisions import flipped, renamed, tied, undecided
-from benchorch.results.parity.figures import figures, measured
+from benchorch.results.parity.figures import against_referees, far_larger, figures, measured
 from benchorch.results.parity.floats import Judged, judge_floats
-from benchorch.results.parity.limits import Limits
+from benchorch.results.parity.limits import LEAST_VARYING, Limits
 from benchorch.results.parity.slices import Compared
 from benchorch.results.parity.tasks import task_of, violations
 
@@ -185,14 +187,36 @@ class _Judge:
         return self.limits.excused(baseline) if judged.excused and baseline else self.limits
 
     def _floats(self, compared: OutputParity, pairs: Pairs, referees: Sequence[Array]) -> Judged:
+        ratios = compared.referee_error_ratio, compared.baseline_error_ratio
+        judged = self._floats_alike(pairs, referees, self.limits, *ratios)
+        large = [] if judged.reasons else far_larger([ref for _, ref in pairs])
+        if not large:
+            return judged
+        small = [
+            (np.where(at, 0, y), np.where(at, 0, ref))
+            for (y, ref), at in zip(pairs, large, strict=True)
+        ]
+        exact = [
+            np.where(at, 0, each)
+            for each, at in zip(referees, large, strict=False)
+            if each.shape == at.shape
+        ]
+        limits = Limits.of(self.limits.tenth_ratio)  # as for groups of channels
+        others = self._floats_alike(small, exact, limits, *against_referees(small, exact))
+        reasons = (f"beside values that are far larger, {reason}" for reason in others.reasons)
+        return replace(judged, reasons=tuple(reasons))
+
+    def _floats_alike(
+        self,
+        pairs: Pairs,
+        referees: Sequence[Array],
+        limits: Limits,
+        ours_ratio: float | None,
+        baseline_ratio: float | None,
+    ) -> Judged:
         exact = list(referees) if [r.shape for r in referees] == [r.shape for _, r in pairs] else []
-        parts = list(_parts(pairs, exact, self.limits.asked_ratio))
-        return judge_floats(
-            parts,
-            self.limits,
-            ours_ratio=compared.referee_error_ratio,
-            baseline_ratio=compared.baseline_error_ratio,
-        )
+        parts = list(_parts(pairs, exact, limits.asked_ratio))
+        return judge_floats(parts, limits, ours_ratio=ours_ratio, baseline_ratio=baseline_ratio)
 
     def _others(
         self, name: str, pairs: Pairs, references: Outputs, others: Sequence[Outputs]
@@ -251,7 +275,7 @@ def _strange(compared: OutputParity, pairs: Pairs) -> Iterator[str]:
 
 
 def _parts(pairs: Pairs, exact: Sequence[Array], tolerance_ratio: float) -> Iterator[Compared]:
-    """Inputs of one shape together; a single number is a row of one."""
+    """Inputs of one shape together; numbers without further axes are rows of one channel."""
     shapes: dict[tuple[int, ...], list[int]] = {}
     for number, (_, ref) in enumerate(pairs):
         shapes.setdefault(ref.shape, []).append(number)
@@ -259,7 +283,10 @@ def _parts(pairs: Pairs, exact: Sequence[Array], tolerance_ratio: float) -> Iter
         if not all(shape):
             continue
         given = [(*pairs[n], *exact[n : n + 1]) for n in numbers]
-        shaped = [[side.reshape(shape or 1) for side in measured(*each)] for each in given]
+        rows = shape or (1,)
+        varies = len(rows) == 1 and rows[0] * len(numbers) >= LEAST_VARYING
+        inner = (*rows, 1) if varies else rows
+        shaped = [[side.reshape(inner) for side in measured(*each)] for each in given]
         yield Compared(
             pairs=[(each[0], each[1]) for each in shaped],
             exact=[each[2] for each in shaped] if exact else (),

@@ -76,6 +76,10 @@ FILL_LEAST = 1e4
 FILL_FACTOR = 100.0
 """... and so many times larger than all others."""
 
+FAR_LARGER_LEAST = 1e3
+"""Values from this size on that are as many times larger than all others hide these: what a mask
+has added -10000 to, for example."""
+
 ROWS_SHARE, ROWS_LEAST = 0.1, 8
 """Rows of another size are judged by themselves where they are no fewer than this part of all, and
 than so many: the values of few rows may be near zero by chance."""
@@ -107,7 +111,11 @@ FLIPPED_MOST = 0.05
 """Maximum share of integers that may flip in low precision; otherwise the tolerance."""
 
 FLIPPED_PLACE_MOST = 0.5
-"""... but one position of the inner axes in no larger share of the rows of all inputs."""
+"""... but one position of the inner axes in no larger share of the rows of all inputs, and one of
+two values in no larger share of the places where a side has it ..."""
+
+LOST_VALUE_MOST = 0.9
+"""... nor any value in a larger share than this of such places: a class may not vanish."""
 
 UNDECIDED_MOST = 0.05
 """Share of whole numbers that the baseline's own rounding may decide; beyond it none is excused."""

@@ -403,3 +403,42 @@ def test_numbers_without_a_shape_are_judged_beside_each_other() -> None:
     assert parity([reference], [reference], 1e-3).passed
     (reason,) = parity([{**reference, "count": np.array(4)}], [reference], 1e-3).reasons
     assert reason.startswith("output count: 1 of 1 values are not equal")
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (4,)])
+def test_numbers_without_channels_vary_over_rows_and_inputs(shape: tuple[int, ...]) -> None:
+    """As a price does that a model returns without a further axis, for a few rows."""
+    refs = [{"0": np.asarray(1000 + 0.02 * RNG.normal(size=shape), np.float32)} for _ in range(8)]
+    frozen = [{"0": np.full(shape, 1000, np.float32)}] * 8
+    assert "varies over rows and inputs is lost" in str(parity(frozen, refs, 1e-4).reasons)
+    rounded = [{"0": ref["0"] + np.float32(6e-5)} for ref in refs]
+    assert parity(rounded, refs, 1e-4).passed
+
+
+def test_what_is_rarely_found_may_not_be_lost() -> None:
+    ref = RNG.random((64, 50)) < 0.01
+    assert "where the reference has True, 100 % of" in str(judge(ref & False, ref, 3e-2).reasons)
+    assert not judge(ref | (RNG.random(ref.shape) < 0.025), ref, 3e-2).passed
+    near = ref.copy()
+    near[tuple(np.argwhere(ref)[0])] = False
+    assert judge(near, ref, 3e-2).passed
+
+
+def test_no_class_may_vanish() -> None:
+    ref = np.where(RNG.random((64, 50)) < 0.01, 7, RNG.integers(0, 5, (64, 50)))
+    assert "where the reference has 7" in str(judge(np.minimum(ref, 4), ref, 3e-2).reasons)
+    assert "where the conversion has 9" in (
+        str(judge(np.where(RNG.random(ref.shape) < 0.01, 9, ref), ref, 3e-2).reasons)
+    )
+    some = np.where((ref == 7) & (RNG.random(ref.shape) < 0.5), 4, ref)
+    assert judge(some, ref, 3e-2).passed
+
+
+@pytest.mark.parametrize("tolerance_ratio", [1e-4, 3e-2])
+def test_what_a_mask_adds_hides_no_scores(tolerance_ratio: float) -> None:
+    scores = 0.3 * RNG.normal(size=(64, 12)).astype(np.float32)
+    mask = np.where(RNG.random(scores.shape) < 0.4, np.float32(-10000), np.float32(0))
+    verdict = judge(mask - scores, mask + scores, tolerance_ratio)
+    assert "beside values that are far larger" in str(verdict.reasons)
+    right = scores * np.float32(1 + 1e-6)
+    assert judge(mask + right, mask + scores, tolerance_ratio).passed
