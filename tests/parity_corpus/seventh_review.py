@@ -214,3 +214,9 @@ class NegatedBesideAnAddedMask(Linear):
 class ScoresBesideAnAddedMask(Linear):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return (x[:, :6] < -0.2) * -10_000.0 + self.body(x)
+
+
+@model(several(4, 8), "NaN for every input, which is no evidence", eager=DIFFERS, **FLAW)
+class NothingButNan(Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(x) * float("nan")

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 _RECHECKED_S = 0.5
 
 _NOTHING = (
-    "no output has a value for any input, so nothing could be compared: provide inputs for which "
-    "there are some, e.g. parity.data=FILE.npz."
+    "no output has a finite value for any input, so nothing could be compared: provide inputs for "
+    "which there are some, e.g. parity.data=FILE.npz."
 )
 
 
@@ -172,13 +172,20 @@ def _judged(
         f"output {path} is no tensor and was not compared: {why}" for path, why in left_out.items()
     )
     verdict = replace(verdict, notes=(*verdict.notes, *notes))
-    if verdict.passed and not any(array.size for one in references for array in one.values()):
+    if verdict.passed and not any(_has_value(each) for one in references for each in one.values()):
         verdict = replace(verdict, passed=False, kind=Kind.DIFFERS, reasons=(_NOTHING,))
     if not setup.generates:
         return verdict
     pairs = [(a[SCORES], b[SCORES]) for a, b in zip(ours, references, strict=True)]
     texts = {n: one[CONTINUATION] for n, one in enumerate(sets.values()) if CONTINUATION in one}
     return judge_tokens(verdict, pairs, texts)
+
+
+def _has_value(array: NDArray[generic]) -> bool:
+    """Whether it holds anything but NaN and infinities, which are equal whatever was computed."""
+    import numpy as np
+
+    return bool(np.isfinite(array).any()) if array.dtype.kind in "fc" else array.size > 0
 
 
 def _not_compared(reference: Reference, known: Outputs | None, ours: Arrays) -> dict[str, str]:
