@@ -29,6 +29,8 @@ _UNTRACKED: Final = {
     "socket.bind": "it opens a network port",
     "subprocess.Popen": "it starts a process",
     "os.system": "it starts a process",
+    "os.fork": "it starts a process",
+    "os.forkpty": "it starts a process",
     "os.exec": "it starts a process",
     "os.posix_spawn": "it starts a process",
     "os.spawn": "it starts a process",

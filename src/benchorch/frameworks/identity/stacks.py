@@ -60,20 +60,23 @@ def asker_of_model() -> str:
     """The same for what a model's call does: empty also for imports, messages and torch alone.
 
     A package's or torch's code counts where it was called by the user's; a package's also where
-    nothing but torch called it, as it does a module's forward.
+    nothing but torch called it, as it does a module's forward. What Python's own code does in a
+    thread that nobody else's code runs in is the user's: a pool was given it.
     """
     first, packages = "", False
     for kind in _kinds(sys._getframe(2)):
         if kind == IMPORTING:
             return ""
         if kind == BENCHORCH:
-            break
+            return first if packages else ""
         if kind == PYTHON:
             continue
         first = first or kind
         if kind == USER:
             return first
         packages = packages or kind == PACKAGE
+    if not first:
+        return USER
     return first if packages else ""
 
 

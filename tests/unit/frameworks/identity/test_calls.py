@@ -132,6 +132,19 @@ def test_a_file_of_a_computed_name_decides(project: Project) -> None:
     assert again.reference == changed.reference
 
 
+def test_a_file_that_a_pool_reads_decides(project: Project) -> None:
+    pool = "from concurrent.futures import ThreadPoolExecutor as Pool"
+    project.write(
+        f"{pool}; scale = float(Pool(1).submit(pathlib.Path.read_text, pathlib.Path(self.word()))"
+        ".result())"
+    )
+    (project.folder / "table").write_text("2")
+    first = project.build().reference
+    assert project.build().reference == first
+    (project.folder / "table").write_text("3")
+    assert project.build().reference != first
+
+
 def test_what_it_was_before_is_found_again(project: Project) -> None:
     project.write(COMPUTED)
     (project.folder / "table").write_text("2")
@@ -228,6 +241,10 @@ def test_what_changes_no_output_is_a_hit(project: Project, forward: str) -> None
         ("scale = datetime.date.today().year", "it reads the date"),
         (
             "scale = float(subprocess.run(['echo', '2'], capture_output=True).stdout)",
+            "it starts a process",
+        ),
+        (
+            "child = os.fork(); child or os._exit(0); os.waitpid(child, 0); scale = 2",
             "it starts a process",
         ),
     ],
