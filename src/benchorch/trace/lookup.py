@@ -1,7 +1,6 @@
 """Lookups in columns: by lane and time, by a key that joins events, on any other lane."""
 
-from dataclasses import dataclass
-from typing import Literal, final
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +39,7 @@ def first_after(lane: NDArray[np.integer], start_ns: Int64s, end_ns: Int64s) -> 
 
 
 def latest_so_far(lane: NDArray[np.integer], end_ns: Int64s, *, strictly: bool = False) -> Int64s:
-    """Index of the span that ends last up to each span, or before it, by lane.
-
-    NOTHING where there is none before.
-    """
+    """Index of the span that ends last up to each by lane; `strictly` before it, or NOTHING."""
     if not len(lane):
         return np.zeros(0, dtype=np.int64)
     begins = np.diff(lane, prepend=-1) != 0
@@ -71,36 +67,26 @@ def joined_by(key: Int64s, among: Int64s, requested: Int64s) -> Int64s:
     )
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventIndex:
-    """Points of several lanes by rank, which is a process of its own, and in order of time."""
+def last_elsewhere(
+    ranks: Int64s,
+    points: tuple[Int64s, Int32s, Int64s],
+    lane: Int32s,
+    until_ns: Int64s,
+    after_ns: Int64s,
+) -> Int64s:
+    """For each lane the last of some points on another lane of its rank, or NOTHING, (n,).
 
-    ranks: Int64s  # of every lane
-    point: Int64s  # and lane, time_ns: (m,) of each
-    lane: Int32s
-    time_ns: Int64s
-    # (m,) the place of the last one before it that is on another lane, or NOTHING
-    elsewhere: Int64s
-
-    def last_elsewhere(self, lane: Int32s, until_ns: Int64s, after_ns: Int64s) -> Int64s:
-        """For each lane the last point on another one after a time and until another, or NOTHING.
-
-        The other lane is of the same rank. A point at the later of the two times counts.
-        """
-        if not len(self.point):
-            return np.full(len(lane), NOTHING, dtype=np.int64)
-        own = self.ranks[lane]
-        at = by_lane(self.ranks[self.lane], self.time_ns, own, until_ns, "right") - 1
-        at = np.where((at >= 0) & (self.lane[at] == lane), self.elsewhere[at], at)
-        near = (at >= 0) & (self.ranks[self.lane[at]] == own) & (self.time_ns[at] > after_ns)
-        return np.where(near, self.point[at], NOTHING)
-
-
-def event_index(ranks: Int64s, point: Int64s, lane: Int32s, time_ns: Int64s) -> EventIndex:
-    """These points by rank and time; those of the same time in the order of lanes and points."""
-    order = np.lexsort((point, lane, time_ns, ranks[lane]))
-    point, lane, time_ns = point[order], lane[order], time_ns[order]
-    begins = np.diff(lane, prepend=NOTHING) != 0
-    run = np.maximum.accumulate(np.where(begins, np.arange(len(lane)), 0))
-    return EventIndex(ranks=ranks, point=point, lane=lane, time_ns=time_ns, elsewhere=run - 1)
+    Points are numbers with lanes and times, (m,); `ranks` is that of every lane. Of the interval
+    the end counts, the beginning does not.
+    """
+    if not len(points[0]):
+        return np.full(len(lane), NOTHING, dtype=np.int64)
+    order = np.lexsort((*points, ranks[points[1]]))
+    point, on, time_ns = points[0][order], points[1][order], points[2][order]
+    begins = np.diff(on, prepend=NOTHING) != 0
+    elsewhere = np.maximum.accumulate(np.where(begins, np.arange(len(on)), 0)) - 1
+    own = ranks[lane]
+    at = by_lane(ranks[on], time_ns, own, until_ns, "right") - 1
+    at = np.where((at >= 0) & (on[at] == lane), elsewhere[at], at)
+    near = (at >= 0) & (ranks[on[at]] == own) & (time_ns[at] > after_ns)
+    return np.where(near, point[at], NOTHING)

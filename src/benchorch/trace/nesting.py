@@ -1,7 +1,7 @@
 """Nesting of events per lane: which one happens inside which other."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,7 @@ NESTING_RANK[list(_OUTSIDE_FIRST)] = np.arange(len(_OUTSIDE_FIRST))
 _MOST_ROUNDS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spans:
+class Spans(NamedTuple):
     """Intervals on lanes; columns of shape ``(n,)``, lanes >= 0, ends >= starts."""
 
     lane: Int32s
@@ -33,8 +32,7 @@ class Spans:
     end_ns: Int64s
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nesting:
+class Nesting(NamedTuple):
     """The trees of a trace; arrays have shape ``(n,)``, in the order of the spans."""
 
     parent: Int32s  # index of the innermost span around this one, NOTHING at the top
@@ -48,15 +46,12 @@ class Nesting:
 def nest(spans: Spans | Events) -> Nesting:
     """The nesting of spans per lane: what a stack gives when they are pushed in order of start.
 
-    Of two that start together the longer one is outside; of equal ones that of the outer kind
-    of event, else the first. A span that starts when another ends is not inside it; one without
-    length holds nothing. What outlives its parent is clipped: clocks have a quantum, and a
-    thread does one thing at a time. For n = 0 the arrays are empty.
-
-    Depths are running sums of spans opened and closed; clipping is repeated until nothing
-    changes. Where spans overlap so badly that this is not what a stack gives, a stack is used.
+    Of two that start together the longer one is outside, of equal ones the outer kind of event.
+    A span is not inside of one that ends when it starts. What outlives its parent is clipped: a
+    thread does one thing at a time. Where spans overlap too badly for arrays, a stack is used.
     """
-    order = _order(spans)
+    ties = () if isinstance(spans, Spans) else (spans.name, NESTING_RANK[spans.category])
+    order = outside_first(spans.lane, spans.start_ns, spans.end_ns, ties)
     lane, start_ns, end_ns = spans.lane[order], spans.start_ns[order], spans.end_ns[order]
     clipped_ns = end_ns
     for _ in range(_MOST_ROUNDS):
@@ -90,12 +85,6 @@ def nest(spans: Spans | Events) -> Nesting:
     result.depth[order] = depth
     result.end_ns[order] = clipped_ns
     return result
-
-
-def _order(spans: Spans | Events) -> NDArray[np.intp]:
-    """Order by lane, start and decreasing end; ties by kind and name where available."""
-    ties = () if isinstance(spans, Spans) else (spans.name, NESTING_RANK[spans.category])
-    return outside_first(spans.lane, spans.start_ns, spans.end_ns, ties)
 
 
 def outside_first(
@@ -147,3 +136,22 @@ def _clipped_by_stack(lane: Int32s, start_ns: Int64s, end_ns: Int64s) -> Int64s:
         ends[at] = min(ends[at], stack[-1]) if stack else ends[at]
         stack.append(ends[at])
     return np.array(ends, dtype=np.int64)
+
+
+def inherited(parent: Int64s | Int32s, value: Int64s) -> Int64s:
+    """Each event's own value or else its nearest ancestor's that has one, (n,).
+
+    The number of rounds, which double the distance, ends searches in circles.
+    """
+    found = value.astype(np.int64)
+    if not (value != NOTHING).any():
+        return found
+    above = parent.copy()
+    (searching,) = np.nonzero((found == NOTHING) & (parent != NOTHING))
+    for _ in range(max(1, len(parent).bit_length())):
+        up = above[searching]
+        found[searching], above[searching] = there, further = found[up], above[up]
+        searching = searching[(there == NOTHING) & (further != NOTHING)]
+        if not len(searching):
+            break
+    return found

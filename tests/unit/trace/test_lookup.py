@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchorch.trace.events import NOTHING
-from benchorch.trace.lookup import event_index, latest_so_far
+from benchorch.trace.lookup import last_elsewhere, latest_so_far
 
 
 def columns(*values: list[int]) -> list[np.ndarray]:
@@ -15,14 +15,17 @@ def columns(*values: list[int]) -> list[np.ndarray]:
 
 def test_the_last_point_elsewhere_is_of_the_same_rank() -> None:
     point, lane, time_ns = columns([10, 11, 12, 13], [0, 1, 2, 3], [50, 60, 70, 80])
-    index = event_index(np.array([0, 0, 1, 1]), point, lane, time_ns)
     asked, until_ns, after_ns = columns([0, 1, 2, 3], [100] * 4, [0] * 4)
-    assert index.last_elsewhere(asked, until_ns, after_ns).tolist() == [11, 10, 13, 12]
+    found = last_elsewhere(
+        np.array([0, 0, 1, 1]), (point, lane, time_ns), asked, until_ns, after_ns
+    )
+    assert found.tolist() == [11, 10, 13, 12]
 
 
 def test_no_point_is_on_no_other_lane() -> None:
-    index = event_index(np.array([0]), *columns([], [], []))
-    assert index.last_elsewhere(*columns([0], [9], [0])).tolist() == [NOTHING]
+    none, on, no_time = columns([], [], [])
+    found = last_elsewhere(np.array([0]), (none, on, no_time), *columns([0], [9], [0]))
+    assert found.tolist() == [NOTHING]
 
 
 @pytest.mark.filterwarnings("error")

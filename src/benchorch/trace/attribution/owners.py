@@ -1,25 +1,21 @@
 """Attribution of events: the host call that started each, its operator and its module."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, once
 from benchorch.trace.lookup import joined_by
-from benchorch.trace.nesting import nest
+from benchorch.trace.nesting import inherited, nest
 
 MODULE = "mod:"  # how the name of a range around a module's forward pass begins
 FRAME = "nn.Module: "  # how the name of a Python frame of a module's forward pass begins
-
-ENGINE = "autograd::engine"
-"""How the names begin of the ranges in which PyTorch's backward pass works."""
-
+ENGINE = "autograd::engine"  # how names of ranges of PyTorch's backward pass begin
 ROOT = "(model)"  # the name of the module without one: the model that was profiled
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owners:
+class Owners(NamedTuple):
     """What each of n events belongs to, as indices of events; NOTHING where there is none."""
 
     # (n,) what encloses it on its thread; of device work, the host call it came from
@@ -53,10 +49,7 @@ def owners(events: Events) -> Owners:
 
 
 def parents(events: Events) -> Int64s:
-    """Parent of each event, (n,): its enclosing range or, for device work, its launch.
-
-    Device work whose host call is not in the trace belongs to the operator with its external id.
-    """
+    """Parent of each event, (n,): the range around it; of device work, its launch or operator."""
     parent = np.array(nest(events).parent, dtype=np.int64)
     device = np.flatnonzero(np.isin(events.category, DEVICE_WORK))
     calls = np.flatnonzero(events.category == Category.RUNTIME)
@@ -67,26 +60,6 @@ def parents(events: Events) -> Int64s:
     lost = calls[parent[calls] == NOTHING]
     parent[lost] = joined_by(events.external_id, operators, events.external_id[lost])
     return parent
-
-
-def inherited(parent: Int64s, value: Int64s) -> Int64s:
-    """Each event's own value or else its nearest ancestor's that has one, (n,).
-
-    Ancestors are doubled: after k rounds every event has looked 2**k levels up. In a broken trace
-    an event may be its own ancestor; the number of rounds ends that search too.
-    """
-    found = value.astype(np.int64)
-    if not (value != NOTHING).any():
-        return found
-    above = parent.copy()
-    (searching,) = np.nonzero((found == NOTHING) & (parent != NOTHING))
-    for _ in range(max(1, len(parent).bit_length())):
-        up = above[searching]
-        found[searching], above[searching] = there, further = found[up], above[up]
-        searching = searching[(there == NOTHING) & (further != NOTHING)]
-        if not len(searching):
-            break
-    return found
 
 
 def _forward_operators(events: Events) -> Int64s:

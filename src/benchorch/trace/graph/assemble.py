@@ -2,14 +2,14 @@
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import final
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s
-from benchorch.trace.dag import NOBODY, Class, Dag, EdgeKind, Tier, Window
+from benchorch.trace.arrays import Int8s, Int32s, Int64s
+from benchorch.trace.dag import NOBODY, Class, Dag, EdgeKind, Tier
 from benchorch.trace.graph.edge_list import Edges, Found, edges, joined
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
@@ -29,7 +29,9 @@ def topological_order(scope: Scope, timelines: ThreadTimelines, parts: Sequence[
     works = np.arange(2 * scope.hosts, 2 * (scope.hosts + scope.works), dtype=np.int32)
     points = np.concatenate([timelines.walk, works])
     key = time_ns[points]
-    ranks = np.concatenate([_host_ranks(timelines, key), _device_ranks(scope)])
+    instant = (scope.start_ns[scope.device] == scope.end_ns[scope.device])[:, None]
+    device = np.where(instant, _DEVICE_INSTANT, [_DEVICE_START, _DEVICE_END]).ravel()
+    ranks = np.concatenate([_host_ranks(timelines, key), device.astype(np.int8)])
     key -= scope.window.start_ns
     key *= _RANKS
     key += ranks
@@ -61,20 +63,8 @@ def _host_ranks(timelines: ThreadTimelines, passed_ns: Int64s) -> Int8s:
     return rank
 
 
-def _device_ranks(scope: Scope) -> Int8s:
-    """Ranks of the starts and ends of device work."""
-    instant = scope.start_ns[scope.device] == scope.end_ns[scope.device]
-    start = np.where(instant, _DEVICE_INSTANT, _DEVICE_START)
-    end = np.where(instant, _DEVICE_INSTANT, _DEVICE_END)
-    return np.stack([start, end], axis=1).ravel().astype(np.int8)
-
-
 def _settled(points: Int32s, time_ns: Int64s, parts: Sequence[Edges]) -> Int32s:
-    """The same order where no dependency contradicts it; else such points change places.
-
-    Contradictions are rare (clocks of microseconds, or events that take no time), so the few
-    points of the same time are sorted one by one.
-    """
+    """The same order where no dependency contradicts it; else those few points change places."""
     if not parts:
         return points
     place = positions(points, len(time_ns))
@@ -102,8 +92,7 @@ def _settled(points: Int32s, time_ns: Int64s, parts: Sequence[Edges]) -> Int32s:
 def _sorted(places: list[int], pairs: Iterable[tuple[int, int]]) -> list[int]:
     """Places in an order in which the first of each pair comes first, else as they were.
 
-    Those on a circle stay as they were, behind the others: the caller finds pairs in the wrong
-    order and drops them.
+    Those on a circle stay as they were, behind the others: the caller drops their pairs.
     """
     after: dict[int, list[int]] = defaultdict(list)
     before = dict.fromkeys(places, 0)
@@ -123,21 +112,13 @@ def _sorted(places: list[int], pairs: Iterable[tuple[int, int]]) -> list[int]:
     return done + [place for place in places if place not in known]
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wiring:
-    """A graph whose points are in order and whose edges are not; columns of points as in `Dag`."""
+class Wiring(NamedTuple):
+    """A graph whose points are in order and whose edges are not."""
 
-    time_ns: Int64s
-    event: Int32s
-    lane: Int32s
-    is_end: Bools
+    points: dict[str, Any]  # fields of `Dag` but for its edges and residuals
     parts: list[Edges]  # the edges as they were found; `ordered` uses them up
     place: Int32s  # of each of the scope's points its place in the order
     events: Int32s  # the event of each of the scope's, and NOBODY
-    window: Window
-    facts: Mapping[str, float]
-    repairs: Mapping[str, int]
 
 
 def assemble(scope: Scope, timelines: ThreadTimelines, found: Sequence[Found]) -> Wiring:
@@ -152,23 +133,20 @@ def assemble(scope: Scope, timelines: ThreadTimelines, found: Sequence[Found]) -
     event = np.append(scope.event, [NOBODY]).astype(np.int32)
     inner = points < 2 * len(scope)
     local = np.where(inner, points >> 1, len(scope))
-    return Wiring(
-        time_ns=timelines.time_ns[points],
-        event=event[local],
-        lane=np.append(scope.lane, NOBODY).astype(np.int32)[local],
-        is_end=(inner & (points & 1 == 1)).astype(np.bool_),
-        parts=parts,
-        place=positions(points, len(timelines.time_ns)),
-        events=event,
-        window=scope.window,
-        facts=facts,
-        repairs=repairs,
-    )
+    columns = {
+        "time_ns": timelines.time_ns[points],
+        "event": event[local],
+        "lane": np.append(scope.lane, NOBODY).astype(np.int32)[local],
+        "is_end": (inner & (points & 1 == 1)).astype(np.bool_),
+    }
+    others = {"window": scope.window, "facts": facts, "repairs": repairs}
+    place = positions(points, len(timelines.time_ns))
+    return Wiring(points={**columns, **others}, parts=parts, place=place, events=event)
 
 
 def _wired(wiring: Wiring) -> tuple[Edges, int]:
     """The edges between ordered points, and how many would have gone back in time."""
-    points, place, parts = len(wiring.time_ns), wiring.place, wiring.parts
+    points, place, parts = len(wiring.points["time_ns"]), wiring.place, wiring.parts
     found = sum(map(len, parts))
     kept: list[Edges] = []
     while parts:  # one at a time: what was found is gone when the next is placed
@@ -200,11 +178,7 @@ def _ends(points: int, parts: Sequence[Edges]) -> tuple[Edges, Edges]:
 
 
 def _by_head(head: Int32s, points: int) -> tuple[Int32s, Int64s]:
-    """The order of edges by head, those of the same head as they come; and where heads begin.
-
-    Most heads have one edge, whose place follows from how many edges come before: only the others
-    need sorting.
-    """
+    """The stable order of edges by head, most of which have one; and where heads begin."""
     count = np.bincount(head, minlength=points)
     begins = np.cumsum(count) - count
     order = np.empty(len(head), dtype=np.int32)
@@ -218,10 +192,10 @@ def _by_head(head: Int32s, points: int) -> tuple[Int32s, Int64s]:
 def ordered(wiring: Wiring) -> Dag:
     """Graph with edges in their final order; weights at most the elapsed time, residuals the rest.
 
-    Dependencies that would go back in time are dropped and counted. Points that nothing is known
-    to come before come after the source; those that nothing comes after, before the sink.
+    Dependencies that would go back in time are dropped and counted.
     """
-    times_ns, points = wiring.time_ns, len(wiring.time_ns)
+    times_ns = wiring.points["time_ns"]
+    points = len(times_ns)
     parts, backward = _wired(wiring)
     by_head, begins = _by_head(parts.head, points)
     columns = {one.name: getattr(parts, one.name) for one in fields(parts)}
@@ -232,14 +206,7 @@ def ordered(wiring: Wiring) -> Dag:
     weight_ns = np.minimum(columns["weight_ns"], times_ns[columns["head"]] - tail_ns)
     residual_ns = np.zeros(points, dtype=np.int64)
     residual_ns[1:] = times_ns[1:] - np.maximum.reduceat(tail_ns + weight_ns, begins[1:])
-    return Dag(
-        time_ns=times_ns,
-        event=wiring.event,
-        lane=wiring.lane,
-        is_end=wiring.is_end,
-        residual_ns=residual_ns,
-        **{**columns, "weight_ns": weight_ns},
-        window=wiring.window,
-        facts=wiring.facts,
-        repairs={**wiring.repairs, **({"backward_edges": backward} if backward else {})},
-    )
+    if backward:
+        wiring.points["repairs"]["backward_edges"] += backward
+    columns["weight_ns"] = weight_ns
+    return Dag(**wiring.points, **columns, residual_ns=residual_ns)

@@ -27,8 +27,7 @@ def build_dag(
 ) -> Dag:
     """The dependency graph of a window of a trace, or of all of it.
 
-    Replaying it gives every observed time to the nanosecond, whatever the trace: what nothing
-    explains is a point's residual. O(n log n) in the number of events.
+    Replaying it gives every observed time to the nanosecond. O(n log n) in the events.
     """
     # What it takes to find the edges is gone by the time that they are put in order.
     return ordered(_wiring(scope_of(events, window, thresholds or Thresholds()), graph))
@@ -93,10 +92,5 @@ def _of_threads(
     explained = np.append(explained, starts.edges.head)
     woken = threads.inferred_wakeups(scope, timelines, busy, explained, rigid)
     explained = np.append(explained, woken.edges.head)
-    return [
-        *known,
-        starts,
-        threads.within_ranges(scope, timelines, busy),
-        woken,
-        threads.recurring_wakeups(scope, timelines, busy, explained),
-    ]
+    recurring = threads.recurring_wakeups(scope, timelines, busy, explained)
+    return [*known, starts, threads.within_ranges(scope, timelines, busy), woken, recurring]

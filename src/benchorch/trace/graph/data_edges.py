@@ -9,7 +9,7 @@ import numpy as np
 from benchorch.trace.arrays import Int64s, mask, scattered
 from benchorch.trace.dag import NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.edge_list import Edges, Found, edges, found, joined
+from benchorch.trace.graph.edge_list import Edges, Found, edges, joined
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.operators.graph import OperatorGraph
@@ -18,15 +18,14 @@ _RUN = re.compile(r"^model_run$")
 
 
 def data_edges(scope: Scope, timelines: ThreadTimelines, graph: OperatorGraph | None) -> Found:
-    """Data dependencies of nodes in ONNX Runtime's runs, beside thread order.
+    """Data dependencies of nodes in ONNX Runtime's runs, and those of its pool's threads.
 
-    A node comes after those whose outputs it reads, where the graph is known. A thread of the
-    pool comes after the start of the run, and before its end. Where a thread of the pool, or the
-    executor that called it, stood still until another thread's node ended, it waited.
+    A node comes after those whose outputs it reads, a thread of the pool after the start of the
+    run and before its end. One that stood still until another's node ended waited for it.
     """
     node = scope.indices(Category.NODE)
     if not len(node):
-        return found()
+        return Found()
     parts = [_pool(scope, node)]
     if graph is not None:
         runs_ns = np.sort(scope.start_ns[scope.named(_RUN, Category.SESSION)])
@@ -84,22 +83,13 @@ def _pool(scope: Scope, node: Int64s) -> Edges:
     node, event, key = node[order], event[order], key[order]
     first = np.flatnonzero(np.diff(key, prepend=-1) != 0)
     last = np.append(first[1:], len(key))[: len(first)] - 1
-    return found(
-        _semantic(2 * event[first], 2 * node[first], EdgeKind.FORK),
-        _semantic(2 * node[last] + 1, 2 * event[last] + 1, EdgeKind.JOIN),
-    ).edges
-
-
-def _semantic(tail: Int64s, head: Int64s, kind: EdgeKind) -> Edges:
-    return edges(tail, head, kind, Class.CPU_FRAMEWORK, tier=Tier.SEMANTIC)
+    known = Class.CPU_FRAMEWORK, Tier.SEMANTIC
+    forks = edges(2 * event[first], 2 * node[first], EdgeKind.FORK, *known)
+    return joined([forks, edges(2 * node[last] + 1, 2 * event[last] + 1, EdgeKind.JOIN, *known)])
 
 
 def _with_dispatch(scope: Scope, timelines: ThreadTimelines, several: Edges) -> Found:
-    """The same, with what the executor took after the last of what a point waited for.
-
-    That is where a thread of the pool or the executor stood still until something was made on
-    another thread, and where a thread begins. It took that time whichever came last.
-    """
+    """The same, with what the executor took after the last of what a point waited for."""
     time_ns = timelines.time_ns
     segment = scattered(len(time_ns), timelines.head, np.arange(len(timelines.head)))
     at, head = segment[several.head], several.head
@@ -116,8 +106,6 @@ def _with_dispatch(scope: Scope, timelines: ThreadTimelines, several: Edges) -> 
     np.maximum.at(ready_ns, head, time_ns[several.tail])
     waiting[head[at == NOTHING]] = True
     weight_ns = np.where(waiting[head], time_ns[head] - ready_ns[head], 0)
-    return found(
-        replace(several, weight_ns=np.maximum(weight_ns, 0)),
-        waits=points,
-        floor_ns=np.maximum(time_ns[points] - ready_ns[points], 0),
-    )
+    floor_ns = np.maximum(time_ns[points] - ready_ns[points], 0)
+    changed = replace(several, weight_ns=np.maximum(weight_ns, 0))
+    return Found(changed, waits=points, floor_ns=floor_ns)

@@ -1,18 +1,17 @@
 """Edges of device work: its duration, its launch, its order on streams, its collectives."""
 
-from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.arrays import Bools, Int8s, Int64s, mask, scattered
+from benchorch.trace.arrays import Int8s, Int64s, mask, scattered
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
-from benchorch.trace.graph.edge_list import Edges, Found, edges, found
+from benchorch.trace.graph.edge_list import Edges, Found, edges
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
-from benchorch.trace.lookup import latest_so_far
+from benchorch.trace.lookup import by_lane, latest_so_far
 from benchorch.trace.ranks import meetings
 
 _MOST_RANKS = 16
@@ -32,7 +31,7 @@ def collectives(scope: Scope, timelines: ThreadTimelines) -> Found:
     """From the start of every rank's part to where every other's has the data, when it moved."""
     part, meeting, transfer_ns = collective_parts(scope)
     if not len(part):
-        return found()
+        return Found()
     done = _received(scope, timelines, part)
     host, most = part < scope.hosts, int(meeting.max()) + 1
     last_ns, first_ns = np.zeros(most, dtype=np.int64), np.full(most, 1 << 62)
@@ -48,19 +47,12 @@ def collectives(scope: Scope, timelines: ThreadTimelines) -> Found:
             tails.append(one[apart])
             heads.append(other[apart])
     tail, head = np.concatenate(tails), np.concatenate(heads)
-    return found(
-        edges(
-            2 * part[tail],
-            done[head],
-            EdgeKind.SYNC,
-            np.where(host[head], _CODES[1], _CODES[0]).astype(np.int8),
-            tier=Tier.SEMANTIC,
-            weight_ns=transfer_ns[head],
-            owner=part[head],
-        ),
-        waits=done[host] if len(tail) else (),
-        floor_ns=transfer_ns[host] if len(tail) else 0,
-    )
+    if not len(tail):
+        return Found()
+    label = np.where(host[head], _CODES[1], _CODES[0]).astype(np.int8)
+    moved = Tier.SEMANTIC, transfer_ns[head], part[head]
+    met = edges(2 * part[tail], done[head], EdgeKind.SYNC, label, *moved)
+    return Found(met, waits=done[host], floor_ns=transfer_ns[host])
 
 
 def _received(scope: Scope, timelines: ThreadTimelines, part: Int64s) -> Int64s:
@@ -76,9 +68,7 @@ def _received(scope: Scope, timelines: ThreadTimelines, part: Int64s) -> Int64s:
 _QUANTILE = 0.05  # quantile of the samples for the floor; the minimum may be a clock error
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fitted:
+class Fitted(NamedTuple):
     """What starting work costs at the least, of each piece of device work; shape ``(works,)``."""
 
     work: Int64s  # indices into the scope
@@ -90,11 +80,8 @@ class Fitted:
 
 
 def fitted(scope: Scope, delayed: Int64s) -> Fitted:
-    """5th-percentile floors of the trace: by device, and of launches by the function called.
-
-    Work that events of other streams delayed (`delayed`, its indices) does not count.
-    """
-    work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
+    """5th-percentile floors by device, of launches by function, without `delayed` work."""
+    work = scope.device_work
     before = latest_so_far(scope.lane[work], scope.end_ns[work], strictly=True)
     before = np.where(before != NOTHING, work[before], NOTHING) if len(work) else work
     follows = before != NOTHING
@@ -106,32 +93,26 @@ def fitted(scope: Scope, delayed: Int64s) -> Fitted:
     gap_ns = scope.start_ns[work] - ended_ns
     numbers, place = np.unique(scope.events.devices, return_inverse=True)
     device, devices = place[scope.lane[work]], len(numbers)
-    free = np.ones(len(work), dtype=np.bool_)
-    free[delayed - scope.hosts] = False
-    idle = (
-        free
-        & launched
-        & (ended_ns <= called_ns)
-        & (latency_ns >= 0)
-        & _first_of_launch(scope, work)
-    )
+    free = ~mask(len(work), delayed - scope.hosts)
+    by_start = np.argsort(scope.start_ns[work], kind="stable")
+    # What else a graph's launch starts waits for the first.
+    idle = mask(len(work), by_start[np.unique(call[by_start], return_index=True)[1]])
+    idle &= free & launched & (ended_ns <= called_ns) & (latency_ns >= 0)
     queued = free & follows & (called_ns < ended_ns) & (gap_ns >= 0)
     names = len(scope.events.names)
     function = device * (names + 1) + np.where(launched, scope.name[call], names)
     by_device = percentile_floors(latency_ns[idle], device[idle], devices)
     functions = devices * (names + 1)
     by_function = percentile_floors(latency_ns[idle], function[idle], functions, NOTHING)[function]
+    floor_ns = percentile_floors(gap_ns[queued], device[queued], devices)
+    # Where even the shortest gap is long, streams waited for each other.
+    floor_ns = np.where(floor_ns > scope.thresholds.stalled_ns, 0, floor_ns)
     return Fitted(
         work=work,
         before=before,
         launch_ns=np.where(by_function != NOTHING, by_function, by_device[device]),
-        gap_ns=_short(scope, percentile_floors(gap_ns[queued], device[queued], devices))[device],
+        gap_ns=floor_ns[device],
     )
-
-
-def _short(scope: Scope, floor_ns: Int64s) -> Int64s:
-    """Floors that may be gaps; where even the shortest is long, streams waited for each other."""
-    return np.where(floor_ns > scope.thresholds.stalled_ns, 0, floor_ns)
 
 
 def device_edges(scope: Scope, fit: Fitted, label: Int8s) -> Found:
@@ -147,16 +128,14 @@ def device_edges(scope: Scope, fit: Fitted, label: Int8s) -> Found:
         facts["launch_latency_ns"] = float(np.median(fit.launch_ns[launched]))
         facts["stream_gap_ns"] = float(np.median(fit.gap_ns))
     unlaunched = int((~launched & ~carried).sum())
-    return found(
-        edges(
-            2 * work,
-            2 * work + 1,
-            EdgeKind.WORK,
-            np.where(carried, CLASSES.index(Class.CARRY_IN), label[work]),
-            weight_ns=took_ns,
-            owner=work,
-        ),
-        _launches(scope, fit),
+    labels = np.where(carried, CLASSES.index(Class.CARRY_IN), label[work])
+    launch = edges(
+        *(2 * scope.launch[work[launched]], 2 * work[launched], EdgeKind.LAUNCH),
+        *(Class.LAUNCH_LATENCY, Tier.RECORDED, fit.launch_ns[launched]),
+    )
+    return Found(
+        edges(2 * work, 2 * work + 1, EdgeKind.WORK, labels, Tier.RECORDED, took_ns, work),
+        launch,
         _streams(scope, fit),
         _carried(scope, fit),
         facts=facts,
@@ -164,75 +143,58 @@ def device_edges(scope: Scope, fit: Fitted, label: Int8s) -> Found:
     )
 
 
-def _launches(scope: Scope, fit: Fitted) -> Edges:
-    """From the call's start to the work's, of every piece of work that was launched."""
-    launched = scope.launch[fit.work] != NOTHING
-    work = fit.work[launched]
-    return edges(
-        2 * scope.launch[work],
-        2 * work,
-        EdgeKind.LAUNCH,
-        Class.LAUNCH_LATENCY,
-        weight_ns=fit.launch_ns[launched],
-    )
-
-
 def _streams(scope: Scope, fit: Fitted) -> Edges:
-    """After the work before it on its stream; where that still ran, after that had started."""
+    """After the work before it on its stream; where that still ran, after that had started.
+
+    Gaps inside of one launched graph are its own, and take as long as they did.
+    """
     follows = fit.before != NOTHING
     work, last, gap_ns = fit.work[follows], fit.before[follows], fit.gap_ns[follows]
     beside = scope.end_ns[last] > scope.start_ns[work]
+    label = np.full(len(work), CLASSES.index(Class.STREAM_GAP), dtype=np.int8)
+    own = (scope.graph_node[work] != NOTHING) & (scope.launch[work] != NOTHING) & ~beside
+    own &= scope.launch[work] == scope.launch[last]
+    if own.any():
+        label[own] = CLASSES.index(Class.GRAPH_GAP)
+        gap_ns[own] = _since_launched(scope, work[own])
     previous = work - 1
     apart = (previous != last) & (scope.end_ns[previous] <= scope.start_ns[work])
     tail = np.concatenate([np.where(beside, 2 * previous, 2 * last + 1), 2 * previous[apart] + 1])
-    return edges(
-        tail,
-        np.concatenate([2 * work, 2 * work[apart]]),
-        EdgeKind.STREAM,
-        Class.STREAM_GAP,
-        tier=Tier.SEMANTIC,
-        weight_ns=np.concatenate([np.where(beside, 0, gap_ns), gap_ns[apart]]),
-    )
+    known = np.append(label, label[apart]), Tier.SEMANTIC
+    held_ns = np.concatenate([np.where(beside, 0, gap_ns), gap_ns[apart]])
+    return edges(tail, 2 * np.append(work, work[apart]), EdgeKind.STREAM, *known, held_ns)
+
+
+def _since_launched(scope: Scope, work: Int64s) -> Int64s:
+    """Time since anything else that the same call launched, on whatever stream, ended."""
+    every = scope.device_work
+    order = every[np.lexsort((scope.end_ns[every], scope.launch[every]))]
+    columns = scope.launch[order], scope.end_ns[order], scope.launch[work], scope.start_ns[work]
+    return scope.start_ns[work] - scope.end_ns[order[by_lane(*columns, "right") - 1]]
 
 
 def _carried(scope: Scope, fit: Fitted) -> Edges:
     """From the source to work that was launched before the window; a stream's first lies fixed."""
     carried = scope.carried[fit.work]
     work, first = fit.work[carried], fit.before[carried] == NOTHING
-    return edges(
-        np.full(len(work), 2 * len(scope)),
-        2 * work,
-        EdgeKind.CARRY_IN,
-        Class.CARRY_IN,
-        weight_ns=np.where(first, scope.start_ns[work] - scope.window.start_ns, 0),
-    )
-
-
-def _first_of_launch(scope: Scope, work: Int64s) -> Bools:
-    """Where work is the first that its call started: what else a graph starts waits for it."""
-    by_start = np.argsort(scope.start_ns[work], kind="stable")
-    return mask(len(work), by_start[np.unique(scope.launch[work][by_start], return_index=True)[1]])
+    source = np.full(len(work), 2 * len(scope))
+    since_ns = np.where(first, scope.start_ns[work] - scope.window.start_ns, 0)
+    known = Class.CARRY_IN, Tier.RECORDED, since_ns
+    return edges(source, 2 * work, EdgeKind.CARRY_IN, *known)
 
 
 def stream_edges(scope: Scope, work: Int64s, then: Int64s, tier: Tier, fit: Fitted) -> Edges:
     """From the end of each piece of work to the start of another; pairs of shape ``(n,)``."""
-    return edges(
-        2 * work + 1,
-        2 * then,
-        EdgeKind.SYNC,
-        Class.STREAM_GAP,
-        tier=tier,
-        weight_ns=fit.gap_ns[then - scope.hosts],
-    )
+    gap_ns = fit.gap_ns[then - scope.hosts]
+    return edges(2 * work + 1, 2 * then, EdgeKind.SYNC, Class.STREAM_GAP, tier, gap_ns)
 
 
 def percentile_floors(
     values_ns: Int64s, group: NDArray[np.integer], groups: int, missing_ns: int = 0
 ) -> Int64s:
-    """The fifth percentile of every group's samples, (groups,) in ns.
+    """The fifth percentile of each group's samples, (groups,) in ns; `missing_ns` without any.
 
-    An observed value, never one in between; of one or two samples the least. Groups without a
-    sample get `missing_ns`.
+    An observed value, never one in between; of one or two samples the least.
     """
     floor = np.full(groups, missing_ns, dtype=np.int64)
     order = np.lexsort((values_ns, group))

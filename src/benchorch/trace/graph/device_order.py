@@ -10,15 +10,12 @@ from benchorch.trace.arrays import Int64s
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.device_edges import Fitted, stream_edges
-from benchorch.trace.graph.edge_list import Edges, Found, edges, found, joined
+from benchorch.trace.graph.edge_list import Edges, Found, edges, joined
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.stream_queues import Queues
 
 _DEFAULT = (0, 7)  # numbers that profiles have for the default stream
-
-_EVIDENCE = 3
-"""So many times work of one stream begins as that of another ends before an order is assumed."""
-
+_EVIDENCE = 3  # times that work begins as another stream's ends before an order is assumed
 _DIRECTIONS = (re.compile(r"HtoD|HostToDevice"), re.compile(r"DtoH|DeviceToHost"))
 _HOST_FUNCTION = re.compile(r"LaunchHostFunc|StreamAddCallback")
 _WAIT_VALUE = re.compile(r"StreamWaitValue")
@@ -40,18 +37,11 @@ def default_stream(scope: Scope, queue: Queues, fit: Fitted) -> Found:
             if other != default and same and _blocks(scope, queue, default, other):
                 parts.append(_crossing(scope, queue, default, other, fit))
                 parts.append(_crossing(scope, queue, other, default, fit))
-    return found(*parts)
-
-
-def _works(scope: Scope, lane: int) -> Int64s:
-    """Work of one lane, by start."""
-    device = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
-    found: Int64s = device[scope.lane[device] == lane]
-    return found
+    return Found(*parts)
 
 
 def _blocks(scope: Scope, queue: Queues, default: int, other: int) -> bool:
-    one, two = _works(scope, default), _works(scope, other)
+    one, two = scope.on_lane(default), scope.on_lane(other)
     ends_ns = np.maximum.accumulate(scope.end_ns[two])
     at = np.searchsorted(scope.start_ns[two], scope.end_ns[one])
     reached = np.where(at > 0, ends_ns[np.maximum(at - 1, 0)], np.iinfo(np.int64).min)
@@ -76,11 +66,8 @@ def _tight(scope: Scope, works: Int64s, others: Int64s) -> int:
 
 
 def _crossing(scope: Scope, queue: Queues, lane: int, other: int, fit: Fitted) -> Edges:
-    """From work of another lane to the first of a lane that was launched after it.
-
-    What follows on that lane comes later still.
-    """
-    work = _works(scope, lane)
+    """From work of another lane to the first of a lane that was launched after it."""
+    work = scope.on_lane(lane)
     call = scope.launch[work]
     work, call = work[call != NOTHING], call[call != NOTHING]
     before = queue.last_before(np.full(len(work), other), scope.start_ns[call])
@@ -99,13 +86,13 @@ def copy_engines(scope: Scope, fit: Fitted) -> Found:
     for one in np.unique(device):
         for direction in _DIRECTIONS:
             mine = copies[device == one]
-            mine = mine[scope.matches(direction, mine)]
+            mine = mine[scope.matches(direction, mine, Category.COPY)]
             mine = mine[np.argsort(scope.start_ns[mine], kind="stable")]
             several = len(np.unique(scope.lane[mine])) > 1
             apart = (scope.end_ns[mine][:-1] <= scope.start_ns[mine][1:]).all()
             if several and apart and _engine_evidence(scope, mine) >= _EVIDENCE:
                 parts.append(stream_edges(scope, mine[:-1], mine[1:], Tier.INFERRED, fit))
-    return found(*parts)
+    return Found(*parts)
 
 
 def _engine_evidence(scope: Scope, copies: Int64s) -> int:
@@ -116,10 +103,7 @@ def _engine_evidence(scope: Scope, copies: Int64s) -> int:
 
 
 def host_functions(scope: Scope, queue: Queues, fit: Fitted) -> Found:
-    """Gaps before work that was launched right after a host function or a wait for a value.
-
-    The stream stood still for it; what it did is not recorded.
-    """
+    """Gaps before work that was launched right after a host function or a wait for a value."""
     parts = []
     for pattern, label in ((_HOST_FUNCTION, Class.HOST_FUNCTION), (_WAIT_VALUE, Class.OUTSIDE)):
         call = scope.named(pattern, Category.RUNTIME)
@@ -130,49 +114,25 @@ def host_functions(scope: Scope, queue: Queues, fit: Fitted) -> Found:
         since_ns = np.maximum(since_ns, scope.end_ns[call])
         gap_ns = scope.start_ns[work] - since_ns
         long = gap_ns > scope.thresholds.stalled_ns
-        tail = np.where(
-            (before != NOTHING) & (scope.end_ns[before] >= scope.end_ns[call]),
-            2 * before + 1,
-            2 * call + 1,
-        )
-        parts.append(
-            edges(
-                tail[long],
-                2 * work[long],
-                EdgeKind.STREAM,
-                label,
-                tier=Tier.SEMANTIC,
-                weight_ns=gap_ns[long],
-                owner=call[long],
-            )
-        )
-    return found(joined(parts))
+        after = (before != NOTHING) & (scope.end_ns[before] >= scope.end_ns[call])
+        tail, head = np.where(after, 2 * before + 1, 2 * call + 1)[long], 2 * work[long]
+        stood = Tier.SEMANTIC, gap_ns[long], call[long]
+        parts.append(edges(tail, head, EdgeKind.STREAM, label, *stood))
+    return Found(*parts)
 
 
 def staged_copies(scope: Scope) -> Found:
-    """A copy from pageable memory lets its call return when most of it is staged.
-
-    So the call's end follows from the copy's start, and the time between is the copy's.
-    """
+    """From the start of a copy from pageable memory to its call's end: most of it is staged."""
     work = scope.indices(Category.COPY)
-    work = work[(scope.launch[work] != NOTHING) & scope.matches(_PAGEABLE, work)]
+    work = work[(scope.launch[work] != NOTHING) & scope.matches(_PAGEABLE, work, Category.COPY)]
     call = scope.launch[work]
     end_ns = scope.end_ns[call]
     staged = (end_ns > scope.start_ns[work]) & (end_ns < scope.end_ns[work])
-    staged &= scope.matches(_BLOCKING, call)
+    staged &= scope.matches(_BLOCKING, call, Category.RUNTIME)
     work, call = work[staged], call[staged]
-    return found(
-        edges(
-            2 * work,
-            2 * call + 1,
-            EdgeKind.SYNC,
-            Class.GPU_COPY,
-            tier=Tier.SEMANTIC,
-            weight_ns=scope.end_ns[call] - scope.start_ns[work],
-            owner=work,
-        ),
-        waits=2 * call + 1,
-    )
+    head, known = 2 * call + 1, (EdgeKind.SYNC, Class.GPU_COPY, Tier.SEMANTIC)
+    took_ns = scope.end_ns[call] - scope.start_ns[work]
+    return Found(edges(2 * work, head, *known, took_ns, work), waits=head)
 
 
 # A profile records when they ran, not why. What holds for any graph: all of it comes after what is
@@ -189,12 +149,12 @@ def cuda_graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> Found:
         same[tuple(scope.graph_node[one].tolist())].append(one)
     learned = [_learned(scope, replays, fit) for replays in same.values()]
     outer = [_around(scope, queue, fit, one) for one in launches]
-    return found(joined(learned), joined(outer))
+    return Found(*learned, *outer)
 
 
 def _launches(scope: Scope) -> Iterator[Int64s]:
     """The work of every graph launch by node."""
-    work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
+    work = scope.device_work
     work = work[(scope.graph_node[work] != NOTHING) & (scope.launch[work] != NOTHING)]
     if not len(work):
         return

@@ -6,7 +6,7 @@ Event i of a scope starts at point 2i and ends at point 2i + 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, final
 
 import numpy as np
@@ -44,18 +44,29 @@ class Edges:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """Dependencies of one sort, and the waits of host threads that they explain."""
 
-    edges: Edges  # the dependencies
-    waits: Int64s  # points of host threads; what passed on the thread before them was waiting ...
-    floor_ns: Int64s  # ... except for this much.
-    cuts: Int64s  # points of host threads that do not come after what is before them on the thread
-    # points of host threads before which there was no waiting, whatever it looks like
-    rigid: Int64s
-    facts: Mapping[str, float] = field(default_factory=dict)  # and repairs: for the graph's own
-    repairs: Mapping[str, int] = field(default_factory=dict)
+    def __init__(
+        self,
+        *several: Edges,
+        waits: ArrayLike = (),
+        floor_ns: ArrayLike = 0,
+        cuts: ArrayLike = (),
+        rigid: ArrayLike = (),
+        facts: Mapping[str, float] | None = None,
+        repairs: Mapping[str, int] | None = None,
+    ) -> None:
+        self.edges = joined(several)
+        # Points of host threads; what passed on the thread before them was waiting ...
+        self.waits = np.asarray(waits, dtype=np.int64)
+        # ... except for this much; one floor holds for all.
+        self.floor_ns = np.broadcast_to(np.asarray(floor_ns, dtype=np.int64), self.waits.shape)
+        # Points of host threads that do not come after what is before them on the thread.
+        self.cuts = np.asarray(cuts, dtype=np.int64)
+        # Points of host threads before which there was no waiting, whatever it looks like.
+        self.rigid = np.asarray(rigid, dtype=np.int64)
+        self.facts, self.repairs = facts or {}, repairs or {}  # for the graph's own
 
 
 def edges(
@@ -63,7 +74,6 @@ def edges(
     head: ArrayLike,
     kind: EdgeKind,
     label: Class | Int8s,
-    *,
     tier: Tier | Int8s = Tier.RECORDED,
     weight_ns: ArrayLike = 0,
     owner: ArrayLike = NOBODY,
@@ -74,38 +84,14 @@ def edges(
     def column(values: ArrayLike, dtype: type) -> NDArray[Any]:
         return np.broadcast_to(np.asarray(values, dtype=dtype), tails.shape)
 
-    labels = CLASSES.index(label) if isinstance(label, Class) else label
     return Edges(
         tail=tails,
         head=column(head, np.int32),
         weight_ns=column(weight_ns, np.int64),
         kind=column(int(kind), np.int8),
         tier=column(tier, np.int8),
-        label=column(labels, np.int8),
+        label=column(CLASSES.index(label) if isinstance(label, Class) else label, np.int8),
         owner=column(owner, np.int32),
-    )
-
-
-def found(
-    *several: Edges,
-    waits: ArrayLike = (),
-    floor_ns: ArrayLike = 0,
-    cuts: ArrayLike = (),
-    rigid: ArrayLike = (),
-    facts: Mapping[str, float] | None = None,
-    repairs: Mapping[str, int] | None = None,
-) -> Found:
-    """Dependencies, and what else is given; one floor holds for all waits."""
-    points = np.asarray(waits, dtype=np.int64)
-    floors = np.broadcast_to(np.asarray(floor_ns, dtype=np.int64), points.shape)
-    return Found(
-        edges=joined(several),
-        waits=points,
-        floor_ns=floors,
-        cuts=np.asarray(cuts, dtype=np.int64),
-        rigid=np.asarray(rigid, dtype=np.int64),
-        facts=facts or {},
-        repairs=repairs or {},
     )
 
 
@@ -113,9 +99,6 @@ def joined(several: Iterable[Edges]) -> Edges:
     """All of them, in the order given."""
     nothing = edges([], [], EdgeKind.BOUNDARY, Class.UNEXPLAINED)
     parts = [one for one in several if len(one)] or [nothing]
-    return Edges(
-        **{
-            one.name: np.concatenate([getattr(part, one.name) for part in parts])
-            for one in fields(Edges)
-        }
-    )
+    columns = ([getattr(part, one.name) for part in parts] for one in fields(Edges))
+    names = (one.name for one in fields(Edges))
+    return Edges(**dict(zip(names, map(np.concatenate, columns), strict=True)))

@@ -11,16 +11,16 @@ import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from benchorch.trace.arrays import Bools, Int8s, Int64s, mask, scattered
+from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s, mask, scattered
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.edge_list import Found, edges, found
+from benchorch.trace.graph.edge_list import Found, edges
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import BusyIntervals, ThreadTimelines
 from benchorch.trace.graph.time_classes import SLEEPING, TIMER, waiting
-from benchorch.trace.lookup import EventIndex, by_lane, event_index
+from benchorch.trace.lookup import by_lane
 
 # The k-th item taken from a queue is the k-th that was put there. Where those waits of a thread
 # that did wait show what they waited for, and that is something another thread does as often and in
@@ -31,10 +31,7 @@ _NUMBER = re.compile(r"\d+")
 def match_fifo(
     scope: Scope, timelines: ThreadTimelines, range_: Int64s, tail: Int64s, busy: BusyIntervals
 ) -> Int64s:
-    """The point that each wait would have waited for, where it is clear; else NOTHING.
-
-    Of (w,) ranges that wait, each thread's in order, and what they waited for, NOTHING for nothing.
-    """
+    """The point that each of (w,) ranges would have waited for, where it is clear; else NOTHING."""
     found = np.full(len(range_), NOTHING, dtype=np.int64)
     if not (tail == NOTHING).any() or (tail == NOTHING).all():
         return found
@@ -81,10 +78,7 @@ def _alike(scope: Scope, time_ns: Int64s, points: Int64s, busy: BusyIntervals) -
 
 
 def _in_order(known: Int64s, points: Int64s, waits: int, alike: Int64s) -> Int64s | None:
-    """For so many waits the point that each is matched with; None where the known ones disagree.
-
-    One known match alone is enough only if there are as many points as waits.
-    """
+    """For so many waits the point of each; None where the known ones disagree or are too few."""
     place: dict[int, int] = {point: at for at, point in enumerate(alike.tolist())}
     places: Sequence[int] = [place.get(point, NOTHING) for point in points.tolist()]
     shift = places[0] - int(known[0])
@@ -102,16 +96,12 @@ def recorded_waits(
 ) -> Found:
     """From what was waited for to the wait's end; inferred where it could be one of several.
 
-    Between the two the thread woke up, which takes its time whoever is waited for; what is longer
-    than that takes stays unexplained.
-
-    A long wait for nothing in the trace is labelled so: its length is known, its cause is outside.
-    Waiting for data that no thread of the trace loads is loading it: another process does. A short
-    wait for nothing in the trace found ready what it requested: that is the cost of requesting it.
+    What is longer than waking up takes stays unexplained. A long wait for nothing in the trace is
+    *outside*, or loads data; a short one found ready what it requested.
     """
     segment = np.flatnonzero(busy.wait)
     if not len(segment):
-        return found()
+        return Found()
     range_ = timelines.owner[segment].astype(np.int64)
     end_ns = scope.end_ns[range_]
     tail = _targets(scope, timelines, range_, busy)
@@ -121,31 +111,17 @@ def recorded_waits(
     short = end_ns - scope.start_ns[range_] <= scope.thresholds.idle_ns
     # What is waited for is none of the trace's: another process, a thread that is not recorded.
     label[range_[~(known | loading | short)]] = CLASSES.index(Class.OUTSIDE)
-    waited = known
     head = timelines.head[segment]
     woke_ns = end_ns - timelines.time_ns[tail]
     woke_ns = np.where(known & (woke_ns <= scope.thresholds.wake_ns), woke_ns, 0)
     tier = np.where(_rivals(scope, range_, tail, busy), Tier.INFERRED, Tier.RECORDED)
-    return found(
-        edges(
-            tail[known],
-            head[known],
-            EdgeKind.WAIT,
-            Class.SYNC_EXIT,
-            tier=tier.astype(np.int8)[known],
-            weight_ns=woke_ns[known],
-            owner=range_[known],
-        ),
-        edges(
-            match[ready],
-            head[ready],
-            EdgeKind.WAIT,
-            Class.SYNC_EXIT,
-            tier=Tier.INFERRED,
-            owner=range_[ready],
-        ),
-        waits=head[waited],
-        floor_ns=np.minimum(woke_ns, timelines.elapsed_ns[segment])[waited],
+    woken = tier.astype(np.int8)[known], woke_ns[known], range_[known]
+    wait = EdgeKind.WAIT, Class.SYNC_EXIT
+    return Found(
+        edges(tail[known], head[known], *wait, *woken),
+        edges(match[ready], head[ready], *wait, Tier.INFERRED, owner=range_[ready]),
+        waits=head[known],
+        floor_ns=np.minimum(woke_ns, timelines.elapsed_ns[segment])[known],
     )
 
 
@@ -153,31 +129,20 @@ def _targets(
     scope: Scope, timelines: ThreadTimelines, range_: Int64s, busy: BusyIntervals
 ) -> Int64s:
     """The point that each range waited for, or NOTHING."""
-    ranks = scope.events.ranks
-    working = np.ones(scope.hosts, dtype=np.bool_)
-    working[waiting(scope)] = False
-    event = np.flatnonzero(working)
+    event = np.flatnonzero(~mask(scope.hosts, waiting(scope)))
     on_main = event[scope.lane[event] == scope.main_lane]
-
-    def index(points: Int64s) -> EventIndex:
-        return event_index(ranks, points, scope.lane[points >> 1], timelines.time_ns[points])
-
     lane, start_ns, end_ns = scope.lane[range_], scope.start_ns[range_], scope.end_ns[range_]
     woken_ns = end_ns - scope.thresholds.woken_ns
     at = timelines.segment_at(np.full(len(range_), scope.main_lane), woken_ns)
     at_work = (lane != scope.main_lane) & (at != NOTHING) & ~busy.idle[at]
-    done = index(np.concatenate([2 * on_main, 2 * on_main + 1]))
-    done_last = done.last_elsewhere(lane, woken_ns, start_ns)
-    tail = np.where(at_work, done_last, NOTHING)
-    candidates = (
-        (index(busy.end), end_ns),
-        (index(2 * event[scope.depth[event] == 0] + 1), end_ns),
-        (index(2 * event + 1), woken_ns),
-    )
+    done = np.concatenate([2 * on_main, 2 * on_main + 1])
+    tail = np.where(at_work, scope.last_elsewhere(done, lane, woken_ns, start_ns), NOTHING)
+    outermost = event[scope.depth[event] == 0]
+    candidates = (busy.end, end_ns), (2 * outermost + 1, end_ns), (2 * event + 1, woken_ns)
     soon_ns = np.maximum(start_ns, end_ns - scope.thresholds.wake_ns - 1)
     for after_ns in (soon_ns, start_ns):
         for ends, until_ns in candidates:
-            last = ends.last_elsewhere(lane, until_ns, after_ns)
+            last = scope.last_elsewhere(ends, lane, until_ns, after_ns)
             tail = np.where(tail == NOTHING, last, tail)
     return tail
 
@@ -208,7 +173,7 @@ def held_locks(scope: Scope, timelines: ThreadTimelines) -> Found:
     """
     release = scope.named(_RELEASE, Category.PYTHON)
     if not len(release):
-        return found()
+        return Found()
     gap = np.flatnonzero(
         (timelines.owner != NOBODY)
         & np.isin(timelines.owner, scope.parent[release])
@@ -220,28 +185,26 @@ def held_locks(scope: Scope, timelines: ThreadTimelines) -> Found:
     at = np.minimum(at, len(order) - 1)
     own = (parent[at] == timelines.owner[gap]) & (next_ns[at] >= timelines.end_ns[gap])
     gap = gap[own]
-    ranks = scope.events.ranks
-    ends = event_index(ranks, 2 * release + 1, scope.lane[release], scope.end_ns[release])
-    tail = ends.last_elsewhere(timelines.lane[gap], timelines.end_ns[gap], timelines.start_ns[gap])
+    when = timelines.end_ns[gap], timelines.start_ns[gap]
+    tail = scope.last_elsewhere(2 * release + 1, timelines.lane[gap], *when)
     tail, head = tail[tail != NOTHING], timelines.head[gap[tail != NOTHING]]
     woke_ns = timelines.time_ns[head] - timelines.time_ns[tail]
-    return _lasting(timelines, tail, head, Class.LOCK, Tier.SEMANTIC, floor_ns=woke_ns)
+    return _lasting(timelines, tail, head, Class.LOCK, floor_ns=woke_ns)
 
 
 def _lasting(
     timelines: ThreadTimelines,
     tail: Int64s,
-    head: NDArray[np.integer],
+    head: Int32s,
     label: Class,
-    tier: Tier,
-    *,
     owner: ArrayLike = NOBODY,
+    tier: Tier = Tier.SEMANTIC,
     floor_ns: ArrayLike = 0,
 ) -> Found:
     """Waits that end so long after something as they did, whatever else changes."""
     took_ns = timelines.time_ns[head] - timelines.time_ns[tail]
-    waited = edges(tail, head, EdgeKind.WAIT, label, tier=tier, weight_ns=took_ns, owner=owner)
-    return found(waited, waits=head, floor_ns=floor_ns)
+    waited = edges(tail, head, EdgeKind.WAIT, label, tier, took_ns, owner)
+    return Found(waited, waits=head, floor_ns=floor_ns)
 
 
 _CALL = re.compile(r"_MultiProcessingDataLoaderIter\.__next__")
@@ -251,13 +214,12 @@ _AWAITS = re.compile(r"of select\.|acquire of |of _queue\.")
 def loaded_elsewhere(scope: Scope, timelines: ThreadTimelines) -> Found:
     """When each batch that was waited for was ready, counted from the beginning.
 
-    Worker processes do not stand still while a program waits for them, so they need the same time
-    for a batch whatever becomes faster there. They wait for the program only if it is the slower
-    one, and then it does not wait for them.
+    Worker processes need the same time for a batch whatever becomes faster here: they wait for
+    the program only if it is the slower one, and then it does not wait for them.
     """
     call = scope.named(_CALL, Category.ANNOTATION, Category.OTHER)
     if not len(call):
-        return found()
+        return Found()
     call = call[np.argsort(call)]
     waits = mask(len(scope) + 1, scope.named(_AWAITS, Category.PYTHON))  # the last one is NOBODY's
     if not waits.any():
@@ -269,8 +231,7 @@ def loaded_elsewhere(scope: Scope, timelines: ThreadTimelines) -> Found:
     segment = segment[np.lexsort((-timelines.elapsed_ns[segment], within[segment]))]
     segment = segment[np.diff(within[segment], prepend=-1) != 0]  # the longest of each call
     head, source = timelines.head[segment], np.full(len(segment), 2 * len(scope))
-    loaded = Class.DATA_LOADING
-    return _lasting(timelines, source, head, loaded, Tier.SEMANTIC, owner=call[within[segment]])
+    return _lasting(timelines, source, head, Class.DATA_LOADING, call[within[segment]])
 
 
 _LATER, _FIRED = re.compile(r"\bcall_later\b"), re.compile(r": _set_result_unless_cancelled$")
@@ -280,12 +241,11 @@ _POLLS = re.compile(r"built-in method \w+ of select\.")
 def timers(scope: Scope, timelines: ThreadTimelines) -> Found:
     """From where a coroutine began to sleep to the end of the event loop's wait for it.
 
-    The loop waits for the timer that is due next. So what is resumed after a wait had been asleep
-    for as long, whatever ran meanwhile.
+    What is resumed after the loop waited for a timer had been asleep for as long.
     """
     frame = scope.named(TIMER, Category.PYTHON)
     if not len(frame):
-        return found()
+        return Found()
     later, fired = (scope.named(one, Category.PYTHON) for one in (_LATER, _FIRED))
     begins = np.isin(frame, scope.parent[later])
     names = [_NUMBER.sub("", name) for name in scope.events.names]  # a coroutine goes on elsewhere
@@ -311,7 +271,7 @@ def timers(scope: Scope, timelines: ThreadTimelines) -> Found:
     known &= (woken[first] < until) & (fired[fires] < woken[first])
     head = timelines.head[waits[known]]
     sleeper = np.array([slept[at] for at in woken[first[known]].tolist()], dtype=np.int64)
-    return _lasting(timelines, 2 * sleeper + 1, head, Class.SLEEP, Tier.SEMANTIC, owner=sleeper)
+    return _lasting(timelines, 2 * sleeper + 1, head, Class.SLEEP, sleeper)
 
 
 def handed_outside(
@@ -319,8 +279,7 @@ def handed_outside(
 ) -> Found:
     """From what threads last did to the end of a wait for a process outside, if all wait meanwhile.
 
-    A thread that reads other processes' results began to wait long before the work was handed to
-    them: what they do lasts from then on.
+    A thread that reads others' results waits before they get the work, which lasts from then on.
     """
     codes = [CLASSES.index(one) for one in (Class.OUTSIDE, Class.INPUT_OUTPUT)]
     waits = np.append(np.isin(label, codes), False)[timelines.owner]
@@ -329,12 +288,11 @@ def handed_outside(
     woken_ns = timelines.end_ns[segment] - scope.thresholds.woken_ns
     main = timelines.segment_at(np.full(len(segment), scope.main_lane), woken_ns)
     segment = segment[(main != NOTHING) & busy.idle[main]]
-    soon_ns = timelines.end_ns[segment] - scope.thresholds.wake_ns
-    ends = event_index(scope.events.ranks, busy.end, busy.lane, busy.end_ns)
-    tail = ends.last_elsewhere(timelines.lane[segment], soon_ns, timelines.start_ns[segment])
+    when = timelines.end_ns[segment] - scope.thresholds.wake_ns, timelines.start_ns[segment]
+    tail = scope.last_elsewhere(busy.end, timelines.lane[segment], *when)
     segment, tail = segment[tail != NOTHING], tail[tail != NOTHING]
     head, owner = timelines.head[segment], timelines.owner[segment]
-    return _lasting(timelines, tail, head, Class.OUTSIDE, Tier.INFERRED, owner=owner)
+    return _lasting(timelines, tail, head, Class.OUTSIDE, owner, Tier.INFERRED)
 
 
 _MANY_POLLS = 3
@@ -343,23 +301,20 @@ _MANY_POLLS = 3
 def polled(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
     """From what another thread finished to the end of the sleeps in which it was polled for.
 
-    A function that sleeps again and again polls for something. Where another thread stops working
-    during the last of the sleeps, that was it.
+    That is where it stops during the last of the sleeps of a function that sleeps repeatedly.
     """
     sleep = scope.named(SLEEPING, Category.PYTHON)
     sleep = sleep[scope.after[sleep] == sleep + 1]
     runs = np.split(sleep, np.flatnonzero(np.diff(scope.parent[sleep])) + 1)
     runs = [one for one in runs if len(one) >= _MANY_POLLS]
     last = np.array([one[-1] for one in runs], dtype=np.int64)
-    ends = event_index(scope.events.ranks, busy.end, busy.lane, busy.end_ns)
     since_ns = scope.start_ns[last] - scope.thresholds.idle_ns
-    tail = ends.last_elsewhere(scope.lane[last], scope.end_ns[last], since_ns)
+    tail = scope.last_elsewhere(busy.end, scope.lane[last], scope.end_ns[last], since_ns)
     known = tail != NOTHING
     first = np.array([one[0] for one in runs], dtype=np.int64)[known]
     tail, head = tail[known], 2 * last[known] + 1
     woke_ns = timelines.time_ns[head] - timelines.time_ns[tail]
-    return found(
-        edges(tail, head, EdgeKind.JOIN, Class.SLEEP, tier=Tier.INFERRED, weight_ns=woke_ns),
-        edges(2 * first, head, EdgeKind.JOIN, Class.SLEEP, tier=Tier.INFERRED),
-        cuts=head,  # how often it sleeps until then is of no matter
-    )
+    asleep = EdgeKind.JOIN, Class.SLEEP, Tier.INFERRED
+    # How often it sleeps until then is of no matter.
+    several = edges(tail, head, *asleep, woke_ns), edges(2 * first, head, *asleep)
+    return Found(*several, cuts=head)

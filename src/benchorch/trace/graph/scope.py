@@ -10,7 +10,7 @@ import numpy as np
 from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s, mask, scattered
 from benchorch.trace.dag import Window
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
-from benchorch.trace.lookup import joined_by, latest_so_far
+from benchorch.trace.lookup import joined_by, last_elsewhere, latest_so_far
 from benchorch.trace.nesting import NESTING_RANK, Nesting, Spans, by_start, nest, outside_first
 
 
@@ -37,9 +37,8 @@ class Thresholds:
 class Scope:
     """Columns of the events of one window: first of host threads, then device work, then records.
 
-    Host events come by lane, start and depth, so parents before children; device work by lane,
-    start and end; records are those of synchronisation and of the profiler, which have no place
-    on a lane. Times are cut to the window.
+    Host events come by lane, start and depth, device work by lane, start and end; records of
+    synchronisation and of the profiler have no place on a lane. Times are cut to the window.
     """
 
     events: Events
@@ -86,6 +85,15 @@ class Scope:
         """The work of devices."""
         return slice(self.hosts, self.hosts + self.works)
 
+    @property
+    def device_work(self) -> Int64s:
+        """The work of devices as indices."""
+        return np.arange(self.hosts, self.hosts + self.works, dtype=np.int64)
+
+    def on_lane(self, lane: int) -> Int64s:
+        """The work of one stream, by start."""
+        return self.hosts + np.flatnonzero(self.lane[self.device] == lane)
+
     def indices(self, *categories: Category) -> Int64s:
         """Those of some categories, in the scope's order."""
         return np.flatnonzero(among(self.category, categories))
@@ -100,28 +108,32 @@ class Scope:
         chosen = mask(self.spelled.shape[1], fits)[self.name]
         return np.flatnonzero(chosen & among(self.category, categories))
 
-    def matches(self, pattern: re.Pattern[str], these: Int64s) -> Bools:
-        """Whether a pattern is found in the name of each; every name is searched once."""
-        name = self.name[these]
-        flags = np.zeros(len(self.events.names), dtype=np.bool_)
-        for at in np.flatnonzero(np.bincount(name, minlength=1)).tolist():
-            flags[at] = pattern.search(self.events.names[at]) is not None
-        return flags[name]
+    def matches(self, pattern: re.Pattern[str], these: Int64s, *categories: Category) -> Bools:
+        """Whether a pattern is found in the name of each of some, of these categories."""
+        return mask(len(self), self.named(pattern, *categories))[these]
+
+    def last_elsewhere(
+        self, points: Int64s, lane: Int32s, until_ns: Int64s, after_ns: Int64s
+    ) -> Int64s:
+        """For each lane the last of some points on another one between two times, or NOTHING."""
+        event = points >> 1
+        time_ns = np.where(points & 1, self.end_ns[event], self.start_ns[event])
+        columns = points, self.lane[event], time_ns
+        return last_elsewhere(self.events.ranks, columns, lane, until_ns, after_ns)
 
 
 def with_overhead(scope: Scope) -> Scope:
-    """The scope with the profiler's intervals on the threads they name, cut to those threads.
-
-    Files give the profiler a process of its own; the thread's number attributes its time. Cut
-    they do not overlap; what no thread can be found for is left out.
-    """
+    """The scope with the profiler's intervals on the threads of the same number, cut to those."""
     these = scope.indices(Category.OVERHEAD)
     if not len(these) or not scope.hosts:
         return scope
     lane = _threads(scope)[scope.lane[these]]
     order = np.lexsort((scope.start_ns[these], lane))
     these, lane = these[order], lane[order].astype(np.int32)
-    first_ns, last_ns = _extents(scope)
+    first_ns = np.full(len(scope.events.lanes), np.iinfo(np.int64).max)
+    last_ns = np.full(len(scope.events.lanes), np.iinfo(np.int64).min)
+    np.minimum.at(first_ns, scope.lane[scope.host], scope.start_ns[scope.host])
+    np.maximum.at(last_ns, scope.lane[scope.host], scope.end_ns[scope.host])
     start_ns = np.maximum(scope.start_ns[these], first_ns[lane])
     end_ns = np.minimum(scope.end_ns[these], last_ns[lane])
     before = latest_so_far(lane, end_ns, strictly=True)
@@ -147,18 +159,6 @@ def _threads(scope: Scope) -> Int64s:
     )
 
 
-def _extents(scope: Scope) -> tuple[Int64s, Int64s]:
-    """When each thread's first event starts and its last one ends."""
-    lane, start_ns, end_ns = (
-        column[scope.host] for column in (scope.lane, scope.start_ns, scope.end_ns)
-    )
-    first = np.full(len(scope.events.lanes), np.iinfo(np.int64).max)
-    last = np.full(len(scope.events.lanes), np.iinfo(np.int64).min)
-    np.minimum.at(first, lane, start_ns)
-    np.maximum.at(last, lane, end_ns)
-    return first, last
-
-
 _HOST = (
     Category.OPERATOR,
     Category.ANNOTATION,
@@ -182,11 +182,9 @@ _RUNS = (*_WORK, Category.PYTHON)
 
 
 def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> Scope:
-    """The events of a window, or of the whole trace.
+    """The events of a window, or of the whole trace, without threads that do no work.
 
-    Host events belong to it where they run inside the window's range; device work where its
-    launch does, or where it was still to be done when the window began. Threads that do no work
-    are left out.
+    Host events where they run inside it; device work where its launch does, or if still to do.
     """
     streams = np.array([lane.on_device for lane in events.lanes], dtype=np.bool_)
     device = np.flatnonzero(among(events.category, DEVICE_WORK) & streams[events.lane])
@@ -203,7 +201,11 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     records = records[_inside(events, records, window, last_ns)]
     taken, carried = _still_to_do(events, device, launch, window, last_ns)
     device, launch, carried = device[taken], launch[taken], carried[taken]
-    host = _by_depth(events, host, window, last_ns)
+    begin_ns = np.maximum(events.start_ns[host], window.start_ns)
+    end_ns = np.minimum(events.end_ns[host], last_ns)
+    # Of equal events the outer kind comes first, then the lower name, whatever the file's order.
+    ties = events.name[host], NESTING_RANK[events.category[host]]
+    host = host[outside_first(events.lane[host], begin_ns, end_ns, ties)]
     host, tree = _ranges_cut(events, host, window, last_ns)
     device_order = by_start(events.lane[device], events.start_ns[device])
     order = np.concatenate([host, device[device_order], records])
@@ -253,10 +255,10 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
 def _ranges_cut(
     events: Events, host: Int64s, window: Window, last_ns: int
 ) -> tuple[Int64s, Nesting]:
-    """Host events without ranges that begin inside of a call and outlive it, and their nesting.
+    """Host events and their nesting, without ranges that begin inside of a call and outlive it.
 
-    A person may open and close ranges in any order: what calls and steps did is not cut for that.
-    So a range that ends inside of a call or a step is cut where that begins.
+    A person may close ranges in any order: one that ends inside of a call or a step is cut where
+    that begins.
     """
     start_ns = np.maximum(events.start_ns[host], window.start_ns)
     end_ns = np.minimum(events.end_ns[host], last_ns)
@@ -291,7 +293,9 @@ def _shift_ns(events: Events, device: Int64s, launch: Int64s) -> Int64s:
     late = events.start_ns[work] - events.start_ns[launch[known]]
     on = number[events.lane[work]]
     for one in np.unique(on):
-        shift[number == one] = _skew_ns(late[on == one])
+        early = -late[(on == one) & (late < 0)]
+        if len(early) > _MANY_RATIO * (on == one).sum():
+            shift[number == one] = np.quantile(early, _REMOVED_RATIO, method="higher")
     return shift
 
 
@@ -330,35 +334,8 @@ def _still_to_do(
     return ours | running & (early | ~known), carried
 
 
-def _skew_ns(latency_ns: Int64s) -> int:
-    """By how much a device's clock is slow, from the times between launches and their starts.
-
-    0 where hardly any launch seems to come after what it started; else the least shift that
-    removes all but a thousandth of those. Integer nanoseconds, >= 0; 0 for no launch.
-    """
-    early = -latency_ns[latency_ns < 0]
-    if len(early) <= _MANY_RATIO * len(latency_ns):
-        return 0
-    return int(np.quantile(early, _REMOVED_RATIO, method="higher"))
-
-
-def _by_depth(events: Events, host: Int64s, window: Window, last_ns: int) -> Int64s:
-    """By lane, start and length: what begins together is one inside the other, the longer first.
-
-    Times are those inside the window. Of equal events the outer kind comes first, then the lower
-    name: so the order of the file does not matter.
-    """
-    start_ns = np.maximum(events.start_ns[host], window.start_ns)
-    end_ns = np.minimum(events.end_ns[host], last_ns)
-    ties = (events.name[host], NESTING_RANK[events.category[host]])
-    return host[outside_first(events.lane[host], start_ns, end_ns, ties)]
-
-
 def _daemons(events: Events, streams: Bools, launching: Int64s) -> Bools:
-    """Of every lane whether it is a thread that does no work: no operators, frames or launches.
-
-    Where no thread does any, none is a daemon.
-    """
+    """Of every lane whether it is a thread without operators, frames or launches."""
     working = mask(len(events.lanes), events.lane[among(events.category, _RUNS)])
     working[events.lane[launching]] = True
     hosts = mask(len(events.lanes), events.lane[among(events.category, _HOST)])

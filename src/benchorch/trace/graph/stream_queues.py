@@ -1,14 +1,13 @@
 """Queues of streams: what was queued when, what had to be over, which launches waited."""
 
-from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple
 
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Int32s, Int64s
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
-from benchorch.trace.graph.edge_list import Found, edges, found, joined
+from benchorch.trace.graph.edge_list import Found, edges
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.lookup import by_lane, latest_so_far
 
@@ -16,9 +15,7 @@ _MOST_WAITS = 8  # since a stream's last work: more only repeat each other
 _MOST_STREAMS = 8  # that wait for each other without any work in between
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queues:
+class Queues(NamedTuple):
     """Device work by lane, in the order in which it was launched; columns of shape ``(works,)``."""
 
     work: Int64s  # indices into the scope
@@ -49,10 +46,9 @@ class Queues:
         *,
         earlier: bool = False,
     ) -> Int64s:
-        """Of what a call's rank had launched before it, on all streams, the work that ended last.
+        """Of what a call's rank had launched before it, the work that ended last between two times.
 
-        Only of what ended after one time and by another; NOTHING where none did. Of a stream that
-        works on, `earlier` work counts if it ended just then: an event may be an old one.
+        Of a stream that works on, `earlier` work counts if it ended just then: an event may be old.
         """
         ranks, at_ns = scope.events.ranks, scope.start_ns[call]
         work, end_ns = np.full(len(call), NOTHING, dtype=np.int64), after_ns
@@ -94,7 +90,7 @@ class Queues:
 
 def stream_queues(scope: Scope) -> Queues:
     """The streams' queues; work without a known launch counts as launched when it started."""
-    work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
+    work = scope.device_work
     call = scope.launch[work]
     launched_ns = np.where(call != NOTHING, scope.start_ns[call], scope.start_ns[work])
     launched_ns[scope.carried[work]] = scope.window.start_ns - 1
@@ -110,13 +106,8 @@ def stream_queues(scope: Scope) -> Queues:
     )
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Streams:
-    """Queues, and what is queued between their work: waits for events of other streams.
-
-    Columns of shape ``(waits,)``, by lane and time.
-    """
+class Streams(NamedTuple):
+    """Queues, and waits for events of other streams between their work; (waits,) in order."""
 
     queue: Queues  # the work
     lane: Int64s  # and called_ns: which stream waits, and when the host called for it
@@ -127,8 +118,7 @@ class Streams:
     def reached(self, lane: Int64s, at_ns: Int64s) -> tuple[Int64s, Int64s]:
         """The work that had to be over when streams got to what was queued at some times.
 
-        For each lane and time that is its last work by then, and where it was made to wait since,
-        what had to be over at that event. Pairs of the request's index and a piece of work.
+        That is a lane's last work, and what it was made to wait for since: pairs of index and work.
         """
         requested = np.arange(len(lane), dtype=np.int64)
         lane, at_ns = lane.astype(np.int64), at_ns.astype(np.int64)
@@ -160,8 +150,7 @@ class Streams:
         return np.stack([requested, np.repeat(high, count) - 1 - place], axis=1)
 
 
-_CONSTANT_RATIO = 0.5
-"""Of the later half of all launches: so many leave the queue at its most, where it has a limit."""
+_CONSTANT_RATIO = 0.5  # of the later launches: so many fill a queue that has a limit
 _NEAR = 3  # works by which a full queue may seem shorter: several may end while a call returns
 _FREE = 5  # calls that nothing held up, from which the cost of a call is known
 _USUAL_LAUNCH_NS = 4_500
@@ -170,14 +159,12 @@ _USUAL_LAUNCH_NS = 4_500
 def full_streams(scope: Scope, queue: Queues) -> Found:
     """From the end of work to that of the launch that waited for its slot in a full queue.
 
-    A queue's depth is fitted: where a stream has a limit and the host runs ahead of it, most
-    launches leave exactly as much work unfinished as the queue holds. Work that was launched
-    before the recording began is in the queue, too.
+    Where a stream has a limit and the host runs ahead, most launches leave just as much unfinished.
     """
-    parts, waits, floors, facts = [], [], [], {}
+    parts, facts = [], dict[str, float]()
+    waits, floors = list[int](), list[int]()
     for lane in queue.lanes:
-        work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
-        work = work[scope.lane[work] == lane]  # by start, which on a stream is by launch
+        work = scope.on_lane(lane)  # by start, which on a stream is by launch
         ends_ns = np.sort(scope.end_ns[work])
         number = np.flatnonzero(scope.launch[work] != NOTHING)
         call = scope.launch[work[number]]
@@ -196,23 +183,12 @@ def full_streams(scope: Scope, queue: Queues) -> Found:
         lag_ns = scope.end_ns[call] - scope.end_ns[tail]
         blocked = usable & full & (scope.end_ns[tail] > scope.start_ns[call])
         least_ns = int(np.quantile(lag_ns[blocked], 0.05)) if blocked.any() else 0
-        parts.append(
-            edges(
-                2 * tail[usable] + 1,
-                head[usable],
-                EdgeKind.SYNC,
-                Class.BACKPRESSURE,
-                tier=Tier.INFERRED,
-                weight_ns=np.minimum(least_ns, lag_ns[usable]),
-            )
-        )
-        waits.append(head[blocked])
-        floors.append(floor_ns[blocked])
-    if not parts:
-        return found()
-    return found(
-        joined(parts), waits=np.concatenate(waits), floor_ns=np.concatenate(floors), facts=facts
-    )
+        held_ns = np.minimum(least_ns, lag_ns[usable])
+        known = EdgeKind.SYNC, Class.BACKPRESSURE, Tier.INFERRED
+        parts.append(edges(2 * tail[usable] + 1, head[usable], *known, held_ns))
+        waits += head[blocked].tolist()
+        floors += floor_ns[blocked].tolist()
+    return Found(*parts, waits=waits, floor_ns=floors, facts=facts)
 
 
 def _depth(held: Int64s, least: int) -> int | None:

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,15 +10,13 @@ from benchorch.trace.arrays import Int64s, mask
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.device_edges import Fitted, percentile_floors, stream_edges
-from benchorch.trace.graph.edge_list import Found, edges, found
+from benchorch.trace.graph.edge_list import Found, edges
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.stream_queues import Queues, Streams
-from benchorch.trace.lookup import by_lane, event_index, joined_by
+from benchorch.trace.lookup import by_lane, joined_by
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncRecords:
+class SyncRecords(NamedTuple):
     """What is recorded of host calls; columns by the scope's index, NOTHING where unknown."""
 
     stream: Int64s  # the stream a call is about
@@ -89,8 +86,7 @@ Awaited = tuple[Int64s, Int64s, Tier]
 def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
     """From device work to the host calls that wait for it, those included that were not late.
 
-    A call waited if any of its work ended after it began; then its own time is what such a call
-    takes when there is nothing to wait for.
+    A call that waited takes as long as one for which there is nothing to wait.
     """
     by_stream = scope.named(_STREAM_SYNC, Category.RUNTIME)
     stream = lanes_of(scope, records.stream[by_stream], records.device[by_stream])
@@ -114,16 +110,10 @@ def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
     waited = np.unique(call[scope.end_ns[work] > scope.start_ns[call]])
     exit_ns, floor_ns = _costs(scope, call, work, waited)
     took_ns, after_ns = scope.end_ns[call] - scope.start_ns[call], exit_ns[scope.name[call]]
-    return found(
-        edges(
-            2 * work + 1,
-            2 * call + 1,
-            EdgeKind.SYNC,
-            Class.SYNC_EXIT,
-            tier=tier.astype(np.int8),
-            weight_ns=np.where(after_ns == NOTHING, took_ns, after_ns),
-            owner=call,
-        ),
+    held_ns = np.where(after_ns == NOTHING, took_ns, after_ns)
+    woken = tier.astype(np.int8), held_ns, call
+    return Found(
+        edges(2 * work + 1, 2 * call + 1, EdgeKind.SYNC, Class.SYNC_EXIT, *woken),
         waits=2 * waited + 1,
         floor_ns=floor_ns[scope.name[waited]],
         repairs={"syncs_before_their_work": late} if late else {},
@@ -131,10 +121,7 @@ def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
 
 
 def _costs(scope: Scope, call: Int64s, work: Int64s, waited: Int64s) -> tuple[Int64s, Int64s]:
-    """By name: how long a call takes to return after its work, and when there is none to do.
-
-    The first is NOTHING where no such call was seen to wait.
-    """
+    """By name: how long a call takes to return after its work, or NOTHING; and without any."""
     names = max(1, len(scope.events.names))
     last_ns = np.full(len(scope), np.iinfo(np.int64).min)
     np.maximum.at(last_ns, call, scope.end_ns[work])
@@ -187,10 +174,12 @@ def _reached(
 
 def _copies(scope: Scope) -> Awaited:
     """A copy that ended while its call still ran, as that of pageable memory does."""
-    work = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
+    work = scope.device_work
     work = work[scope.launch[work] != NOTHING]
     call = scope.launch[work]
-    inside = scope.matches(_COPY, call) & (scope.end_ns[work] <= scope.end_ns[call])
+    inside = scope.matches(_COPY, call, Category.RUNTIME) & (
+        scope.end_ns[work] <= scope.end_ns[call]
+    )
     return call[inside], work[inside], Tier.SEMANTIC
 
 
@@ -219,10 +208,7 @@ def _recorded_stream_waits(scope: Scope, records: SyncRecords) -> tuple[Int64s, 
 
 
 def delayed_work(scope: Scope, streams: Streams, records: SyncRecords) -> tuple[Int64s, Int64s]:
-    """The work that stream waits delayed: those whose event is known, then all others.
-
-    Where not even the stream is known, that is whatever was launched next.
-    """
+    """The work that stream waits delayed: those whose event is known, then all others."""
     call = scope.named(_STREAM_WAIT, Category.RUNTIME)
     others = np.setdiff1d(call, _recorded_stream_waits(scope, records)[0])
     lane = lanes_of(scope, records.stream[others], records.device[others])
@@ -235,10 +221,7 @@ def delayed_work(scope: Scope, streams: Streams, records: SyncRecords) -> tuple[
 
 
 def unknown_stream_waits(scope: Scope, work: Int64s, fit: Fitted) -> Found:
-    """From the latest end on another stream to work that started later than all that is known.
-
-    Only to work before which its stream was made to wait for an event that no record names.
-    """
+    """From the latest end elsewhere to late work behind a wait for an event without a record."""
     at = work - scope.hosts
     call, before = scope.launch[work], fit.before[at]
     ready_ns = np.where(call != NOTHING, scope.start_ns[call] + fit.launch_ns[at], NOTHING)
@@ -248,28 +231,26 @@ def unknown_stream_waits(scope: Scope, work: Int64s, fit: Fitted) -> Found:
     stalled &= ready_ns >= 0
     work, ready_ns = work[stalled], ready_ns[stalled]
     if not len(work):
-        return found()
-    device = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
-    ends = event_index(scope.events.ranks, 2 * device + 1, scope.lane[device], scope.end_ns[device])
-    before = ends.last_elsewhere(scope.lane[work], scope.start_ns[work], ready_ns)
+        return Found()
+    ends = 2 * scope.device_work + 1
+    before = scope.last_elsewhere(ends, scope.lane[work], scope.start_ns[work], ready_ns)
     known = before != NOTHING
-    return found(stream_edges(scope, before[known] >> 1, work[known], Tier.INFERRED, fit))
+    return Found(stream_edges(scope, before[known] >> 1, work[known], Tier.INFERRED, fit))
 
 
 def ordered_by_events(scope: Scope, queue: Queues, fit: Fitted) -> Found:
     """From work before an event to work after the wait for it, where both calls come together.
 
-    That is how a stream is made to wait for another. It is believed of two streams that never
-    contradict it; whether the wait was long or none.
+    Believed of two streams that never contradict it, whether the wait was long or none.
     """
     call = scope.named(_EVENT_CALLS, Category.RUNTIME)
     call = call[np.lexsort((scope.start_ns[call], scope.lane[call]))]
-    waits = scope.matches(_STREAM_WAIT, call)
+    waits = scope.matches(_STREAM_WAIT, call, Category.RUNTIME)
     pair = np.flatnonzero(waits[1:] & ~waits[:-1] & (np.diff(scope.lane[call]) == 0))
     record, wait = call[pair], call[pair + 1]
     near = scope.start_ns[wait] - scope.end_ns[record] < scope.thresholds.stalled_ns
     record, wait = record[near], wait[near]
-    works = np.arange(scope.hosts, scope.hosts + scope.works, dtype=np.int64)
+    works = scope.device_work
     works = works[scope.launch[works] != NOTHING]
     launch = scope.launch[works]
     order = np.lexsort((scope.start_ns[launch], scope.lane[launch]))
@@ -289,7 +270,7 @@ def ordered_by_events(scope: Scope, queue: Queues, fit: Fitted) -> Found:
     sure = ~np.isin(streams, wrong)
     if len(streams):
         sure &= often[np.unique(streams, return_inverse=True)[1]] >= _LEAST
-    return found(stream_edges(scope, before[sure], then[sure], Tier.INFERRED, fit))
+    return Found(stream_edges(scope, before[sure], then[sure], Tier.INFERRED, fit))
 
 
 def recorded_stream_waits(scope: Scope, streams: Streams, fit: Fitted) -> Found:
@@ -297,7 +278,7 @@ def recorded_stream_waits(scope: Scope, streams: Streams, fit: Fitted) -> Found:
     which, work = streams.reached(streams.source, streams.recorded_ns)
     then = streams.queue.next_from(streams.lane, streams.called_ns)[which]
     work, then = work[then != NOTHING], then[then != NOTHING]
-    return found(stream_edges(scope, work, then, Tier.RECORDED, fit))
+    return Found(stream_edges(scope, work, then, Tier.RECORDED, fit))
 
 
 _QUERY = re.compile(r"(Event|Stream)Query")
@@ -307,14 +288,11 @@ _LEAST = 3  # queries in a row, with nothing launched or computed between them, 
 def polling(scope: Scope, queue: Queues) -> Found:
     """From device work to the end of the query that found it done; the queries before waited.
 
-    Those lead nowhere: with other times there would be fewer or more of them.
-
-    A loop ends with the first query after the work has ended: of all work launched before the
-    loop that is what ended last before its last query did, and after the one before.
+    Of all work launched before the loop it is what ended last between its last two queries.
     """
     query = scope.named(_QUERY, Category.RUNTIME)
     if len(query) < _LEAST:
-        return found()
+        return Found()
     runs = _runs(scope, query)
     first, last = query[runs[:, 0]], query[runs[:, 1]]
     before_last = query[runs[:, 1] - 1]
@@ -323,17 +301,10 @@ def polling(scope: Scope, queue: Queues) -> Found:
     )
     known = work != NOTHING
     first, last, work = first[known], last[known], work[known]
-    head = 2 * last + 1
-    return found(
-        edges(
-            2 * work + 1,
-            head,
-            EdgeKind.SYNC,
-            Class.SYNC_EXIT,
-            tier=Tier.SEMANTIC,
-            weight_ns=scope.end_ns[last] - scope.end_ns[work],
-            owner=last,
-        ),
+    head, late_ns = 2 * last + 1, scope.end_ns[last] - scope.end_ns[work]
+    ended = EdgeKind.SYNC, Class.SYNC_EXIT, Tier.SEMANTIC, late_ns, last
+    return Found(
+        edges(2 * work + 1, head, *ended),
         edges(2 * first + 1, head, EdgeKind.CHAIN, Class.CPU_RUNTIME, owner=last),
         cuts=head,
     )

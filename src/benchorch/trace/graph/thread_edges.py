@@ -8,20 +8,17 @@ import numpy as np
 from benchorch.trace.arrays import Int8s, Int64s, mask
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.edge_list import Edges, Found, edges, found
+from benchorch.trace.graph.edge_list import Edges, Found, edges
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import BusyIntervals, ThreadTimelines
 from benchorch.trace.graph.time_classes import segment_labels, waiting
-from benchorch.trace.lookup import by_lane, event_index
+from benchorch.trace.lookup import by_lane
 
 
 def thread_edges(
     scope: Scope, timelines: ThreadTimelines, label: Int8s, others: Sequence[Found]
 ) -> Found:
-    """Each thread's own order: all that passed is weight, unless something else was waited for.
-
-    From the source to the main thread's first point Python ran.
-    """
+    """Each thread's own order: all that passed is weight, unless something else was waited for."""
     owner, weight_ns = timelines.owner, timelines.elapsed_ns
     segment = np.full(2 * len(scope), NOBODY, dtype=np.int32)
     segment[timelines.head] = np.arange(len(timelines.head), dtype=np.int32)
@@ -33,22 +30,12 @@ def thread_edges(
     kept = ~np.isin(timelines.head, np.concatenate([one.cuts for one in others]))
     first = timelines.walk[timelines.first]
     first = first[scope.lane[first >> 1] == scope.main_lane]
-    return found(
-        edges(
-            timelines.tail,
-            timelines.head,
-            EdgeKind.CHAIN,
-            labels,
-            weight_ns=weight_ns,
-            owner=owner,
-        ).kept(kept),
-        edges(
-            np.full(len(first), 2 * len(scope)),
-            first,
-            EdgeKind.BOUNDARY,
-            Class.CARRY_IN,
-            weight_ns=scope.start_ns[first >> 1] - scope.window.start_ns,
-        ),
+    ran_ns = scope.start_ns[first >> 1] - scope.window.start_ns
+    source, ran = np.full(len(first), 2 * len(scope)), (Class.CARRY_IN, Tier.RECORDED, ran_ns)
+    passed = labels, Tier.RECORDED, weight_ns, owner
+    return Found(
+        edges(timelines.tail, timelines.head, EdgeKind.CHAIN, *passed).kept(kept),
+        edges(source, first, EdgeKind.BOUNDARY, *ran),
     )
 
 
@@ -59,11 +46,7 @@ _BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
 
 
 def backward_after_forward(scope: Scope) -> Found:
-    """From the forward operator that recorded a sequence number to the backward one that has it.
-
-    Operators inside each other share a number: the innermost forward one recorded it, and the
-    outermost backward one is where its work begins.
-    """
+    """From the innermost forward operator to the outermost backward one of a sequence number."""
     operator = scope.indices(Category.OPERATOR)
     operator = operator[scope.sequence[operator] != NOTHING]
     backward = scope.forward_lane[operator] != NOTHING
@@ -74,22 +57,20 @@ def backward_after_forward(scope: Scope) -> Found:
     order = np.lexsort((scope.start_ns[forward], scope.sequence[forward], scope.lane[forward]))
     forward = forward[order]
     if not len(forward) or not len(backward):
-        return found()
+        return Found()
     span = int(scope.sequence[operator].max()) + 1
     key = scope.lane[forward].astype(np.int64) * span + scope.sequence[forward]
     requested = scope.forward_lane[backward].astype(np.int64) * span + scope.sequence[backward]
     at = np.searchsorted(key, requested, side="right") - 1
     known = (at >= 0) & (key[at] == requested)
-    return found(
-        edges(2 * forward[at[known]] + 1, 2 * backward[known], EdgeKind.DATA, Class.CPU_FRAMEWORK)
-    )
+    tail, head = 2 * forward[at[known]] + 1, 2 * backward[known]
+    return Found(edges(tail, head, EdgeKind.DATA, Class.CPU_FRAMEWORK))
 
 
 def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
-    """Fork and join of busy intervals of backward operators by the thread that called for them.
+    """Fork and join of backward operators' busy intervals by the forward thread, which waits.
 
-    That is the forward thread, where it has a single segment around the whole interval. What it
-    did before the first interval and after the last one is its own work, not waiting.
+    Where it has a single segment around all of the interval; before and after it is its own work.
     """
     operator = scope.named(_BACKWARD, Category.OPERATOR, Category.ANNOTATION)
     caller = scope.forward_lane[operator]
@@ -113,22 +94,15 @@ def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals
 
     def crossing(tail: Int64s, head: Int64s, kind: EdgeKind, segments: Int64s) -> Edges:
         owner = timelines.owner[segments]
-        return edges(
-            tail,
-            head,
-            kind,
-            np.where(owner == NOBODY, python, framework).astype(np.int8),
-            tier=Tier.SEMANTIC,
-            weight_ns=timelines.time_ns[head] - timelines.time_ns[tail],
-            owner=owner,
-        )
+        label = np.where(owner == NOBODY, python, framework).astype(np.int8)
+        took_ns = timelines.time_ns[head] - timelines.time_ns[tail]
+        return edges(tail, head, kind, label, Tier.SEMANTIC, took_ns, owner)
 
-    return found(
-        crossing(
-            timelines.tail[segment_of_first], busy.start[first], EdgeKind.FORK, segment_of_first
-        ),
-        crossing(busy.end[last], timelines.head[segment_of_last], EdgeKind.JOIN, segment_of_last),
-        waits=timelines.head[segment_of_last],
+    called, head = timelines.tail[segment_of_first], timelines.head[segment_of_last]
+    return Found(
+        crossing(called, busy.start[first], EdgeKind.FORK, segment_of_first),
+        crossing(busy.end[last], head, EdgeKind.JOIN, segment_of_last),
+        waits=head,
         rigid=rigid,
     )
 
@@ -139,10 +113,10 @@ _CARRIED_OUT = re.compile(r"^(gloo|mpi):")
 
 
 def collective_calls(scope: Scope, timelines: ThreadTimelines) -> Found:
-    """From the call of a collective to its range on a thread of the process group, in order.
+    """From the call of a collective to its range on the process group's thread, in order.
 
-    And from the range to the end of the wait for it, whether that was long or none. Without
-    stacks that is the pause after the call, of threads that never go on before the range ends.
+    And from there to the end of the wait for it; without stacks that is the pause after the call,
+    of threads that never go on before the range ends.
     """
     calls = scope.named(_CALLED, Category.OPERATOR)
     ranges = scope.named(_CARRIED_OUT, Category.ANNOTATION)
@@ -159,10 +133,9 @@ def collective_calls(scope: Scope, timelines: ThreadTimelines) -> Found:
         if ((late_ns >= 0) & (scope.lane[pair[0]] != scope.lane[pair[1]])).all():
             pairs.append(pair)
     if not pairs:
-        return found()
+        return Found()
     call, done = np.concatenate(pairs, axis=1)
     late_ns = np.minimum(scope.start_ns[done] - scope.start_ns[call], scope.thresholds.wake_ns)
-    kind, label = EdgeKind.FORK, Class.CPU_FRAMEWORK
     waits = scope.named(_AWAITED, Category.PYTHON)
     order = np.argsort(call)
     at = np.searchsorted(waits, call[order])
@@ -172,19 +145,16 @@ def collective_calls(scope: Scope, timelines: ThreadTimelines) -> Found:
     wait, work = following[own], done[order][own]
     late = scope.end_ns[work] <= scope.end_ns[wait]
     pause, awaited = _pauses(scope, timelines, call[order][~own], done[order][~own])
-    resumed_ns = timelines.end_ns[pause] - scope.end_ns[awaited]
-    return found(
-        edges(2 * call, 2 * done, kind, label, tier=Tier.SEMANTIC, weight_ns=late_ns),
-        edges(2 * work[late] + 1, 2 * wait[late] + 1, EdgeKind.JOIN, label, tier=Tier.SEMANTIC),
-        edges(
-            2 * awaited + 1,
-            timelines.head[pause],
-            EdgeKind.JOIN,
-            label,
-            tier=Tier.INFERRED,
-            weight_ns=np.minimum(resumed_ns, scope.thresholds.wake_ns),
-        ),
-        waits=np.concatenate([2 * done, timelines.head[pause]]),
+    resumed = timelines.head[pause]
+    resumed_ns = np.minimum(
+        timelines.end_ns[pause] - scope.end_ns[awaited], scope.thresholds.wake_ns
+    )
+    join, known = (EdgeKind.JOIN, Class.CPU_FRAMEWORK), (Class.CPU_FRAMEWORK, Tier.SEMANTIC)
+    return Found(
+        edges(2 * call, 2 * done, EdgeKind.FORK, *known, late_ns),
+        edges(2 * work[late] + 1, 2 * wait[late] + 1, EdgeKind.JOIN, *known),
+        edges(2 * awaited + 1, resumed, *join, Tier.INFERRED, resumed_ns),
+        waits=np.concatenate([2 * done, resumed]),
     )
 
 
@@ -203,11 +173,7 @@ def _pauses(
 
 
 def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
-    """A busy interval inside a range of the main thread comes after its start, before its end.
-
-    Ranges are those that a person named: that an operator lasts longer means nothing. The main
-    thread does not wait for it; its range only stays around the interval when other things change.
-    """
+    """A busy interval inside a person's range of the main thread stays inside it."""
     other = np.flatnonzero(busy.lane != scope.main_lane)
     segment = timelines.segment_at(np.full(len(other), scope.main_lane), busy.start_ns[other])
     other, segment = other[segment != NOTHING], segment[segment != NOTHING]
@@ -222,7 +188,7 @@ def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals)
             break
         event = np.where(short, parent[event], event)
     other, event = other[event != NOBODY], event[event != NOBODY]
-    return found(
+    return Found(
         _inferred(2 * event, busy.start[other], EdgeKind.FORK),
         _inferred(busy.end[other], 2 * event + 1, EdgeKind.JOIN),
     )
@@ -231,22 +197,18 @@ def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals)
 def thread_starts(
     scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: Int64s
 ) -> Found:
-    """The main thread started each thread when the trace shows that thread for the first time.
-
-    That is, after the main thread's last point before it, for starting a thread takes a while; if
-    the main thread waits already, after it began to.
-    """
+    """The main thread started each thread that the trace shows for the first time, just before."""
     new = np.flatnonzero(busy.is_first & (busy.lane != scope.main_lane))
     new = new[~np.isin(busy.start[new], explained)]
     if not len(new):
-        return found()
+        return Found()
     first_ns = np.full(len(scope.events.lanes), np.iinfo(np.int64).max)
     np.minimum.at(first_ns, scope.events.lane, scope.events.start_ns)
     start_ns = busy.start_ns[new]
     main = np.full(len(new), scope.main_lane, dtype=np.int32)
     segment = timelines.segment_at(main, start_ns - scope.thresholds.woken_ns)
     ran = (segment != NOTHING) & (first_ns[busy.lane[new]] == start_ns)
-    return found(_inferred(timelines.tail[segment[ran]], busy.start[new[ran]], EdgeKind.FORK))
+    return Found(_inferred(timelines.tail[segment[ran]], busy.start[new[ran]], EdgeKind.FORK))
 
 
 def inferred_wakeups(
@@ -254,8 +216,8 @@ def inferred_wakeups(
 ) -> Found:
     """From the end of another thread's busy interval to the end of a gap, if every sign agrees.
 
-    The gap is long, lies between events or in a container, and nothing better explains it; the
-    other thread worked during the gap, stopped shortly before it ended, and was idle then, too.
+    The gap is long, between events or in a container, and nothing better explains it; the other
+    thread worked during it, stopped shortly before it ended, and was idle then, too.
     """
     idle = busy.idle & ~busy.wait
     gap = np.flatnonzero(idle)
@@ -265,9 +227,8 @@ def inferred_wakeups(
     begin_ns = np.full(len(head), scope.window.start_ns)
     begin_ns[: len(gap)] = timelines.start_ns[gap]
     end_ns = timelines.time_ns[head]
-    tail = event_index(scope.events.ranks, busy.end, busy.lane, busy.end_ns).last_elsewhere(
-        scope.lane[head >> 1], end_ns, np.maximum(begin_ns, end_ns - scope.thresholds.wake_ns - 1)
-    )
+    soon_ns = np.maximum(begin_ns, end_ns - scope.thresholds.wake_ns - 1)
+    tail = scope.last_elsewhere(busy.end, scope.lane[head >> 1], end_ns, soon_ns)
     head, tail = head[tail != NOTHING], tail[tail != NOTHING]
     on_main = scope.lane[head >> 1] == scope.main_lane
     others = np.flatnonzero(
@@ -276,7 +237,7 @@ def inferred_wakeups(
         & (timelines.lane != scope.main_lane)
         & ~np.isin(timelines.head, rigid)
     )
-    return found(
+    return Found(
         _inferred(tail[on_main], head[on_main], EdgeKind.JOIN),
         _inferred(tail[~on_main], head[~on_main], EdgeKind.FORK),
         waits=np.concatenate([head, timelines.head[others]]),
@@ -288,8 +249,7 @@ def recurring_wakeups(
 ) -> Found:
     """From a call of another thread to the end of a pause of the main thread, if always so.
 
-    Threads that hand over work need not stop after it. But where pauses before the same event
-    again and again end just after the same call of another thread, they waited for it.
+    That is, if pauses before the same event again and again end just after the same call.
     """
     gap = np.flatnonzero(busy.idle & ~busy.wait & (timelines.lane == scope.main_lane))
     gap = gap[~np.isin(timelines.head[gap], explained)]
@@ -297,12 +257,9 @@ def recurring_wakeups(
     done = done[scope.category[done] != Category.PYTHON]
     head, end_ns = timelines.head[gap], timelines.end_ns[gap]
     soon_ns = np.maximum(timelines.start_ns[gap], end_ns - scope.thresholds.wake_ns)
-    tail = event_index(
-        scope.events.ranks, 2 * done + 1, scope.lane[done], scope.end_ns[done]
-    ).last_elsewhere(scope.lane[head >> 1], end_ns, soon_ns)
+    tail = scope.last_elsewhere(2 * done + 1, scope.lane[head >> 1], end_ns, soon_ns)
     late_ns = end_ns - timelines.time_ns[tail]
-    tails: list[Int64s] = []
-    heads: list[Int64s] = []
+    found: list[Int64s] = [gap[:0]]
     for name in np.unique(scope.name[head >> 1]):
         alike = np.flatnonzero(scope.name[head >> 1] == name)
         known = alike[tail[alike] != NOTHING]
@@ -310,16 +267,14 @@ def recurring_wakeups(
             continue
         same = len(np.unique(scope.name[tail[known] >> 1])) == 1
         if same and np.ptp(late_ns[known]) <= scope.thresholds.idle_ns / 2:
-            tails.append(tail[known])
-            heads.append(head[known].astype(np.int64))
-    if not tails:
-        return found()
-    at = np.concatenate(heads)
-    return found(_inferred(np.concatenate(tails), at, EdgeKind.JOIN), waits=at)
+            found.append(known)
+    at = np.concatenate(found)
+    resumed = head[at].astype(np.int64)
+    return Found(_inferred(tail[at], resumed, EdgeKind.JOIN), waits=resumed)
 
 
 _RECURS = 4
 
 
 def _inferred(tail: Int64s, head: Int64s, kind: EdgeKind) -> Edges:
-    return edges(tail, head, kind, Class.SYNC_EXIT, tier=Tier.INFERRED)
+    return edges(tail, head, kind, Class.SYNC_EXIT, Tier.INFERRED)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -83,8 +83,7 @@ def thread_timelines(scope: Scope) -> ThreadTimelines:
 def _walk(scope: Scope) -> tuple[Int32s, Int32s]:
     """All points in the order of their threads, and the event that owns the time after each.
 
-    When event i of the order starts, i have started before it and all but the events around it
-    have ended: so the place of every point is known without walking.
+    When event i starts, i have started before it, and all but those around it have ended.
     """
     if not scope.hosts:
         return np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
@@ -116,9 +115,7 @@ def _with_overhead(scope: Scope, walk: Int32s, owner: Int32s) -> tuple[Int32s, I
     return walk, np.where(running & (owner != _ELSEWHERE), these[begun - 1], owner)
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BusyIntervals:
+class BusyIntervals(NamedTuple):
     """The busy intervals of every thread, lane by lane and in order; b intervals, s segments."""
 
     start: Int64s  # and end: (b,) points
@@ -154,8 +151,7 @@ def _usual_pauses(
 ) -> Iterator[tuple[slice, int]]:
     """The segments of each lane where pauses are longer than usual, and what is no pause there.
 
-    The usual pause is the median of those that may be pauses at all: a thread that waits more
-    often than it pauses has long gaps only.
+    The usual one is the median of those short enough: a thread that often waits has long gaps.
     """
     begins = np.append(np.flatnonzero(np.diff(lane, prepend=-1)), len(lane))
     for first, last in pairwise(begins.tolist()):
@@ -171,9 +167,7 @@ def _between_idle(
 ) -> BusyIntervals:
     """The intervals between idle segments; a single point between two of them is none.
 
-    A thread's first one is, for there it was started even if it pauses then, unless it waits.
-    Where a wait begins, the interval ended with the point before: there may have been nothing
-    after.
+    A thread's first one is, unless it waits. One ends with the point before a wait begins.
     """
     walk = timelines.walk
     begins = mask(len(walk), timelines.first)

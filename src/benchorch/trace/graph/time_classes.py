@@ -12,6 +12,7 @@ from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s, mask
 from benchorch.trace.dag import CLASSES, NOBODY, Class
 from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category
 from benchorch.trace.graph.scope import Scope
+from benchorch.trace.nesting import inherited
 
 _LOADING = re.compile(r"data_?loader|wait:\s*data|_next_data\b|_try_get_data|_get_batch", re.I)
 _WAITING = re.compile(r"^wait:")
@@ -85,10 +86,8 @@ _OWN_FUNCTIONS = {
     *("reduce", "loads", "dumps", "load", "dump"),
     *("scanstring", "encode_basestring_ascii", "collect", "heappush", "heappop", "heapify"),
 }
-SHORT_NS, MANY = 20_000, 20
-"""An operator that takes less at the median, of so many calls, is called rather than computed."""
-PAUSE_NS = 200_000
-"""Up to so long between two calls of a thread Python ran; longer, anything may have."""
+SHORT_NS, MANY = 20_000, 20  # median of so many calls of an operator that is not computed
+PAUSE_NS = 200_000  # up to so long between two calls Python ran; longer, anything may have
 
 # Views and allocations: they arrange for others to compute and touch no values themselves.
 _ARRANGING = re.compile(
@@ -109,10 +108,7 @@ def waiting(scope: Scope) -> Int64s:
 
 
 def _native(scope: Scope) -> tuple[Int64s, Int64s]:
-    """Long calls of libraries' own code, of which a trace records the duration, and kernels.
-
-    What the code that a compiler wrote calls is a kernel of it.
-    """
+    """Long calls of libraries' own code; and what a compiler's code calls, which is a kernel."""
     frame = scope.indices(Category.PYTHON)
     frame = frame[scope.after[frame] == frame + 1]
     names = scope.events.names
@@ -185,9 +181,8 @@ def _inside_of(scope: Scope, these: Int64s) -> Bools:
 def _dispatching(scope: Scope) -> Bools:
     """Whether the self time of each host event is spent dispatching work.
 
-    That is an operator or node which launches device work, itself or in what it calls; one that
-    spends most of its time in operators it calls; and one that makes a view or an allocation. A
-    matrix product that allocates its result on the way computes.
+    That is an operator or node that launches device work, that spends most of its time in others,
+    or that makes a view or an allocation.
     """
     operators = scope.category[scope.host]
     operators = (operators == Category.OPERATOR) | (operators == Category.NODE)
@@ -198,7 +193,8 @@ def _dispatching(scope: Scope) -> Bools:
     inside = before[scope.after] > before[: scope.hosts]
     arranging = mask(scope.hosts, scope.named(_ARRANGING, Category.OPERATOR))
     took = (scope.end_ns - scope.start_ns)[scope.host]
-    caller = _callers(scope, operators)
+    own = np.where(operators, np.arange(scope.hosts), NOBODY)
+    caller = np.append(inherited(scope.parent, own), NOBODY)[scope.parent]
     nested = operators & (caller != NOBODY)
     called = np.bincount(
         caller[nested], weights=took[nested].astype(np.float64), minlength=scope.hosts
@@ -208,24 +204,13 @@ def _dispatching(scope: Scope) -> Bools:
     return dispatching
 
 
-def _callers(scope: Scope, operators: Bools) -> Int64s:
-    """The operator around each host event, ranges and frames in between left out, or NOBODY."""
-    caller = np.full(scope.hosts, NOBODY, dtype=np.int64)
-    by_depth = np.argsort(scope.depth.astype(np.uint16), kind="stable")
-    for level in np.split(by_depth, np.cumsum(np.bincount(scope.depth))[:-1])[1:]:
-        parent = scope.parent[level]
-        caller[level] = np.where(operators[parent], parent, caller[parent])
-    return caller
-
-
 def segment_labels(
     scope: Scope, owner: Int32s, lane: Int32s, elapsed_ns: Int64s, label: Int8s
 ) -> Int8s:
     """The class of each segment of a thread, of the time that events own and of that between.
 
-    Between calls, short pauses are Python where a thread runs Python, else the framework's own
-    code. What takes longer, directly in a thread or in a range that a person named, may be
-    anything: its cause is not recorded.
+    Short pauses are Python where a thread runs it, else the framework's; long ones, directly in a
+    thread or in a person's range, may be anything.
     """
     python = mask(len(scope.events.lanes) + 1, scope.main_lane)  # the last one is lane -1's
     python[scope.lane[scope.indices(Category.PYTHON, Category.ANNOTATION)]] = True

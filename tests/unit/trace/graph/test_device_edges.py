@@ -165,6 +165,31 @@ def test_a_blocking_copy_waits_for_itself_and_not_where_it_came_late() -> None:
     assert between(dag, point(dag, 1, end=False), point(dag, 1, end=True)) == [(EdgeKind.CHAIN, 6)]
 
 
+def test_gaps_inside_a_launched_graph_are_its_own() -> None:
+    """Both kernels of the second half begin 290 ns after everything of the first has ended."""
+    dag = build_dag(
+        trace(
+            note("step", 0, 2000),
+            launch(0, 1),
+            launch(500, 2),
+            kernel("a", 20, 100, 1, graph_node=1),
+            kernel("b", 101, 300, 1, graph_node=2),
+            kernel("a", 520, 600, 2, graph_node=1),
+            kernel("b", 900, 990, 2, graph_node=2),
+            kernel("side", 530, 610, 2, graph_node=3, stream=20),
+            kernel("side", 900, 950, 2, graph_node=4, stream=20),
+        )
+    )
+    assert_sound(dag)
+    second = point(dag, 6, end=False)
+    assert into(dag, second, EdgeKind.STREAM) == [(5, True, 290)]
+    gap = CLASSES.index(Class.GRAPH_GAP)
+    assert set(dag.label[(dag.head == second) & (dag.kind == EdgeKind.STREAM)]) == {gap}
+    side = point(dag, 8, end=False)
+    assert into(dag, side, EdgeKind.STREAM) == [(7, True, 290)]
+    assert dag.residual_ns[side] == 0
+
+
 def test_every_kernel_of_a_launched_graph_comes_after_its_launch() -> None:
     events = [note("step", 0, 2000)]
     for at in (0, 1000):
