@@ -4,10 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, count
-from operator import attrgetter
+from operator import attrgetter, ne
 from typing import Any, final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -71,6 +70,7 @@ class Codes:
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = defaultdict(count().__next__)
+        self.mended = 0  # lists and objects that count as words
 
     @property
     def values(self) -> tuple[Any, ...]:
@@ -78,8 +78,20 @@ class Codes:
         return tuple(self._numbers)
 
     def encoded(self, values: Sequence[Hashable]) -> Int32s:
-        """The numbers of some values; TypeError if one is a list or an object."""
-        return np.fromiter(map(self._numbers.__getitem__, values), np.int32, len(values))
+        """The numbers of some values, (n,)."""
+        try:
+            return np.fromiter(map(self._numbers.__getitem__, values), np.int32, len(values))
+        except TypeError:
+            plain = [*map(_plain, values)]
+            self.mended += sum(map(ne, plain, values))
+            return np.fromiter(map(self._numbers.__getitem__, plain), np.int32, len(values))
+
+
+def _plain(value: object) -> Hashable:
+    """A value with words instead of lists and objects."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return word(value) if isinstance(value, list | dict) else value
 
 
 @final
@@ -117,10 +129,7 @@ class Gathered:
 
     def add_complete(self, rows: list[Record], places: Int64s) -> None:
         """Take complete events."""
-        try:
-            piece = self._piece(rows, places)
-        except TypeError:  # a word that is a list or an object
-            piece = self._piece([self._plain(row) for row in rows], places)
+        piece = self._piece(rows, places)
         if len(piece["place"]):
             self.pieces.append(piece)
 
@@ -141,7 +150,7 @@ class Gathered:
             )
         if kinds[Begin] or kinds[End]:
             halves = [at for at, row in enumerate(rows) if isinstance(row, Begin | End)]
-            self.halves += ((first + at, self._plain(rows[at])) for at in halves)
+            self.halves += ((first + at, rows[at]) for at in halves)
 
     def name_thread(self, process: object, thread: object, name: object) -> None:
         """Keep one name of a thread."""
@@ -174,21 +183,6 @@ class Gathered:
         self.repairs["negative duration"] += int((known & negative).sum())
         self.repairs["missing time"] += int((~known).sum())
         return piece if known.all() else {name: each[known] for name, each in piece.items()}
-
-    def _plain(self, row: Record) -> Record:
-        """The record with words where it has lists and objects."""
-        wrong = _nested(row, ("cat", "name", "pid", "tid"))
-        given = _nested(row.args, ("device", "stream"))
-        if not wrong and not given:
-            return row
-        self.repairs["wrong type"] += len(wrong) + len(given)
-        arguments = msgspec.structs.replace(row.args, **given)
-        return msgspec.structs.replace(row, **wrong, args=arguments)
-
-
-def _nested(struct: msgspec.Struct, names: Sequence[str]) -> dict[str, str]:
-    values = {name: getattr(struct, name) for name in names}
-    return {name: word(value) for name, value in values.items() if isinstance(value, list | dict)}
 
 
 def _lane_keys(rows: Sequence[Record], kind: Int8s) -> list[Hashable]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,9 +18,7 @@ from benchorch.trace.readers.columns import ON_STREAMS, Gathered
 from benchorch.trace.readers.records import Begin, Record, integer, integers, nanoseconds, word
 from benchorch.units import NS_PER_US
 
-SYNC_ROWS = 1_000_000
-"""Offset that newer exporters add to the stream of a synchronisation to give it its own row."""
-
+SYNC_ROWS = 1_000_000  # newer exporters add it to a synchronisation's stream, for a row
 _DIGITS = re.compile(r"\d+")
 _MOST_STREAM = 2**31 - 1
 
@@ -33,10 +31,7 @@ def thread_lane(process: object, thread: object) -> Lane:
 def stream_lane(
     process: object, thread: object, device: object, stream: object, works: bool
 ) -> Lane:
-    """The lane of a stream by its own numbers, or by those of its row where it has none.
-
-    A synchronisation of a whole device is about no stream: it gets a lane for itself.
-    """
+    """The lane of a stream by its own numbers, or its row's; that of a device's synchronisation."""
     number = integer(stream)
     if number < 0 and not works:
         return thread_lane(process, thread)
@@ -76,14 +71,12 @@ _FENCES = ("_fence_before", "_fence_after")
 
 
 def finished(gathered: Gathered) -> tuple[Events, Int64s] | None:
-    """The events of everything gathered, which is used up, and their places in the file.
-
-    None if there is no event.
-    """
+    """The events of all that was gathered, which is used up, and their places; None without any."""
     pieces, repairs = gathered.pieces, gathered.repairs
     if gathered.halves:
         ends_ns = [int((piece["start_ns"] + piece["duration_ns"]).max()) for piece in pieces]
         gathered.add_complete(*_paired(gathered.halves, max(ends_ns, default=0), repairs))
+    repairs["wrong type"] += gathered.names.mended + gathered.lanes.mended + gathered.words.mended
     if not pieces:
         return None
     columns = {name: np.concatenate([piece.pop(name) for piece in pieces]) for name in [*pieces[0]]}
@@ -102,7 +95,11 @@ def finished(gathered: Gathered) -> tuple[Events, Int64s] | None:
         columns["sequence"], columns.pop("forward_thread"), columns["lane"], columns["start_ns"]
     )
     columns["correlation"] = _unambiguous(columns, repairs)
-    _set_streams_of_event_records(columns, columns.pop("recorded_on"))
+    recorded_on = columns.pop("recorded_on")  # the stream that a wait names is that of the record
+    waits = np.flatnonzero((recorded_on >= 0) & (columns["awaited"] >= 0))
+    calls = np.flatnonzero(columns["category"] == Category.RUNTIME)
+    call = joined_by(columns["correlation"], calls, columns["awaited"][waits])
+    columns["stream"][call[call != NOTHING]] = recorded_on[waits[call != NOTHING]]
     _open_ranges(columns, names)
     place = columns.pop("place")
     given: dict[str, Any] = {**columns, "names": names, "lanes": lanes}
@@ -169,17 +166,16 @@ def _paired(
 ) -> tuple[list[Record], Int64s]:
     """Complete records of events that the trace has in two, begin and end; and their places.
 
-    On each thread an end closes the last begin that is still open, in order of time. A begin
-    without an end lasts to `last_ns` or the last half; an end without a begin is dropped. Both
-    are counted.
+    On each thread an end closes the last open begin. A begin without an end lasts to the last
+    time; an end without a begin is dropped.
     """
     times, known = nanoseconds([record.ts for _, record in halves])
     order = np.lexsort((np.arange(len(halves)), times))
-    open_by_thread: dict[Hashable, list[int]] = {}
+    open_by_thread: dict[tuple[str, str], list[int]] = {}
     ends: dict[int, int] = {}
     for at in order[known[order]].tolist():
         record = halves[at][1]
-        waiting = open_by_thread.setdefault((record.pid, record.tid), [])
+        waiting = open_by_thread.setdefault((word(record.pid), word(record.tid)), [])
         if isinstance(record, Begin):
             waiting.append(at)
         elif waiting:
@@ -216,10 +212,7 @@ def _lanes(gathered: Gathered, codes: Int32s) -> tuple[Int32s, tuple[Lane, ...]]
 
 
 def _names(gathered: Gathered, columns: Columns) -> tuple[Int8s, Int32s, tuple[str, ...]]:
-    """Categories, names by their final numbers, and the names in order.
-
-    A node of ONNX Runtime is called what the graph calls it; its fences are none of it.
-    """
+    """Categories, names by final numbers, and the names: ONNX Runtime's as in the graph."""
     texts = [word(value) for value in gathered.names.values]
     fences = np.array([text.endswith(_FENCES) for text in texts], dtype=bool)
     codes, category = columns["name"], columns["category"]
@@ -243,11 +236,7 @@ def _renumbered(
 
 
 def _without_strays(columns: Columns, repairs: Counter[str]) -> Columns:
-    """Without events whose time has nothing to do with that of all others.
-
-    They are farther from the median than a hundred times nine tenths of all, and an hour; or than
-    any recording lasts.
-    """
+    """Without events whose time has nothing to do with that of all others."""
     start_ns = columns["start_ns"]
     away_ns = np.abs(start_ns - int(np.median(start_ns)))
     usual_ns = max(_STRAY_RATIO * float(np.quantile(away_ns, 0.9)), _STRAY_NS)
@@ -285,11 +274,10 @@ def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
 def _forward_lanes(
     sequence: Int64s, forward_thread: Int64s, lane: Int32s, start_ns: Int64s
 ) -> Int32s:
-    """For each event with a forward thread the lane of that thread; NOTHING for the others.
+    """For each event with a forward thread the lane of that thread, (n,); NOTHING for the others.
 
-    PyTorch numbers threads its own way here, and exports the number of none. So the thread is the
-    lane on which most of the sequence numbers were used before, by operators which are not
-    backward ones; of several the first lane. All arrays have shape ``(n,)``.
+    PyTorch exports its own number of it: it is the lane on which forward operators used most of
+    the sequence numbers before.
     """
     result = np.full(len(lane), NOTHING, dtype=np.int32)
     candidates = np.flatnonzero((forward_thread <= 0) & (sequence >= 0))
@@ -320,11 +308,3 @@ def _unambiguous(columns: Columns, repairs: Counter[str]) -> Int64s:
     repairs["duplicate correlation"] += len(later)
     correlation[later] = NOTHING
     return correlation
-
-
-def _set_streams_of_event_records(columns: Columns, recorded_on: Int64s) -> None:
-    """Give host calls that record an event the stream that a wait for it names."""
-    waits = np.flatnonzero((recorded_on >= 0) & (columns["awaited"] >= 0))
-    calls = np.flatnonzero(columns["category"] == Category.RUNTIME)
-    call = joined_by(columns["correlation"], calls, columns["awaited"][waits])
-    columns["stream"][call[call != NOTHING]] = recorded_on[waits[call != NOTHING]]

@@ -11,10 +11,10 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -41,17 +41,14 @@ Row = tuple[object, ...]
 Text = Callable[[object], str]  # of a number in the table of strings, or in that of memories
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(NamedTuple):
     """Table of one kind of event."""
 
     name: str
     category: Category
     named_by: tuple[str, ...]  # the columns that an event's name is made of
     naming: Callable[[Row, Text, Text], str]
-    on_host: bool = (
-        False  # its lane is that of ``globalTid``, else of ``deviceId`` and ``streamId``
-    )
+    on_host: bool = False  # on the lane of ``globalTid``, else of ``deviceId`` and ``streamId``
 
 
 def _called(row: Row, string: Text, _: Text) -> str:
@@ -63,39 +60,35 @@ def _copy(row: Row, _: Text, memory: Text) -> str:
     return f"{kind} ({ends[0]} -> {ends[1]})" if all(ends) else kind
 
 
+def _kernel(row: Row, string: Text, _: Text) -> str:
+    return string(row[0]) or string(row[1])
+
+
+def _graph(row: Row, *_: Text) -> str:
+    return f"CUDA graph {integer(row[0])}"
+
+
+def _sync(row: Row, *_: Text) -> str:
+    return _SYNCS.get(integer(row[0]), "Sync")
+
+
+def _range(row: Row, string: Text, _: Text) -> str:
+    return word(row[0]) or string(row[1])
+
+
 def _system_call(row: Row, string: Text, _: Text) -> str:
     return f"wait:{string(row[0])}" if WAITS.match(string(row[0])) else string(row[0])
 
 
+_CUPTI = "CUPTI_ACTIVITY_KIND_"
 TABLES = (
-    _Table("CUPTI_ACTIVITY_KIND_RUNTIME", Category.RUNTIME, ("nameId",), _called, on_host=True),
-    _Table(
-        "CUPTI_ACTIVITY_KIND_KERNEL",
-        Category.KERNEL,
-        ("demangledName", "shortName"),
-        lambda row, string, _: string(row[0]) or string(row[1]),
-    ),
-    _Table(
-        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-        Category.KERNEL,
-        ("graphId",),
-        lambda row, *_: f"CUDA graph {integer(row[0])}",
-    ),
-    _Table("CUPTI_ACTIVITY_KIND_MEMCPY", Category.COPY, ("copyKind", "srcKind", "dstKind"), _copy),
-    _Table("CUPTI_ACTIVITY_KIND_MEMSET", Category.FILL, ("bytes",), lambda *_: "Memset"),
-    _Table(
-        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-        Category.SYNC,
-        ("syncType",),
-        lambda row, *_: _SYNCS.get(integer(row[0]), "Sync"),
-    ),
-    _Table(
-        "NVTX_EVENTS",
-        Category.ANNOTATION,
-        ("text", "textId"),
-        lambda row, string, _: word(row[0]) or string(row[1]),
-        on_host=True,
-    ),
+    _Table(f"{_CUPTI}RUNTIME", Category.RUNTIME, ("nameId",), _called, on_host=True),
+    _Table(f"{_CUPTI}KERNEL", Category.KERNEL, ("demangledName", "shortName"), _kernel),
+    _Table(f"{_CUPTI}GRAPH_TRACE", Category.KERNEL, ("graphId",), _graph),
+    _Table(f"{_CUPTI}MEMCPY", Category.COPY, ("copyKind", "srcKind", "dstKind"), _copy),
+    _Table(f"{_CUPTI}MEMSET", Category.FILL, ("bytes",), lambda *_: "Memset"),
+    _Table(f"{_CUPTI}SYNCHRONIZATION", Category.SYNC, ("syncType",), _sync),
+    _Table("NVTX_EVENTS", Category.ANNOTATION, ("text", "textId"), _range, on_host=True),
     _Table("OSRT_API", Category.ANNOTATION, ("nameId",), _system_call, on_host=True),
     _Table("PROFILER_OVERHEAD", Category.OVERHEAD, ("nameId",), _called, on_host=True),
 )
@@ -117,10 +110,7 @@ class _File:
         }
 
     def chunks(self, table: str, requested: Sequence[str]) -> Iterator[list[Row]]:
-        """Columns of a few rows at a time, ``rowid`` first.
-
-        A column that the table does not have is all None; a table that is not there gives none.
-        """
+        """Columns of a few rows at a time, ``rowid`` first; an absent one is all None."""
         there = self.columns.get(table, ())
         names = (_quoted(name) if name in there else "NULL" for name in requested)
         if there:

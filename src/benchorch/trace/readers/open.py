@@ -22,11 +22,9 @@ MOST_EVENTS = 50_000_000
 
 
 def read_events(path: Path) -> Events:
-    """The events of a profile by what is in the file, not by its name.
+    """The events of a profile by what is in the file: PyTorch's, ONNX Runtime's, Nsight Systems'.
 
-    Read are profiles of PyTorch and ONNX Runtime in JSON, plain or gzip, and SQLite exports of
-    Nsight Systems. What is damaged is mended and counted in `Events.repairs`; a file that holds
-    no trace at all is a TraceError.
+    What is damaged is mended and counted; TraceError for a file that holds no trace at all.
     """
     with TraceFile(path) as source:
         start = source.read(len(SQLITE_MAGIC))
@@ -85,14 +83,7 @@ def _collector_off() -> Iterator[None]:
 def _details(
     path: Path, blocks: Sequence[tuple[int, int]], place: Int64s, indices: Sequence[int]
 ) -> Mapping[int, Mapping[str, object]]:
-    """Arguments of records, read from the file, which must still be what it was.
-
-    Args:
-        path: of the file.
-        blocks: where each block of records starts and ends in the unpacked file.
-        place: (n,) block and row of each event.
-        indices: of the events.
-    """
+    """Arguments of events from the file's blocks, by each event's place; it must be what it was."""
     found: dict[int, Mapping[str, object]] = {}
     by_place = sorted((int(place[index]), index) for index in indices)
     with TraceFile(path) as source:

@@ -7,19 +7,16 @@ of the file. So records are the same whatever the size of a block.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from benchorch.errors import TraceError
-from benchorch.trace.readers.records import UNREADABLE, decoded, mended
+from benchorch.trace.readers.records import BACKSLASH, UNREADABLE, decoded, mended
 from benchorch.trace.readers.source import TraceFile
 
-BLOCK_BYTES = 4 * 2**20
-"""Size of text decoded at once; 32 MiB exceed the caches and take a third longer."""
-
+BLOCK_BYTES = 4 * 2**20  # decoded at once; 32 MiB exceed the caches and take a third longer
 _ACCEPTED = (
     "a profile of PyTorch (a JSON object with a list traceEvents) or of ONNX Runtime (a JSON "
     "list), plain or gzip, or an SQLite export of Nsight Systems"
@@ -40,15 +37,11 @@ _SEARCHED_BYTES = 2**16
 _MOST_BYTES = 64 * 2**20  # before or after the records, and in one record
 _MOST_SKIPPED_BYTES = 2**30
 _MOST_OPENINGS = 16
-_MOST_LOST = 100_000
-_MOST_JOINED = 16
-_MOST_JOINS = 2_000  # in one block: damage is rare, or the file is not worth more
-_MOST_WAITING = 64
-_MOST_WAITING_BYTES = 4 * 2**20
+_MOST_LOST, _LOST_IN_DEPTH = 100_000, 1_000  # places; a value that nests too deeply counts as many
+_LONGEST_WORD = len("-Infinity")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordBlock:
+class RecordBlock(NamedTuple):
     """Consecutive records, with their offset in the unpacked file."""
 
     start: int
@@ -60,10 +53,8 @@ class RecordBlock:
 class RecordBlocks:
     """The records of one file, in its order; once through.
 
-    Attributes:
-        facts: what the file holds beside its records; whole after the last block.
-        is_object: whether the records are in an object, as PyTorch writes them.
-        repairs: what had to be mended so far.
+    Attributes: the `facts` beside the records, whole after the last block; whether they are in an
+    object (`is_object`), as PyTorch writes them; `repairs` so far.
     """
 
     def __init__(self, source: TraceFile, block_bytes: int = BLOCK_BYTES) -> None:
@@ -90,7 +81,9 @@ class RecordBlocks:
             else:
                 self._searched = max(1, len(self._buffer) - _LONGEST_MATCH_BYTES)
             more = not self._closed and self._grow()
-        yield from self._last()
+        if not self._closed:
+            yield from self._one_by_one(last=True)
+        self._read_footer()
 
     def _open(self) -> None:
         """Read up to the bracket before the first record."""
@@ -114,8 +107,7 @@ class RecordBlocks:
     def _opening(self, searched: int) -> int | None:
         """The bracket of the list ``traceEvents``, once it is there; facts before it are kept.
 
-        A key of that name inside another value does not count, for what stands before it is no
-        object when closed there.
+        What stands before a key of that name inside another value is no object when closed there.
         """
         for match in islice(_OPENING.finditer(self._buffer, searched), _MOST_OPENINGS):
             header = bytes(self._buffer[self._buffer.index(b"{") : match.start()])
@@ -146,8 +138,8 @@ class RecordBlocks:
         return None
 
     def _block(self, cut: int) -> Iterator[RecordBlock]:
-        """The records up to a comma that can be read; what is bad at their end may wait."""
-        ends = self._buffer[:1], self._buffer[cut : cut + 1]  # the second may be empty
+        """The records up to a comma, at once or, where that fails, one by one."""
+        ends = self._buffer[:1], self._buffer[cut : cut + 1]
         self._buffer[:1], self._buffer[cut : cut + 1] = b"[", b"]"
         try:
             with memoryview(self._buffer) as whole, whole[: cut + 1] as array:  # copies nothing
@@ -155,40 +147,27 @@ class RecordBlocks:
         except UNREADABLE:
             rows = None
         self._buffer[:1], self._buffer[cut : cut + 1] = ends
-        base = self._offset + 1
         if rows is None:
-            yield from self._salvaged(bytes(self._buffer[1:cut]), base)
+            yield from self._one_by_one(last=False)
         else:
-            yield RecordBlock(start=base, end=self._offset + cut, rows=rows)
+            yield RecordBlock(start=self._offset + 1, end=self._offset + cut, rows=rows)
             self._drop(cut)
 
-    def _salvaged(self, text: bytes, base: int) -> Iterator[RecordBlock]:
-        cuts = [match.start(1) for match in _BOUNDARY.finditer(text)]
-        starts, ends = [0, *(cut + 1 for cut in cuts)], [*cuts, len(text)]
-        runs = _salvage(text, starts, ends)
-        for first, last, rows in runs:
-            yield RecordBlock(start=base + starts[first], end=base + ends[last - 1], rows=rows)
-        lost = len(starts) - sum(last - first for first, last, _ in runs)
-        trailing = len(starts) - (runs[-1][1] if runs else 0)
-        after = len(text) + 1
-        bad_from = starts[-trailing] if trailing else after
-        if bad_from < len(text):
-            self._closed = bool(_end_of_records(bytes(self._buffer[1 + bad_from :]))[1])
-        few = trailing <= _MOST_WAITING and after - bad_from <= _MOST_WAITING_BYTES
-        if self._closed or few:  # a cut may have gone through a record: more text may help
-            self._lose(lost - trailing)
-            self._drop(bad_from)
-            self._searched = max(1, after - bad_from)
-        else:
-            self._lose(lost)
-            self._drop(after)
-
-    def _lose(self, count: int) -> None:
-        if count:
-            self.repairs["undecodable record"] += count
+    def _one_by_one(self, *, last: bool) -> Iterator[RecordBlock]:
+        """The records that can be read; unless it is the last, what is cut off waits for more."""
+        text = bytes(self._buffer[1:])
+        found = _scanned(text, last)
+        for start, end in found.runs:
+            rows = _rows(b"[%b]" % text[start:end])
+            yield RecordBlock(start=self._offset + 1 + start, end=self._offset + 1 + end, rows=rows)
+        if found.lost:
+            self.repairs["undecodable record"] += found.lost
         if self.repairs["undecodable record"] > _MOST_LOST:
-            found = f"more than {_MOST_LOST} places that cannot be decoded"
-            raise no_trace(self._source.path, found)
+            places = f"more than {_MOST_LOST} places that cannot be decoded"
+            raise no_trace(self._source.path, places)
+        self._closed = found.closed
+        self._drop(found.end)
+        self._searched = max(1, len(self._buffer) - _LONGEST_MATCH_BYTES)
 
     def _skip_record(self) -> None:
         """Forget a record that is too long, up to the comma before the next one."""
@@ -203,92 +182,75 @@ class RecordBlocks:
                 return
         self._drop(match.start(1))
 
-    def _last(self) -> Iterator[RecordBlock]:
-        """The records that end the list, and what the file holds after it."""
+    def _read_footer(self) -> None:
+        """Keep what the file holds after the list."""
         while self._closed and len(self._buffer) < _MOST_BYTES and self._grow():
             pass
-        end, footer = _end_of_records(bytes(self._buffer[1:]))
         facts: Mapping[str, object] | None = {}
-        if footer is not None and self.is_object:
-            facts = _json_object(b"{" + footer.lstrip().removeprefix(b","))
+        if self._closed and self.is_object:
+            facts = _json_object(b"{" + self._buffer[1:].lstrip().removeprefix(b","))
         self.facts.update(facts or {})
-        if footer is None or facts is None:
+        if not self._closed or facts is None:
             self.repairs["truncated file"] += 1
-        del self._buffer[1 + end :]
-        if self._buffer[1:].strip():
-            yield from self._block(1 + end)
-            if self._buffer:  # what waited for more in vain
-                self._lose(1)
 
 
-def _salvage(
-    text: bytes, starts: Sequence[int], ends: Sequence[int]
-) -> list[tuple[int, int, list[Any]]]:
-    """Runs of pieces that hold nothing but records: first piece, the one after the last, records.
+class _Scanned(NamedTuple):
+    runs: list[tuple[int, int]]  # begin and end of records that follow each other
+    end: int  # of what was read
+    closed: bool  # whether the list ends there
+    lost: int  # how many places are no record
 
-    Each piece is read for itself, at last leniently; those that are none are joined with their bad
-    neighbours in case a cut went through a record.
+
+def _scanned(text: bytes, last: bool) -> _Scanned:
+    """The records at the beginning of a text, each read for itself.
+
+    What cannot be read is left out up to where the next record seems to begin. Where the text may
+    end inside of a record, more of it is needed, unless it is the last.
     """
-    found: dict[tuple[int, int], list[Any]] = {}
+    readable = BACKSLASH.sub(lambda found: found[0] if found[1] else b"/", text).decode("latin-1")
+    decode = json.JSONDecoder(strict=False).raw_decode
+    runs: list[tuple[int, int]] = []
+    lost, base, at, joins = 0, 0, len(readable) - len(readable.lstrip()), False
+    while at < len(readable) and readable[at] != "]" and lost <= _MOST_LOST:
+        if at > _SEARCHED_BYTES:  # an error counts the lines before it
+            readable, base, at = readable[at:], base + at, 0
+        record, separator, end = None, None, at
+        try:
+            record, end = decode(readable, at)
+            separator = _SEPARATOR.match(readable, end)
+            cut_off = separator is None and not readable[end:].strip()
+        except UNREADABLE as error:
+            cut_off = _is_cut_off(error, len(readable))
+            lost += _LOST_IN_DEPTH * isinstance(error, RecursionError)
+        boundary = None if separator else _BOUNDARY.search(text, base + end)
+        waits = cut_off or not (separator or boundary)
+        if waits and not last and len(readable) - at <= _MOST_BYTES:
+            return _Scanned(runs, base + at, False, lost)
+        good = isinstance(record, dict) and record.get("ph") is not None
+        if good:
+            runs.append((runs.pop()[0] if joins else base + at, base + end))
+        lost += not good or not (separator or cut_off)
+        joins = good and separator is not None
+        at = separator.end() if separator else len(readable)
+        if boundary is not None:
+            at = readable.index("{", boundary.end(1) - base)
+    closed = readable.startswith("]", at)
+    return _Scanned(runs, base + at + closed, closed, lost)
 
-    def take(first: int, last: int) -> bool:
-        rows = _rows(b"[%b]" % text[starts[first] : ends[last - 1]])
-        if not rows:
-            return False
-        found[first, last] = rows
-        return True
 
-    bad = {piece for piece in range(len(starts)) if not take(piece, piece + 1)}
-    joins = _MOST_JOINS
-    for first in sorted(bad):
-        last = first + 2
-        while joins and {first, last - 1} <= bad and last - first <= _MOST_JOINED:
-            joins -= 1
-            if take(first, last):
-                bad.difference_update(range(first, last))
-            last += 1
-    runs: list[tuple[int, int, list[Any]]] = []
-    for first, last in sorted(found):
-        if runs and runs[-1][1] == first:
-            begin, _, rows = runs.pop()
-            rows += found[first, last]
-            runs.append((begin, last, rows))
-        else:
-            runs.append((first, last, found[first, last]))
-    return runs
+def _is_cut_off(error: Exception, size: int) -> bool:
+    """Whether a text of this length ended inside of a value."""
+    if not isinstance(error, json.JSONDecodeError):
+        return False
+    return error.pos >= size - _LONGEST_WORD or error.msg.startswith("Unterminated string")
 
 
 def _rows(text: bytes) -> list[Any]:
-    """The records of an array, read strictly or else leniently; none where neither can."""
-    for decode in (decoded, mended):
-        try:
-            return decode(text)
-        except UNREADABLE:
-            pass
-    return []
-
-
-def _end_of_records(text: bytes) -> tuple[int, bytes | None]:
-    """End of the leading records, and the rest after their closing bracket.
-
-    Without that bracket the second is None; then, where something is no record, the first is
-    the end of the text.
-    """
-    readable = text.decode("latin-1")  # one character a byte
-    decoder = json.JSONDecoder(strict=False)
-    at = end = len(readable) - len(readable.lstrip())
-    while at < len(readable) and readable[at] != "]":
-        try:
-            record, end = decoder.raw_decode(readable, at)
-        except UNREADABLE:
-            return len(text), None
-        if not isinstance(record, dict) or not isinstance(record.get("ph"), str):
-            return len(text), None
-        separator = _SEPARATOR.match(readable, end)
-        if separator is None:
-            return end, None
-        at = separator.end()
-    return end, text[at + 1 :] if at < len(text) else None
+    """The records of an array, read strictly or else leniently."""
+    try:
+        return decoded(text)
+    except UNREADABLE:
+        return mended(text)
 
 
 def _json_object(text: bytes) -> Mapping[str, object] | None:

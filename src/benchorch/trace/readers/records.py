@@ -70,10 +70,9 @@ def integers(values: Sequence[object]) -> Int64s:
 
 
 def nanoseconds(values: Sequence[object]) -> tuple[Int64s, Bools]:
-    """One column of times out of microseconds with decimals, and which of them are times.
+    """One column of times out of microseconds, 0 where it is no time, and which of them are times.
 
-    ``round(us * 1000)`` is exact as long as a double holds the microseconds with three
-    decimals: up to 9e12 us, a hundred days. Where it is no time the column has 0.
+    Exact for up to 9e12 us with three decimals, a hundred days.
     """
     with np.errstate(over="ignore"):
         scaled = _floats(values) * NS_PER_US
@@ -184,23 +183,17 @@ _OTHERS = [  # flows, counters, asynchronous ranges: what is no event on a lane
     for phase in "sftIRCbneSTpFNODPvVca(),"
 ]
 _ALL: tuple[type[msgspec.Struct], ...] = (Record, Begin, End, Metadata, Instant, *_OTHERS)
-_KINDS: Mapping[object, type[msgspec.Struct]] = {one.__struct_config__.tag: one for one in _ALL}
-_ARGUMENTS: Mapping[type, type[msgspec.Struct]] = {
-    **{Record: EventArguments, Begin: EventArguments, End: EventArguments},
-    **{Metadata: NameArguments, Instant: MemoryArguments},
-}
+_ANY: Any = reduce(or_, _ALL)
 
 
 class _Bare(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-UNREADABLE = (ValueError, RecursionError)
-"""Errors of decoders on unexpected text; msgspec's are ValueErrors."""
-
-_records = msgspec.json.Decoder(list[reduce(or_, _ALL)])  # type: ignore[misc]
+UNREADABLE = (ValueError, RecursionError)  # decoders' errors; msgspec's are ValueErrors
+_records = msgspec.json.Decoder(list[_ANY])
 _bare = msgspec.json.Decoder(list[_Bare])
-_BACKSLASH = re.compile(rb'\\(["\\/bfnrtu]?)')
+BACKSLASH = re.compile(rb'\\(["\\/bfnrtu]?)')
 
 
 def decoded(text: bytes | memoryview) -> list[Any]:
@@ -210,11 +203,7 @@ def decoded(text: bytes | memoryview) -> list[Any]:
 
 
 def mended(text: bytes) -> list[Any]:
-    """The records of a JSON array that only a lenient reading makes sense of, or UNREADABLE.
-
-    Lenient: NaN and Infinity, raw control characters, stray backslashes, bytes that are no
-    UTF-8, arguments that are no object.
-    """
+    """The records of a JSON array that only a lenient reading makes sense of, or UNREADABLE."""
     return [_record(value) for value in _lenient(text)]
 
 
@@ -229,7 +218,7 @@ def arguments(text: bytes, rows: Sequence[int]) -> list[Mapping[str, object]]:
 
 
 def _lenient(text: bytes) -> list[object]:
-    escaped = _BACKSLASH.sub(lambda found: found[0] if found[1] else rb"\\", text)
+    escaped = BACKSLASH.sub(lambda found: found[0] if found[1] else rb"\\", text)
     readable = escaped.decode("utf-8", "replace")
     values = json.loads(readable, strict=False)
     if not isinstance(values, list):
@@ -238,19 +227,16 @@ def _lenient(text: bytes) -> list[object]:
 
 
 def _record(value: object) -> msgspec.Struct:
-    fields = _mapping(value)
-    phase = fields.get("ph")
-    if phase is None:
+    given = {**_mapping(value)}
+    if given.get("ph") is None:
         raise ValueError("no record")
-    kind = _KINDS.get(phase, Unknown) if isinstance(phase, str) else Unknown
-    given: dict[str, object] = {
-        name: fields[name] for name in kind.__struct_fields__ if name in fields and name != "args"
-    }
-    if kind in _ARGUMENTS:
-        of, listed = _ARGUMENTS[kind], _mapping(fields.get("args"))
-        keys = zip(of.__struct_fields__, of.__struct_encode_fields__, strict=True)
-        given["args"] = of(**{name: listed[key] for name, key in keys if key in listed})
-    return kind(**given)
+    try:
+        found: msgspec.Struct = msgspec.convert(
+            {**given, "args": _mapping(given.get("args"))}, _ANY
+        )
+    except msgspec.ValidationError:
+        return Unknown()
+    return found
 
 
 def _mapping(value: object) -> Mapping[str, object]:

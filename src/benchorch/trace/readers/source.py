@@ -5,7 +5,6 @@ import zlib
 from collections import Counter
 from io import BufferedReader
 from pathlib import Path
-from types import TracebackType
 from typing import Self, final
 
 from benchorch.errors import TraceError
@@ -21,13 +20,9 @@ _SKIPPED_BYTES = 2**20
 
 @final
 class TraceFile:
-    """A file that is read forwards, plain or gzip by what it starts with, not by its name.
+    """A file that is read forwards, plain or gzip by what it starts with; TraceError if too large.
 
-    Memory is bounded by the size requested, whatever the ratio of the packing; a file of which more
-    than `limit_bytes` come, or of a packed one far more than its size lets expect, is rejected.
-
-    Attributes:
-        repairs: ``truncated gzip`` or ``damaged gzip`` where the packing broke off.
+    Memory is bounded by the size requested. `repairs` counts where the packing broke off.
     """
 
     def __init__(self, path: Path, limit_bytes: int = MOST_UNPACKED_BYTES) -> None:
@@ -52,12 +47,7 @@ class TraceFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def read(self, size: int) -> bytes:
