@@ -231,9 +231,8 @@ class Work:
 
     def whatifs(self) -> None:
         """One kernel at a time twice as fast."""
-        from benchorch.trace.whatif.basis import prepare
+        from benchorch.trace.whatif.basis import Selector, prepare
         from benchorch.trace.whatif.predict import predict
-        from benchorch.trace.whatif.selector_values import Selector
         from benchorch.trace.whatif.transforms import Change
 
         basis = prepare(self.analysis)

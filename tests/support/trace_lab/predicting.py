@@ -16,8 +16,8 @@ from benchorch.trace.graph.build import build_dag
 from benchorch.trace.nesting import nest
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.steps import find_steps
+from benchorch.trace.whatif.basis import Selector
 from benchorch.trace.whatif.predict import predict
-from benchorch.trace.whatif.selector_values import Selector
 from benchorch.trace.whatif.transforms import Change
 from support.analyzed_traces import call_window
 from support.graph_checks import replay

@@ -5,8 +5,7 @@ records it. But steps repeat: what takes longer in some of them was interrupted 
 """
 
 import re
-from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,15 +14,9 @@ from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind
 from benchorch.trace.events import Events
 from benchorch.trace.steps import Steps
 
-EVEN_RATIO = 0.05
-"""Middle half of the periods, as a share of the median: up to it, nothing disturbed the steps."""
-
-QUANTILE = 0.25
-"""Quantile of the durations of the same work in different steps that counts as undisturbed."""
-
-LEAST_STEPS, REPEATED_RATIO = 4, 0.5
-"""Minimum number of steps, and share of them, in which work must occur to be compared."""
-
+EVEN_RATIO = 0.05  # of the median: up to it, the middle half of the periods is not disturbed
+QUANTILE = 0.25  # of durations of the same work in the steps: it counts as undisturbed
+LEAST_STEPS, REPEATED_RATIO = 4, 0.5  # steps, and share of them, with work that is compared
 OWN_RATIO, OWN_TIMES = 0.5, 5.0
 """An event's name with such a share of all excess, and so much more than its share of the work, is
 slow by itself in some steps: other programs interrupt work in proportion to its length."""
@@ -37,9 +30,7 @@ _PROCESSOR = (
 _NUMBER = re.compile(r"\d+")
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undisturbed:
+class Undisturbed(NamedTuple):
     """Weights of a graph's E edges without what other programs disturbed."""
 
     # (E,) with the time of a preempted thread spread over all its work in the steps
@@ -50,13 +41,12 @@ class Undisturbed:
 def undisturbed(events: Events, dag: Dag, steps: Steps) -> Undisturbed:
     """The weights; those observed where the steps are even.
 
-    Work is compared by its place: the k-th segment of a step between two points of the same names
-    on the same thread. Each takes its lower quantile over the steps; what is above it is
-    distributed over the thread's work in proportion, as the processor's scheduler does at random.
-    So a thread's sum stays the same.
+    The k-th segment of a step between points of the same names on a thread takes its lower quantile
+    over the steps; the rest is spread over the thread's work in proportion, as a scheduler does.
     """
     weight_ns = dag.weight_ns
-    if not _uneven(steps):
+    low_ns, middle_ns, high_ns = np.quantile(steps.periods_ns, (0.25, 0.5, 0.75))
+    if len(steps) < LEAST_STEPS or high_ns - low_ns <= EVEN_RATIO * middle_ns:
         return Undisturbed(weight_ns=weight_ns, preempted_ratio=0.0)
     edges, place = _repeated(events, dag, steps)
     took_ns = weight_ns[edges]
@@ -76,13 +66,6 @@ def undisturbed(events: Events, dag: Dag, steps: Steps) -> Undisturbed:
     spread_ns[edges] = np.rint(usual_ns * longer[lane])
     ratio = 1.0 - float(left_ns.sum() / max(all_ns.sum(), 1.0))
     return Undisturbed(weight_ns=spread_ns, preempted_ratio=ratio)
-
-
-def _uneven(steps: Steps) -> bool:
-    if len(steps) < LEAST_STEPS:
-        return False
-    low_ns, middle_ns, high_ns = np.quantile(steps.periods_ns, (0.25, 0.5, 0.75))
-    return bool(high_ns - low_ns > EVEN_RATIO * middle_ns)
 
 
 def _repeated(events: Events, dag: Dag, steps: Steps) -> tuple[Int64s, Int64s]:

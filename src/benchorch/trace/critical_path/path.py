@@ -5,17 +5,14 @@ import numpy as np
 from benchorch.trace.arrays import Int32s, Int64s, mask
 from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag, EdgeKind, Tier
 
-STRIDE_DOUBLINGS = 5
-"""Doublings of a walk's stride: 32 steps cost five visits of every point and spare 31 in 32."""
+STRIDE_DOUBLINGS = 5  # 32 steps cost five visits of every point and spare 31 in 32
 
 
 def critical_path(dag: Dag, point: int = -1, begin_ns: int | None = None) -> CriticalPath:
     """The observed critical path: from a point back along the edges that held each point up.
 
-    Of several edges that held up the same point the first in this order counts: one that is
-    recorded or meant before one that is inferred, then the kinds as `EdgeKind` lists them (work,
-    chain, launch, stream, ...), then the lower index of the tail's event, then of the edge. So one
-    trace has one path. Segments of no length are left out; a graph of one point has none.
+    Of several such edges the first counts: not inferred before inferred, then in the order of
+    `EdgeKind`, of the tail's event, of edges. Segments of no length are left out.
     """
     spare_ns = dag.time_ns[dag.head]  # in place: these are the largest arrays of an analysis
     spare_ns -= dag.time_ns[dag.tail]
@@ -52,8 +49,7 @@ def binding_edges(dag: Dag, tight: Int64s) -> Int64s:
 def walk_back(tail: Int32s, head: Int32s, binding: Int64s, points: int, end: int) -> Int64s:
     """The edges from the first point to another by which holds each up, in order of time.
 
-    The walk goes in strides, which are worked out for all points at once; the steps of all
-    strides are then taken side by side.
+    Strides of many steps are worked out for all points, the steps of all strides side by side.
     """
     held_by = np.full(points, -1, dtype=np.int64)
     held_by[head[binding]] = binding

@@ -1,12 +1,8 @@
-"""Periods of a replay: how long each step would take with other weights.
-
-Step i is over when its marked range has ended and the device work launched inside it is done. In
-the graph these are a few points, the same in every replay.
-"""
+"""Periods of a replay: how long each step would take with other weights."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -18,36 +14,18 @@ from benchorch.trace.dag import NOBODY, CriticalPath, Dag, EdgeKind
 from benchorch.trace.events import Events
 from benchorch.trace.steps import Steps, typical, work_of_steps
 
-SETTLED_RATIO = 1 / 3
-"""Of the steps: so many at the beginning may still depend on how the run began ..."""
-
+SETTLED_RATIO = 1 / 3  # of the steps: those may depend on how the run began ...
 MANY = 6  # ... where there are at least so many.
 ALONE_RATIO = 0.02  # standard error of a single step, as a share of it
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Milestones:
-    """Points of a graph at which steps begin and end."""
-
-    before: Int64s  # points that the step before the first one ends with; empty where there is none
-    ends: tuple[Int64s, ...]  # for each step the points of which the last one ends it
-    starts: Int64s  # for each step the point where its range starts
-
-    @property
-    def points(self) -> Int64s:
-        """All of them, ascending."""
-        return np.unique(np.concatenate([self.before, *self.ends, self.starts]))
-
-
-def milestones(events: Events, dag: Dag, steps: Steps) -> Milestones:
-    """The points at which the steps to analyse begin and end."""
-    chosen = range(steps.first, steps.end)
+def _milestones(
+    events: Events, dag: Dag, steps: Steps
+) -> tuple[Int64s, tuple[Int64s, ...], Int64s]:
+    """The points at which the steps to analyse begin and end, as `Periods` has them."""
+    none = np.zeros(0, dtype=np.int64)
     if steps.lane < 0:
-        last = np.array([dag.points - 1])
-        return Milestones(
-            before=np.zeros(0, dtype=np.int64), ends=(last,), starts=np.zeros(1, dtype=np.int64)
-        )
+        return none, (np.array([dag.points - 1]),), np.zeros(1, dtype=np.int64)
     host = np.flatnonzero(dag.lane == steps.lane)
     if not len(host):
         host = np.array([0, dag.points - 1])
@@ -59,12 +37,9 @@ def milestones(events: Events, dag: Dag, steps: Steps) -> Milestones:
         return np.array([host[at], *(one[step] for one in devices if step in one)])
 
     starts = np.searchsorted(host_ns, steps.start_ns[steps.first : steps.end])
-    continued = steps.back_to_back and steps.first > 0
-    return Milestones(
-        before=ends(steps.first - 1) if continued else np.zeros(0, dtype=np.int64),
-        ends=tuple(ends(step) for step in chosen),
-        starts=host[np.minimum(starts, len(host) - 1)],
-    )
+    before = ends(steps.first - 1) if steps.back_to_back and steps.first > 0 else none
+    every = tuple(ends(step) for step in range(steps.first, steps.end))
+    return before, every, host[np.minimum(starts, len(host) - 1)]
 
 
 def _device_ends(events: Events, dag: Dag, steps: Steps) -> list[dict[int, int]]:
@@ -89,7 +64,9 @@ class Periods:
 
     dag: Dag  # the graph
     steps: Steps  # the steps
-    at: Milestones  # their points
+    before: Int64s  # points that the step before the first one ends with; none where there is none
+    ends: tuple[Int64s, ...]  # of each step the points of which the last one ends it
+    starts: Int64s  # of each step the point where its range starts
     graph: Contracted  # the contracted graph
     observed_ns: Int64s  # (k,) periods as observed
     usual: Bools  # (k,) the steps that are typical, or all where most are not
@@ -102,28 +79,33 @@ class Periods:
         """The periods, (k,) in ns, of a replay's times of branch nodes."""
         within = graph or self.graph
 
-        points = np.concatenate(self.at.ends)
-        begins = np.cumsum([0, *map(len, self.at.ends[:-1])])
+        points = np.concatenate(self.ends)
+        begins = np.cumsum([0, *map(len, self.ends[:-1])])
         done = np.maximum.reduceat(elapsed_ns[within.numbers(points)], begins)
-        starts = elapsed_ns[within.numbers(self.at.starts)]
+        starts = elapsed_ns[within.numbers(self.starts)]
         if not self.steps.back_to_back:
             return done - starts
-        before = elapsed_ns[within.numbers(self.at.before)]
+        before = elapsed_ns[within.numbers(self.before)]
         first = before.max() if len(before) else starts[0]
         return np.diff(np.maximum.accumulate(np.append(first, done)))
 
     @property
+    def kept(self) -> Int64s:
+        """All points at which steps begin and end."""
+        return np.concatenate([self.before, *self.ends, self.starts])
+
+    @property
     def begin(self) -> Int64s:
         """The points of which the last one begins the interval whose path is shown."""
-        if self.steps.back_to_back and len(self.at.before):
-            return self.at.before
+        if self.steps.back_to_back and len(self.before):
+            return self.before
         first = self.steps.shown[0] - self.steps.first
-        return self.at.starts[first : first + 1]
+        return self.starts[first : first + 1]
 
     @property
     def end(self) -> Int64s:
         """The points of which the last one ends it."""
-        return self.at.ends[self.steps.shown[1] - self.steps.first]
+        return self.ends[self.steps.shown[1] - self.steps.first]
 
     @property
     def interval_ns(self) -> tuple[int, int]:
@@ -132,11 +114,10 @@ class Periods:
         return int(time_ns[self.begin].max()), int(time_ns[self.end].max())
 
     def period_ns(self, periods_ns: Int64s) -> tuple[float, float]:
-        """Steady period of a replay's periods, and its standard error.
+        """Steady period of a replay's periods, and its standard error, in ns.
 
-        The observed one times the ratio of the sums over the steps that are typical of the
-        observed run; of many, those at the beginning do not count, which a changed run may still
-        need to settle. The error is that of a ratio estimator; of one step a share of it.
+        The observed one times the ratio of sums over typical steps; of many, not the first ones:
+        a changed run may need to settle. The error is that of a ratio estimator.
         """
         observed_ns, changed_ns = self.observed_ns, periods_ns
         if len(observed_ns) >= MANY and self.steps.back_to_back:
@@ -172,11 +153,8 @@ class Periods:
     def path(
         self, dag: Dag, weight_ns: Int64s, residual_ns: Int64s, dropped: Bools | None
     ) -> tuple[CriticalPath, Int64s, Contracted]:
-        """The path of the interval shown in a replay, maybe of a graph with further edges.
-
-        Also the times of branch nodes, and the graph that these are of.
-        """
-        graph = self.graph if dag is self.dag else contract(dag, self.at.points)
+        """The path of the interval shown in a replay, the times of branch nodes, their graph."""
+        graph = self.graph if dag is self.dag else contract(dag, self.kept)
         length_ns = graph.lengths(edge_steps(dag, weight_ns, residual_ns, dropped))
         elapsed_ns = graph.elapsed(length_ns)
         ends = graph.numbers(self.end)
@@ -198,16 +176,15 @@ class Periods:
     def with_bounds(self, events: Events) -> "Periods":
         """The same with the streams and the thread whose work bounds a period."""
         whole_ns = max(float(self.observed_ns[self.usual].sum()), 1.0)
-        serial = _serial(events, self, _leading(self.graph, self.at))
+        serial = _serial(events, self, _leading(self.graph, self.kept))
         weight_ns = self.dag.weight_ns
         fitting = [edges for edges in serial if float(weight_ns[edges].sum()) <= whole_ns]
         return replace(self, serial=tuple(fitting))
 
     def least_ns(self, weight_ns: Int64s) -> float:
-        """Lower bound of a period: the work of one stream or thread in a step.
+        """Lower bound of a period, in ns: the work of one stream or thread in a step.
 
-        A run that was recorded for a few steps may not show it: one stream may be ahead of others
-        by more than those steps.
+        Few steps may not show it: one stream may be ahead of others by more than those.
         """
         if not self.steps.back_to_back:
             return 0.0
@@ -218,12 +195,12 @@ class Periods:
 
 def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
     """Everything that replays of one graph share."""
-    at = milestones(events, dag, steps)
-    graph = contract(dag, at.points)
+    before, ends, starts = _milestones(events, dag, steps)
+    graph = contract(dag, np.concatenate([before, *ends, starts]))
+    shared: dict[str, Any] = {"dag": dag, "steps": steps, "graph": graph}
+    points: dict[str, Any] = {"before": before, "ends": ends, "starts": starts}
     periods_ns = steps.periods_ns
-    found = Periods(
-        dag=dag, steps=steps, at=at, graph=graph, observed_ns=periods_ns, usual=_usual(periods_ns)
-    )
+    found = Periods(**shared, **points, observed_ns=periods_ns, usual=_usual(periods_ns))
     observed_ns = found.of(dag.time_ns[graph.points] - dag.time_ns[0])
     return replace(found, observed_ns=observed_ns).with_bounds(events)
 
@@ -234,10 +211,10 @@ def _usual(periods_ns: Int64s) -> Bools:
     return usual if usual.any() else np.ones(len(periods_ns), dtype=np.bool_)
 
 
-def _leading(graph: Contracted, at: Milestones) -> Bools:
+def _leading(graph: Contracted, kept: Int64s) -> Bools:
     """The edges that anything at which a step ends depends on, (E,)."""
     matters = [False] * len(graph.points)
-    for node in graph.numbers(at.points).tolist():
+    for node in graph.numbers(kept).tolist():
         matters[node] = True
     chains = np.zeros(len(graph.tail), dtype=np.bool_)
     tails, heads = graph.tail.tolist(), graph.head.tolist()

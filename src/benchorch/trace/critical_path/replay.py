@@ -1,8 +1,7 @@
 """Replay of a graph: the time of every point with other weights or without some dependencies.
 
-Between two points passes at least a *step*: the edge's weight and then the unexplained time of its
-head. A point comes as late as the latest of the edges into it lets it, so with the observed steps
-every observed time comes out again.
+A point comes as late as the latest of the edges into it lets it: its weight, and then the
+unexplained time of the point.
 """
 
 from collections.abc import Sequence
@@ -16,8 +15,7 @@ from benchorch.trace.arrays import Bools, Int32s, Int64s
 from benchorch.trace.critical_path.path import binding_edges, walk_back
 from benchorch.trace.dag import Dag
 
-NEVER = 2**62
-"""Nanoseconds (146 years) that stand for "no matter how long"; two sums of it still fit 64 bits."""
+NEVER = 2**62  # ns, 146 years: "no matter how long"; two sums of it still fit 64 bits
 
 
 def steps(
@@ -28,9 +26,8 @@ def steps(
 ) -> Int64s:
     """How long after its tail each edge lets its head come, (E,) in ns; ``-NEVER`` of no matter.
 
-    Weights (E,) and residuals (V,), >= 0, are instead of the observed ones. Where of the edges into
-    a point all are `dropped`, they stay as an order without weight: nothing else determines its
-    time.
+    Weights (E,) and residuals (V,), >= 0, replace those observed. `dropped` edges that are all of
+    those into a point stay as an order without weight.
     """
     weight = dag.weight_ns if weight_ns is None else weight_ns
     residual = dag.residual_ns if residual_ns is None else residual_ns
@@ -73,10 +70,7 @@ class Contracted:
         return np.add.reduceat(edge_ns[self.edges], self.first)
 
     def elapsed(self, length_ns: Int64s, guess_ns: Int64s | None = None) -> Int64s:
-        """Time from the source to each branch node, (B,) in ns; the last is the makespan.
-
-        A guess, such as another replay's times, is returned if it is right: there is one solution.
-        """
+        """Time from the source to each branch node, (B,) in ns; a right guess is returned."""
         if guess_ns is not None and len(length_ns):
             reached_ns = guess_ns[self.tail] + length_ns
             begins = np.flatnonzero(np.diff(self.head, prepend=-1))

@@ -3,19 +3,20 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from benchorch.errors import TraceError
-from benchorch.formatting import whole_number
 from benchorch.trace.arrays import Floats
 from benchorch.trace.events import Category
 from benchorch.trace.operators.graph import plain_op
 from benchorch.trace.operators.grouping import Grouping, by_pattern
 from benchorch.trace.whatif.basis import Basis
-from benchorch.trace.whatif.hypothesis import Hypothesis
-from benchorch.trace.whatif.selector_values import suggest
+from benchorch.trace.whatif.selector import suggest
+from benchorch.trace.whatif.transforms import Hypothesis
 
 LEAST_SPEEDUP = 1e-6  # below it times would be too long to be added up
 
@@ -90,6 +91,12 @@ class NodeSpeedups:
         return np.where(nodes.part >= 0, np.array([*by_node, 1.0])[nodes.part], by_operator)
 
 
+class _Entry(msgspec.Struct):
+    speedup: Annotated[float, Meta(ge=LEAST_SPEEDUP, le=sys.float_info.max)]
+    op_id: Annotated[int, Meta(ge=0)] | None = None
+    op_type: str | None = None
+
+
 def node_speedups(listed: object) -> NodeSpeedups:
     """The change under ``speedups``; entries with neither an id nor a type are ignored."""
     if not isinstance(listed, list):
@@ -97,24 +104,16 @@ def node_speedups(listed: object) -> NodeSpeedups:
     problems: list[str] = []
     by_id: dict[int, float] = {}
     by_type: dict[str, float] = {}
-    for number, entry in enumerate(listed, 1):
-        place = f"entry {number}"
-        speedup = entry.get("speedup") if isinstance(entry, Mapping) else None
-        if not isinstance(entry, Mapping):
-            problems.append(f"{place}: expected an object, saw {entry!r}.")
-        elif (
-            isinstance(speedup, bool)
-            or not isinstance(speedup, int | float)
-            or not (LEAST_SPEEDUP <= speedup <= sys.float_info.max)
-        ):
-            expected = f"expected a number of at least {LEAST_SPEEDUP:g}"
-            problems.append(f"{place}: speedup: {expected}, saw {speedup!r}.")
-        elif (operator := whole_number(str(entry.get("op_id", "")))) is not None:
-            by_id[operator] = float(speedup)
-        elif "op_id" in entry:
-            problems.append(f"{place}: op_id: expected a whole number, saw {entry['op_id']!r}.")
-        elif "op_type" in entry:
-            by_type[str(entry["op_type"])] = float(speedup)
+    for number, value in enumerate(listed, 1):
+        try:
+            entry = msgspec.convert(value, _Entry, strict=False)
+        except msgspec.ValidationError as error:
+            problems.append(f"entry {number}: {error}; saw {value!r}.")
+            continue
+        if entry.op_id is not None:
+            by_id[entry.op_id] = entry.speedup
+        elif entry.op_type is not None:
+            by_type[entry.op_type] = entry.speedup
     if problems:
         raise TraceError("\n".join(problems))
     return NodeSpeedups(by_id=by_id, by_type=by_type)

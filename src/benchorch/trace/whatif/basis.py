@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
@@ -10,13 +10,13 @@ from benchorch.trace.analysis import Analysis
 from benchorch.trace.arrays import Bools, Floats, Int64s
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
-from benchorch.trace.attribution.owners import Owners, inherited, module_names, owners
+from benchorch.trace.attribution.owners import Owners, module_names, owners
 from benchorch.trace.causes import reasons
 from benchorch.trace.critical_path.disturbance import undisturbed
 from benchorch.trace.dag import CLASSES, Class, CriticalPath, Dag, EdgeKind
 from benchorch.trace.events import NOTHING, Category, Events
+from benchorch.trace.nesting import inherited
 from benchorch.trace.operators.graph import OperatorGraph
-from benchorch.trace.whatif.selector_values import WORK, Selection, Selector
 
 MOST_POINT_NS, DENSE_NS = 200, 500
 """Limits of what recording a point costs; what is rarer does not show it."""
@@ -24,6 +24,47 @@ MOST_POINT_NS, DENSE_NS = 200, 500
 TRACED_RATIO = 0.5
 """Share of its time that Python's code takes without stacks: before Python 3.12 it runs at half
 its speed while calls are traced."""
+
+
+PHASES = ("forward", "backward", "optimizer")
+
+
+WORK = (
+    *(Class.GPU_COMPUTE, Class.GPU_COPY, Class.GPU_COMM, Class.HOST_FUNCTION),
+    *(Class.CPU_COMPUTE, Class.CPU_COMM, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME),
+    *(Class.CPU_PYTHON, Class.CPU_GAP, Class.DATA_LOADING, Class.INPUT_OUTPUT),
+    *(Class.SLEEP, Class.LOCK, Class.NATIVE, Class.OUTSIDE),
+)
+"""Classes selected by default: work, not waiting."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selector:
+    """Events that fit everything that is given, with all that they call and launch."""
+
+    # of any event; here and below exact, with wildcards, or ``/a regular expression/``
+    name: str = ""
+    op: str = ""  # name of an operator, or type of an ONNX node
+    kernel: str = ""  # name of device work
+    module: str = ""  # qualified name of a module; those inside it are included
+    lane: str = ""  # only time on a thread or stream, by its label or number
+    graph_node: str = ""  # node of an operator graph, or the number of one in a launched graph
+    dtype: str = ""  # and shape: of an operator's inputs, ``float32`` and ``64x128, 128x32``
+    shape: str = ""
+    phase: str = ""  # only time in one of `PHASES`
+    iteration: int | None = None  # only time in one of the window's ranges, from 0
+    rank: int | None = None  # only time on lanes of one rank, from 0
+    classes: tuple[Class, ...] = ()  # only time that is spent on these; by default on any `WORK`
+    alone: bool = False  # only an event's own time, not that of what it calls and launches
+
+
+class Selection(NamedTuple):
+    """The result of a selector."""
+
+    chosen: Bools  # (n,) the events that fit
+    root: Int64s  # (n,) the outermost of them that each event is part of, NOTHING for none
+    edges: Bools  # (E,) the edges whose weight is meant
 
 
 @final
@@ -135,11 +176,8 @@ class Basis:
         return bool((self.events.category == Category.PYTHON).any())
 
     @cached_property
-    def left_unprofiled(self) -> Floats:
-        """The part of each weight that is left without the profiler, (E,).
-
-        Python's code is slower while its calls are traced.
-        """
+    def _left_unprofiled(self) -> Floats:
+        """The part of each weight that is left without the profiler, (E,)."""
         host = (self.dag.kind == EdgeKind.CHAIN) & (self.observed_ns > 0)
         host &= self.dag.lane[self.dag.head] == self.analysis.steps.lane
         left = np.ones(self.dag.edges)
@@ -148,6 +186,15 @@ class Basis:
         if self.stacks:
             left[host & self.labelled(Class.CPU_PYTHON)] *= TRACED_RATIO
         return left
+
+    def unprofiled(self, weight_ns: Int64s) -> Int64s:
+        """Weights without the profiler's own time, (E,)."""
+        return np.rint(weight_ns * self._left_unprofiled).astype(np.int64)
+
+    @cached_property
+    def unprofiled_ns(self) -> Int64s:
+        """The weights of the graph without it, (E,)."""
+        return self.unprofiled(self.dag.weight_ns)
 
     def within(self, chosen: Bools) -> Int64s:
         """The outermost chosen event that each is, or is part of, (n,); NOTHING for none."""

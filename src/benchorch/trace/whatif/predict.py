@@ -16,9 +16,15 @@ from benchorch.trace.dag import NOBODY, CriticalPath, Dag, Tier
 from benchorch.trace.events import Category
 from benchorch.trace.findings import EntityRow
 from benchorch.trace.whatif.basis import Basis, prepare
-from benchorch.trace.whatif.hypothesis import Changed, Hypothesis, unchanged
 from benchorch.trace.whatif.selector import select
-from benchorch.trace.whatif.transforms import OVERALL, Change, Transform
+from benchorch.trace.whatif.transforms import (
+    OVERALL,
+    Change,
+    Changed,
+    Hypothesis,
+    Transform,
+    hypothesis_of,
+)
 
 NOT_MODELLED = (
     "caches and memory that work shares",
@@ -86,28 +92,18 @@ MOST_MOVED, RARE_NAMES = 20, 3
 UNNAMED = "(between events)"
 
 MODEL_RATIO = 0.15  # model error as a share of a change: caches, contention and scheduling
-
-NOISE_QUANTILE = 2.5
-"""Standard errors on each side of a 90 % interval of few steps, which resemble their neighbours."""
-
+NOISE_QUANTILE = 2.5  # standard errors on a side of a 90 % interval of few, correlated steps
 LEAST_RATIO = 0.01  # minimum half-width of an interval as a share of the period
-
-PROFILED_RATIO = 0.08
-"""Of the period, where host time is on the path: the profiler's part of it is not constant."""
+PROFILED_RATIO = 0.08  # of the period with host time on the path: the profiler's part varies
 
 
-OUTSIDE_RATIO = 0.1
-"""Of the path: what is waited for less than that does not set the pace in place of the change."""
+OUTSIDE_RATIO = 0.1  # of the path: what is waited for less does not set the pace
 
 
 def predict(
     analysis: Analysis | Basis, changes: Sequence[Transform], *, name: str = "what-if"
 ) -> Prediction:
-    """The run with the changes made one after another.
-
-    Of an analysis, or of what `prepare` made of it if several are to be asked; no change gives the
-    observed run again. TraceError with every problem of the changes on this trace.
-    """
+    """The run with the changes made one after another; TraceError with every problem of them."""
     basis = prepare(analysis)
     found = [
         f"{name}, change {number}: {problem}"
@@ -126,25 +122,32 @@ def _predicted(basis: Basis, changes: Sequence[Transform], name: str) -> Predict
     hypothesis = hypothesis_of(basis, changes)
     period_ns = basis.analysis.steps.period_ns
     replay = _replay(basis, hypothesis)
-    plain_ns = _unprofiled(basis, hypothesis, replay)
+    replayed_ns = replay.period_ns
+    readings = dict(_readings(basis, changes, hypothesis, replay))
+    plain_ns = readings.pop(_UNPROFILED, replayed_ns)
     # Stacks cost the more, and by how much depends on Python's version: the middle of both.
-    predicted_ns = (replay.period_ns + plain_ns) / 2 if basis.stacks else replay.period_ns
-    parts = _errors(basis, hypothesis, replay)
-    parts["other programs"] = _disturbed(basis, changes, replay)
-    profiled = (predicted_ns, replay.period_ns, plain_ns)
-    parts["profiler's own time"] = predicted_ns - min(profiled), max(profiled) - predicted_ns
-    low = predicted_ns - _joined(parts, "below")
-    high = predicted_ns + _joined(parts, "above")
+    predicted_ns = (replayed_ns + plain_ns) / 2 if basis.stacks else replayed_ns
+    random = {
+        "model": MODEL_RATIO * abs(replayed_ns - period_ns),
+        "steps": NOISE_QUANTILE * replay.error_ns,
+        "profiler": basis.host_ratio * PROFILED_RATIO * replayed_ns,
+        "least": LEAST_RATIO * replayed_ns,
+    }
+    # Independent errors add as squares; another reading of the trace is as good as this one.
+    half_ns = float(np.sqrt(sum(one**2 for one in random.values())))
+    profiled = replayed_ns - predicted_ns, plain_ns - predicted_ns
+    off_ns = {reason: other_ns - replayed_ns for reason, other_ns in readings.items()}
+    parts = {**random, **off_ns, "profiler's own time": max(profiled, key=abs)}
     return Prediction(
         name=name,
         changes=tuple(map(str, changes)),
         makespan_ns=period_ns,
         predicted_ns=round(predicted_ns),
-        low_ns=max(0, round(low)),
-        high_ns=round(high),
+        low_ns=max(0, round(predicted_ns - half_ns + min(0.0, *profiled, *off_ns.values()))),
+        high_ns=round(predicted_ns + half_ns + max(0.0, *profiled, *off_ns.values())),
         causes=basis.shares,
         predicted_causes=_shares(basis, replay.path),
-        reasons={reason: round(max(below, above)) for reason, (below, above) in parts.items()},
+        reasons={reason: round(abs(error_ns)) for reason, error_ns in parts.items()},
         moved=_moved(basis, replay),
         nodes=_nodes(basis, replay),
         notes=(*hypothesis.notes, *_preempted(basis), *_rare(basis, changes)),
@@ -174,16 +177,6 @@ def _rare(basis: Basis, changes: Sequence[Transform]) -> Iterator[str]:
                 yield f"change {number} selects {share:.2%} of all work: {named}"
 
 
-def hypothesis_of(
-    basis: Basis, changes: Sequence[Transform], weight_ns: Int64s | None = None
-) -> Hypothesis:
-    """The weights that the changes lead to, from the basis's or from other ones."""
-    hypothesis = unchanged(basis.dag, weight_ns)
-    for change in changes:
-        hypothesis = change.apply(basis, hypothesis)
-    return hypothesis
-
-
 class _Replay(NamedTuple):
     dag: Dag
     period_ns: float
@@ -207,95 +200,59 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     return _Replay(changed_dag, period_ns, error_ns, path, elapsed_ns, changed)
 
 
-Error = tuple[float, float]
-"""How much lower and how much higher a prediction may be for one reason, in ns."""
+_UNPROFILED = "unprofiled"
 
 
-def _errors(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> dict[str, Error]:
-    """Error components of a prediction, each with its reason."""
-    predicted_ns = replay.period_ns
-    period_ns = float(basis.analysis.steps.period_ns)
-    change_ns = abs(predicted_ns - period_ns)
-    host = basis.host_ratio * PROFILED_RATIO * predicted_ns
-    found = {
-        "model": (MODEL_RATIO * change_ns,) * 2,
-        "steps": (NOISE_QUANTILE * replay.error_ns,) * 2,
-        "profiler": (host,) * 2,
-        "least": (LEAST_RATIO * predicted_ns,) * 2,
-    }
-    for reason, other_ns in _alternatives(basis, hypothesis, replay).items():
-        found[reason] = (max(predicted_ns - other_ns, 0.0), max(other_ns - predicted_ns, 0.0))
-    return found
+def _readings(
+    basis: Basis, changes: Sequence[Transform], hypothesis: Hypothesis, replay: _Replay
+) -> Iterator[tuple[str, float]]:
+    """The period as other readings of the trace would have it, each with its reason.
 
-
-def _relative(
-    basis: Basis, reading: str, before: Changed, after: Changed, replay: _Replay
-) -> float:
-    """The period as a reading of the trace has it: observed, times the ratio of its own replays."""
-    periods, period_ns = basis.analysis.periods, float(basis.analysis.steps.period_ns)
-    if reading not in periods.known:
-        periods.known[reading] = periods.replayed(*before)
-    observed_ns = periods.known[reading]
-    if not observed_ns:
-        return period_ns
-    return period_ns * periods.replayed(*after, guess_ns=replay.elapsed_ns) / observed_ns
-
-
-def _unprofiled(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> float:
-    """The period if none of the profiler's own time were the program's."""
-    if hypothesis.added is not None or not basis.dense:
-        return replay.period_ns
-    dag, left, (weight_ns, residual_ns, dropped) = basis.dag, basis.left_unprofiled, replay.changed
-    before = np.rint(dag.weight_ns * left).astype(np.int64), dag.residual_ns, None
-    after = np.rint(weight_ns * left).astype(np.int64), residual_ns, dropped
-    return _relative(basis, "unprofiled", before, after, replay)
-
-
-def _disturbed(basis: Basis, changes: Sequence[Transform], replay: _Replay) -> Error:
-    """How far off the period is if each event's time is its own, other programs or not."""
-    before_ns = basis.observed_ns
-    if before_ns is basis.dag.weight_ns:
-        return 0.0, 0.0
-    hypothesis = hypothesis_of(basis, changes, before_ns)
-    if hypothesis.added is not None:
-        return 0.0, 0.0
-    before = before_ns, basis.dag.residual_ns, None
-    other_ns = _relative(basis, "disturbed", before, hypothesis.rewired()[1], replay)
-    return max(replay.period_ns - other_ns, 0.0), max(other_ns - replay.period_ns, 0.0)
-
-
-def _alternatives(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> dict[str, float]:
-    """The period as other readings of the trace would have it."""
+    As a rule that is the observed one, times the ratio of two replays of the same reading.
+    """
     dag, periods = basis.dag, basis.analysis.periods
     period_ns = float(basis.analysis.steps.period_ns)
-    found: dict[str, float] = {}
-    if hypothesis.added is not None:
-        return found
     weight_ns, residual_ns, dropped = replay.changed
+
+    def relative(reading: str, before: Changed, after: Changed) -> tuple[str, float]:
+        if reading not in periods.known:
+            periods.known[reading] = periods.replayed(*before)
+        if not periods.known[reading]:
+            return reading, period_ns
+        replayed_ns = periods.replayed(*after, guess_ns=replay.elapsed_ns)
+        return reading, period_ns * replayed_ns / periods.known[reading]
+
+    if hypothesis.added is not None:
+        return
     if dag.residual_ns.any():
         nothing = np.zeros_like(dag.residual_ns)
         before, after = (dag.weight_ns, nothing, None), (weight_ns, nothing, dropped)
-        found["unexplained time"] = _relative(basis, "unexplained", before, after, replay)
+        yield relative("unexplained time", before, after)
     inferred = dag.tier == Tier.INFERRED
     if inferred.any():
         without = inferred if dropped is None else inferred | dropped
         before = dag.weight_ns, dag.residual_ns, inferred
-        after = weight_ns, residual_ns, without
-        found["inferred dependencies"] = _relative(basis, "inferred", before, after, replay)
+        yield relative("inferred dependencies", before, (weight_ns, residual_ns, without))
     called_ns = _calls(basis, weight_ns)
     if (called_ns != weight_ns).any():
-        found["calling operators"] = periods.replayed(called_ns, residual_ns, dropped)
+        yield "calling operators", periods.replayed(called_ns, residual_ns, dropped)
     outside = basis.outside & (weight_ns == dag.weight_ns)
     path = basis.analysis.path
     waited_ns = int(path.duration_ns[outside[path.edge] & ~path.residual].sum())
     if waited_ns >= OUTSIDE_RATIO * path.length_ns and outside.any():
         # What is not recorded may go on meanwhile: then the wait for it takes up the change.
         gone_ns = periods.replayed(np.where(outside, 0, weight_ns), residual_ns, dropped)
-        found["waits outside"] = max(period_ns, gone_ns)
+        yield "waits outside", max(period_ns, gone_ns)
     if (hypothesis.best_ratio != 1.0).any():
         best_ns = np.rint(hypothesis.weight_ns * hypothesis.best_ratio).astype(np.int64)
-        found["at best"] = periods.replayed(best_ns, residual_ns, dropped)
-    return found
+        yield "at best", periods.replayed(best_ns, residual_ns, dropped)
+    if basis.observed_ns is not dag.weight_ns:  # each event's time is its own, disturbed or not
+        disturbed = hypothesis_of(basis, changes, basis.observed_ns).rewired()[1]
+        before = basis.observed_ns, dag.residual_ns, None
+        yield relative("other programs", before, disturbed)
+    if basis.dense:  # none of the profiler's own time is the program's
+        before = basis.unprofiled_ns, dag.residual_ns, None
+        yield relative(_UNPROFILED, before, (basis.unprofiled(weight_ns), residual_ns, dropped))
 
 
 def _calls(basis: Basis, weight_ns: Int64s) -> Int64s:
@@ -313,15 +270,6 @@ def _calls(basis: Basis, weight_ns: Int64s) -> Int64s:
     return np.where(calls, np.rint(weight_ns * left[dag.event[dag.head]]), weight_ns).astype(
         np.int64
     )
-
-
-def _joined(parts: Mapping[str, Error], side: str) -> float:
-    """Independent errors add as squares; another reading of the trace is as good as this one."""
-    place = 0 if side == "below" else 1
-    random = ("model", "steps", "profiler", "least")
-    squares = sum(parts[name][place] ** 2 for name in random)
-    readings = [error[place] for name, error in parts.items() if name not in random]
-    return float(np.sqrt(squares)) + max(readings, default=0.0)
 
 
 def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:

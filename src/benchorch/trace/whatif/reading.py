@@ -1,30 +1,56 @@
 """What-if files: changes in order, each with its selection and its effect."""
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from benchorch.errors import TraceError
 from benchorch.files import read_small
 from benchorch.trace.dag import Class
 from benchorch.trace.whatif.amdahl4ml import LEAST_SPEEDUP, node_speedups
-from benchorch.trace.whatif.selector_values import PHASES, Selector, matcher, suggest
+from benchorch.trace.whatif.basis import PHASES, Selector
+from benchorch.trace.whatif.selector import matcher, suggest
 from benchorch.trace.whatif.transforms import OVERALL, Change, Transform
 
 _MOST_NS = 1e12  # of one operator: the times of millions of them still add up
+_Text = Annotated[str, Meta(min_length=1)] | int | float
+_Factor = Annotated[float, Meta(ge=LEAST_SPEEDUP)]
+_Positive = Annotated[float, Meta(ge=0, le=_MOST_NS)]
 
-T = TypeVar("T")
-Check = Callable[[object], Any]  # the value of a key; TraceError for one that is not allowed
+
+class _Scale(msgspec.Struct, forbid_unknown_fields=True):
+    scale: _Positive
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WhatIf:
+SELECTING: Mapping[str, Any] = {
+    **dict.fromkeys(("name", "op", "kernel", "module", "lane", "graph_node"), _Text),
+    **dict.fromkeys(("dtype", "shape"), _Text),
+    "phase": Literal["", "forward", "backward", "optimizer"],
+    **dict.fromkeys(("iteration", "rank"), int | None),
+    "class": Class | list[Class],
+    "self": bool,
+}
+CHANGES: Mapping[str, Any] = {
+    "speedup": _Factor,
+    "set_ns": _Positive,
+    "add_ns": Annotated[float, Meta(ge=-_MOST_NS, le=_MOST_NS)],
+    **dict.fromkeys(("remove", "fuse", "cuda_graph", "overlap"), bool),
+    "host": _Factor,
+    "launch_latency_ns": _Positive,
+    "bandwidth": _Factor,
+    "residual": Literal["keep", "drop"] | _Scale,
+}
+"""Type of a value, by the key of a file: what selects, and effects."""
+
+_RESIDUALS = {"keep": 1.0, "drop": 0.0, True: 1.0}
+_ATTRIBUTES = {"class": "classes", "self": "alone"}  # of `Selector`, where a key has another name
+_WORDS = {"class": tuple(Class), "phase": PHASES, "residual": ("keep", "drop", "{scale: 0.5}")}
+
+
+class WhatIf(NamedTuple):
     """A named list of changes."""
 
     name: str
@@ -56,14 +82,19 @@ def parse(content: object, name: str = "what-if") -> WhatIf:
         f"{key!r} is none of {', '.join(allowed)}." for key in content if key not in allowed
     ]
     changes: list[Transform] = []
-    if "speedups" in content:
-        changes += _checked(node_speedups, content["speedups"], "speedups", problems)
     listed = content.get("changes", [])
     if not isinstance(listed, list):
         problems.append(f"changes: expected a list, saw {listed!r}.")
         listed = []
-    for number, entry in enumerate(listed, 1):
-        changes += _checked(change, entry, f"change {number}", problems)
+    parts: list[tuple[str, Callable[[object], Transform], object]] = []
+    if "speedups" in content:
+        parts.append(("speedups", node_speedups, content["speedups"]))
+    parts += [(f"change {number}", change, entry) for number, entry in enumerate(listed, 1)]
+    for where, read_one, entry in parts:
+        try:
+            changes.append(read_one(entry))
+        except TraceError as error:
+            problems += [f"{where}: {line}" for line in str(error).splitlines()]
     if not changes and not problems:
         problems.append("there is no change in it; see docs/analysis/what-if.md.")
     if problems:
@@ -88,121 +119,31 @@ def change(entry: object) -> Change:
     chosen = [key for key in entry if key in SELECTING]
     if chosen and doing and doing[0] in OVERALL:
         problems.append(f"{doing[0]} is about everything and takes no {', '.join(chosen)}.")
-    options = {
-        attribute: value
-        for key in chosen
-        for attribute, check in [SELECTING[key]]
-        for value in _checked(check, entry[key], key, problems)
-    }
-    values = [v for key in doing for v in _checked(CHANGES[key], entry[key], key, problems)]
+    given: dict[str, Any] = {}
+    for key in (*chosen, *doing):
+        try:
+            given[key] = _converted(key, entry[key])
+        except (msgspec.ValidationError, TraceError) as error:
+            known = _WORDS.get(key, ())
+            allowed = f" Allowed: {', '.join(known)}.{suggest(str(entry[key]), known)}"
+            problems.append(f"{key}: {error}; saw {entry[key]!r}.{allowed if known else ''}")
     if problems:
         raise TraceError("\n".join(problems))
-    return Change(effect=doing[0], value=float(values[0]), select=Selector(**options))
+    options = {_ATTRIBUTES.get(key, key): given[key] for key in chosen}
+    return Change(effect=doing[0], value=given[doing[0]], select=Selector(**options))
 
 
-def _checked(check: Callable[[Any], T], value: object, where: str, problems: list[str]) -> list[T]:
-    """The checked value, or nothing and its problems noted."""
-    try:
-        return [check(value)]
-    except TraceError as error:
-        problems += [f"{where}: {line}" for line in str(error).splitlines()]
-        return []
-
-
-def _text(value: object) -> str:
-    if isinstance(value, Mapping | list | bool) or value in (None, ""):
-        raise _wrong("a text", value)
-    matcher(str(value))
-    return str(value)
-
-
-def _one_of(expected: str, fits: Callable[[Any], bool], made: Check = lambda value: value) -> Check:
-    """The check of a value by a predicate, and what is made of it."""
-
-    def check(value: object) -> Any:
-        if not fits(value):
-            raise _wrong(expected, value)
-        return made(value)
-
-    return check
-
-
-def _is_iteration(value: object) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool))
-
-
-def _classes(value: object) -> tuple[Class, ...]:
-    named = [str(one) for one in (value if isinstance(value, list) else [value])]
-    unknown = [one for one in named if one not in tuple(Class)]
-    if unknown:
-        listed = ", ".join(Class)
-        raise TraceError(
-            "\n".join(f"{one!r} is none of {listed}.{suggest(one, Class)}" for one in unknown)
-        )
-    return tuple(map(Class, named))
-
-
-def _number(value: object) -> float:
-    try:
-        number = float(value) if isinstance(value, int | float | str) else math.nan
-    except (ValueError, OverflowError):
-        number = math.nan
-    return math.nan if isinstance(value, bool) else number
-
-
-def _nanoseconds(value: object, least: float = 0.0) -> float:
-    number = _number(value)
-    if not number >= least:
-        raise _wrong(f"a number of at least {least:g}", value)
-    if abs(number) > _MOST_NS:
-        raise _wrong(f"a number of nanoseconds of at most {_MOST_NS:g}", value)
-    return number
-
-
-def _residual(value: object) -> float:
-    if isinstance(value, Mapping) and set(value) == {"scale"}:
-        problems: list[str] = []
-        for ratio in _checked(_nanoseconds, value["scale"], "scale", problems):
-            return ratio
-        raise TraceError(problems[0])
-    if value not in ("keep", "drop"):
-        raise _wrong("keep, drop or {scale: 0.5}", value)
-    return float(value == "keep")
-
-
-def _wrong(expected: str, value: object) -> TraceError:
-    return TraceError(f"expected {expected}, saw {value!r}.")
-
-
-_phase = _one_of(f"one of {', '.join(PHASES)}", ("", *PHASES).__contains__, str)
-_iteration = _one_of("a whole number from 0", _is_iteration)
-_boolean = _one_of("true or false", lambda value: isinstance(value, bool))
-_true = _one_of("true", lambda value: value is True)
-_factor = _one_of(
-    f"a number of at least {LEAST_SPEEDUP:g}",
-    lambda value: _number(value) >= LEAST_SPEEDUP,
-    _number,
-)
-
-SELECTING: Mapping[str, tuple[str, Check]] = {
-    **{key: (key, _text) for key in ("name", "op", "kernel", "module", "lane", "graph_node")},
-    **{key: (key, _text) for key in ("dtype", "shape")},
-    "phase": ("phase", _phase),
-    "iteration": ("iteration", _iteration),
-    "rank": ("rank", _iteration),
-    "class": ("classes", _classes),
-    "self": ("alone", _boolean),
-}
-"""Attribute of `Selector` and check of its value, by the key of a file."""
-
-CHANGES: Mapping[str, Check] = {
-    "speedup": _factor,
-    "set_ns": _nanoseconds,
-    "add_ns": partial(_nanoseconds, least=-math.inf),
-    **dict.fromkeys(("remove", "fuse", "cuda_graph", "overlap"), _true),
-    "host": _factor,
-    "launch_latency_ns": _nanoseconds,
-    "bandwidth": _factor,
-    "residual": _residual,
-}
-"""Check of an effect's value, by the key of a file."""
+def _converted(key: str, value: object) -> Any:
+    """The value of a key; an error where it has another type or cannot be."""
+    kind = SELECTING.get(key, CHANGES.get(key))
+    found = msgspec.convert(value, kind, strict=key in SELECTING or kind is bool)
+    if key in CHANGES:
+        if found is False:
+            raise TraceError("expected true")
+        return found.scale if isinstance(found, _Scale) else _RESIDUALS.get(found, found)
+    if key == "class":
+        return tuple(found) if isinstance(found, list) else (found,)
+    if kind is _Text:
+        matcher(str(found))
+        return str(found)
+    return found

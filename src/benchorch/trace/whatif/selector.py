@@ -1,18 +1,75 @@
 """Selection of the work that a what-if is about."""
 
-from collections.abc import Iterator, Sequence
+import difflib
+import fnmatch
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import NoReturn
 
 import numpy as np
 
+from benchorch.errors import TraceError
 from benchorch.formatting import whole_number
 from benchorch.trace.arrays import Bools
-from benchorch.trace.attribution.tables import op_type
+from benchorch.trace.attribution.entities import operator_types
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
 from benchorch.trace.operators.shapes import recorded
-from benchorch.trace.whatif.basis import Basis
-from benchorch.trace.whatif.selector_values import Selection, Selector, flags, matcher, suggest
+from benchorch.trace.whatif.basis import Basis, Selection, Selector
 
+_MOST_S = 5.0
 _OPTIMIZER = "/^Optimizer\\.(step|zero_grad)/"
+
+
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """The predicate of a pattern; a name fits itself, whatever characters it has.
+
+    ``/gemm|conv/`` is a regular expression that is searched for; ``*`` and ``?`` stand for any
+    characters and for one.
+    """
+    if len(pattern) > 1 and pattern.startswith("/") and pattern.endswith("/"):
+        try:
+            searched = re.compile(pattern[1:-1])
+        except re.error as error:
+            raise TraceError(f"{pattern!r} is no regular expression: {error}.") from error
+        return _bounded(pattern, searched)
+    whole = re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
+    return lambda name: name == pattern or whole.match(name) is not None
+
+
+def _bounded(pattern: str, searched: re.Pattern[str]) -> Callable[[str], bool]:
+    """The predicate, or a TraceError once it has taken `_MOST_S` in all: some never end."""
+    left_s = _MOST_S
+
+    def end(*_: object) -> NoReturn:
+        raise TraceError(f"{pattern!r} takes more than {_MOST_S:g} s to search for: simplify it.")
+
+    def fits(name: str) -> bool:
+        nonlocal left_s
+        if threading.current_thread() is not threading.main_thread():  # has no signals
+            return searched.search(name) is not None
+        before = signal.signal(signal.SIGVTALRM, end)
+        signal.setitimer(signal.ITIMER_VIRTUAL, left_s)
+        try:
+            return searched.search(name) is not None
+        finally:
+            left_s = signal.setitimer(signal.ITIMER_VIRTUAL, 0)[0] or left_s
+            signal.signal(signal.SIGVTALRM, before)
+
+    return fits
+
+
+def flags(names: Iterable[str], pattern: str) -> Bools:
+    """Mask of the matching names, with one more entry, False, for index -1."""
+    fits = matcher(pattern)
+    return np.array([*(fits(name) for name in names), False], dtype=np.bool_)
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """`` Did you mean 'x'?`` or an empty string."""
+    close = difflib.get_close_matches(word, list(map(str, known)), n=1, cutoff=0.5)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def select(basis: Basis, selector: Selector) -> Selection:
@@ -27,7 +84,7 @@ def problems(basis: Basis, selector: Selector) -> list[str]:
     """Why the selector finds no work in the graph; nothing where it does."""
     if select(basis, selector).edges.any():
         return []
-    events, types = basis.events, _types(basis)
+    events, types = basis.events, operator_types(basis.events)
     operators = np.isin(events.category, (Category.OPERATOR, Category.NODE))
     device = np.isin(events.category, DEVICE_WORK)
     found = []
@@ -75,7 +132,7 @@ def _conditions(basis: Basis, selector: Selector) -> Iterator[Bools]:
         yield flags(events.names, selector.name)[events.name]
     if selector.op:
         named = flags(events.names, selector.op)[events.name]
-        typed = flags(_types(basis), selector.op)[events.name]
+        typed = flags(operator_types(events), selector.op)[events.name]
         operator, node = (events.category == one for one in (Category.OPERATOR, Category.NODE))
         yield (operator & named) | (node & (named | typed))
     if selector.kernel:
@@ -102,17 +159,6 @@ def _time_limits(basis: Basis, selector: Selector) -> Iterator[Bools]:
         yield _in_phase(basis, selector.phase)
     if selector.iteration is not None:
         yield _in_iteration(basis, selector.iteration)
-
-
-def _types(basis: Basis) -> Sequence[str]:
-    """The operator's type for each name: of a node's name, from the first node of that name."""
-    events = basis.events
-    nodes = np.flatnonzero(events.category == Category.NODE)
-    first = nodes[np.unique(events.name[nodes], return_index=True)[1]].tolist()
-    types = list(events.names)
-    for event, arguments in (events.details(first) if first else {}).items():
-        types[events.name[event]] = op_type(events.names[events.name[event]], arguments)
-    return types
 
 
 def _in_module(basis: Basis, pattern: str) -> Bools:

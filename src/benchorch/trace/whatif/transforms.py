@@ -1,24 +1,89 @@
 """Changes of how long work takes, and of how it is launched and ordered."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Protocol, final
+from typing import Any, Protocol, TypeAlias, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchorch.trace.arrays import Bools, Floats, Int64s, mask, scattered
-from benchorch.trace.dag import Class, EdgeKind
+from benchorch.trace.arrays import Bools, Floats, Int32s, Int64s, mask, scattered
+from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind, Tier
 from benchorch.trace.events import DEVICE_WORK, NOTHING
-from benchorch.trace.whatif.basis import Basis
-from benchorch.trace.whatif.hypothesis import Hypothesis
+from benchorch.trace.whatif.basis import Basis, Selection, Selector
 from benchorch.trace.whatif.selector import problems, select
-from benchorch.trace.whatif.selector_values import Selection, Selector
 
 WAITS = (EdgeKind.SYNC, EdgeKind.WAIT, EdgeKind.JOIN)
 HOST = (
     *(Class.CPU_COMPUTE, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME),
     *(Class.CPU_PYTHON, Class.CPU_GAP),
 )
+
+
+Changed: TypeAlias = "tuple[Int64s, Int64s, Bools | None]"
+"""Weights, residuals and dropped edges, in the order that `steps` takes them."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Hypothesis:
+    """Other weights for the E edges and V points of a graph."""
+
+    dag: Dag  # the graph
+    weight_ns: Floats  # (E,) not yet rounded, so that the order of scalings does not matter
+    residual_ns: Floats  # (V,) likewise
+    dropped: Bools  # (E,) dependencies to be without
+    best_ratio: Floats  # (E,) the part of each weight that is left if all goes well
+    # new dependencies: tail, head and weight, each (A,)
+    added: tuple[Int64s, Int64s, Int64s] | None = None
+    # remarks of the transforms, such as how much of the work they found
+    notes: tuple[str, ...] = ()
+
+    def scaled(self, edges: Bools, ratio: float | Floats) -> "Hypothesis":
+        """Hypothesis with the weights of some edges scaled; one ratio, or one for each of E."""
+        places = np.flatnonzero(edges)
+        weight_ns = self.weight_ns.copy()
+        weight_ns[places] *= ratio[places] if isinstance(ratio, np.ndarray) else ratio
+        return replace(self, weight_ns=weight_ns)
+
+    def adding(self, tail: Int64s, head: Int32s, weight_ns: Int64s) -> "Hypothesis":
+        """Hypothesis with more dependencies."""
+        more = (tail, head.astype(np.int64), weight_ns)
+        if self.added is None:
+            return replace(self, added=more)
+        tails, heads, weights = map(np.append, self.added, more)
+        return replace(self, added=(tails, heads, weights))
+
+    def noting(self, note: str) -> "Hypothesis":
+        """Hypothesis with one more note."""
+        return replace(self, notes=(*self.notes, note))
+
+    def rewired(self) -> tuple[Dag, Changed]:
+        """The graph with the added dependencies, if there are any, and the changes for `steps`."""
+        weight_ns = np.rint(self.weight_ns).astype(np.int64)
+        residual_ns = np.rint(self.residual_ns).astype(np.int64)
+        dropped = self.dropped if self.dropped.any() else None
+        if self.added is None:
+            return self.dag, (weight_ns, residual_ns, dropped)
+        tail, head, more_ns = self.added
+        order = np.argsort(np.append(self.dag.head, head), kind="stable")
+
+        def extended(column: NDArray[Any], values: NDArray[Any] | int) -> NDArray[Any]:
+            added = np.broadcast_to(values, tail.shape)
+            return np.append(column, added)[order].astype(column.dtype)
+
+        larger = replace(
+            self.dag,
+            tail=extended(self.dag.tail, tail),
+            head=extended(self.dag.head, head),
+            weight_ns=extended(self.dag.weight_ns, more_ns),
+            kind=extended(self.dag.kind, EdgeKind.STREAM),
+            tier=extended(self.dag.tier, Tier.SEMANTIC),
+            label=extended(self.dag.label, CLASSES.index(Class.STREAM_GAP)),
+            owner=extended(self.dag.owner, NOBODY),
+        )
+        still_dropped = None if dropped is None else extended(dropped, 0).astype(np.bool_)
+        return larger, (extended(weight_ns, more_ns), residual_ns, still_dropped)
 
 
 class Transform(Protocol):
@@ -29,6 +94,23 @@ class Transform(Protocol):
 
     def problems(self, basis: Basis) -> list[str]:
         """Sentences why the change does not apply to this trace; none where it does."""
+
+
+def hypothesis_of(
+    basis: Basis, changes: Sequence[Transform], weight_ns: Int64s | None = None
+) -> Hypothesis:
+    """The weights that the changes lead to, from the basis's or from other ones."""
+    dag = basis.dag
+    found = Hypothesis(
+        dag=dag,
+        weight_ns=(dag.weight_ns if weight_ns is None else weight_ns).astype(np.float64),
+        residual_ns=dag.residual_ns.astype(np.float64),
+        dropped=np.broadcast_to(np.False_, dag.edges),
+        best_ratio=np.broadcast_to(np.float64(1.0), dag.edges),
+    )
+    for change in changes:
+        found = change.apply(basis, found)
+    return found
 
 
 @final
@@ -74,10 +156,7 @@ def _speedup(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis
 
 
 def _set_time(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
-    """Each chosen event with all it calls takes this long, its pieces in proportion.
-
-    Events without any time get it on their first piece.
-    """
+    """Each chosen event takes this long: its pieces in proportion, or else the first."""
     selection = select(basis, change.select)
     root, total_ns = _totals(basis, hypothesis, selection)
     ratio = np.divide(
@@ -99,11 +178,7 @@ def _add_time(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesi
 
 
 def _remove(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
-    """Chosen work is not done: nor is its launch, nor what its operator does to launch it.
-
-    Nor is an operator called, for which Python needs as long as usually passes before one. The
-    order of the rest stays, but nothing waits.
-    """
+    """Chosen work is not done: nor launched, called or waited for; the order of the rest stays."""
     gone = removed_with(basis, select(basis, change.select).root != NOTHING)
     device = np.isin(basis.events.category, DEVICE_WORK)
     starts = into(basis, gone & device, EdgeKind.LAUNCH, EdgeKind.STREAM)
@@ -119,27 +194,6 @@ def _remove(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
         dropped=changed.dropped | waits,
         residual_ns=np.where(ends, 0.0, changed.residual_ns),
     )
-
-
-def _host(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
-    """Everything that threads do is so many times as fast; waits and devices stay."""
-    return hypothesis.scaled(basis.labelled(*HOST), 1.0 / change.value)
-
-
-def _bandwidth(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
-    """Copies and fills of all devices are so many times as fast."""
-    return hypothesis.scaled(basis.labelled(Class.GPU_COPY), 1.0 / change.value)
-
-
-def _launch_latency(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
-    """From each launch to the start of what it launches passes at least this long."""
-    launches = basis.dag.kind == EdgeKind.LAUNCH
-    return replace(hypothesis, weight_ns=np.where(launches, change.value, hypothesis.weight_ns))
-
-
-def _residual(_: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
-    """Unexplained time at every point, times a ratio: 1 keeps it, 0 drops it."""
-    return replace(hypothesis, residual_ns=hypothesis.residual_ns * change.value)
 
 
 def removed_with(basis: Basis, work: Bools) -> Bools:
@@ -189,8 +243,7 @@ def _device_work(basis: Basis, change: Change) -> Bools:
 def _fuse(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
     """Chosen device work that follows each other on a stream becomes one, launched as the first.
 
-    It takes as long as they did without the gaps, as if no memory traffic were saved; at best as
-    long as the longest of them, as if all of the others' were.
+    It takes as long as they did without the gaps; at best as long as the longest of them.
     """
     work = _device_work(basis, change)
     run = _runs(basis, work)
@@ -209,8 +262,7 @@ def _fuse(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
 def _cuda_graph(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
     """All device work in each chosen range is launched at once.
 
-    What the host did in the range to launch it piece by piece takes no time, but for the first
-    launch; between kernels passes the shortest gap that the trace has.
+    The host's launching takes no time but for the first; kernels have the shortest gap.
     """
     work = _device_work(basis, change)
     root = select(basis, change.select).root
@@ -231,10 +283,7 @@ def _cuda_graph(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothe
 
 
 def _overlap(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
-    """Chosen device work runs on a stream of its own: only its launch and its data hold it up.
-
-    What came before it on its stream now holds up what came after it, and who waited.
-    """
+    """Chosen device work has a stream of its own; what came before it holds up what comes after."""
     dag, work = basis.dag, np.append(_device_work(basis, change), False)
     leaves, enters = work[dag.event[dag.tail]], work[dag.event[dag.head]]
     order = dag.kind == EdgeKind.STREAM
@@ -283,10 +332,12 @@ EFFECTS: Mapping[str, Callable[[Basis, Hypothesis, Change], Hypothesis]] = {
     "fuse": _fuse,
     "cuda_graph": _cuda_graph,
     "overlap": _overlap,
-    "host": _host,
-    "launch_latency_ns": _launch_latency,
-    "bandwidth": _bandwidth,
-    "residual": _residual,
+    "host": lambda basis, it, by: it.scaled(basis.labelled(*HOST), 1.0 / by.value),
+    "bandwidth": lambda basis, it, by: it.scaled(basis.labelled(Class.GPU_COPY), 1.0 / by.value),
+    "launch_latency_ns": lambda basis, it, to: replace(
+        it, weight_ns=np.where(basis.dag.kind == EdgeKind.LAUNCH, to.value, it.weight_ns)
+    ),
+    "residual": lambda _, it, by: replace(it, residual_ns=it.residual_ns * by.value),
 }
 ON_DEVICES = ("fuse", "cuda_graph", "overlap")
 OVERALL = ("host", "launch_latency_ns", "bandwidth", "residual")  # these take no selection

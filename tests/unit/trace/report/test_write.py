@@ -13,8 +13,8 @@ from benchorch.errors import StoreError
 from benchorch.trace.analysis import analyze
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.report.write import write
+from benchorch.trace.whatif.basis import Selector
 from benchorch.trace.whatif.predict import predict
-from benchorch.trace.whatif.selector_values import Selector
 from benchorch.trace.whatif.transforms import Change
 from support.analyzed_traces import HOSTILE, analysed, trace_file, two_layers
 

@@ -8,8 +8,8 @@ import pytest
 from benchorch.errors import TraceError
 from benchorch.trace.dag import Class
 from benchorch.trace.whatif.amdahl4ml import NodeSpeedups
+from benchorch.trace.whatif.basis import Selector
 from benchorch.trace.whatif.reading import CHANGES, parse, read
-from benchorch.trace.whatif.selector_values import Selector
 from benchorch.trace.whatif.transforms import Change
 
 YAML = """
@@ -75,24 +75,25 @@ def test_every_change_refuses_a_wrong_value(what: str) -> None:
         ({"changes": [{"op": "a"}]}, "expected one of speedup, set_ns"),
         ({"changes": [{"op": "a", "speedup": 2, "remove": True}]}, "saw speedup and remove"),
         ({"changes": [{"op": "a", "speedupp": 2}]}, "Did you mean 'speedup'?"),
-        ({"changes": [{"op": "a", "speedup": 0}]}, "expected a number of at least 1e-06, saw 0"),
+        ({"changes": [{"op": "a", "speedup": 0}]}, "speedup: Expected `float` >= 1e-06; saw 0"),
         ({"changes": [{"op": "a", "speedup": "fast"}]}, "saw 'fast'"),
         ({"changes": [{"op": "a", "speedup": True}]}, "saw True"),
-        ({"changes": [{"op": "a", "set_ns": "inf"}]}, "nanoseconds"),
-        ({"changes": [{"op": "a", "set_ns": -1}]}, "at least 0, saw -1"),
-        ({"changes": [{"op": "a", "remove": False}]}, "expected true, saw False"),
-        ({"changes": [{"op": "", "speedup": 2}]}, "op: expected a text"),
+        ({"changes": [{"op": "a", "set_ns": "inf"}]}, "Expected `float` <= "),
+        ({"changes": [{"op": "a", "set_ns": -1}]}, ">= 0.0; saw -1"),
+        ({"changes": [{"op": "a", "remove": False}]}, "expected true; saw False"),
+        ({"changes": [{"op": "", "speedup": 2}]}, "op: Expected `str` of length >= 1"),
         ({"changes": [{"op": "/(/", "speedup": 2}]}, "no regular expression"),
         ({"changes": [{"class": "gpu_compile", "speedup": 2}]}, "Did you mean 'gpu_compute'?"),
         ({"changes": [{"phase": "sideways", "speedup": 2}]}, "forward, backward, optimizer"),
-        ({"changes": [{"iteration": "1", "speedup": 2}]}, "whole number"),
-        ({"changes": [{"op": "a", "self": 1, "speedup": 2}]}, "expected true or false"),
+        ({"changes": [{"iteration": "1", "speedup": 2}]}, "Expected `int | null`"),
+        ({"changes": [{"op": "a", "self": 1, "speedup": 2}]}, "Expected `bool`, got `int`"),
         ({"changes": [{"op": "a", "host": 2}]}, "is about everything"),
-        ({"changes": [{"residual": "all"}]}, "keep, drop or"),
+        ({"changes": [{"residual": "all"}]}, "residual: Invalid enum value 'all'"),
+        ({"changes": [{"residual": {"scale": -1}}]}, ">= 0.0 - at `$.scale`"),
         ({"speedups": {}}, "expected a list"),
-        ({"speedups": [2]}, "expected an object"),
-        ({"speedups": [{"op_id": "x", "speedup": 2}]}, "expected a whole number"),
-        ({"speedups": [{"op_id": "1", "speedup": "2"}]}, "expected a number of at least 1e-06"),
+        ({"speedups": [2]}, "entry 1: Expected `object`"),
+        ({"speedups": [{"op_id": "x", "speedup": 2}]}, "Expected `int | null`"),
+        ({"speedups": [{"op_id": "1", "speedup": 0}]}, "Expected `float` >= 1e-06"),
     ],
 )
 def test_what_is_wrong_is_said(content: object, problem: str) -> None:

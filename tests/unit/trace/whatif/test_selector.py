@@ -10,10 +10,8 @@ import pytest
 
 from benchorch.errors import TraceError
 from benchorch.trace.dag import CLASSES, Class
-from benchorch.trace.whatif import selector_values
-from benchorch.trace.whatif.basis import Basis
-from benchorch.trace.whatif.selector import problems, select
-from benchorch.trace.whatif.selector_values import Selector, flags, matcher
+from benchorch.trace.whatif.basis import Basis, Selector
+from benchorch.trace.whatif.selector import flags, matcher, problems, select
 from support.trace_lab.program import Sync, Work
 from support.whatif_programs import basis_of, called, layer, mm, module, part, relu
 
@@ -152,7 +150,7 @@ def test_what_a_pattern_fits(pattern: str, name: str, fits: bool) -> None:
 
 @pytest.mark.parametrize("pattern", ["/(a+)+$/", "/(a|a)*$/", "/(.*a){25}$/"])
 def test_a_search_that_never_ends_is_ended(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selector_values, "_MOST_S", 0.1)
+    monkeypatch.setattr("benchorch.trace.whatif.selector._MOST_S", 0.1)
     with pytest.raises(TraceError, match="simplify it"):
         flags(["a" * 20 + "!", "a" * 60 + "!"], pattern)
 
