@@ -10,9 +10,8 @@ import numpy as np
 from benchorch.errors import TraceError
 from benchorch.trace.attribution import entities
 from benchorch.trace.attribution.entities import OwnerTimes, measured
-from benchorch.trace.attribution.nodes import graph_nodes
+from benchorch.trace.attribution.nodes import NO_WORK, graph_nodes
 from benchorch.trace.attribution.owners import owners
-from benchorch.trace.attribution.sequence_join import NO_WORK
 from benchorch.trace.attribution.tables import Ledger, with_shapes
 from benchorch.trace.breakdown import breakdown
 from benchorch.trace.causes import CAUSES, Cause, Known, Reasons, of_edges, reasons
@@ -61,16 +60,10 @@ def analyze(
 ) -> Analysis:
     """Analyse the steady steps of a trace, or of the traces of one program's ranks, in order.
 
-    Args:
-        traces: profiles of PyTorch, ONNX Runtime or Nsight Systems, or what was read of them.
-        range_name: the ranges that mark steps; None for those that profilers usually write.
-        iteration: the one step to analyse, from 0; None for all that are steady.
-        graph: of the model, whose nodes the trace's events belong to.
-        dilation_ratio: profiled over unprofiled latency.
-        provenance: of each compiled graph, in the order in which they were compiled.
-
-    Raises:
-        TraceError: the file is no trace, has no such range or step.
+    `range_name` marks steps instead of what profilers usually write; `iteration`, from 0, is the
+    one step to analyse; `graph` is that of the model; `dilation_ratio` is profiled over unprofiled
+    latency; `provenance` is of each compiled graph, in the order of compilation.
+    TraceError: the file is no trace, or has no such range or step.
     """
     if isinstance(traces, Events):
         events, place = traces, ""

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import final
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,9 +62,7 @@ _CAUSE_CODES = np.array([CAUSES.index(CAUSE_OF[one]) for one in CLASSES], dtype=
 _WAITS = re.compile(r"^wait:|acquire|threading\.py\(\d+\): (_?wait|join)|queue\.py", re.I)
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reasons:
+class Reasons(NamedTuple):
     """Cause of each of S path segments, with the evidence for length and cause."""
 
     cause: Int8s
@@ -81,12 +78,9 @@ class Reasons:
 
 
 def reasons(events: Events, dag: Dag, path: CriticalPath) -> Reasons:
-    """The reasons of a path's segments.
+    """Cause of each of a path's segments, and the evidence for it and for the length.
 
-    A length is recorded where events say when it began and ended, inferred where a dependency
-    that only coincidence suggests decides it, and unknown where a point came later than
-    everything that is known lets it. The cause is a question of its own: that a thread stood
-    still for 20 ms is recorded; why is not.
+    That a thread stood still for 20 ms may be recorded; why is another question.
     """
     cause = _CAUSE_CODES[path.label].copy()
     length = np.where(path.tier == Tier.INFERRED, Known.INFERRED, Known.RECORDED).astype(np.int8)

@@ -130,9 +130,7 @@ class Dag:
 class CriticalPath:
     """The chain of segments that the makespan consists of, in order of time; S segments.
 
-    They tile the window: each starts where the one before ended, the first at the source, the
-    last ends at the sink. An edge on the path gives up to two: its weight, then the residual of
-    its head.
+    They tile the window. An edge gives up to two: its weight, then the residual of its head.
     """
 
     start_ns: Int64s  # and duration_ns: (S,)

@@ -10,10 +10,7 @@ from benchorch.trace.steps import Steps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityRow:
-    """Row of a table: an operator, module, kernel, Python function or graph node.
-
-    Times are those of one period, in ns.
-    """
+    """Row of a table; times are those of one period, in ns."""
 
     name: str  # as people know it
     count: float  # events in a period

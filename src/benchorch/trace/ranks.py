@@ -1,10 +1,11 @@
 """Traces of several ranks of one program, as one: clocks aligned by the collectives they share."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
-from typing import Any, final
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,17 +24,14 @@ from benchorch.trace.events import (
 from benchorch.units import format_ns
 
 _RECEIVED = re.compile(r"recv_?")
-_OFFSET = 1 << 40
-"""Between the ranks' correlations and other ids, which each rank counts for itself."""
-
+_OFFSET = 1 << 40  # between the ranks' own correlations and other ids
 _IDS = ("correlation", "external_id", "sequence", "awaited")
 
 
 def merged(several: Sequence[Events]) -> Events:
     """One trace of all ranks, in the given order.
 
-    The k-th collective of a name on each rank is the same one, and ends on all of them at the
-    same time: by the median difference of those ends the clocks are aligned.
+    The k-th collective of a name ends on all ranks at once: that aligns their clocks.
     """
     if len(several) == 1:
         return several[0]
@@ -60,7 +58,7 @@ def merged(several: Sequence[Events]) -> Events:
         names=tuple(names),
         lanes=tuple(lanes),
         details=partial(_details, several),
-        repairs={key: n for one in several for key, n in one.repairs.items()},
+        repairs=sum((Counter(one.repairs) for one in several), Counter()),
         allocated={
             f"rank {rank} {label}": rows + np.array([shift_ns, 0])
             for rank, (one, shift_ns) in enumerate(zip(several, shifts_ns, strict=True))
@@ -90,9 +88,7 @@ def _details(
     return found
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Meetings:
+class Meetings(NamedTuple):
     """Collectives that several ranks take part in; columns of shape ``(m,)``, one for each part."""
 
     event: Int64s  # the work, or the call, of one rank

@@ -1,10 +1,7 @@
 """Steps of a program: consecutive marked ranges, and the steady period between them.
 
 A step is over when its range has ended and all device work that was launched inside it is done.
-Where steps follow each other without a pause, the time from one completion to the next is the
-period, however far the host runs ahead of the device. Where the program pauses between marked
-ranges, each range stands for itself. Nothing is carried in: what was launched before a step is
-part of the graph, as is everything from the beginning of the trace.
+Steps without a pause have the time from one completion to the next as their period.
 """
 
 import re
@@ -31,20 +28,12 @@ LATE_RATIO = 0.02  # share of a step: work that ends later after its range is no
 WARM_UP_RATIO = 1.5  # multiple of the other steps' median from which a first step is initialisation
 AGAIN_RATIO = 0.7  # share of a first step: if a later one takes as much, it is not initialisation
 ACCIDENT_RATIO = 0.15  # share of the steps that may differ from the others by accident
-
-DRAINED_RATIO = 0.7
-"""Of the others: a first third that takes less of it uses up what waited in queues."""
-
-TURN_RATIO = 0.03
-"""Of the median: steps that are by turns so much longer and shorter have no median step."""
-
+DRAINED_RATIO = 0.7  # of the others: a first third that takes less uses up what waited in queues
+TURN_RATIO = 0.03  # of the median: steps so much longer and shorter by turns have no median step
 TURNS_RATIO = 0.85  # of the changes from step to step: if so many cross the mean, steps go by turns
 CUT_RATIO = 0.5  # share of the median below which a last step counts as cut off
 COVERED_RATIO = 0.5  # minimum coverage of the time from first to last for a range that marks steps
-
-TYPICAL_RATIO = 0.5
-"""Share of the median within which steps are typical; a period requires most to be."""
-
+TYPICAL_RATIO = 0.5  # of the median: typical steps are within it; a period requires most to be
 _RANGES = (Category.ANNOTATION, Category.SESSION)
 _ON_STREAMS = (*DEVICE_WORK, Category.SYNC, Category.RECORD)
 NO_STEP = re.compile(
@@ -104,10 +93,7 @@ class Steps:
 
     @property
     def shown(self) -> tuple[int, int]:
-        """First and last step of the one interval whose path is shown.
-
-        That is all of them where they follow each other, else the one nearest to the median.
-        """
+        """First and last step of the interval shown: all, or the one nearest to the median."""
         if self.back_to_back:
             return self.first, self.end - 1
         periods_ns = self.periods_ns
@@ -126,8 +112,7 @@ def _in_turn(periods_ns: Int64s) -> bool:
 def typical(periods_ns: Int64s, bursts: bool = True) -> Bools:
     """Steps near the median, (k,); none where that is not most of them, or not most of the time.
 
-    One long step among many is an accident; several are how the program runs, as where a loader
-    hands out batches in bursts. Steps that stand for themselves have none (`bursts`).
+    One long step is an accident; several are how the program runs, as a loader's `bursts`.
     """
     middle = np.median(periods_ns)
     near: Bools = np.abs(periods_ns - middle) <= TYPICAL_RATIO * middle
@@ -140,17 +125,11 @@ def typical(periods_ns: Int64s, bursts: bool = True) -> Bools:
 
 
 def find_steps(events: Events, name: str | None = None, number: int | None = None) -> Steps:
-    """The steps of a trace.
+    """The steps of a trace of at least one event.
 
-    Args:
-        events: of the trace, at least one.
-        name: of the marking ranges, or a pattern such as ``ProfilerStep#*``; any host event
-            will do; ``trace`` for all of it. By default the first of `MARKS` that occurs, then the
-            ranges that recur and take most time, then the calls of a data loader or an optimizer.
-        number: of the one step to analyse, from 0; None for all that are steady.
-
-    Raises:
-        TraceError: there is no such range or step.
+    `name` is that of the marking ranges, or a pattern; ``trace`` for all of it; None for the first
+    of `MARKS`, then ranges that recur, then calls of a loader or an optimizer. `number` is the one
+    step to analyse, from 0. TraceError: there is no such range or step.
     """
     found = _marked(events, name)
     if found is None:
@@ -358,8 +337,7 @@ def _work_of_ranges(
 ) -> tuple[Int64s, Int64s]:
     """The device work of each range: what was launched inside it.
 
-    Where no launch of a stream is recorded, as for other vendors' devices, its work is divided
-    among the ranges evenly, in order, if it can be.
+    Of a stream without recorded launches it is divided among the ranges evenly, if it can be.
     """
     own = (events.ranks == rank)[events.lane]
     works = np.flatnonzero(among(events.category, DEVICE_WORK) & own)
@@ -381,20 +359,14 @@ def _work_of_ranges(
 
 
 def _may_be_ahead(events: Events, lane: int) -> bool:
-    """Whether anything but the thread of the steps may have made what they use.
-
-    A single thread without a loader has only itself; with stacks it may read from a process.
-    """
+    """Whether anything but the thread of the steps, or a process, may have made what they use."""
     others = (events.lane != lane) & (events.category != Category.OVERHEAD)
     others |= events.category == Category.PYTHON
     return bool(others.any() or events.called(_LOADER.search).any())
 
 
 def _without_warm_up(steps: Steps, ahead: bool) -> Steps:
-    """Without first steps that initialise, the fill of a pipeline, and a last one cut off.
-
-    Short first steps use what something else had made that may be `ahead`, or the rest is steady.
-    """
+    """Without first steps that initialise or use what was made before, and a last one cut off."""
     periods_ns, end = steps.periods_ns, steps.end
     middle = float(np.median(periods_ns))
     if end > 2 and periods_ns[-1] < CUT_RATIO * middle and typical(periods_ns[:-1]).all():

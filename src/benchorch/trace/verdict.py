@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple
 
 from benchorch.trace.causes import Cause
 from benchorch.trace.findings import EntityRow, Verdict
@@ -34,9 +33,7 @@ _WORDS: Mapping[Cause, str] = {
 }
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictInputs:
+class VerdictInputs(NamedTuple):
     """Inputs of a verdict."""
 
     steps: Steps  # what was analysed
@@ -66,7 +63,9 @@ def verdict(given: VerdictInputs) -> Verdict:
     rows = [row for row in given.rows if row.gain_ns and limit != VOID]
     best = max(rows, key=lambda row: row.gain_ns or 0, default=None)
     gain = (best.gain_ns or 0) / period_ns if best and period_ns else 0.0
-    remedy = _largest(best, gain)
+    remedy = ""
+    if best and gain >= 0.005:
+        remedy = f"The largest single gain is {best.name}: {gain:.0%} if it took no time."
     record = tuple(_to_record(given))
     return Verdict(
         limit=limit,
@@ -121,12 +120,6 @@ def _sentence(limit: str, given: VerdictInputs) -> str:
     return sentence
 
 
-def _largest(best: EntityRow | None, gain: float) -> str:
-    if best is None or gain < 0.005:
-        return ""
-    return f"The largest single gain is {best.name}: {gain:.0%} if it took no time."
-
-
 _COMPILERS = ("inductor", "aot_inductor", "onnxruntime")
 _NARROWER = ("bf16", "fp16", "torchao_int8_dynamic")
 
@@ -153,7 +146,9 @@ def _advice(limit: str, given: VerdictInputs) -> str:
         return "Start fewer child processes, or wait for them in a thread beside the work."
     if cause == Cause.SLEEP and called == "sleep":
         return "Sleep less: wait for an event instead, or let several sleeping threads overlap."
-    if cause in (Cause.OUTSIDE, Cause.PYTHON) and best and _leads(best, given):
+    most = max((one.gain_ns or 0 for one in given.rows), default=0)
+    leads = best and 2 * (best.gain_ns or 0) > most  # half of what any one could save
+    if cause in (Cause.OUTSIDE, Cause.PYTHON) and leads:
         return (
             f"Call {called} less, or from a thread beside the work: it is a library's own code, of "
             "which the trace has the duration only; a profiler for native code shows more."
@@ -162,12 +157,6 @@ def _advice(limit: str, given: VerdictInputs) -> str:
 
 
 _PROCESS = re.compile(r"(poll|select|wait\w*|fork_exec|posix_spawn)$")
-
-
-def _leads(row: EntityRow, given: VerdictInputs) -> bool:
-    """Whether a row has half of what the period could save by any one."""
-    most = max((one.gain_ns or 0 for one in given.rows), default=0)
-    return 2 * (row.gain_ns or 0) > most
 
 
 _ADVICE: Mapping[Cause, str] = {

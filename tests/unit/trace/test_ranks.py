@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from benchorch.errors import TraceError
@@ -36,6 +38,14 @@ def rank(compute_ns: int, clock_ns: int, slowest_ns: int, steps: int = 5) -> Eve
 
 def both() -> Events:
     return merged([rank(2 * MS, 0, 5 * MS), rank(5 * MS, 77 * MS, 5 * MS)])
+
+
+def test_what_was_mended_in_each_trace_is_added_up() -> None:
+    several = [
+        dataclasses.replace(rank(2 * MS, 0, 5 * MS), repairs={"truncated file": 1}),
+        dataclasses.replace(rank(5 * MS, 0, 5 * MS), repairs={"truncated file": 1, "other": 2}),
+    ]
+    assert merged(several).repairs == {"truncated file": 2, "other": 2}
 
 
 def test_clocks_are_aligned_by_what_ends_together() -> None:

@@ -2,20 +2,20 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Int32s, Int64s, mask, scattered
-from benchorch.trace.attribution.owners import Owners, inherited, module_name
+from benchorch.trace.attribution.owners import Owners, module_name
 from benchorch.trace.dag import NOBODY, CriticalPath, Dag
-from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category, Events
+from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category, Events, once
+from benchorch.trace.nesting import inherited
 from benchorch.trace.operators.provenance import is_fused
 from benchorch.trace.steps import NO_STEP
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerTimes:
+class OwnerTimes(NamedTuple):
     """Time in ns by owner; arrays have shape (n + 1,), the last entry is the time of none."""
 
     total_ns: Int64s  # rigid time in the interval: work, overhead, gaps; waiting is not part of it
@@ -48,12 +48,8 @@ def _summed(owner: Int32s, time_ns: Int64s, events: int) -> Int64s:
 Shares = Mapping[int, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entities:
-    """Rows, and the part of a row that each of n events is.
-
-    Most parts are one whole row. That of a fused kernel is shared by the rows of its operators.
-    """
+class Entities(NamedTuple):
+    """Rows, and the part of them that each of n events is: as a rule one row."""
 
     names: tuple[str, ...]  # of the rows
     part: Int64s  # (n,) number of the part an event belongs to; NOTHING where it belongs to none
@@ -64,10 +60,7 @@ class Entities:
     instance: Int64s
 
     def occurrences(self, measured: OwnerTimes) -> tuple[Int64s, Int64s]:
-        """Occurrences in the window, in order, and (n,) the time of each event as an occurrence.
-
-        That is its own, and that of all events that have it as their occurrence.
-        """
+        """Occurrences in the window, in order, and (n,) the time of each event and what it owns."""
         known = np.flatnonzero(self.instance >= 0)
         times_ns = np.bincount(
             self.instance[known], weights=measured.total_ns[known], minlength=len(self.part)
@@ -77,23 +70,26 @@ class Entities:
 
 
 def operators(events: Events, owned: Owners) -> Entities:
-    """Rows by the innermost operator: its own time, its launches and their device work.
-
-    Of ONNX Runtime's nodes, one row for each type.
-    """
-    nodes = np.flatnonzero(events.category == Category.NODE)
-    code = events.name.astype(np.int64)
-    names: list[str] = list(events.names)
-    if len(nodes):
-        first = nodes[np.unique(events.name[nodes], return_index=True)[1]].tolist()
-        numbers: dict[str, int] = {}
-        table = np.arange(len(names), dtype=np.int64)
-        for event, arguments in events.details(first).items():
-            kind = str(arguments.get("op_name") or events.names[events.name[event]])
-            table[events.name[event]] = numbers.setdefault(kind, len(names) + len(numbers))
-        code[nodes] = table[events.name[nodes]]
-        names += numbers
+    """Rows by the innermost operator, with its launches and their device work; nodes by type."""
+    names = (*events.names, *operator_types(events))
+    code = events.name + len(events.names) * (events.category == Category.NODE).astype(np.int64)
     return by_key(owned.operator, lambda one: names[one], code)
+
+
+def op_type(name: str, arguments: Mapping[str, object]) -> str:
+    """An event's operator: nodes of ONNX Runtime list it apart from their names."""
+    return str(arguments.get("op_name") or name)
+
+
+@once
+def operator_types(events: Events) -> tuple[str, ...]:
+    """The operator's type for each name: of a node's name, from the first node of that name."""
+    nodes = np.flatnonzero(events.category == Category.NODE)
+    first = nodes[np.unique(events.name[nodes], return_index=True)[1]].tolist()
+    types = list(events.names)
+    for event, arguments in (events.details(first) if first else {}).items():
+        types[events.name[event]] = op_type(events.names[events.name[event]], arguments)
+    return tuple(types)
 
 
 def ranges(events: Events, owned: Owners, marks: Collection[int]) -> Entities:
@@ -114,10 +110,7 @@ def modules(events: Events, owned: Owners) -> Entities:
 
 
 def frames(events: Events, owned: Owners) -> Entities:
-    """Rows by Python function: its own time, without what it calls.
-
-    A function that is not written in Python has a row for each function that calls it.
-    """
+    """Rows by Python function: its own time; of one that is built in, by who calls it."""
     python = events.category == Category.PYTHON
     frame = np.flatnonzero(python)
     around = inherited(owned.parent, np.where(python, np.arange(len(events)), NOTHING))
@@ -156,10 +149,7 @@ def kernels(events: Events, owned: Owners) -> Entities:
 
 
 def by_key(occurrence: Int64s, key_of: Callable[[int], str], code: Int64s) -> Entities:
-    """Rows by the name of the code, (n,), of the occurrence, (n,), that each event belongs to.
-
-    NOTHING for events that belong to none and for those that are none; an empty name is no row.
-    """
+    """Rows by the name of the code, (n,), of the occurrence, (n,), of each event, or NOTHING."""
     belongs = occurrence >= 0
     belongs[belongs] = code[occurrence[belongs]] >= 0
     codes = code[occurrence[belongs]]

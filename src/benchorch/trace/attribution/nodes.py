@@ -4,18 +4,26 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
 
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.attribution.entities import Entities, Shares
-from benchorch.trace.attribution.owners import MODULE, Owners, inherited
-from benchorch.trace.attribution.sequence_join import by_sequence
+from benchorch.trace.attribution.owners import MODULE, Owners
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
+from benchorch.trace.nesting import inherited
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode, plain_op
+from benchorch.trace.operators.operator_kinds import operator_kind
 from benchorch.trace.operators.provenance import Provenance, fused_ops, is_fused, kernel_of
 from benchorch.trace.operators.shapes import ITEM_BYTES, integers, spelled
 
+LEAST_RATIO = 0.3  # minimum share of the graph's nodes in order; fewer are coincidence
+_SEARCHED = 3  # search range of one pass in graph lengths: other code may come between
+
+_MOST_NODES, _MOST_OPERATORS = 5_000, 200_000
+_BIASED = {"aten::linear", "aten::addmm"}
+NO_WORK = {"input", "output", "constant", "placeholder", "getitem", "identity", "shape"}
 _TIMED = "_kernel_time"  # what ONNX Runtime adds to a node's name
 _FUSED = "fused "  # and what it puts before that of a node with its activation
 _RESULT = re.compile(r"(?<!\w)(\w+)\[([\d, ]*)\]")
@@ -30,17 +38,13 @@ def graph_nodes(
 ) -> Entities:
     """Rows by node: ONNX Runtime's by name, a compiler's by provenance, eager code's by order.
 
-    Eager code that opens ranges around modules is joined within each; any other by the order and
-    the kinds of its operators.
-
-    Without provenance a row is an operator of the compiled code: a fused kernel is shared by those
-    that its name lists. Where a kernel did several nodes' work, each has a share by the
-    bytes of its result, or an equal one where the graph does not say how many.
+    Without provenance a row is an operator that the name of a fused kernel lists. Nodes share a
+    kernel's time by the bytes of their results, or equally where the graph does not say.
     """
     nodes = {node.name: node for node in graph.nodes} if graph else {}
     found: dict[int, tuple[str, ...]] = {}
     if graph is not None:
-        found.update(_of_eager(events, owned, graph) or by_sequence(events, owned, graph))
+        found.update(_of_eager(events, owned, graph) or _by_sequence(events, owned, graph))
     found.update(_of_compiled(events, owned, provenance))
     found.update(_of_onnx_runtime(events, nodes))
     names = tuple(dict.fromkeys(name for listed in found.values() for name in listed))
@@ -106,11 +110,7 @@ def _of_compiled(
 def _by_graph(
     events: Events, call: Int64s, provenance: Sequence[Provenance]
 ) -> dict[int, Provenance]:
-    """Provenance of each compiled graph, by the code of its calls' name.
-
-    Graphs are first called in the order in which they were compiled; where there are more or
-    fewer than are known, none is matched.
-    """
+    """Provenance of each compiled graph by its calls' name: in order, where as many are known."""
     calls = np.unique(call[call >= 0])
     in_order = calls[np.argsort(events.start_ns[calls], kind="stable")]
     graphs = list(dict.fromkeys(events.name[in_order].tolist()))
@@ -171,3 +171,70 @@ def _bytes(node: OperatorNode) -> float | None:
     if not sizes or not all(dtype for dtype, _ in sizes):
         return None
     return sum(math.prod(shape) * ITEM_BYTES[dtype] for dtype, shape in sizes)
+
+
+def _by_sequence(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int, tuple[str, ...]]:
+    """For each operator that does the work of a node of the graph, that node; empty without one."""
+    kind_of = {node.name: operator_kind(node.op) for node in graph.nodes}
+    operators, found_kinds = _outermost(events, owned, {*kind_of.values()} - NO_WORK)
+    # What adds to a product alone, as a bias does, is part of the operator that multiplies.
+    biases = {
+        node.inputs[0]: node.name
+        for node in graph.nodes
+        if (kind_of[node.name], *map(kind_of.get, node.inputs)) == ("add", "matmul")
+    }
+    biased = {at for at in operators if events.names[events.name[at]] in _BIASED}
+    parts = {*biases.values()} if biased else set()
+    nodes = [name for name, kind in kind_of.items() if kind not in NO_WORK and name not in parts]
+    kinds = [kind_of[name] for name in nodes[:_MOST_NODES]]
+    possible = sum(kind in {*found_kinds} for kind in kinds)
+    found: dict[int, tuple[str, ...]] = {}
+    place = 0
+    while possible and place < len(operators):
+        pairs = _pass(kinds, found_kinds[place : place + _SEARCHED * (len(kinds) + 1)], place)
+        if len(pairs) < max(LEAST_RATIO * possible, 1):
+            place += max(len(kinds) // 2, 1)
+            continue
+        for node, at in pairs:
+            name, operator = nodes[node], operators[at]
+            part = operator in biased and name in biases
+            found[operator] = (name, biases[name]) if part else (name,)
+        place = pairs[-1][1] + 1
+    return found
+
+
+def _pass(kinds: Sequence[str], ahead: Sequence[str], place: int) -> list[tuple[int, int]]:
+    """Nodes and the operators that do their work in the next pass, as numbers.
+
+    The least of what is ahead counts in which the most are found: more of it holds other passes.
+    """
+    best: list[tuple[int, int]] = []
+    for times in range(1, _SEARCHED + 1):
+        within = ahead[: times * (len(kinds) + 1)]
+        blocks = SequenceMatcher(None, kinds, within, autojunk=False).get_matching_blocks()
+        pairs = [
+            (block.a + step, place + block.b + step)
+            for block in blocks
+            for step in range(block.size)
+        ]
+        if len(pairs) > len(best):
+            best = pairs
+        if len(within) == len(ahead):
+            break
+    return best
+
+
+def _outermost(events: Events, owned: Owners, kinds: set[str]) -> tuple[list[int], list[str]]:
+    """Operators of some kinds that are in no other of them, in order, on the busiest thread."""
+    kind_of = [operator_kind(name) for name in events.names]
+    matching = events.called(lambda name: operator_kind(name) in kinds)
+    chosen = (events.category == Category.OPERATOR) & matching & ~owned.backward
+    if not chosen.any():
+        return [], []
+    lane = np.bincount(events.lane[chosen]).argmax()
+    chosen &= events.lane == lane
+    around = inherited(owned.parent, np.where(chosen, np.arange(len(events)), NOTHING))
+    inner = (owned.parent != NOTHING) & (around[owned.parent] != NOTHING)
+    these = np.flatnonzero(chosen & ~inner)
+    these = these[np.argsort(events.start_ns[these], kind="stable")][:_MOST_OPERATORS]
+    return these.tolist(), [kind_of[code] for code in events.name[these].tolist()]

@@ -1,14 +1,14 @@
 """Rows of a table: the time of each entity in a period, and the gain without it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import final
 
 import numpy as np
 
 from benchorch.trace.arrays import Int64s
-from benchorch.trace.attribution.entities import Entities, OwnerTimes
+from benchorch.trace.attribution.entities import Entities, OwnerTimes, op_type
 from benchorch.trace.critical_path.periods import Periods
 from benchorch.trace.events import NOTHING, Events
 from benchorch.trace.findings import EntityRow
@@ -18,11 +18,6 @@ UNATTRIBUTED = "unattributed"  # the row of time that belongs to none of a table
 REPLAYED = 8  # rows of a table whose gain is replayed: those with the most time on the path
 REPLAYED_EDGES = 3_000_000  # edges that the replays of one table may visit together
 NAMED_EVENTS = 3  # events that a row names, the longest first
-
-
-def op_type(name: str, arguments: Mapping[str, object]) -> str:
-    """An event's operator: nodes of ONNX Runtime list it apart from their names."""
-    return str(arguments.get("op_name") or name)
 
 
 @final
@@ -36,10 +31,7 @@ class Ledger:
         self.lasted = (end_ns - begin_ns) / max(periods.steps.period_ns, 1) or 1.0
 
     def table(self, entities: Entities, replayed: int = REPLAYED) -> tuple[EntityRow, ...]:
-        """One row per entity, by decreasing time on the path.
-
-        The gain of so many rows is replayed.
-        """
+        """One row per entity, by decreasing time on the path; the gain of so many is replayed."""
         if not entities.names:
             return ()
         total, on_path = (

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchorch.trace.analysis import Analysis
+from benchorch.trace.attribution.entities import op_type
 from benchorch.trace.attribution.owners import owners
-from benchorch.trace.attribution.tables import op_type
 from benchorch.trace.causes import CAUSES, Cause
 from benchorch.trace.dag import NOBODY
 from benchorch.trace.events import DEVICE_WORK, NOTHING

@@ -24,19 +24,15 @@ class Branch:
 
 
 def dataflow_path(graph: OperatorGraph, time_ns: Mapping[str, int]) -> tuple[str, ...]:
-    """The longest chain of data, in order: no number of lanes makes the graph faster than this.
-
-    Nodes without a time take none; of no nodes there is none.
-    """
+    """The longest chain of data, in order; nodes without a time take none."""
     return _Links(graph, time_ns).dataflow()
 
 
 def branches(graph: OperatorGraph, time_ns: Mapping[str, int]) -> tuple[Branch, ...]:
     """Branches between every fork and its join, outer forks first.
 
-    Ways are the connected parts strictly between the two. A fork with fewer than two ways that
-    hold a node (a residual connection) is none. The join of ways that meet only at the graph's
-    end has no name. Nodes that are not listed take no time.
+    They are the connected parts between the two, if at least two hold a node. The join of those
+    that meet only at the graph's end has no name. Nodes that are not listed take no time.
     """
     links = _Links(graph, time_ns)
     critical = set(links.dataflow())
@@ -109,10 +105,7 @@ class _Links:
         return tuple(self.names[index] for index in reversed(chain))
 
     def forks(self) -> Iterator[tuple[int, int]]:
-        """Every node with several readers, with the node that joins all branches.
-
-        That is its immediate post-dominator: the first node on every way to the graph's end.
-        """
+        """Every node with several readers, and its join: the first node on all ways to the end."""
         joins = [_END] * len(self.names)
         for index in range(len(self.names) - 1, -1, -1):
             after = self.after[index]
@@ -126,7 +119,12 @@ class _Links:
 
     def parts(self, fork: int, join: int) -> list[list[int]]:
         """Connected components strictly between fork and join, each in order."""
-        inside = self._between(fork, join)
+        inside: set[int] = set()
+        ahead = list(self.after[fork])
+        while ahead:
+            if (index := ahead.pop()) != join and index not in inside:
+                inside.add(index)
+                ahead.extend(self.after[index])
         parts: list[list[int]] = []
         while inside:
             part: list[int] = []
@@ -140,16 +138,6 @@ class _Links:
                 waiting.extend(near)
             parts.append(sorted(part))
         return parts
-
-    def _between(self, fork: int, join: int) -> set[int]:
-        found: set[int] = set()
-        waiting = list(self.after[fork])
-        while waiting:
-            index = waiting.pop()
-            if index != join and index not in found:
-                found.add(index)
-                waiting.extend(self.after[index])
-        return found
 
 
 def _meeting(joins: list[int], one: int, other: int) -> int:

@@ -27,52 +27,38 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     most: dict[str, _Most] = {}  # how many of an operator there may be
 
 
+_SETS = ("seeds", "before", "after", "needs")
+
+
 def _ops(text: str) -> _Ops:
     return frozenset(text.split())
 
 
 _LAYOUT = "reshape view transpose permute unsqueeze squeeze flatten expand contiguous t slice"
 _ACTIVATIONS = "relu clip hardswish hardsigmoid sigmoid silu leakyrelu relu6 hardtanh"
+_NORMS = "layernormalization layer_norm native_layer_norm skiplayernormalization"
+_CONVOLUTIONS = "conv conv2d conv1d convolution convtranspose fusedconv"
+_DIVIDED = "matmul div mul add where cast transpose sqrt"
+_CENTRED = "sub pow reducemean add sqrt div mul reciprocal cast"
+_SCALED = f"batchnormalization batch_norm add {_ACTIVATIONS}"
 
-PATTERNS = (
+# The name of a group, its seeds, what is before and after, of which one is needed, how many.
+_GROUPS: tuple[tuple[str, str, str, str, str, dict[str, int]], ...] = (
+    ("attention", "softmax", _DIVIDED, "matmul where isnan cast dropout", "matmul", {"matmul": 2}),
+    ("normalization", "reducemean", "add", _CENTRED, "sqrt", {}),
+    ("add-normalization", _NORMS, "add", "", "add", {"add": 1}),
+    ("gelu", "erf tanh", "div mul add pow cast", "add mul cast", "mul", {"add": 3, "mul": 4}),
+    ("convolution", _CONVOLUTIONS, "", _SCALED, "", {"add": 1}),
+    ("linear", "matmul", "", "add", "", {"add": 1}),
+    ("layout", _LAYOUT, _LAYOUT, _LAYOUT, "", {}),
+)
+PATTERNS = tuple(
     Pattern(
-        name="attention",
-        seeds=_ops("softmax"),
-        before=_ops("matmul div mul add where cast transpose sqrt"),
-        after=_ops("matmul where isnan cast dropout"),
-        needs=_ops("matmul"),
-        most={"matmul": 2},
-    ),
-    Pattern(
-        name="normalization",
-        seeds=_ops("reducemean"),
-        before=_ops("add"),
-        after=_ops("sub pow reducemean add sqrt div mul reciprocal cast"),
-        needs=_ops("sqrt"),
-    ),
-    Pattern(
-        name="add-normalization",
-        seeds=_ops("layernormalization layer_norm native_layer_norm skiplayernormalization"),
-        before=_ops("add"),
-        most={"add": 1},
-        needs=_ops("add"),
-    ),
-    Pattern(
-        name="gelu",
-        seeds=_ops("erf tanh"),
-        before=_ops("div mul add pow cast"),
-        after=_ops("add mul cast"),
-        needs=_ops("mul"),
-        most={"add": 3, "mul": 4},
-    ),
-    Pattern(
-        name="convolution",
-        seeds=_ops("conv conv2d conv1d convolution convtranspose fusedconv"),
-        after=_ops(f"batchnormalization batch_norm add {_ACTIVATIONS}"),
-        most={"add": 1},
-    ),
-    Pattern(name="linear", seeds=_ops("matmul"), after=_ops("add"), most={"add": 1}),
-    Pattern(name="layout", seeds=_ops(_LAYOUT), before=_ops(_LAYOUT), after=_ops(_LAYOUT)),
+        name=name,
+        most=most,
+        **{key: _ops(ops) for key, ops in zip(_SETS, sets, strict=True)},
+    )
+    for name, *sets, most in _GROUPS
 )
 
 
@@ -113,8 +99,7 @@ def read_library(path: Path) -> Library:
 def _plain(pattern: Pattern) -> Pattern:
     """The same of operators as `plain_op` spells them."""
     spelled: Mapping[str, _Ops] = {
-        name: frozenset(map(plain_op, getattr(pattern, name)))
-        for name in ("seeds", "before", "after", "needs")
+        name: frozenset(map(plain_op, getattr(pattern, name))) for name in _SETS
     }
     most = {plain_op(op): count for op, count in pattern.most.items()}
     return msgspec.structs.replace(pattern, **spelled, most=most)

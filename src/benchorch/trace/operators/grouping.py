@@ -6,16 +6,16 @@ A group never makes a cycle: what it is merged into stays a graph that can be dr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from itertools import chain, takewhile
+from typing import NamedTuple
 
 from benchorch.errors import TraceError
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode, Pattern, plain_op
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grouping:
+class Grouping(NamedTuple):
     """A smaller graph, and what became of the larger one."""
 
     graph: OperatorGraph  # one node for each group, and for each node that is in none
@@ -149,7 +149,8 @@ class _Merging:
             inside.setdefault(root, []).append(index)
         called = {root: self._called(root, indices) for root, indices in inside.items()}
         nodes, members = [], {}
-        for root in self._sorted(inside):
+        into = {root: sorted(self.into[root]) for root in sorted(inside)}
+        for root in TopologicalSorter(into).static_order():
             names = tuple(self.graph.nodes[index].name for index in inside[root])
             reads = tuple(called[tail] for tail in sorted(self.into[root]))
             nodes.append(self._node(root, called[root], reads, inside[root]))
@@ -178,11 +179,6 @@ class _Merging:
             module=_around([self.graph.nodes[index].module for index in indices]),
             attributes={"operators": f"{len(indices)}: {held}"},
         )
-
-    def _sorted(self, inside: Mapping[int, list[int]]) -> list[int]:
-        """Roots in a topological order."""
-        into = {root: sorted(self.into[root]) for root in sorted(inside)}
-        return list(TopologicalSorter(into).static_order())
 
 
 def _around(modules: Sequence[str]) -> str:

@@ -6,10 +6,7 @@ from benchorch.trace.operators.graph import plain_op
 from benchorch.trace.operators.provenance import is_fused, kernel_of
 
 FUSED = "fused kernels"  # the kind of kernels that a compiler made of several operators
-
-REGION = "compiled regions"
-"""The kind of what runs around compiled kernels: guards, wrappers, the region itself."""
-
+REGION = "compiled regions"  # what runs around compiled kernels: guards, wrappers
 _REGION_MARKS = ("Torch-Compiled Region", "TorchDynamo", "AOTDispatcher", "Pregraph", "## Call")
 
 _SYNONYMS: Mapping[str, tuple[str, ...]] = {
@@ -54,10 +51,7 @@ _KIND_OF = {name: kind for kind, names in _SYNONYMS.items() for name in names}
 
 
 def operator_kind(op: str) -> str:
-    """The kind of an operator: ``matmul`` for ``aten::addmm``, ``Gemm``, ``aten.linear.default``.
-
-    An operator that has no other names is its own kind, in lower case.
-    """
+    """The kind of an operator: ``matmul`` for ``aten::addmm``, ``Gemm``, ``aten.linear``."""
     if is_fused(op):
         return FUSED
     if op.startswith(_REGION_MARKS):

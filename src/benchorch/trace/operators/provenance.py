@@ -9,9 +9,7 @@ from benchorch.errors import TraceError
 from benchorch.files import read_json
 from benchorch.formatting import whole_number
 
-MAPPINGS = "inductor_provenance_tracking_node_mappings"
-"""How the names of the files begin in which Inductor's mappings are kept."""
-
+MAPPINGS = "inductor_provenance_tracking_node_mappings"  # begin of files' names
 _NUMBERED_GRAPH = re.compile(r"^graph_\d+_")
 _NUMBER = re.compile(r"_\d+$")
 _CALL = re.compile(r"^(?P<name>.*):(?P<call>[0-9]{1,18})$")
@@ -74,9 +72,8 @@ def beside(trace: Path, expected: Collection[str] = ()) -> tuple[Provenance, ...
 def of_inductor(content: Mapping[str, object], wanted: Collection[str] = ()) -> Provenance:
     """Nodes of each kernel's calls, in the graph whose node names are `wanted`.
 
-    Inductor names its nodes after decomposition; where this graph has the names before
-    it, they are translated. Nodes that other kernels computed are listed again by those that
-    inlined them: only a kernel that is the first to list a node does its work. Views do none.
+    Names after decomposition are translated. Only a kernel that is the first to list a node does
+    its work: others inlined it. Views do none.
     """
     after = _lists(content.get("cppCodeToPost"))
     before = _lists(content.get("postToPre"))
@@ -103,10 +100,9 @@ def kernel_of(name: str) -> str:
 
 
 def fused_ops(kernel: str) -> tuple[str, ...]:
-    """The operators that a fused kernel's name lists; none for any other kernel.
+    """The operators that a fused kernel's name lists, each once; none for any other kernel.
 
-    Lossy: the compiler shortens long names, names each operator once, and joins them with the
-    sign that is also inside their names. Views, which cost nothing, are left out beside others.
+    Lossy: long names are shortened and joined with a sign that is also inside of names.
     """
     match = _FUSED.match(kernel_of(kernel))
     listed = tuple(_OP.findall(match["ops"])) if match else ()

@@ -1,8 +1,8 @@
 """Tensors that an operator read, as its profiler recorded them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
+from typing import NamedTuple
 
 from benchorch.formatting import whole_number
 
@@ -13,12 +13,8 @@ ITEM_BYTES: Mapping[str, float] = {
     **{"int8": 1, "uint8": 1, "bool": 1, "float8": 1, "int4": 0.5, "uint4": 0.5},
 }
 _SPELLINGS: Mapping[str, str] = {
-    **{
-        "double": "float64",
-        "float": "float32",
-        "c10::Half": "float16",
-        "c10::BFloat16": "bfloat16",
-    },
+    **{"double": "float64", "float": "float32", "c10::Half": "float16"},
+    "c10::BFloat16": "bfloat16",
     **{"long int": "int64", "long": "int64", "long long": "int64", "int": "int32"},
     **{"short": "int16", "short int": "int16", "signed char": "int8", "unsigned char": "uint8"},
     **{"c10::complex<float>": "complex64", "c10::complex<double>": "complex128"},
@@ -26,46 +22,36 @@ _SPELLINGS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
-    """One operand."""
+class Operands(NamedTuple):
+    """Tensors that one call of an operator read."""
 
-    shape: tuple[int, ...]  # its extents; ``()`` of a number in a tensor
-    dtype: str = ""  # as PyTorch spells it, empty where the trace does not say
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorCall:
-    """Operands of one call."""
-
-    # by position; None where something other than a tensor was passed
-    inputs: tuple[Tensor | None, ...]
-
-    @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """Tensor inputs."""
-        return tuple(tensor for tensor in self.inputs if tensor is not None)
-
-    @property
-    def dtype(self) -> str:
-        """Dtype of the first floating-point input, else of the first input with a dtype."""
-        named = [tensor.dtype for tensor in self.tensors if tensor.dtype]
-        floating = [dtype for dtype in named if "float" in dtype]
-        return next(iter(floating or named), "")
-
-    @property
-    def shapes(self) -> str:
-        """For people and for joining: ``1024x256, 256x768``."""
-        return ", ".join("x".join(map(str, tensor.shape)) or "1" for tensor in self.tensors)
+    dtype: str  # of the first that has floating points, else of the first with a dtype
+    shapes: str  # ``1024x256, 256x768``; 1 for a number in a tensor
 
 
-def recorded(arguments: Mapping[str, object]) -> OperatorCall | None:
+def recorded(arguments: Mapping[str, object]) -> Operands | None:
     """The tensors in an event's arguments; None where there are none."""
-    if "Input Dims" in arguments:
-        return _of_pytorch(arguments)
-    if "input_type_shape" in arguments:
-        return OperatorCall(inputs=_of_onnx_runtime(arguments["input_type_shape"]))
-    return None
+    found: list[tuple[object, object]] = []  # shapes and dtypes
+    if "Input Dims" in arguments:  # Kineto's parallel lists, an entry for each argument
+        shapes, types = (_listed(arguments.get(f"Input {one}")) for one in ("Dims", "type"))
+        for shape, dtype in zip_longest(shapes, types[: len(shapes)], fillvalue=""):
+            several = _listed(shape)
+            if several and all(isinstance(one, list | tuple) for one in several):
+                found += [(one, dtype) for one in several]  # a list of tensors
+            elif spelled(dtype):  # else a number
+                found.append((shape, dtype))
+    elif "input_type_shape" in arguments:  # ONNX Runtime: ``[{"float": [8, 128]}, ...]``
+        for entry in _listed(arguments["input_type_shape"]):
+            if isinstance(entry, Mapping):
+                found += [(shape, dtype) for dtype, shape in entry.items()]
+    else:
+        return None
+    named = [dtype for _, one in found if (dtype := spelled(one))]
+    extents = ([one for one in _listed(shape) if isinstance(one, int)] for shape, _ in found)
+    return Operands(
+        dtype=next((one for one in named if "float" in one), next(iter(named), "")),
+        shapes=", ".join("x".join(map(str, shape)) or "1" for shape in extents),
+    )
 
 
 def integers(text: str) -> tuple[int, ...]:
@@ -82,38 +68,5 @@ def spelled(dtype: object) -> str:
     return text if text in ITEM_BYTES else ""
 
 
-def _of_pytorch(arguments: Mapping[str, object]) -> OperatorCall:
-    """Kineto's parallel lists, one entry per argument of the operator."""
-    shapes = _listed(arguments.get("Input Dims"))
-    types = _listed(arguments.get("Input type"))
-    inputs: list[Tensor | None] = []
-    for shape, dtype in zip_longest(shapes, types[: len(shapes)], fillvalue=""):
-        inputs.extend(_operands(shape, str(dtype)))
-    return OperatorCall(inputs=tuple(inputs))
-
-
-def _operands(shape: object, dtype: str) -> list[Tensor | None]:
-    """Tensors of one argument: none for a number, several for a list of tensors."""
-    extents = _listed(shape)
-    known = spelled(dtype)
-    if extents and all(isinstance(one, list | tuple) for one in extents):
-        return [Tensor(shape=_whole(one), dtype=known) for one in extents]
-    return [Tensor(shape=_whole(extents), dtype=known) if known else None]
-
-
-def _of_onnx_runtime(listed: object) -> tuple[Tensor, ...]:
-    """``[{"float": [8, 128]}, ...]``, without the weights that were packed beforehand."""
-    return tuple(
-        Tensor(shape=_whole(shape), dtype=spelled(dtype))
-        for entry in _listed(listed)
-        if isinstance(entry, Mapping)
-        for dtype, shape in entry.items()
-    )
-
-
 def _listed(value: object) -> Sequence[object]:
     return value if isinstance(value, list | tuple) else ()
-
-
-def _whole(values: object) -> tuple[int, ...]:
-    return tuple(value for value in _listed(values) if isinstance(value, int))

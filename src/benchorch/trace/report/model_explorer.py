@@ -1,8 +1,4 @@
-"""Files for Model Explorer: the model's graph with its paths, and one overlay a metric.
-
-The viewer joins them by the graph's id and the nodes' ids. A node has its own time only, so that
-the viewer may add up the values of a group.
-"""
+"""Files for Model Explorer: the model's graph with its paths, and one overlay a metric."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

@@ -14,9 +14,7 @@ from benchorch.trace.report.timeline import COLORS, allocated, timeline
 
 _STYLE = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
 MOST_ROWS, MOST_STEPS = 40, 60
-MOST_EMBEDDED_BYTES = 1_500_000
-"""Limit of the compressed trace; larger ones are opened from their file."""
-
+MOST_EMBEDDED_BYTES = 1_500_000  # of the packed trace; larger ones are opened from a file
 _OPEN = """
 const packed="%s";
 document.getElementById("open").onclick=()=>{

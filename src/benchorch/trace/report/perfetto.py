@@ -20,9 +20,7 @@ from benchorch.trace.nesting import Spans, nest
 from benchorch.units import NS_PER_US
 
 PATH_PROCESS = "critical path"
-MOST_EVENTS = 300_000
-"""Beyond this, only the longest events of the steps that are shown are written."""
-
+MOST_EVENTS = 300_000  # beyond this, only the longest events of the steps shown are written
 MOST_ARROWS = 20_000
 LINES_AT_ONCE = 2_000
 _SUB_TRACKS = 100
@@ -33,9 +31,8 @@ _HIDDEN = (Category.SYNC, Category.RECORD)
 def perfetto(analysis: Analysis) -> bytes:
     """The compressed file; the same analysis gives the same bytes.
 
-    Times are microseconds with three decimals since the trace's first event, which is exact. No
-    two slices of a track overlap in part: host events are cut where the one around them ends, and
-    device work that overlaps on a stream gets a track of its own.
+    Times are microseconds since the first event. No two slices of a track overlap in part: host
+    events are cut, device work gets further tracks.
     """
     raw = io.BytesIO()
     lines = _lines(analysis)

@@ -11,8 +11,7 @@ from benchorch.trace.analysis import Analysis
 from benchorch.trace.findings import EntityRow, Findings
 from benchorch.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
-SCHEMA_VERSION = 2
-"""Schema version of every JSON file; raised when an older reader could misread it."""
+SCHEMA_VERSION = 2  # of JSON files; raised when an older reader could misread them
 
 
 def html(text: object, most: int = 400) -> str:
