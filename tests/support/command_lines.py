@@ -6,6 +6,7 @@ next. The process reads a request from each line of its standard input; see `ser
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import io
@@ -16,12 +17,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def started(
         process.stdin.close()  # type: ignore[union-attr]
 
 
-def attempt(request: Mapping[str, Any]) -> None:
+def attempt(request: Mapping[str, Any]) -> NoReturn:
     """In the fork: a process whose words, folder, environment and limit are the request's."""
     from benchorch.cli.main import main
 
@@ -90,10 +92,25 @@ def attempt(request: Mapping[str, Any]) -> None:
         os.environ.clear()
         os.environ.update(request["environment"])
     sys.argv = ["benchorch", *request["words"]]
-    if "model" in request:
-        load(request["model"], request["words"])
-    else:
-        main()
+    try:
+        if "model" in request:
+            load(request["model"], request["words"])
+        else:
+            main()
+    except SystemExit as error:
+        end(error.code)
+    end(None)
+
+
+def end(code: object) -> NoReturn:
+    """End the process as an interpreter does, less the taking apart of every package."""
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
 
 
 def load(model: dict[str, Any], words: list[str]) -> None:
@@ -128,8 +145,8 @@ def warm(packages: Sequence[str]) -> None:
     gc.unfreeze = lambda: None  # ... and they would do so after a measurement
 
 
-def served(request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What became of the request as a `Done`'s fields; None in the fork, which then ends.
+def served(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What became of the request as a `Done`'s fields.
 
     `request` has `cwd`, `words` and `seconds`; it may have `environment` and `model`.
     """
@@ -143,7 +160,6 @@ def served(request: Mapping[str, Any]) -> dict[str, Any] | None:
             os.dup2(stdout.fileno(), 1)
             os.dup2(stderr.fileno(), 2)
             attempt(request)
-            return None
         status, usage = waited(child, before + 10 * request["seconds"])
         texts = [read_from_start(file) for file in (stdout, stderr)]
     cpu_s = usage.ru_utime + usage.ru_stime
@@ -173,7 +189,4 @@ if __name__ == "__main__":
     sys.path[:] = [place for place in sys.path if "tests" not in place]
     warm(sys.argv[1:])
     for line in sys.stdin:
-        answer = served(json.loads(line))
-        if answer is None:
-            break
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(served(json.loads(line))), flush=True)
