@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +25,9 @@ os.environ["COLUMNS"] = "160"  # tables as in a pipe, whatever terminal the test
 os.environ["XDG_CONFIG_HOME"] = str(
     Path(tempfile.gettempdir(), f"benchorch-tests-config-{os.getuid()}")
 )
+# Nor do the runs of this machine, whose durations every plan would read.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="benchorch-tests-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 os.environ.setdefault(
     "TORCHINDUCTOR_CACHE_DIR",
     str(Path(tempfile.gettempdir(), f"benchorch-tests-inductor-{os.getuid()}")),
