@@ -52,6 +52,7 @@ def is_compiled(name: str) -> bool:
     return any(type(step).produces in COMPILED for _, step in lab.chain_of(name).steps)
 
 
+@cache
 def is_slow(name: str) -> bool:
     needs_more = not set(lab.chain_of(name).requires) <= OF_THE_BASE
     runs = (*COMPILED_BY_DEFAULT, *OPTIONAL_BY_DEFAULT)

@@ -163,11 +163,9 @@ def environment_of(laptop, key="laptop"):
     return {**mine, **aws, "BENCHORCH_HARDWARE_KIND": "laptop"}
 
 
-def typed(laptop, *words, **environment):
-    return subprocess.run(
-        laptop.command(*words), cwd=laptop.path, capture_output=True, text=True, timeout=400,
-        env={**environment_of(laptop), **environment}, check=False,
-    )  # fmt: skip
+def typed(laptop, *words):
+    """The end of a line that is waited for."""
+    return laptop.commands.run(laptop.path, words, 400, environment=environment_of(laptop))
 
 
 def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_closed(
@@ -186,7 +184,7 @@ def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_c
     first.wait()
     assert account.heads() == 1
     again = typed(place, *LINE, *FAST)
-    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.code == 0, again.stdout + again.stderr
     assert "continues sweep" in again.stdout
     assert "USD per 1M" in again.stdout
     assert account.heads() == 1
@@ -218,7 +216,7 @@ def test_credentials_that_expire_in_mid_sweep_are_told_and_the_same_line_goes_on
     assert "expired" in said
     assert "the same line follows it again" in " ".join(said.split())
     again = typed(place, *line)
-    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.code == 0, again.stdout + again.stderr
     interrupted, followed = runs_of(place)
     assert len(lines_of(interrupted)) < len(lines_of(followed)) == 3
     assert len([one for one in account.scripts if "submit --here" in one]) <= 2
@@ -256,7 +254,7 @@ def test_a_permission_that_is_missing_is_named_with_the_policy_and_nothing_start
     finally:
         aws.traffic.faults.clear()
     said = " ".join((refused.stdout + refused.stderr).split())
-    assert refused.returncode == 1, said
+    assert refused.code == 1, said
     assert "may not do ec2:DescribeInstances" in said
     assert "no identity-based policy allows" in said
     assert "Traceback" not in said
@@ -273,7 +271,7 @@ def test_two_stacks_want_a_name_and_the_named_one_is_the_one(account, place):
         Body=json.dumps(settings).encode(),
     )
     unnamed = typed(place, *LINE, *FAST)
-    assert unnamed.returncode == 2
+    assert unnamed.code == 2
     assert "mine" in unnamed.stdout + unnamed.stderr
     assert "executor.stack=" in unnamed.stdout + unnamed.stderr
     assert not runs_of(place)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
+from support.command_lines import Commands
 
 SECRETS: Mapping[str, str] = {
     "AWS_SECRET_ACCESS_KEY": "secret-of-aws-0123456789",
@@ -30,32 +30,24 @@ def variables(tmp_path: Path) -> Mapping[str, str]:
     return {**os.environ, **SECRETS, **{key: str(tmp_path / at) for key, at in places.items()}}
 
 
-def benchorch(
-    place: Path, variables: Mapping[str, str], *words: str
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "benchorch", *words],
-        cwd=place, env=dict(variables), capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-
-
 def assert_kept(text: bytes, where: object) -> None:
     for secret in (*SECRETS.values(), OF_URI):
         assert secret.encode() not in text, where
 
 
 def test_no_secret_is_in_a_file_of_a_run_its_output_or_the_trackers_database(
-    tmp_path: Path, variables: Mapping[str, str]
+    commands: Commands, tmp_path: Path, variables: Mapping[str, str]
 ) -> None:
     database = tmp_path / "tracker.db"
     uri = f"sqlite:///{database}?password={OF_URI}"
-    done = benchorch(tmp_path, variables, *RUN, f"recorder.uri='{uri}'")
-    assert done.returncode == 0, done.stderr
+    words = (*RUN, f"recorder.uri='{uri}'")
+    done = commands.run(tmp_path, words, 300, environment=variables)
+    assert done.code == 0, done.stderr
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"plan.json", "results.jsonl", "environment.json"} <= {path.name for path in files}
     for path in files:
         assert_kept(path.read_bytes(), path)
-    assert_kept((done.stdout + done.stderr).encode(), "output")
+    assert_kept(done.output.encode(), "output")
     with sqlite3.connect(database) as opened:
         rows = "\n".join(opened.iterdump())
     assert "INSERT INTO" in rows
@@ -64,10 +56,10 @@ def test_no_secret_is_in_a_file_of_a_run_its_output_or_the_trackers_database(
 
 @pytest.mark.parametrize("flags", [("--cfg", "job"), ("--cfg", "hydra"), ("--cfg", "all")])
 def test_no_password_is_in_the_configuration_that_is_shown(
-    tmp_path: Path, variables: Mapping[str, str], flags: tuple[str, ...]
+    commands: Commands, tmp_path: Path, variables: Mapping[str, str], flags: tuple[str, ...]
 ) -> None:
     uri = f"recorder.uri=https://me:{OF_URI}@tracker.example/mlflow"
-    done = benchorch(tmp_path, variables, *flags, "model=mlp", uri)
-    assert done.returncode == 0, done.stderr
+    done = commands.run(tmp_path, (*flags, "model=mlp", uri), environment=variables)
+    assert done.code == 0, done.stderr
     assert "tracker.example" in done.stdout
-    assert_kept((done.stdout + done.stderr).encode(), flags)
+    assert_kept(done.output.encode(), flags)
