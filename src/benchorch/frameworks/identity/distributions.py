@@ -3,6 +3,7 @@
 import base64
 import csv
 import hashlib
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -31,6 +32,7 @@ CLOSED = frozenset(
 """Distributions whose own functions are not followed into other distributions."""
 
 
+_OF_NOISE = re.compile(r"__pycache__|-info")
 _BUILT_PER_DEVICE = frozenset({"torch"})  # whether or not the version has a device's tag
 
 
@@ -130,6 +132,8 @@ def _loaded() -> Iterator[str]:
 
 
 def _is_noise(name: str) -> bool:
+    if name.strip("./") and not _OF_NOISE.search(name):  # nearly all: a RECORD has 10,000 rows
+        return False
     parts = Path(name).parts
     return not parts or "__pycache__" in parts or parts[0].endswith((".dist-info", ".egg-info"))
 
