@@ -20,8 +20,12 @@ pytestmark = [pytest.mark.ray_cluster, pytest.mark.slow, pytest.mark.timeout(900
 
 CORPUS = "/var/lib/corpus"
 SCRIPTS = {
-    "a/parts.py": "import torch\n\ndef make(width):\n    return torch.nn.Linear(width, 3)\n",
-    "a/one.py": ("import torch\nfrom parts import make\n\nnet = make(4)\nnet(torch.ones(2, 4))\n"),
+    "lib/parts.py": "import torch\n\ndef make(width):\n    return torch.nn.Linear(width, 3)\n",
+    "a/one.py": (
+        "import sys\nfrom pathlib import Path\nimport torch\n\n"
+        "sys.path.insert(0, str(Path(__file__).parents[1] / 'lib'))\n"
+        "from parts import make\n\nnet = make(4)\nnet(torch.ones(2, 4))\n"
+    ),
     "b/two.py": (
         "import torch\n\nclass Branch(torch.nn.Module):\n"
         "    def __init__(self):\n        super().__init__()\n"

@@ -16,6 +16,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
+from benchorch.executors.scheduling.import_folders import import_folders
 from benchorch.files import check_inside, write_bytes
 
 MAX_BACK_BYTES = 256 * 2**20
@@ -120,7 +121,7 @@ def collect_files(session: Session, trials: Sequence[Trial], probe: str) -> Ship
     base = Path(session.search_path[0]) if session.search_path else Path.cwd()
     paths = {path for trial in trials for path in _named(trial.spec, base)}
     modules = {path for path in paths if path.suffix == ".py"}
-    paths |= set(_imported(modules, base))
+    paths |= _imported(modules, base)
     size = sum(path.stat().st_size for path in paths)
     if size > MAX_THERE_BYTES:
         largest = max(paths, key=lambda path: path.stat().st_size)
@@ -196,31 +197,51 @@ def _module(name: str, base: Path) -> Iterator[Path]:
         yield from (path for path in found if path.suffix == ".py")
 
 
-def _imported(files: set[Path], base: Path) -> Iterator[Path]:
-    """The user's own modules that these files import, and what those import."""
-    waiting, seen = list(files), set(files)
+def _imported(files: set[Path], base: Path) -> set[Path]:
+    """The user's own modules that these files import, and what those import.
+
+    A folder that one of them adds to ``sys.path`` is there for all.
+    """
+    found, folders, names = set(files), {base}, set[str]()
+    waiting = set(files)
     while waiting:
-        file = waiting.pop()
-        for name in _imports(file):
-            for root in {base, file.parent}:
-                for path in _module(name, root):
-                    if path not in seen:
-                        seen.add(path)
-                        waiting.append(path)
-                        yield path
+        for file in waiting:
+            tree = _parsed(file)
+            names |= set(_imports(tree))
+            folders |= {file.parent, *import_folders(tree, file)}
+            if any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree)):
+                package = _package(file)
+                folders.add(package.parent)
+                names.add(package.name)
+        reached = {path for name in names for root in folders for path in _module(name, root)}
+        waiting = reached - found
+        found |= waiting
+    return found - files
 
 
-def _imports(file: Path) -> Iterator[str]:
-    """First names of what a file imports; nothing where it is no Python."""
+def _parsed(file: Path) -> ast.Module:
+    """Its syntax; empty where it is no Python."""
     try:
-        tree = ast.parse(file.read_bytes())
+        return ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
-        return
+        return ast.Module(body=[], type_ignores=[])
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    """First names of what a file imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module.partition(".")[0]
+
+
+def _package(file: Path) -> Path:
+    """The outermost package that a file is in; its folder where it is in none."""
+    folder = file.parent
+    while (folder.parent / "__init__.py").is_file():
+        folder = folder.parent
+    return folder
 
 
 def _regular_files(folder: Path) -> Iterator[tuple[str, int]]:

@@ -117,3 +117,39 @@ def test_an_executor_of_this_machine_leaves_scripts_to_it(place: Path) -> None:
 def test_a_script_is_shipped_with_the_users_modules_that_it_imports(place: Path) -> None:
     names = sorted(Path(name).name for name in script_files(place / "one.py").files)
     assert names == ["one.py", "parts.py"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), 'lib'))",
+        "sys.path.append(str(Path(__file__).resolve().parent / 'lib'))",
+        "HERE = Path(__file__).parents[0]; sys.path[0:0] = [f'{HERE}/lib']",
+        "ROOT = os.path.dirname(__file__)\nif True:\n    sys.path += [ROOT + os.sep + 'lib']",
+    ],
+)
+def test_modules_of_folders_on_the_scripts_own_path_are_shipped(place: Path, line: str) -> None:
+    (place / "lib" / "nets").mkdir(parents=True)
+    (place / "lib" / "nets" / "__init__.py").write_text("from . import deep")
+    (place / "lib" / "nets" / "deep.py").write_text("import beside")
+    (place / "lib" / "beside.py").write_text("")
+    (place / "lib" / "unused.py").write_text("")
+    head = "import os, sys\nfrom pathlib import Path\n"
+    (place / "main.py").write_text(f"{head}{line}\nimport nets\n")
+    names = {Path(name).name for name in script_files(place / "main.py").files}
+    assert names == {"main.py", "__init__.py", "deep.py", "beside.py"}
+
+
+def test_a_script_of_a_package_is_shipped_with_it(place: Path) -> None:
+    package = place / "package"
+    package.mkdir()
+    for name, text in (("__init__", ""), ("main", "from . import nets"), ("nets", "")):
+        (package / f"{name}.py").write_text(text)
+    names = {Path(name).name for name in script_files(package / "main.py").files}
+    assert names == {"__init__.py", "main.py", "nets.py"}
+
+
+def test_a_folder_that_takes_running_the_script_is_left_to_its_node(place: Path) -> None:
+    lines = "import sys, os\nsys.path.insert(0, os.environ['X'])\nsys.path.append(sys.argv[1] / 2)"
+    (place / "main.py").write_text(lines)
+    assert len(script_files(place / "main.py").files) == 1
