@@ -37,6 +37,11 @@ class Scenario(ABC):
         """How a call that generates chooses tokens; None where calls are the model's own."""
         return None
 
+    @property
+    def calls_at_once(self) -> int:
+        """How many calls may run side by side; each needs one that is bound for itself."""
+        return 1
+
     @abstractmethod
     def run(
         self,

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 CLOSED = "closed"
 CAPACITY = "capacity"
 
+# More threads wait for each other in Python.
+MOST_SERVERS = 1000
 # More queries of one load are neither needed nor kept.
 MOST_QUERIES = 200_000
 # A load that lacks queries is prolonged, up to this many times its duration.
@@ -91,6 +93,11 @@ class OpenLoop(Scenario):
         """Greedy, where queries are prompts."""
         return likeliest if self.generate else None
 
+    @property
+    def calls_at_once(self) -> int:
+        """One for each server."""
+        return self.servers
+
     @abstractmethod
     def own_rules(self) -> Mapping[str, bool]:
         """Whether each rule of the scenario's own options is kept, as `check_options` takes it."""
@@ -134,7 +141,7 @@ class OpenLoop(Scenario):
     def _shared_rules(self) -> Mapping[str, bool]:
         return {
             **self._token_rules(),
-            "servers: at least 1": self.servers >= 1,
+            f"servers: at least 1, at most {MOST_SERVERS}": 1 <= self.servers <= MOST_SERVERS,
             "max_batch: at least 1": self.max_batch >= 1,
             "duration_s: above 0": positive(self.duration_s),
             "min_queries: at least 0": self.min_queries >= 0,

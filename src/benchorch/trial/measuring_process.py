@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 from benchorch.config.trial_setup import TrialSetup, open_trial
@@ -108,7 +109,7 @@ def load(
             setup=setup,
             executable=executable,
             batches=batches,
-            calls=[first, *(executable.bind(batch) for batch in batches[1:])],
+            calls=[first, *map(executable.bind, _further(batches, setup.scenario.calls_at_once))],
             load_s=ns_to_s(loaded_ns - before_ns),
             first_call_s=ns_to_s(called_ns - called_from_ns),
             start_bytes=start_bytes,
@@ -118,6 +119,11 @@ def load(
         )
         failing.pop_all()
     return loaded
+
+
+def _further(batches: Sequence[Arrays], calls_at_once: int) -> Iterator[Arrays]:
+    """Inputs of the calls after the first: all of them, and again where more calls run at once."""
+    return islice(cycle(batches), 1, max(len(batches), calls_at_once))
 
 
 def observe(

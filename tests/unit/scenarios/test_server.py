@@ -131,6 +131,7 @@ def test_counts_are_not_attributed_to_the_wait_before_a_query() -> None:
         ({"rate_per_s": float("inf")}, "rate_per_s"),
         ({"utilisation_ratio": 3.0}, "utilisation_ratio: above 0, at most 2"),
         ({"servers": 0}, "servers: at least 1"),
+        ({"servers": 1001}, "at most 1000"),
         ({"max_batch": 0}, "max_batch"),
         ({"duration_s": -1.0}, "duration_s"),
         ({"min_queries": -1}, "min_queries"),

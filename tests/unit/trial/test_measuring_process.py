@@ -68,3 +68,11 @@ def test_the_side_that_comes_first_is_loaded_and_called_before_the_other_is_load
     assert (given["candidate_first"], given["seed"]) == (candidate_first, 7)
     assert found.candidate_first is candidate_first
     assert [str(found.ours), str(found.theirs)] == ["own", "other"]
+
+
+@pytest.mark.parametrize(("servers", "bound"), [(1, ["a", "b"]), (5, ["a", "b", "a", "b", "a"])])
+def test_each_call_that_runs_at_the_same_time_is_bound_for_itself(
+    servers: int, bound: list[str]
+) -> None:
+    batches: Any = ["a", "b"]
+    assert ["a", *measuring_process._further(batches, servers)] == bound

@@ -23,7 +23,7 @@ from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
 from benchorch.frameworks.opaque_module import OpaqueModule
 
-_KEPT_BODIES = 64
+_KEPT_BODIES = 1024
 _MOST_BYTES = 2**28
 _STALE = (RemoteDisconnected, BadStatusLine, BrokenPipeError, ConnectionResetError)
 """Errors of a connection that the server has closed meanwhile."""
