@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, final
 
 from benchorch.domain.artifact import Format
@@ -48,6 +50,11 @@ class AotInductor(FileStep):
         if self.max_autotune and facts.get("autotuned_kernels") == 0:
             return f"0 kernels were autotuned on this {device}: the same code as without"
         return None
+
+    def preload(self) -> None:
+        """Import Inductor, which takes longer than torch."""
+        with suppress(ImportError):  # a private module
+            import_module("torch._inductor.compile_fx")
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.pt2``."""

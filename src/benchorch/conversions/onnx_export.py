@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.artifact import Format
@@ -57,6 +59,13 @@ class OnnxExport(FileStep):
                 f"opset must be null or at least {_OLDEST_OPSET}, which the exporter writes; "
                 f"got {self.opset}."
             )
+
+    def preload(self) -> None:
+        """Import the exporter and its table of operators, which each export reads."""
+        exporter = "torch.onnx._internal.exporter"
+        with suppress(ImportError, AttributeError):  # private modules
+            import_module(f"{exporter}._core")
+            import_module(f"{exporter}._registration").ONNXRegistry.from_torchlib()
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.onnx``, its weights beside it where they are too large for one file."""

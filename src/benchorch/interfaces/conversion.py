@@ -108,6 +108,9 @@ class Step(ABC):
         """Requested dtype of the arithmetic, ``int8`` or ``int8 weights``; empty to keep it."""
         return ""
 
+    def preload(self) -> None:  # noqa: B027 - most have nothing
+        """Import what it builds with besides torch, where it is installed and starts no thread."""
+
     def without_effect(self, facts: Mapping[str, Json], device: str) -> str | None:
         """Why it changed nothing about what ran, or None.
 

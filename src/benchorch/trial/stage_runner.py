@@ -95,6 +95,11 @@ class StageRunner:
             raise StageFailed(failure, child.partial)
         return cast(Reply, child.reply)  # without a failure there is one
 
+    def has_template(self, package: str) -> bool:
+        """Whether a template runs that processes of this trial are forked from."""
+        environment = _child_environment(self._session, self.threads)
+        return self._templates is not None and self._templates.is_running(package, environment)
+
     def _forked(
         self, stage: Stage[Request, Reply], request: Request, package: str
     ) -> ChildReply[Reply] | None:

@@ -94,9 +94,10 @@ def run_trial(
     attempt: int,
     isolated: bool,
     emit: Emit,
+    templates: Templates | None = None,
 ) -> TrialResult:
     """The result of a trial; never raises for the trial's own faults."""
-    run = TrialRun(trial, session, isolated=isolated, emit=emit)
+    run = TrialRun(trial, session, isolated=isolated, emit=emit, templates=templates)
     with run.using_store():
         run.start()
         while run.needs_more():
@@ -387,7 +388,8 @@ class TrialRun:
             build_steps=self.trial.build_steps,
         )
         template = template_for(setup, setup.requires)
-        if template and not found:  # a template imports what finding does without
+        if not found and template and not self._stages.has_template(template):
+            # What runs imports more than finding takes.
             found = self._stages.run(stages.FIND, replace(request, only_find=True)).built
         return found or self._stages.run(stages.BUILD, request, template=template)
 

@@ -9,7 +9,8 @@ import contextlib
 import gc
 import socket
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -22,6 +23,7 @@ from benchorch.host.environment import physical_cores
 from benchorch.host.processes import child_channel, template
 from benchorch.host.processes.run_child import child_variables
 from benchorch.host.processes.spawn import started
+from benchorch.interfaces.conversion import Step
 from benchorch.models import trust
 from benchorch.trial.live_module import keep
 
@@ -39,11 +41,13 @@ class _Imports:
 
     Attributes:
         loads: whether models are loaded, too.
+        builds: whether steps are built in its processes.
     """
 
     package: str
     specs: tuple[ConfigNode, ...]
     loads: bool = False
+    builds: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,7 @@ class Templates:
         self._of_round: dict[str, _Running | None] = {}
         self._ahead: dict[str, list[_Running]] = {}
         self._processes, self._rounds, self._loads = len(specs), 1, False
+        self._builds = True  # in the first round alone
 
     def renew(self, processes: int = 0, rounds: int = 1, *, loads: bool = False) -> None:
         """End the round's templates: a round of so many processes begins.
@@ -88,6 +93,12 @@ class Templates:
             each.held.close()
         self._of_round.clear()
         self._processes, self._rounds, self._loads = processes, rounds, loads
+        self._builds = False
+
+    def is_running(self, package: str, environment: Mapping[str, str]) -> bool:
+        """Whether the round's template for such processes has been started."""
+        found = self._of_round.get(_key(package, environment))
+        return found is not None and found.template.is_usable
 
     def of(
         self, package: str, environment: Mapping[str, str], log: Path
@@ -98,7 +109,7 @@ class Templates:
             package: that it has imported, by `template_for`.
             log: where its output is appended.
         """
-        key = f"{package} {environment}"
+        key = _key(package, environment)
         if key not in self._of_round:
             self._of_round[key] = self._next(key, package, environment, log)
         found = self._of_round[key]
@@ -118,7 +129,10 @@ class Templates:
         self, package: str, environment: Mapping[str, str], log: Path, count: int
     ) -> list[_Running]:
         """So many templates that have imported everything."""
-        request = to_json(_Imports(package=package, specs=self._specs, loads=self._loads))
+        imports = _Imports(
+            package=package, specs=self._specs, loads=self._loads, builds=self._builds
+        )
+        request = to_json(imports)
         with contextlib.ExitStack() as failing:
             links = []
             for _ in range(count):
@@ -134,6 +148,10 @@ class Templates:
             ready = [(held, template.Template(ours, _READY_S)) for held, ours in links]
             failing.pop_all()
         return [_Running(template=each, held=held) for held, each in ready]
+
+
+def _key(package: str, environment: Mapping[str, str]) -> str:
+    return f"{package} {environment}"
 
 
 def template_for(setup: TrialSetup, requires: Collection[str]) -> str:
@@ -179,10 +197,21 @@ def _preload(imports: _Imports) -> None:
 
     import benchorch.trial.build  # noqa: F401
 
+    steps: list[Step] = []
     for spec in imports.specs:
         with contextlib.suppress(ConfigError, TrialError):  # which its own process reports
             setup = open_trial(spec)
             setup.model.preload()
             setup.runtime.preload()
+            steps += [step for _, step in setup.steps]
             if imports.loads:
                 keep(setup)
+    for step in _shared(steps) if imports.builds else ():
+        step.preload()
+
+
+def _shared(steps: Sequence[Step]) -> Iterator[Step]:
+    """One step of each kind that several trials build: a single build imports for itself."""
+    of_kind = {type(step): step for step in steps}
+    count = Counter(map(type, steps))
+    yield from (step for kind, step in of_kind.items() if count[kind] > 1)

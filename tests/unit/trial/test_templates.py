@@ -20,12 +20,14 @@ from benchorch.errors import ExecutorError
 from benchorch.host.processes.run_child import ChildReply, Limits, run_child
 from benchorch.host.processes.spawn import started
 from benchorch.host.processes.template import is_possible
-from benchorch.trial import stage_runner, stages
+from benchorch.trial import stage_runner, stages, supervisor
 from benchorch.trial import templates as templates_module
 from benchorch.trial.stage_runner import StageRunner
 from benchorch.trial.stages import StageFailed
+from benchorch.trial.supervisor import TrialRun
 from benchorch.trial.templates import Templates
 
+SESSION: Any = {"plan_id": "p", "directory": Path(), "store": {}, "rebuild": "if_needed"}
 LIMITS = {"memory_gib": None, "build_timeout_s": 60, "measure_timeout_s": 60}
 
 
@@ -34,8 +36,10 @@ def test_a_round_has_one_template_and_the_next_round_another(tmp_path: Path) -> 
     templates = Templates([])
     templates.renew(processes=2)
     try:
+        assert not templates.is_running("torch", {})
         first = templates.of("torch", {}, tmp_path / "log.txt")
         assert first is not None
+        assert templates.is_running("torch", {})
         assert templates.of("torch", {}, tmp_path / "log.txt") is first
         answered = run_child(
             "no_such_stage",
@@ -104,6 +108,7 @@ def test_a_template_imports_what_models_and_runtimes_need(monkeypatch: pytest.Mo
         return SimpleNamespace(
             model=SimpleNamespace(preload=of["model"]),
             runtime=SimpleNamespace(preload=of["conversion"]),
+            steps=(),
         )
 
     monkeypatch.setattr(templates_module, "open_trial", opened)
@@ -123,13 +128,36 @@ def test_a_template_without_torch_imports_the_classes_of_trials_and_preloads_non
     assert opened == [*specs]
 
 
+@pytest.mark.parametrize(
+    ("builds", "models", "imported"), [(True, 2, ["onnx"]), (True, 1, []), (False, 2, [])]
+)
+def test_a_template_of_builds_imports_what_several_of_them_build_with(
+    monkeypatch: pytest.MonkeyPatch, builds: bool, models: int, imported: list[str]
+) -> None:
+    found: list[str] = []
+    nothing = SimpleNamespace(preload=lambda: None)
+
+    class Onnx:
+        def preload(self) -> None:
+            found.append("onnx")
+
+    def opened(spec: dict[str, int]) -> SimpleNamespace:
+        return SimpleNamespace(model=nothing, runtime=nothing, steps=(("onnx", Onnx()),))
+
+    monkeypatch.setattr(templates_module, "open_trial", opened)
+    specs = tuple({"model": number} for number in range(models))
+    imports = templates_module._Imports(package="torch", specs=specs, builds=builds)
+    templates_module._preload(imports)
+    assert found == imported
+
+
 @pytest.mark.parametrize("loads", [True, False])
 def test_a_template_loads_models_for_its_processes_only_where_it_is_told(
     monkeypatch: pytest.MonkeyPatch, loads: bool
 ) -> None:
     kept: list[object] = []
     nothing = SimpleNamespace(preload=lambda: None)
-    setup = SimpleNamespace(model=nothing, runtime=nothing)
+    setup = SimpleNamespace(model=nothing, runtime=nothing, steps=())
     monkeypatch.setattr(templates_module, "open_trial", lambda spec: setup)
     monkeypatch.setattr(templates_module, "keep", kept.append)
     imports = templates_module._Imports(package="torch", specs=({},), loads=loads)
@@ -237,3 +265,29 @@ def test_what_may_be_forked_is(
     run = runner(playing, tmp_path, monkeypatch)
     run.run(stages.MEASURE, None, template=package)  # type: ignore[arg-type]
     assert playing.forked == [bool(package)] == [run.forked]
+
+
+@pytest.mark.parametrize(("running", "names"), [(False, ["find", "build"]), (True, ["build"])])
+def test_a_process_that_only_looks_in_the_store_is_started_where_no_template_runs(
+    running: bool, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+
+    def run(stage: object, request: Any, template: str = "") -> SimpleNamespace:
+        ran.append("find" if request.only_find else "build")
+        return SimpleNamespace(built=None)
+
+    stage_runs = SimpleNamespace(
+        threads=1, add_time=lambda *_: None, run=run, has_template=lambda package: running
+    )
+    trial = Trial(trial_id="one", labels={}, spec={})
+    of_trial: Any = SimpleNamespace(
+        _stages=stage_runs, _store=None, _session=Session(**SESSION), trial=trial
+    )
+    setup: Any = SimpleNamespace(requires=("torch",))
+    parity = SimpleNamespace(inputs=1, data=None)
+    monkeypatch.setattr(supervisor, "parity_setup", lambda spec: parity)
+    monkeypatch.setattr(supervisor, "find", lambda *_, **__: None)
+    monkeypatch.setattr(supervisor, "template_for", lambda *_: "torch")
+    TrialRun._build(of_trial, setup, {}, "one")
+    assert ran == names
