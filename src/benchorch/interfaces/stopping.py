@@ -41,6 +41,11 @@ class Stopping(ABC):
     def alpha(self, reason: str) -> float:
         """The error rate at which comparisons keep 95 % after stopping for that reason."""
 
+    @property
+    def forks_all(self) -> bool:
+        """Whether a trial's first process may be forked as well: its start is no result then."""
+        return False
+
     def table_terms(self, delta_ratio: float) -> Terms | None:
         """The terms on which all candidates of one baseline are judged together.
 

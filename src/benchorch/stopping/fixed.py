@@ -22,11 +22,14 @@ class Fixed(Stopping):
         processes: how many.
         calls: what one process measures at least.
         window_s: seconds of calls that one process measures at least; exceeded by up to 2 %.
+        forked: whether processes are forked from one that has imported what they need, where that
+            is possible: how a conversion starts and what memory it takes is unknown then.
     """
 
     processes: int = 5
     calls: int = 50
     window_s: float = 0.0
+    forked: bool = False
 
     def __post_init__(self) -> None:
         if self.processes < 1 or self.calls < 1 or self.window_s < 0:
@@ -34,6 +37,11 @@ class Fixed(Stopping):
                 "processes and calls must be at least 1 and window_s at least 0, "
                 f"got {self.processes}, {self.calls}, {self.window_s}"
             )
+
+    @property
+    def forks_all(self) -> bool:
+        """Where that was requested."""
+        return self.forked
 
     def enough_calls(self, durations_ns: Sequence[int], calls_per_block: int) -> bool:
         """Whether one process has made its calls and filled its window."""

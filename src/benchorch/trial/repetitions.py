@@ -274,7 +274,7 @@ class Repetitions:
             candidate_first=candidate_first,
             seed=self._order.getrandbits(32) if interleaved else 0,
             cpus=beside.conditions.cpus if beside else cpus,
-            template=self._template_for(self._setup),
+            template=self._template_for(self._setup, beside_baseline=interleaved),
         )
         try:
             reply = self._measure(request)
@@ -305,20 +305,30 @@ class Repetitions:
             self._design, self.pairing = NONE, f"none: the baseline failed ({failed.failure.kind})"
             return None
 
-    def _template_for(self, side: TrialSetup) -> str:
+    def _template_for(self, side: TrialSetup, *, beside_baseline: bool = False) -> str:
         """Template of the next process; in a race, after the first process of the trial.
 
         How a conversion starts and what memory it takes is read from that one. Both sides of a
         back-to-back pair begin alike, so that the ratio has no part in how they do.
+
+        Args:
+            beside_baseline: whether the process is interleaved with the baseline.
         """
-        table = self._setup.stopping.table_terms(self._setup.protocol.delta_ratio)
-        if table is None or not self.valid:
+        stopping = self._setup.stopping
+        table = stopping.table_terms(self._setup.protocol.delta_ratio)
+        if not stopping.forks_all and (table is None or not self.valid):
             return ""
         sides = [self._setup]
         if self._baseline is not None and self._design == ADJACENT:
             sides.append(open_trial(self._baseline.trial.spec))
         alike = all(template_for(each, each.runtime.requires) for each in sides)
-        return template_for(side, side.runtime.requires) if alike else ""
+        if not alike:
+            return ""
+        requires = side.runtime.requires
+        if stopping.forks_all and beside_baseline and self._baseline is not None:
+            # Nothing is read of its memory, so it need not be free of what the baseline imports.
+            requires = (*requires, *open_trial(self._baseline.trial.spec).runtime.requires)
+        return template_for(side, requires)
 
     def _fall_back(self, reason: str) -> None:
         """Use the next best design from here on, unless only one was requested."""

@@ -123,6 +123,10 @@ class Other(Selfish):
     requires: ClassVar[tuple[str, ...]] = ("openvino",)
 
 
+class Onnx(Runtime):
+    requires: ClassVar[tuple[str, ...]] = ("onnxruntime",)
+
+
 class Hardware:
     device: ClassVar[str] = "cpu"
 
@@ -217,6 +221,16 @@ def test_of_a_race_the_first_process_is_fresh_and_those_of_other_runtimes_are(
     for _ in range(3):
         found.add()
     assert [bool(request.template) for request in children.requests] == forked
+
+
+@pytest.mark.skipif(not is_possible(), reason="needs Linux")
+def test_where_starts_are_no_result_every_process_is_forked_from_what_has_all_imports() -> None:
+    children = Children(lambda request: reply(record(), alternated(2.0, 3.0)))
+    stopping = Fixed(processes=2, calls=1, forked=True)
+    found = repetitions_of(children, runtime=Onnx(), stopping=stopping)
+    for _ in range(2):
+        found.add()
+    assert [request.template for request in children.requests] == ["torch", "torch"]
 
 
 def test_on_a_device_no_process_is_forked(monkeypatch: pytest.MonkeyPatch) -> None:
