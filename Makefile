@@ -104,9 +104,13 @@ conversions: $(VENV)/.installed ## every conversion on small models, into docs/r
 generation: $(VENV)/.installed ## GPT-2 generating tokens by five conversions, into docs/guides/generation.md; 20 minutes on a quiet machine
 	@$(VENV)/bin/python scripts/write_generation.py
 
-corpus: $(VENV)/.installed ## a script for each architecture of transformers, and what becomes of them: corpus.html; a day
+# Built on all processors first; then one process measures at a time. ARGS=resume=last goes on with a run
+# that was interrupted.
+CORPUS = $(VENV)/bin/benchorch script 'build/corpus/**/*.py' --resume --jobs $$(nproc) stopping=corpus
+corpus: $(VENV)/.installed ## a script for each architecture of transformers, and what becomes of them: corpus.html; hours
 	@$(VENV)/bin/python scripts/write_corpus.py build/corpus
-	@$(VENV)/bin/benchorch script 'build/corpus/**/*.py' --resume stopping=quick $(ARGS)
+	-@$(CORPUS) --build-only hardware.threads=1 $(ARGS)
+	@$(CORPUS) profile=[] hardware.threads=1 $(ARGS)
 
 # STACK names the stack; ARGS are further words for scripts/provision.py, e.g. ARGS="--var ttl_minutes=60".
 STACK ?= benchorch

@@ -38,7 +38,7 @@ from benchorch.host import sandbox
 from benchorch.interfaces.executor import Executor
 from benchorch.interfaces.scenario import Scenario
 from benchorch.journal import run_directory
-from benchorch.journal.registry import new_directory
+from benchorch.journal.registry import find_invocation, new_directory
 from benchorch.models.script_files import MODEL_SUFFIXES
 from benchorch.models.trust import grant, is_users_own
 
@@ -158,7 +158,13 @@ class Prepared:
     "--until-quiet", type=float, metavar="S", help="end a script S seconds after its last new model"
 )
 @click.option("--first", is_flag=True, help="end a script at its first call that can be measured")
-@click.option("--jobs", type=int, default=_JOBS, metavar="N", help="how many scripts run at a time")
+@click.option(
+    "--jobs",
+    type=int,
+    default=_JOBS,
+    metavar="N",
+    help="how many scripts run at a time; with --build-only also how many models are built",
+)
 @click.option(
     "--no-capture", is_flag=True, help="run the script in each process, instead of one export"
 )
@@ -218,7 +224,7 @@ def prepare(
     own = [*words_for(configs, founds), *_prompts(founds, overrides)]
     words = [*(word for word in own if not _is_typed(word, overrides)), *overrides]
     if options.build_only:
-        return Prepared(reply=_built(reply, configs, words, say))
+        return Prepared(reply=_built(reply, configs, words, say, options.jobs))
     directory = None
     if len(scripts) > 1 and not {"-m", "--multirun"} & set(overrides):
         directory, words = _with_directory(words)
@@ -273,7 +279,10 @@ def _is_typed(word: str, overrides: Sequence[str]) -> bool:
 
 
 def _with_directory(words: Sequence[str]) -> tuple[Path, list[str]]:
-    """The directory of a run, and the words that put it there."""
+    """The directory of a run, and the words that put it there; that of a run that goes on."""
+    resumed = parse_run(words).resume
+    if resumed is not None:
+        return find_invocation(resumed), [*words]
     given = [word.removeprefix(_DIRECTORY) for word in words if word.startswith(_DIRECTORY)]
     if given:
         return Path(given[-1]), [*words]
@@ -313,12 +322,14 @@ def _built(
     configs: Mapping[Script, Mapping[str, Path]],
     words: Sequence[str],
     say: Callable[[str], None],
+    jobs: int,
 ) -> Reply:
     from benchorch.run.build_only import build_only
 
     directories = [script.folder / "conf" for script, written in configs.items() if written]
     overrides = [word for word in words if "=" in word]
-    rows = build_only(directories, overrides, next(iter(configs)).folder / "builds", say)
+    folder = next(iter(configs)).folder / "builds"
+    rows = build_only(directories, overrides, folder, say, jobs)
     failed = any("failed" in row for row in rows)
     data = {**cast("dict[str, Json]", reply.data), "builds": cast(Json, rows)}
     text = f"{reply.text}\n\n{script_report.builds(rows)}"

@@ -156,3 +156,10 @@ def test_arguments_after_two_colons_are_the_scripts_own(corpus: Path, words: lis
 )
 def test_a_script_needs_no_command_before_it(word: str, expected: bool) -> None:
     assert is_script(word) is expected
+
+
+def test_the_report_of_a_corpus_that_goes_on_is_of_the_run_that_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text("{}")
+    directory, words = script._with_directory(["model=mlp", f"resume={tmp_path}"])
+    assert directory == tmp_path
+    assert words == ["model=mlp", f"resume={tmp_path}"]
