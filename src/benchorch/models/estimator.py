@@ -17,6 +17,7 @@ from benchorch.domain.trial import ConfigNode
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.distributions import installed
 from benchorch.models import trust
+from benchorch.models.boosters import as_estimator
 from benchorch.models.callables import callable_problems, resolve_callable, user_code
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen, seeded
@@ -60,7 +61,8 @@ class EstimatorModel(DeclaredModel):
         if found:
             raise BuildError(found[0], kind="user_code")
         with user_code(self.estimator), seeded(seed):
-            fitted = _unpickled(self._file) if self._file else self._make()(**self.arguments)
+            made = _unpickled(self._file) if self._file else self._make()(**self.arguments)
+            fitted = as_estimator(made)
         problem = fitted_problem(fitted)
         if problem:
             raise BuildError(f"{self.estimator} gives {problem}", kind="user_code")
@@ -118,6 +120,8 @@ def fitted_problem(value: Any) -> str:
         check_is_fitted(value)
     except NotFittedError:
         return f"{kind} that is not fitted; call its fit first"
+    except TypeError:  # it has no fit, as a booster that is taken for an estimator
+        pass
     if _has_several_labels(value):
         return f"{kind} that predicts several labels at once; only one for each row is supported"
     return ""

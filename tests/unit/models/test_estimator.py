@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,30 @@ def scaled_lightgbm() -> Any:
     return make_pipeline(StandardScaler(), booster).fit(FEATURES, TARGETS)
 
 
+def xgboost_booster(objective: str = "multi:softmax") -> Any:
+    made = pytest.importorskip("xgboost", reason="XGBoost is not installed")
+    chosen: dict[str, Any] = {"objective": objective, "nthread": 1}
+    several = objective.startswith("multi")
+    labels = CLASSES if several else CLASSES > 0
+    rows = made.DMatrix(FEATURES, labels)
+    return made.train(chosen | ({"num_class": 3} if several else {}), rows, 5)
+
+
+def lightgbm_booster(objective: str = "multiclass") -> Any:
+    made = pytest.importorskip("lightgbm", reason="LightGBM is not installed")
+    chosen: dict[str, Any] = {"objective": objective, "verbose": -1, "num_threads": 1}
+    several = objective == "multiclass"
+    labels = CLASSES if several else TARGETS if objective == "regression" else CLASSES > 0
+    rows = made.Dataset(FEATURES, labels)
+    return made.train(chosen | ({"num_class": 3} if several else {}), rows, 5)
+
+
 MAKERS = (
     *(forest, labels_of_text, without_probabilities, pipeline),
     *(xgboost_classifier, xgboost_regressor, lightgbm_classifier, scaled_lightgbm),
+    *(xgboost_booster, partial(xgboost_booster, "binary:logistic")),
+    *(partial(xgboost_booster, "reg:squarederror"), lightgbm_booster),
+    *(partial(lightgbm_booster, "binary"), partial(lightgbm_booster, "regression")),
 )
 
 
@@ -189,3 +211,29 @@ def test_the_api_requires_a_fitted_estimator_and_inputs() -> None:
         benchorch.benchmark(Ridge(), FEATURES, quiet=True)
     with pytest.raises(ConfigError, match="give the tensors"):
         benchorch.benchmark(pipeline(), quiet=True)
+
+
+@pytest.mark.parametrize("train", [xgboost_booster, lightgbm_booster])
+def test_what_a_train_function_returns_predicts_as_it_does_itself(
+    train: Callable[[str], Any], tmp_path: Path
+) -> None:
+    name = "binary:logistic" if train is xgboost_booster else "binary"
+    booster = train(name)
+    rows: Any = FEATURES
+    if train is xgboost_booster:
+        import xgboost
+
+        rows = xgboost.DMatrix(FEATURES)
+    native: Any = model(stored(booster, tmp_path)).load(0)(X=torch.from_numpy(FEATURES))
+    expected = booster.predict(rows)
+    np.testing.assert_allclose(native["probabilities"][:, 1], expected, rtol=1e-6)
+    np.testing.assert_array_equal(native["labels"], expected > 0.5)
+
+
+@pytest.mark.parametrize("train", [xgboost_booster, lightgbm_booster])
+def test_the_api_takes_a_booster_and_names_it(train: Callable[[], Any]) -> None:
+    from benchorch.config.composer import Composer, config_loader
+    from benchorch.frontends.api.benchmark import _model_of
+
+    found = _model_of(train(), Composer(config_loader()))
+    assert (found.choice, found.words[0]) == ("estimator", "name=Booster")

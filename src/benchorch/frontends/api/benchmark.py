@@ -22,6 +22,7 @@ from benchorch.frontends.api.input_shapes import ROWS
 from benchorch.frontends.api.results import Results
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
+from benchorch.models.boosters import as_estimator, is_booster
 from benchorch.results.report.notebook import report_of
 from benchorch.run.invocation import Invocation
 
@@ -214,6 +215,8 @@ def _model_of(model: object, composer: Composer) -> _Model:
         return _live(model)
     owner = getattr(model, "__self__", None)  # of estimator.predict
     for each in (model, owner):
+        if is_booster(each):
+            return _estimator(each)
         if hasattr(each, "predict") and hasattr(each, "get_params"):
             return _estimator(each)
     if not callable(model):
@@ -234,13 +237,14 @@ def _model_of(model: object, composer: Composer) -> _Model:
     return _live(_made_by(model))
 
 
-def _estimator(fitted: object) -> _Model:
+def _estimator(given: object) -> _Model:
     from benchorch.models.estimator import fitted_problem, write_estimator
 
+    fitted = as_estimator(given)
     problem = fitted_problem(fitted)
     if problem:
         raise ConfigError([f"model: is {problem}."])
-    labels = {"model": type(fitted).__name__}
+    labels = {"model": type(given).__name__}
     return _Model(
         choice="estimator",
         words=(f"name={spelled(labels['model'])}", f"++model.labels={spelled(labels)}"),

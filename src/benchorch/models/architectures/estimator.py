@@ -12,6 +12,7 @@ from benchorch.errors import BuildError
 from benchorch.frameworks.onnx_files import write_graph
 from benchorch.frameworks.opaque_module import OpaqueModule
 from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.models.boosters import LightGbm
 
 LABELS, PROBABILITIES, PREDICTION = "labels", "probabilities", "prediction"
 _OPSET = {"": 18, "ai.onnx.ml": 3}
@@ -100,6 +101,8 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def _converted(fitted: Any, name: str, features: NDArray[Any]) -> Any:
+    if isinstance(fitted, LightGbm):
+        return _of_lightgbm(fitted.booster, name, features)
     from skl2onnx import to_onnx
     from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
 
@@ -108,6 +111,14 @@ def _converted(fitted: Any, name: str, features: NDArray[Any]) -> Any:
     kind = (DoubleTensorType if wide else FloatTensorType)([None, features.shape[1]])
     plain = {id(fitted): {"zipmap": False}} if hasattr(fitted, "predict_proba") else None
     return to_onnx(fitted, initial_types=[(name, kind)], options=plain, target_opset=dict(_OPSET))
+
+
+def _of_lightgbm(booster: Any, name: str, features: NDArray[Any]) -> Any:
+    from onnxmltools import convert_lightgbm
+    from onnxmltools.convert.common.data_types import FloatTensorType
+
+    types = [(name, FloatTensorType([None, features.shape[1]]))]
+    return convert_lightgbm(booster, initial_types=types, zipmap=False)
 
 
 def _know_boosters(fitted: Any) -> None:
