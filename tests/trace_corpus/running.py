@@ -46,8 +46,9 @@ def faster(name, by, **more):
     return [{"name": name, "speedup": by, **more}]
 
 
-def op(name, by="inf", **more):
-    return [{"op": name, "speedup": by, **more}]
+def op(name, by=None, **more):
+    """The operator by so much faster, or not called at all."""
+    return [{"op": name, **({"speedup": by} if by else {"remove": True}), **more}]
 
 
 def period_s(step, n, skip):

@@ -15,6 +15,7 @@ from benchorch.trace.causes import reasons
 from benchorch.trace.critical_path.disturbance import undisturbed
 from benchorch.trace.dag import CLASSES, Class, CriticalPath, Dag, EdgeKind
 from benchorch.trace.events import NOTHING, Category, Events
+from benchorch.trace.graph.time_classes import PAUSE_NS
 from benchorch.trace.nesting import inherited
 from benchorch.trace.operators.graph import OperatorGraph
 
@@ -183,8 +184,9 @@ class Basis:
         left = np.ones(self.dag.edges)
         point_ns = min(self.point_ns, MOST_POINT_NS)
         left[host] = np.maximum(1.0 - point_ns / self.observed_ns[host], 0.0)
-        if self.stacks:
-            left[host & self.labelled(Class.CPU_PYTHON)] *= TRACED_RATIO
+        if self.stacks:  # what takes long without a call is one operation of a library, as a rule
+            python = host & self.labelled(Class.CPU_PYTHON) & (self.observed_ns <= PAUSE_NS)
+            left[python] *= TRACED_RATIO
         return left
 
     def unprofiled(self, weight_ns: Int64s) -> Int64s:
