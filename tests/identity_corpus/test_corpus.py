@@ -24,6 +24,7 @@ from identity_corpus import (
 )
 from identity_corpus.unseen import cases as unseen
 from support.identity_lab import Identity, identity_of
+from support.slices import only
 
 CASES = {
     f"{part}-{case.name}": case
@@ -101,8 +102,14 @@ SHOWN_BY_CALLS = {
     if case.name in IN_CALLS or case in sixth_review.CALLS
 }
 
+ALIKE = (
+    *("file_of_a_spelled_name", "file_that_appears", "folder_of_a_spelled_name"),
+    *("precision_of_decimals", "date_in_helper"),
+)
+"""Of a kind with cases of `unit/frameworks/identity/test_calls.py`: with ``-m slow``."""
 
-@pytest.mark.parametrize("name", SHOWN_BY_CALLS)
+
+@pytest.mark.parametrize("name", only(lambda name: name not in ALIKE, SHOWN_BY_CALLS))
 def test_what_only_calls_show_is_a_miss(name: str, tmp_path: Path) -> None:
     case = SHOWN_BY_CALLS[name]
     folder = tmp_path / "project"
