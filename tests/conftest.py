@@ -74,8 +74,10 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    """The command line in forks of a process that has imported torch."""
-    with started(tmp_path_factory.mktemp("commands"), "torch") as commands:
+    """The command line in forks of a process that has imported what most commands import."""
+    # Reading a run takes two of them; trials in the command's own process the third.
+    packages = ("scipy.special", "rich.console", "torch")
+    with started(tmp_path_factory.mktemp("commands"), *packages) as commands:
         yield commands
 
 

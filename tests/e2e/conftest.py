@@ -60,18 +60,19 @@ def shared_store(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def commands_of(tmp_path_factory):
-    """The warm process whose packages include those of a site."""
+def commands_of(commands, tmp_path_factory):
+    """The warm process whose packages include those of a site; without one that of all tests."""
     with contextlib.ExitStack() as stack:
 
         @functools.cache
-        def commands(site):
+        def commands_at(site):
+            if site is None:
+                return commands
             home = tmp_path_factory.mktemp("commands")
-            # Reading a run takes two of them; trials in the command's own process the third.
             packages = ("scipy.special", "rich.console", "torch")
             return stack.enter_context(started(home, *packages, variables=path_of(site)))
 
-        yield commands
+        yield commands_at
 
 
 def path_of(site):
