@@ -135,7 +135,6 @@ def window_of(events: Events, steps: Steps) -> Window:
 def _tables(
     events: Events, ledger: Ledger, by_node: entities.Entities
 ) -> dict[str, tuple[EntityRow, ...]]:
-    """Every table that has rows, by its name."""
     owned = owners(events)
     of = {
         "ranges": entities.ranges(events, owned, ledger.periods.steps.marks),
@@ -268,7 +267,6 @@ def _warnings(
     node_ns: Mapping[str, int],
     dilation_ratio: float | None,
 ) -> tuple[str, ...]:
-    """Sentences for every page of the analysis."""
     found = [*steps.notes, *filter(None, [last_ranks(events)])]
     if dilation_ratio is not None and dilation_ratio > SLOWED_DILATION:
         found.append(

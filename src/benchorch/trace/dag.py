@@ -151,7 +151,6 @@ class CriticalPath:
         return int(self.duration_ns.sum())
 
     def _at(self, which: Int64s | slice) -> CriticalPath:
-        """Some of the segments."""
         return CriticalPath(**{one.name: getattr(self, one.name)[which] for one in fields(self)})
 
     def since(self, begin_ns: int) -> CriticalPath:

@@ -124,7 +124,6 @@ def _forest(after: Int64s) -> tuple[NDArray[np.intp], Int64s]:
 
 
 def _clipped_by_stack(lane: Int32s, start_ns: Int64s, end_ns: Int64s) -> Int64s:
-    """The clipped ends of sorted spans, one after another."""
     ends = end_ns.tolist()
     stack: list[int] = []
     last = NOTHING

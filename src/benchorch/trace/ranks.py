@@ -153,7 +153,6 @@ def collectives(events: Events, rank: int = 0) -> Int64s:
 
 
 def _shift_ns(first: Events, other: Events) -> int:
-    """Offset to add to the other rank's clock."""
     if other is first:
         return 0
     ours, theirs = _by_name(first), _by_name(other)

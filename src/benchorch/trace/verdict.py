@@ -202,7 +202,6 @@ def _conversions(names: Sequence[str], given: VerdictInputs) -> str:
 
 
 def _to_record(given: VerdictInputs) -> Sequence[str]:
-    """Recordings that would reveal the unknown causes."""
     found = []
     unclear = given.shares.get(Cause.UNKNOWN, 0.0) > 0.1
     outside = given.shares.get(Cause.OUTSIDE, 0.0) > 0.1

@@ -206,7 +206,6 @@ def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
 
 
 def _usual(periods_ns: Int64s) -> Bools:
-    """Typical steps, or all where most are not."""
     usual = typical(periods_ns)
     return usual if usual.any() else np.ones(len(periods_ns), dtype=np.bool_)
 

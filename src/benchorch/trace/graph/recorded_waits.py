@@ -128,7 +128,6 @@ def recorded_waits(
 def _targets(
     scope: Scope, timelines: ThreadTimelines, range_: Int64s, busy: BusyIntervals
 ) -> Int64s:
-    """The point that each range waited for, or NOTHING."""
     event = np.flatnonzero(~mask(scope.hosts, waiting(scope)))
     on_main = event[scope.lane[event] == scope.main_lane]
     lane, start_ns, end_ns = scope.lane[range_], scope.start_ns[range_], scope.end_ns[range_]

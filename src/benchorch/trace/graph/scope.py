@@ -300,7 +300,6 @@ def _shift_ns(events: Events, device: Int64s, launch: Int64s) -> Int64s:
 
 
 def _bounds(events: Events, window: Window | None, taking_part: Int64s) -> tuple[Window, int]:
-    """The window, and up to when host events belong to it."""
     if window is None:
         start_ns, end_ns = events.start_ns[taking_part], events.end_ns[taking_part]
         window = Window(

@@ -311,7 +311,6 @@ def polling(scope: Scope, queue: Queues) -> Found:
 
 
 def _runs(scope: Scope, query: Int64s) -> Int64s:
-    """First and last place in `query` of each loop."""
     calls = scope.indices(Category.RUNTIME, Category.OPERATOR)
     busy = np.zeros(scope.hosts + 1, dtype=np.int64)
     busy[calls[calls < scope.hosts]] = 1

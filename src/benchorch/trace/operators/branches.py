@@ -141,7 +141,6 @@ class _Links:
 
 
 def _meeting(joins: list[int], one: int, other: int) -> int:
-    """First common join of two nodes."""
     while one != other:
         if one == _END or other == _END:
             return _END

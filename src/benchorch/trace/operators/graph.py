@@ -97,7 +97,6 @@ def read_library(path: Path) -> Library:
 
 
 def _plain(pattern: Pattern) -> Pattern:
-    """The same of operators as `plain_op` spells them."""
     spelled: Mapping[str, _Ops] = {
         name: frozenset(map(plain_op, getattr(pattern, name))) for name in _SETS
     }

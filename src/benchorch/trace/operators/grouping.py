@@ -109,24 +109,20 @@ class _Merging:
 
     def comes_back(self, found: set[int]) -> bool:
         """Whether a way through the merged graph leaves the set and enters it again."""
-        inside = {self.root[index] for index in found}
         seen: set[int] = set()
-        todo = [head for index in inside for head in self.out[index] if head not in inside]
+        todo = [head for index in found for head in self.out[index] if head not in found]
         while todo:
             index = todo.pop()
-            if index in inside:
+            if index in found:
                 return True
             if index not in seen:
                 seen.add(index)
                 todo.extend(self.out[index])
         return False
 
-    def merge(self, found: set[int], name: str) -> bool:
-        """Make one of several, unless that would make a cycle."""
-        roots = sorted({self.root[index] for index in found})
-        if self.comes_back(set(roots)):
-            return False
-        first, rest = roots[0], roots[1:]
+    def merge(self, found: set[int], name: str) -> None:
+        """Make one of several that no way leaves and comes back to."""
+        first, *rest = sorted(found)
         for index in rest:
             self.into[first] |= self.into[index]
             self.out[first] |= self.out[index]
@@ -135,12 +131,10 @@ class _Merging:
             for head in self.out[index]:
                 self.into[head] = self.into[head] - {index} | {first}
             self.into[index], self.out[index] = set(), set()
-        self.into[first] -= set(roots)
-        self.out[first] -= set(roots)
-        for index, root in enumerate(self.root):
-            if root in roots:
-                self.root[index], self.name_of[index] = first, name
-        return True
+        self.into[first] -= found
+        self.out[first] -= found
+        for index in found:
+            self.root[index], self.name_of[index] = first, name
 
     def result(self) -> Grouping:
         """Remaining nodes in topological order."""

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from benchorch.trace.arrays import Int8s, Int32s, Int64s
+from benchorch.trace.arrays import Int8s, Int32s, Int64s, mask
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, Lane, among
 from benchorch.trace.lookup import by_lane, joined_by
 from benchorch.trace.nesting import Spans, by_start, nest
@@ -249,7 +249,6 @@ def _without_strays(columns: Columns, repairs: Counter[str]) -> Columns:
 
 
 def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
-    """Without device work that is in the file twice."""
     work = np.flatnonzero(among(columns["category"], DEVICE_WORK))
     begins = columns["start_ns"][work]
     together = np.sort(begins)
@@ -266,8 +265,7 @@ def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
     if not len(twice):
         return columns
     repairs["duplicate device event"] += len(twice)
-    keep = np.ones(len(columns["place"]), dtype=bool)
-    keep[work[twice]] = False
+    keep = ~mask(len(columns["place"]), work[twice])
     return {name: column[keep] for name, column in columns.items()}
 
 

@@ -42,8 +42,6 @@ Text = Callable[[object], str]  # of a number in the table of strings, or in tha
 
 
 class _Table(NamedTuple):
-    """Table of one kind of event."""
-
     name: str
     category: Category
     named_by: tuple[str, ...]  # the columns that an event's name is made of
@@ -98,8 +96,6 @@ _ALL = ("start", "end", "globalTid", "deviceId", "streamId", "correlationId", "g
 
 @final
 class _File:
-    """The plain tables of one file."""
-
     def __init__(self, connection: sqlite3.Connection) -> None:
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         self.execute = connection.execute

@@ -124,7 +124,6 @@ class RecordBlocks:
         return bool(found)
 
     def _drop(self, size: int) -> None:
-        """Forget what was used."""
         del self._buffer[:size]
         self._offset += size
         self._searched = 1
@@ -239,7 +238,6 @@ def _scanned(text: bytes, last: bool) -> _Scanned:
 
 
 def _is_cut_off(error: Exception, size: int) -> bool:
-    """Whether a text of this length ended inside of a value."""
     if not isinstance(error, json.JSONDecodeError):
         return False
     return error.pos >= size - _LONGEST_WORD or error.msg.startswith("Unterminated string")
@@ -271,7 +269,6 @@ def no_trace(path: Path, found: str) -> TraceError:
 
 
 def _described(text: bytes) -> str:
-    """Description of a text that begins with neither bracket."""
     if not text:
         return "nothing in it"
     if text.startswith(b"PK\x03\x04"):
@@ -283,7 +280,6 @@ def _described(text: bytes) -> str:
 
 
 def _object_without_events(text: bytes) -> str:
-    """Description of an object without a list of events."""
     facts = _json_object(text) if len(text) <= 2**20 else None
     if facts is None:
         return "what begins like a JSON object, but no list traceEvents in it"

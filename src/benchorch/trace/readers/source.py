@@ -101,7 +101,6 @@ class TraceFile:
 
 
 def _opened(path: Path) -> BufferedReader:
-    """The file, open for reading; TraceError where it cannot be."""
     if path.exists() and not path.is_file():
         raise TraceError(f"{path} is not a file. Give the file of one profile.")
     try:

@@ -96,7 +96,6 @@ def _node(node: OperatorNode, ids: Mapping[str, str]) -> dict[str, object]:
 
 
 def _limit(busy_ns: int, own_ns: int) -> float:
-    """Amdahl's limit of the gain from one node."""
     return busy_ns / max(busy_ns - own_ns, 1)
 
 

@@ -58,7 +58,6 @@ def _lines(analysis: Analysis) -> Iterator[str]:
 
 
 def _kept(analysis: Analysis) -> Int64s:
-    """The events to write, ascending."""
     events = analysis.events
     shown = ~among(events.category, _HIDDEN)
     if shown.sum() > MOST_EVENTS:
@@ -104,7 +103,6 @@ def _names(events: Events, tracks: Int64s, kept: Int64s) -> Iterator[str]:
 
 
 def _process_numbers(events: Events) -> list[int]:
-    """Process number of each lane."""
     number: dict[str, int] = {}
     return [number.setdefault(lane.process, len(number) + 1) for lane in events.lanes]
 
@@ -148,7 +146,6 @@ def _path(analysis: Analysis, origin_ns: int) -> Iterator[str]:
 
 
 def _said(label: int, cause: int, known: int) -> str:
-    """Color and arguments of a segment."""
     args = {"class": CLASSES[label].value, "cause": CAUSES[cause], "known": Known(known).name}
     return f'"cname":"{_COLORS[cause % len(_COLORS)]}","args":{json_text(args)}'
 
@@ -181,7 +178,6 @@ def _arrows(analysis: Analysis, kept: Int64s, tracks: Int64s, origin_ns: int) ->
 
 
 def _spans(start_ns: Int64s, length_ns: Int64s) -> Iterator[str]:
-    """Start and duration of each as JSON."""
     for start, long in _in_blocks(start_ns, np.maximum(length_ns, 0)):
         yield f'"ts":{start / NS_PER_US:.3f},"dur":{long / NS_PER_US:.3f}'
 

@@ -122,7 +122,6 @@ def _lines(findings: Findings, rows: Sequence[EntityRow]) -> list[Sequence[str]]
 
 
 def _cell(text: str) -> str:
-    """One line that is no markup."""
     return re.sub(r"([\\|`*_<>\[\]])", r"\\\1", shortened(text, 400))
 
 

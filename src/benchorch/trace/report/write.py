@@ -151,8 +151,6 @@ def file_name(name: str) -> str:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Folder:
-    """The directory, and the files written to it."""
-
     directory: Path
     written: list[Path] = field(default_factory=list)
 

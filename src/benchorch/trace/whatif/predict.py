@@ -155,7 +155,6 @@ def _predicted(basis: Basis, changes: Sequence[Transform], name: str) -> Predict
 
 
 def _preempted(basis: Basis) -> Iterator[str]:
-    """A note on a machine that was busy with other programs."""
     if basis.preempted_ratio >= LEAST_RATIO * 10:
         yield (
             f"other programs had the processor for about {basis.preempted_ratio:.0%} of the time "
@@ -282,7 +281,6 @@ def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:
 
 
 def _nodes(basis: Basis, replay: _Replay) -> tuple[EntityRow, ...]:
-    """The model's nodes with their times in the changed run."""
     analysis = basis.analysis
     if not analysis.findings.matched_ratio:
         return ()
@@ -294,7 +292,6 @@ def _nodes(basis: Basis, replay: _Replay) -> tuple[EntityRow, ...]:
 
 
 def _moved(basis: Basis, replay: _Replay) -> tuple[Moved, ...]:
-    """The largest differences between the paths, by name."""
     before, after = basis.named_ns, basis.named(replay.path)
     names = (*basis.events.names, UNNAMED)
     order = np.argsort(-np.abs(after - before), kind="stable")[:MOST_MOVED].tolist()

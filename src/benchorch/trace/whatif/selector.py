@@ -126,7 +126,6 @@ def _selected(basis: Basis, selector: Selector) -> Selection:
 
 
 def _conditions(basis: Basis, selector: Selector) -> Iterator[Bools]:
-    """The events that fit each given condition, (n,)."""
     events = basis.events
     if selector.name:
         yield flags(events.names, selector.name)[events.name]
