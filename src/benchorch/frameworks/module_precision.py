@@ -21,9 +21,15 @@ def in_workload_dtype(module: torch.nn.Module, dtype: str) -> torch.nn.Module:
     """
     import torch
 
-    if dtype == "float32" and half_precision(module):
+    if dtype == "float32" and _holds_half(module):
         return module
     return module.to(getattr(torch, dtype))
+
+
+def _holds_half(module: torch.nn.Module) -> bool:
+    """Whether a parameter or a buffer is in half precision, as its code then expects."""
+    held = {str(each.dtype) for each in (*module.parameters(), *module.buffers())}
+    return any(f"torch.{dtype}" in held for dtype in _HALVES)
 
 
 def half_precision(module: torch.nn.Module) -> str:

@@ -37,3 +37,10 @@ def test_the_coarsest_half_of_a_mixed_module_counts() -> None:
     assert half_precision(mixed) == "bfloat16"
     assert half_precision(layer(torch.float32)) == ""
     assert half_precision(torch.nn.Identity()) == ""
+
+
+def test_a_buffer_in_half_precision_stays_what_the_code_beside_it_expects() -> None:
+    module = torch.nn.Linear(2, 2)
+    module.register_buffer("normalizer", torch.tensor(5.5, dtype=torch.bfloat16))
+    served = in_workload_dtype(module, "float32")
+    assert [each.dtype for each in served.buffers()] == [torch.bfloat16]
