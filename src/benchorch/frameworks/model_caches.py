@@ -1,10 +1,11 @@
 """Caches of the transformers library among what a model takes and returns."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 _HOME = "transformers.cache_utils"
+_STATES = ("conv_states", "recurrent_states")
 
 
 def is_cache(value: object) -> bool:
@@ -41,19 +42,23 @@ def know_cache(kind: type[Any]) -> None:
 
 
 def _know(kind: type[Any]) -> None:
-    """Teach torch to flatten it: to keys and values of each layer in turn."""
+    """Teach torch to flatten it: to the tensors of each layer in turn, and their names."""
     from torch.utils import _pytree
 
     _pytree.register_pytree_node(
         kind,
-        lambda cache: (tensors_of_cache(cache), kind),
-        lambda leaves, _: _rebuilt(list(leaves)),
+        lambda cache: (tensors_of_cache(cache), _names(cache)),
+        lambda leaves, names: _rebuilt(list(leaves), names),
         serialized_type_name=f"{_HOME}.{kind.__name__}",
-        to_dumpable_context=lambda context: context.__name__,
-        from_dumpable_context=lambda name: name,
+        to_dumpable_context=lambda names: names,
+        from_dumpable_context=lambda names: names,
         flatten_with_keys_fn=lambda cache: (
-            list(zip(map(_pytree.MappingKey, _names(cache)), tensors_of_cache(cache), strict=True)),
-            kind,
+            [
+                (_pytree.MappingKey(f"{number}.{name}"), tensor)
+                for number, layer in enumerate(_layers(cache))
+                for name, tensor in _tensors_of_layer(layer).items()
+            ],
+            _names(cache),
         ),
     )
 
@@ -67,21 +72,50 @@ def _layers(cache: Any) -> list[Any]:
 
 
 def tensors_of_cache(cache: Any) -> list[Any]:
-    """Keys and values of each layer in turn."""
-    return [tensor for layer in _layers(cache) for tensor in (layer.keys, layer.values)]
+    """Keys and values of each layer in turn, or its states."""
+    return [tensor for layer in _layers(cache) for tensor in _tensors_of_layer(layer).values()]
 
 
-def _names(cache: Any) -> list[str]:
-    return [f"{n}.{part}" for n in range(len(_layers(cache))) for part in ("key", "value")]
+def _tensors_of_layer(layer: Any) -> dict[str, Any]:
+    """Keys and values, and the states of a layer that is recurrent, by their names."""
+    found = {"key": layer.keys, "value": layer.values} if hasattr(layer, "keys") else {}
+    for name in _STATES:
+        states = getattr(layer, name, {})
+        found |= {f"{name}.{n}": each for n, each in states.items() if each is not None}
+    return found
 
 
-def _rebuilt(leaves: Sequence[Any]) -> Any:
-    """A dynamic cache on these tensors, which an exporter may have replaced by its own values."""
+def _names(cache: Any) -> list[list[str]]:
+    """Of each layer, those of its tensors."""
+    return [list(_tensors_of_layer(layer)) for layer in _layers(cache)]
+
+
+def _rebuilt(leaves: Sequence[Any], names: Any) -> Any:
+    """A dynamic cache on these tensors, which an exporter may have replaced by its own values.
+
+    Args:
+        leaves: tensors of all layers.
+        names: as of `_names`; of programs that were stored before, a word: keys and values alone.
+    """
     from transformers.cache_utils import DynamicCache, DynamicLayer
 
-    cache = DynamicCache()
-    for keys, values in zip(leaves[::2], leaves[1::2], strict=True):
-        layer = DynamicLayer()
-        layer.keys, layer.values, layer.is_initialized = keys, values, True
+    cache, rest = DynamicCache(), iter(leaves)
+    for own in names if isinstance(names, list) else [["key", "value"]] * (len(leaves) // 2):
+        tensors = {name: next(rest) for name in own}
+        states = {name: tensor for name, tensor in tensors.items() if "." in name}
+        layer = _with_states(states) if states else DynamicLayer()
+        if "key" in tensors:
+            layer.keys, layer.values, layer.is_initialized = tensors["key"], tensors["value"], True
         cache.layers.append(layer)
     return cache
+
+
+def _with_states(states: Mapping[str, Any]) -> Any:
+    from transformers.cache_utils import LinearAttentionLayer
+
+    layer = LinearAttentionLayer()
+    for name, tensor in states.items():
+        kind, _, number = name.partition(".")
+        getattr(layer, kind)[int(number)] = tensor
+        getattr(layer, f"is_{kind}_initialized")[int(number)] = True
+    return layer

@@ -52,10 +52,17 @@ class Made:
         if issubclass(self.kind, dict):
             return self.kind(**content)
         if self.copied:
-            content = {k: v.clone() if hasattr(v, "clone") else v for k, v in content.items()}
+            content = {key: _copy(value) for key, value in content.items()}
         made: object = self.kind.__new__(self.kind)
         vars(made).update(content)
         return made
+
+
+def _copy(value: object) -> object:
+    """A tensor's copy, also in a dict, as recurrent layers hold their states."""
+    if isinstance(value, dict):
+        return {key: _copy(each) for key, each in value.items()}
+    return value.clone() if hasattr(value, "clone") else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,3 +147,22 @@ def test_a_partial_of_a_modules_method_is_measured_itself() -> None:
     from functools import partial
 
     assert is_function(partial(Nested().forward, top=1))
+
+
+def test_states_of_recurrent_layers_are_inputs_that_no_call_changes() -> None:
+    from transformers import MambaConfig, MambaForCausalLM
+
+    config = MambaConfig(hidden_size=16, num_hidden_layers=1, vocab_size=64, state_size=4)
+    module = MambaForCausalLM(config).eval()
+    with torch.no_grad():
+        state = module(torch.tensor([[5, 6, 7]]), use_cache=True).cache_params
+    inputs = {"input_ids": torch.tensor([[9]]), "cache_params": state, "use_cache": True}
+    request = _checked(module, inputs, "eager", "local", {})
+    assert request.program is not None
+    program = request.program.module()
+    tensors = {name: torch.as_tensor(array) for name, array in request.sets[0].items()}
+    with torch.no_grad():
+        first, again = program(**tensors), program(**tensors)
+        own = module(**inputs)
+    assert torch.equal(first[0], again[0])
+    assert torch.allclose(first[0], own.logits, atol=1e-5)
