@@ -6,6 +6,7 @@ globals, the object it is bound to, and its partial arguments.
 
 import functools
 import inspect
+import itertools
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 
 from benchorch.errors import ConfigError
 
+_PLACE_OR_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -82,10 +84,12 @@ def _forward(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         raise ConfigError(
             [f"model: {name}{signature} does not name its arguments; give lambda x: {name}(x)."]
         )
-    unnamed = [one.name for one in parameters if one.kind is one.POSITIONAL_ONLY]
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, _PLACE_OR_NAME)
+    places = [one.name for one in parameters if one.kind in by_place]
 
     def forward(**named: Any) -> Any:
-        first = [named.pop(each) for each in unnamed if each in named]
+        # As far as possible by place: wrappers such as vmap's have the names and do not take them.
+        first = [named.pop(each) for each in itertools.takewhile(named.__contains__, places)]
         return function(*first, **named)
 
     return _with_arguments(forward, parameters)
@@ -105,6 +109,9 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     if isinstance(function, functools.partial) and isinstance(function.func, torch.nn.Module):
         forward = function.func.forward
         function = functools.partial(forward, *function.args, **function.keywords)
+    if isinstance(function, torch.jit.ScriptFunction):
+        names = (argument.name for argument in function.schema.arguments)
+        return inspect.Signature([inspect.Parameter(name, _PLACE_OR_NAME) for name in names])
     return inspect.signature(function)
 
 
@@ -114,6 +121,8 @@ def function_name(function: Callable[..., Any]) -> str:
         function = function.func
     if isinstance(function, types.BuiltinFunctionType):
         return function.__name__
+    if isinstance(function, torch.jit.ScriptFunction):
+        return str(function.name).strip("<>")
     name = str(getattr(function, "__qualname__", type(function).__name__))
     return name.rpartition("<locals>.")[2].strip("<>")
 

@@ -131,3 +131,28 @@ def test_a_failing_export_writes_nothing_but_its_error(
     with pytest.raises(ConfigError, match="Branching cannot be exported"):
         benchorch.benchmark(Branching(), X, recorder="none")
     assert tuple(capfd.readouterr()) == ("", "")
+
+
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (torch.vmap(lambda row: row.sin().sum()), lambda x: x.sin().sum(-1)),
+        (functools.singledispatch(doubled), doubled),
+        (torch.jit.script(doubled), doubled),
+        (torch.jit.trace(lambda x: x * 2, torch.ones(2)), doubled),
+    ],
+    ids=["vmap", "singledispatch", "script", "trace"],
+)
+def test_what_takes_its_arguments_by_place_alone_is_called_so(
+    function: Callable[..., Any], expected: Callable[..., Any]
+) -> None:
+    x = torch.randn(3, 4)
+    assert is_function(function)
+    module = FunctionModule(function)
+    (name,) = live_model.forward_names(module) or ()
+    program = live_model.export(module, [{name: x.numpy()}])
+    assert torch.allclose(program.module()(**{name: x}), expected(x))
