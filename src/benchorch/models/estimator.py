@@ -6,6 +6,7 @@ import hashlib
 import pickle
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -133,8 +134,9 @@ def _has_several_labels(classifier: Any) -> bool:
     features = getattr(classifier, "n_features_in_", None)
     if features is None or not hasattr(classifier, "classes_"):
         return False
-    with warnings.catch_warnings(action="ignore"):
+    with warnings.catch_warnings(action="ignore"), suppress(ValueError, TypeError):
         return bool(np.ndim(classifier.predict(np.zeros((1, features)))) > 1)
+    return False  # it takes no array, and says so when it is called
 
 
 def write_estimator(fitted: object, directory: Path) -> ConfigNode:
