@@ -437,8 +437,8 @@ def gil_contention(P):
 
 @program(
     ["host framework", "device compute", "python"],
-    dict(tokens=6, tail=0.02),
-    {"tail_half": (SL("*: tail", 2), dict(tail=0.01))},
+    dict(tokens=6, tail=0.003),
+    {"tail_half": (SL("*: tail", 2), dict(tail=0.0015))},
     n=6,
 )
 def generate_loop(P):
@@ -531,7 +531,7 @@ def ort_in_loop(P):
     return step, lambda: 0
 
 
-@program(["input/output"], dict(k=8, tail=0.003), {"half": (SL("*: save", 2), dict(k=4))})
+@program(["input/output"], dict(k=32, tail=0.003), {"half": (SL("*: save", 2), dict(k=16))})
 def file_sync(P):
     f = open(tempfile.mkdtemp() + "/log", "wb", buffering=0)
     data = os.urandom(1 << 18)

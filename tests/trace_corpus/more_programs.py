@@ -476,16 +476,16 @@ def numpy_augmentation(P):
 
 @program(
     ["input/output"],
-    dict(files=12, k=1),
+    dict(files=30, k=1),
     {
-        "half": (faster("*: load_shards", 2), dict(files=6)),
+        "half": (faster("*: load_shards", 2), dict(files=15)),
         "mm_none": (op("aten::mm"), dict(k=0)),
     },
     unseen=True,
 )
 def reading_shards(P):
     place = tempfile.mkdtemp()
-    for i in range(12):
+    for i in range(30):
         with open(f"{place}/{i}", "wb") as f:
             f.write(os.urandom(3 << 20))
 
