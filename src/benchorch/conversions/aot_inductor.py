@@ -84,6 +84,8 @@ class AotInductor(FileStep):
         return {
             "freezing": self.freezing,
             "max_autotune": self.max_autotune,
+            # It saves 2 of 8 CPU seconds from the second package on, and takes 9 for the first.
+            "aot_inductor.precompile_headers": False,
             # Otherwise the number of threads of this process is compiled in.
             "cpp.dynamic_threads": threads is None,
             # None of them can be seen in a package: the runtime casts its inputs by the first and

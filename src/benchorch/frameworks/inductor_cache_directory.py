@@ -15,13 +15,36 @@ _VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 @contextmanager
-def inductor_cache(directory: Path) -> Iterator[None]:
+def inductor_cache(directory: Path, *, is_full: bool = False) -> Iterator[None]:
     """Inductor reads and writes its cache here; it takes the place from the environment alone.
 
     What it compiles to learn which instruction sets the compiler has is kept for all artifacts.
+
+    Args:
+        is_full: whether everything that is called has been compiled.
     """
-    with _placed(directory), _checks_once():
+    with _placed(directory), _checks_once(), contextlib.ExitStack() as held:
+        if is_full and template.is_forked():
+            held.enter_context(_without_headers())
         yield
+
+
+@contextmanager
+def _without_headers() -> Iterator[None]:
+    """Inductor looks for no precompiled header, as it does even for kernels that are compiled.
+
+    That takes a second of a process. It belongs to the first call, and so it is left out only where
+    the start is no result.
+    """
+    from torch._inductor.codecache import CppPythonBindingsCodeCache as Kernels
+
+    name = "_get_uncompiled_header"
+    before = vars(Kernels).get(name)
+    setattr(Kernels, name, classmethod(lambda cls, device: None))
+    try:
+        yield
+    finally:
+        delattr(Kernels, name) if before is None else setattr(Kernels, name, before)
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def _prepare_process(
     import torch._dynamo.config
     import torch._inductor.config
 
-    resources.enter_context(inductor_cache(scratch))
+    resources.enter_context(inductor_cache(scratch, is_full=True))
     # One compile thread keeps Inductor from starting processes beside the one that is measured.
     patched = torch._inductor.config.patch({**options["inductor"], "compile_threads": 1})
     resources.enter_context(patched)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from torch._inductor.codecache import CppPythonBindingsCodeCache
 from torch._inductor.cpu_vec_isa import VecAVX2, VecAVX512, VecISA
 
 from benchorch.frameworks.inductor_cache_directory import inductor_cache
@@ -84,6 +85,22 @@ def test_a_forked_process_does_not_repeat_a_check_that_was_passed(
     assert len(compiler.places) == 1
     check(tmp_path / "two", "int main() { return 1; }")
     assert len(compiler.places) == 2
+
+
+@pytest.mark.parametrize(
+    ("forked", "full", "header"),
+    [(True, True, False), (True, False, True), (False, True, True)],
+)
+def test_a_forked_process_with_a_full_cache_looks_for_no_header(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, forked: bool, full: bool, header: bool
+) -> None:
+    monkeypatch.setattr(template, "is_forked", lambda: forked)
+    before = CppPythonBindingsCodeCache._get_uncompiled_header("cpu")
+    assert before is not None
+    with inductor_cache(tmp_path, is_full=full):
+        found = CppPythonBindingsCodeCache._get_uncompiled_header("cpu")
+        assert (found is not None) is header
+    assert CppPythonBindingsCodeCache._get_uncompiled_header("cpu") == before
 
 
 def test_another_compiler_is_checked_anew(
