@@ -11,7 +11,6 @@ import os
 import re
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -25,7 +24,6 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, RecordError
 from benchorch.files import read_text
-from benchorch.host.paced_http import paced
 from benchorch.host.packages import absence
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
@@ -225,6 +223,8 @@ def create_store(uri: str) -> None:
 @contextmanager
 def _mlflow(recorder: Mlflow, failed: str = "did not record it") -> Iterator[None]:
     """MLflow's settings during requests; its errors become one RecordError."""
+    from benchorch.host.paced_http import paced  # with ssl, which a plan does without
+
     with _environment(recorder.timeout_s):
         try:
             from google.protobuf.json_format import Error as NotItsJson  # type: ignore[import-untyped]
@@ -523,6 +523,8 @@ def _uploading(run: _Run, uri: str, files: Iterable[tuple[Path, str]]) -> Iterat
 
     They go straight to the run's artifact URI: a client would request the run each time.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
     repository = get_artifact_repository(run.artifact_uri, tracking_uri=uri)
