@@ -33,8 +33,8 @@ def inductor_cache(directory: Path, *, is_full: bool = False) -> Iterator[None]:
 def _without_headers() -> Iterator[None]:
     """Inductor looks for no precompiled header, as it does even for kernels that are compiled.
 
-    That takes a second of a process. It belongs to the first call, and so it is left out only where
-    the start is no result.
+    Preprocessing it takes 0.1 CPU seconds of a process. That belongs to the first call, and so it
+    is left out only where the start is no result.
     """
     from torch._inductor.codecache import CppPythonBindingsCodeCache as Kernels
 
