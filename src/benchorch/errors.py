@@ -21,12 +21,13 @@ A wrong number is not an error: it is a `Verdict`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
 T = TypeVar("T")
 
+_LONGEST = 300
 
 _KEY = re.compile(r"[+~]*([\w-]+(?:[./][\w-]+)*)(?:=[^:]*)?: ")
 
@@ -204,6 +205,36 @@ class TraceError(BenchorchError):
 
 class PriceUnavailable(BenchorchError):
     """Current price that no source provides; older prices may do."""
+
+
+def text_of(error: BaseException) -> str:
+    """An error's text; why there is none where its class, which may be a user's, raises."""
+    try:
+        return str(error)
+    except Exception as failed:  # whatever a user's class does
+        return f"(its message cannot be read: __str__ raised {type(failed).__name__})"
+
+
+def summary_of(error: BaseException) -> str:
+    """The error's class and the first line of its message that is not empty, if long cut off."""
+    lines = (line.strip() for line in text_of(error).splitlines())
+    line = next(filter(None, lines), "no message")
+    return f"{type(error).__name__}: {line if len(line) <= _LONGEST else f'{line[:_LONGEST]}...'}"
+
+
+def causes(error: BaseException | None, *, implied: bool = False) -> Iterator[BaseException]:
+    """The error, what it was raised from, and so on: each once, as `raise error from error` allows.
+
+    Args:
+        error: where it begins.
+        implied: whether an error during whose handling another was raised is its cause, too.
+    """
+    passed: list[BaseException] = []
+    while error is not None and not any(error is one for one in passed):
+        passed.append(error)
+        yield error
+        cause = error.__cause__
+        error = error.__context__ if cause is None and implied else cause
 
 
 def check_options(owner: object, rules: Mapping[str, bool]) -> None:

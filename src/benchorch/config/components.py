@@ -21,7 +21,7 @@ from benchorch.config.descriptions import example
 from benchorch.config.extensions import GROUP, extension_prefixes
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError, Correction, Problem
+from benchorch.errors import ConfigError, Correction, Problem, summary_of
 
 ALLOWED_PREFIXES = (
     "benchorch.models.",
@@ -175,7 +175,7 @@ def resolve(node: ConfigNode, interface: type[T], where: str) -> type[T]:
         raise ConfigError(
             [
                 f"{where}: the package {dotted.partition('.')[0]!r}, installed as one of {GROUP}, "
-                f"cannot be imported: {module_name} raised {type(error).__name__}: {error}."
+                f"cannot be imported: {module_name} raised {summary_of(error)}."
             ]
         ) from error
     found = getattr(module, class_name, None)

@@ -13,7 +13,7 @@ from benchorch.config.interpolation_limits import bounded_references, check_inte
 from benchorch.config.overrides import as_list, key_of, parse_override, sweep_jobs
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError, Correction, Problem
+from benchorch.errors import ConfigError, Correction, Problem, causes
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
@@ -396,11 +396,8 @@ def composition_errors() -> tuple[type[Exception], ...]:
 
 def _own_problem(error: BaseException | None) -> Problem | None:
     """The problem for which one of our resolvers stopped what has raised an error."""
-    while error is not None:
-        if error.args and isinstance(error.args[0], Problem):
-            return error.args[0]
-        error = error.__cause__ or error.__context__
-    return None
+    found = (cause.args[0] for cause in causes(error, implied=True) if cause.args)
+    return next((each for each in found if isinstance(each, Problem)), None)
 
 
 def first_line(error: BaseException) -> str:

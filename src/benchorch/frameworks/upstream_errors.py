@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchorch.errors import BuildError, MeasureError, TrialError
+from benchorch.errors import BuildError, MeasureError, TrialError, causes, text_of
 
 # What compilers and exporters raise when they refuse a model. Not OSError (a full disk is not the
 # model's fault) and not MemoryError: those keep their own class.
@@ -57,7 +57,7 @@ def wrap_errors(kind: type[TrialError], what: str, *more: type[Exception]) -> It
     try:
         yield
     except kinds as error:
-        text = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {text_of(error)}"
         if any(sign in text for sign in _OUT_OF_MEMORY):
             raise
         if _DISK_FULL in text:
@@ -85,9 +85,8 @@ def first_line(error: BaseException) -> str:
 
     Of a path, which could fill it, the name is left.
     """
-    while error.__cause__ is not None:
-        error = error.__cause__
-    text = _TENSOR.sub("", without_colours(str(error)))
+    *_, error = causes(error)
+    text = _TENSOR.sub("", without_colours(text_of(error)))
     lines = (line.strip() for line in text.splitlines())
     informative = [line for line in lines if line] or [type(error).__name__]
     # TorchScript puts its own traceback before the error.
@@ -103,7 +102,7 @@ def without_colours(text: str) -> str:
 
 def place_in_model(error: BaseException) -> str:
     """Line of the model that a tracer reports, or an empty string."""
-    found = _PLACE.findall(str(error))
+    found = _PLACE.findall(text_of(error))
     if not found:
         return ""
     path, line, function = found[-1]

@@ -22,7 +22,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json
-from benchorch.errors import BuildError, Correction, Problem, as_problem
+from benchorch.errors import BuildError, Correction, Problem, as_problem, summary_of
 from benchorch.models import trust
 from benchorch.models.source import (
     ParsedModule,
@@ -198,7 +198,7 @@ def user_code(reference: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         raise BuildError(
-            f"{reference} raised {type(error).__name__}: {error}{_place(error.__traceback__)}",
+            f"{reference} raised {summary_of(error)}{_place(error.__traceback__)}",
             kind="user_code",
             remedy="the traceback in the trial's log shows where",
         ) from error

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchorch.domain.codec import Json
+from benchorch.errors import summary_of
 from benchorch.files import folder_digest
 from benchorch.models.kept_programs import keep
 
@@ -41,8 +42,7 @@ def save_language_model(module: Any, folder: Path) -> dict[str, Json]:
     try:
         place, _ = keep(write, folder)
     except (ValueError, RuntimeError, TypeError, OSError) as error:
-        message = str(error).strip().partition("\n")[0][:160]
-        raise NotSavedError(f"save_pretrained: {type(error).__name__}: {message}") from error
+        raise NotSavedError(f"save_pretrained: {summary_of(error)}") from error
     return {"architecture": name, "hub_id": str(place), "pretrained": True, "inputs": inputs}
 
 

@@ -22,7 +22,7 @@ from benchorch.domain.codec import encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
-from benchorch.errors import ConfigError, RecordError
+from benchorch.errors import ConfigError, RecordError, causes
 from benchorch.files import read_text
 from benchorch.host.packages import absence
 from benchorch.interfaces.recorder import Recorder
@@ -246,9 +246,7 @@ def _mlflow(recorder: Mlflow, failed: str = "did not record it") -> Iterator[Non
 
 def _reason(error: BaseException) -> str:
     """Reason on one line: the operating system's error if there is one, else MLflow's."""
-    innermost = error
-    while (deeper := innermost.__cause__ or innermost.__context__) is not None:
-        innermost = deeper
+    *_, innermost = causes(error, implied=True)
     if isinstance(innermost, OSError):
         return innermost.strerror or str(innermost) or type(innermost).__name__
     text = " ".join(str(error).split())[:_MAX_REASON_LENGTH]

@@ -16,15 +16,13 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, node_of
 from benchorch.files import read_json, read_text
 from benchorch.journal import run_directory
-from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.reader import Journal, read_journal
 from benchorch.progress import Say, counted, silent
 from benchorch.results.compare.load_run import refuse_running
+from benchorch.results.metrics.without_figures import WITHOUT_FIGURES, reason
 from benchorch.run.invocation import plain_metrics
 
 HOLDS, FAILS, UNCHECKED = "holds", "does not hold", "not checked"
-
-_IMPOSSIBLE = (ArithmeticError, OSError, *UNREADABLE)
 
 _SAME = 1e-9
 """Figures are the same up to this share: sums may be taken in another order."""
@@ -73,8 +71,8 @@ def check(directory: Path, say: Say = silent) -> list[Finding]:
 def _of(name: str, work: Callable[[_Run], Iterator[str]], run: _Run) -> Finding:
     try:
         problems = list(work(run))
-    except _IMPOSSIBLE as error:
-        problems = [f"cannot be worked out from what is stored ({error})."]
+    except (OSError, *WITHOUT_FIGURES) as error:
+        problems = [f"cannot be worked out from what is stored ({reason(error)})."]
     if problems:
         return Finding(name=name, verdict=FAILS, problems=problems)
     unchecked = _unchecked(name, run)

@@ -22,15 +22,14 @@ from benchorch.files import write_json
 from benchorch.formatting import shell_word
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory, uploads
-from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.lease import lease
 from benchorch.journal.record_cursor import RecordCursor
 from benchorch.recorders.mlflow_links import TRACKING
+from benchorch.results.metrics.without_figures import WITHOUT_FIGURES, reason
 from benchorch.run import sidecar
 from benchorch.run.sidecar import Wait
 from benchorch.stores.s3 import bucket_at
 
-_WITHOUT_FIGURES = (ArithmeticError, *UNREADABLE)
 POLL_S = 1.0
 LONGEST_WAIT_S = 30.0
 
@@ -196,8 +195,10 @@ class _Replay:
             return
         try:
             summary = self.summarise(result, baseline)
-        except _WITHOUT_FIGURES as error:
-            text = f"Trial {trial.trial_id}: no figures follow from what is stored ({error!r})."
+        except WITHOUT_FIGURES as error:
+            text = (
+                f"Trial {trial.trial_id}: no figures follow from what is stored ({reason(error)})."
+            )
             self.cursor.refused[trial.trial_id] = text
             return
         folder = run_directory.trial_directory(self.directory, trial.trial_id)

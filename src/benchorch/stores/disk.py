@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchorch.errors import StoreError
+from benchorch.errors import StoreError, causes
 from benchorch.units import format_bytes
 
 # With less than this no compiler could have gone on writing, whatever its message says.
@@ -88,11 +88,9 @@ def disk_full_cause(error: BaseException, path: Path) -> OSError | None:
 
     Many writers swallow the error number, so a disk with no free space counts as the cause.
     """
-    cause: BaseException | None = error
-    while cause is not None:
+    for cause in causes(error, implied=True):
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
             return cause
-        cause = cause.__cause__ or cause.__context__
     if isinstance(error, Exception) and free_bytes(path) < _NOTHING_FREE_BYTES:
         return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     return None

@@ -19,7 +19,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar, final
 
-from benchorch.errors import Correction, Problem, StoreError
+from benchorch.errors import Correction, Problem, StoreError, causes
 from benchorch.host.paced_http import paced
 from benchorch.stores.artifact_directory import DirectoryStore
 from benchorch.stores.objects import (
@@ -310,12 +310,11 @@ def _code(error: BaseException | None) -> str:
         *(before.NoCredentialsError, before.PartialCredentialsError, before.ProfileNotFound),
         *(before.ParamValidationError, before.ConfigParseError, before.SSOError),
     )
-    while error is not None:
-        if isinstance(error, ClientError):
-            return str(error.response.get("Error", {}).get("Code", ""))
-        if isinstance(error, permanent):
+    for cause in causes(error, implied=True):
+        if isinstance(cause, ClientError):
+            return str(cause.response.get("Error", {}).get("Code", ""))
+        if isinstance(cause, permanent):
             return _PERMANENT
-        error = error.__cause__ or error.__context__
     return ""
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.domain.tensors import Example
+from benchorch.errors import summary_of
 from benchorch.frameworks.torch_call import call_by_keyword, live_tensors, tensors_in
 from benchorch.frameworks.torch_program import load_program
 
@@ -54,8 +55,7 @@ def first_divergence(
                 return f"After {stage} {found}"
         return f"Not in a module: {' and '.join(stages)} left all of them within the tolerance."
     except Exception as error:  # a failed search must not cost the verdict
-        lines = str(error).strip().splitlines()
-        return f"Where it begins is unknown: {lines[0] if lines else type(error).__name__}"
+        return f"Where it begins is unknown: {summary_of(error)}"
 
 
 def _unflattened(program: Path) -> torch.nn.Module:

@@ -23,7 +23,7 @@ from benchorch.domain.outputs import Outputs
 from benchorch.domain.result import ModelCounts
 from benchorch.domain.tensors import TensorSpec
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import BenchorchError, BuildError, MeasureError
+from benchorch.errors import BenchorchError, BuildError, MeasureError, summary_of
 from benchorch.files import read_json, write_json
 from benchorch.frameworks.flop_counter import count_model
 from benchorch.frameworks.identity.calls import BASELINE, Calls, Consulted, observed
@@ -447,8 +447,7 @@ def _tolerant(
         except Exception as error:  # a user's model may refuse in any way
             if isinstance(error, MeasureError if index else BenchorchError):
                 raise
-            lines = str(error).strip().splitlines()
-            raised = f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+            raised = summary_of(error)
             if index == 0:
                 raise _unfit(raised, arrays) from error
             refused[str(index)] = raised

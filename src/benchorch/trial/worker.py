@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from benchorch.config.trial_setup import open_trial
 from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import EnergyRecord, Failure
 from benchorch.domain.verdict import Verdict
-from benchorch.errors import ConfigError, StoreError, TrialError
+from benchorch.errors import ConfigError, StoreError, TrialError, causes, text_of
 from benchorch.host.processes import child_channel
 from benchorch.models import trust
 from benchorch.trial import measuring_process, stages
@@ -144,17 +144,17 @@ def failure_of(stage: str, error: BaseException) -> Failure:
     import traceback
 
     kind, remedy = _kind_of(error)
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in text_of(error).splitlines() if line.strip()]
     message = lines[0] if lines else type(error).__name__
     detail = "".join(traceback.format_exception(error))
     return Failure(stage=stage, kind=kind, message=message, remedy=remedy, detail=detail)
 
 
 def _kind_of(error: BaseException) -> tuple[str, str]:
-    text = f"{type(error).__name__}: {error}".lower()
+    text = f"{type(error).__name__}: {text_of(error)}".lower()
     if isinstance(error, MemoryError) or any(sign in text for sign in _OUT_OF_MEMORY):
         return "oom", "a smaller workload.batch_size, or a larger limits.memory_gib"
-    for cause in _causes(error):
+    for cause in causes(error):
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
             return "disk_full", "free some space, or another store.root"
         if isinstance(cause, ModuleNotFoundError):
@@ -168,13 +168,6 @@ def _kind_of(error: BaseException) -> tuple[str, str]:
     if isinstance(error, StoreError):
         return "store", "python -m benchorch cache list"
     return f"raised:{type(error).__name__}", _LOG
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error, what it was raised from, and so on."""
-    while error is not None:
-        yield error
-        error = error.__cause__
 
 
 def attempt(stage: str, make_request: Callable[[], object], report: Reporter) -> object | Failure:

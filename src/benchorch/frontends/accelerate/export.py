@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from benchorch.errors import summary_of
 from benchorch.frontends.accelerate.arguments import (
     NUMBER,
     CallArguments,
@@ -14,7 +15,6 @@ from benchorch.frontends.accelerate.arguments import (
     is_item,
     placeholders,
 )
-from benchorch.frontends.api.live_model import error_summary
 from benchorch.results.parity.judge import parity
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def exported(
             _as_module(module, given), (), given.copies(), dynamic_shapes=open_shapes
         )
     except Exception as error:
-        raise NotExportable(f"torch.export refuses it: {error_summary(error)}") from error
+        raise NotExportable(f"torch.export refuses it: {summary_of(error)}") from error
 
 
 def _as_module(module: torch.fx.GraphModule, given: CallArguments) -> torch.nn.Module:

@@ -17,7 +17,7 @@ from benchorch.config.overrides import keyword_overrides, parse_override, spelle
 from benchorch.domain.codec import Json
 from benchorch.domain.protocol import INPUT_SETS
 from benchorch.domain.trial import ConfigNode
-from benchorch.errors import ConfigError, ExecutorError, Problems
+from benchorch.errors import ConfigError, ExecutorError, Problems, summary_of
 from benchorch.frontends.api.input_shapes import ROWS
 from benchorch.frontends.api.results import Results
 from benchorch.journal import run_directory
@@ -359,14 +359,13 @@ def _made_by(make: Callable[..., object]) -> torch.nn.Module:
     import torch
 
     from benchorch.frontends.api.function_model import function_name
-    from benchorch.frontends.api.live_model import error_summary
 
     name = function_name(make)
     remedy = "To measure a function itself, give one with arguments: lambda x: f(x)."
     try:
         module = make()
     except Exception as error:
-        reason = error_summary(error).rstrip(".")
+        reason = summary_of(error).rstrip(".")
         problem = f"model: {name} called without arguments raised {reason}. {remedy}"
         raise ConfigError([problem]) from error
     if isinstance(module, torch.nn.Module):

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, summary_of
 from benchorch.frameworks.host_arrays import array_of
 from benchorch.frontends.api.live_model import (
-    error_summary,
     model_name,
     name_problems,
     named_arrays,
@@ -111,7 +110,7 @@ def _model_inside(function: torch.nn.Module, inputs: Mapping[str, object]) -> Fi
         with Watch(0, calls.append), torch.no_grad():
             function.forward(**inputs)
     except Exception as error:
-        raise ConfigError([f"inputs: {name} raised {error_summary(error)}"]) from error
+        raise ConfigError([f"inputs: {name} raised {summary_of(error)}"]) from error
     found = next((each for each in calls if not each.arguments.obstacle), None)
     if found is None:
         raise ConfigError([f"inputs: hold no tensor, and {name} calls no module with one."])

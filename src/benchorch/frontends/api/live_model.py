@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import DTYPES, Array, Arrays, Example
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, summary_of
 from benchorch.frameworks.host_arrays import array_of
 from benchorch.frameworks.torch_call import live_tensors, tensors_in
 from benchorch.frameworks.torch_tracing import open_shapes, traceable
@@ -258,7 +258,7 @@ def export(
                     dynamic_shapes=open_shapes(example),
                 )
         except Exception as error:
-            reason = error_summary(error).rstrip(".")
+            reason = summary_of(error).rstrip(".")
             problem = f"model: {model_name(module)} cannot be exported: {reason}. {FACTORY_REMEDY}"
             raise ConfigError([problem]) from error
     if nothing:
@@ -319,7 +319,7 @@ def _call_once(module: torch.nn.Module, arrays: Arrays) -> str | None:
         answer = module(**live_tensors(module, arrays, "cpu"))
     except Exception as error:
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-        problem = f"inputs: {model_name(module)} called with {shapes} raised {error_summary(error)}"
+        problem = f"inputs: {model_name(module)} called with {shapes} raised {summary_of(error)}"
         raise ConfigError([problem]) from error
     return (
         None
@@ -332,9 +332,3 @@ def model_name(module: torch.nn.Module) -> str:
     """The class's name, or what a scripted module or a function was called before."""
     name = getattr(module, "original_name", None)
     return name if isinstance(name, str) else type(module).__name__
-
-
-def error_summary(error: Exception) -> str:
-    """The error's class and the first line of its message that is not empty."""
-    lines = (line.strip() for line in str(error).splitlines())
-    return f"{type(error).__name__}: {next(filter(None, lines), 'no message')}"

@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from benchorch.domain.codec import Json
+from benchorch.errors import summary_of
 from benchorch.files import folder_digest
 from benchorch.frontends.scripts.capture import NotCapturedError, alike, served
 from benchorch.frontends.scripts.definitions import NotDefinedError, definitions
@@ -65,8 +66,7 @@ def bundle(
             with torch.autocast("cpu", enabled=False):
                 expected, answer = own(**given, **keywords), again(**given, **keywords)
         except Exception as error:  # whatever a user's code or a pickled object raises
-            message = str(error).strip().partition("\n")[0][:160]
-            raise NotCapturedError(f"its code: {type(error).__name__}: {message}") from error
+            raise NotCapturedError(f"its code: {summary_of(error)}") from error
     if not alike(expected, answer):
         shutil.rmtree(place, ignore_errors=True)
         raise NotCapturedError("its code gives other answers when it is loaded alone")

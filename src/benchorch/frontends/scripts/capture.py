@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.domain.codec import Json
+from benchorch.errors import summary_of
 from benchorch.models.script_watch import FirstCall
 from benchorch.units import format_bytes
 
@@ -47,8 +48,7 @@ def capture(first_call: FirstCall, folder: Path) -> dict[str, Json]:
                 expected = called(**arguments)
                 answer = program.module()(**arguments)
         except Exception as error:  # whatever a user's code or a tracer raises
-            message = str(error).strip().partition("\n")[0][:160]
-            raise NotCapturedError(f"torch.export: {type(error).__name__}: {message}") from error
+            raise NotCapturedError(f"torch.export: {summary_of(error)}") from error
     foreign = _foreign_operators(program)
     if foreign:
         raise NotCapturedError(f"its exported graph needs operators of its packages: {foreign[0]}")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 from benchorch.domain.codec import Json, from_json, to_json
 from benchorch.domain.tensors import Arrays
+from benchorch.errors import text_of
 from benchorch.frameworks.host_arrays import dtype_name
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
@@ -259,7 +260,7 @@ def _words(error: BaseException, script: Path) -> tuple[str, str]:
         if error.code in (None, 0):
             return "", ""
         code = error.code
-        how = f"exit code {code}" if isinstance(code, int) else f"the words {str(code)!r}"
+        how = f"exit code {code}" if isinstance(code, int) else f"the words {text_of(error)!r}"
         hint = "if it needs arguments, give them after :: at the end"
         return f"it ended itself with {how}", hint if code == _USAGE_ERROR else ""
     place = _line(error, script)
@@ -274,7 +275,7 @@ def _words(error: BaseException, script: Path) -> tuple[str, str]:
             f"it imports {error.name}, which is not installed{place}",
             f"pip install {_DISTRIBUTIONS.get(package, package)}",
         )
-    message = str(error).strip().partition("\n")[0]
+    message = text_of(error).strip().partition("\n")[0]
     return f"it raised {type(error).__name__}{': ' if message else ''}{message}{place}", ""
 
 

@@ -29,6 +29,7 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import ConfigNode, Skip, Trial
 from benchorch.errors import ConfigError
 from benchorch.files import read_small
+from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.run_directory import check_id
 from benchorch.results.compare.compatibility import definition_of
 from benchorch.results.compare.stored_run import ProcessValues, StoredRun, StoredTrial
@@ -37,7 +38,6 @@ FORMAT = "benchorch run"
 SCHEMA_VERSION = 1
 # Down to here one line a key, below it one line in all: an estimate is a line of a diff.
 _INDENTED_LEVELS = 4
-_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError)
 
 
 def to_json(run: StoredRun) -> ConfigNode:
@@ -72,7 +72,7 @@ def read(path: Path) -> StoredRun:
         raise ConfigError([f"{problem}. {_EXPORT}"])
     try:
         return _run(data, str(path))
-    except _UNREADABLE as error:
+    except (LookupError, *UNREADABLE) as error:
         raise ConfigError([f"{path} is damaged: {error!r}. {_EXPORT}"]) from error
 
 

@@ -19,12 +19,12 @@ from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import expanded
 from benchorch.journal import reader, run_directory
-from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.lock import is_running
 from benchorch.journal.registry import find_invocation
 from benchorch.progress import Say, counted, silent
 from benchorch.results.compare import export
 from benchorch.results.compare.stored_run import ProcessValues, StoredRun, StoredTrial
+from benchorch.results.metrics.without_figures import WITHOUT_FIGURES, reason
 
 DEVICE_SETTINGS = (
     *("sm_max_mhz", "sm_application_mhz", "power_cap_w", "persistence", "ecc", "mig"),
@@ -118,8 +118,11 @@ def derive(directory: Path, reference: str, say: Say = silent, *, running: bool 
         raise ConfigError([text], next=f"benchorch resume {shlex.quote(str(directory))}")
     try:
         summaries = summarise_all(results, say)
-    except (ArithmeticError, *UNREADABLE) as error:
-        text = f"{reference}: no figures follow from what is stored ({error!r})."
+    except WITHOUT_FIGURES as error:
+        text = (
+            f"{reference}: no figures follow from what is stored ({reason(error)}). If check finds "
+            "its lines and raw series sound, this is a mistake of benchorch: report it."
+        )
         raise ConfigError([text], next=f"benchorch check {shlex.quote(str(directory))}") from error
     return Derived(
         directory=directory,
