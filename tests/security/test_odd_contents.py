@@ -527,7 +527,10 @@ def test_a_journal_of_garbage_is_summed_up(commands: Commands, folder: Path, run
         assert "199980 lines more" in done.output or line != "report @D/run", done.output
 
 
-def test_a_tracker_with_triggers_is_refused(commands: Commands, folder: Path, run: Path) -> None:
+@pytest.mark.parametrize("kind", ["trigger", "view"])
+def test_a_tracker_that_runs_statements_of_its_own_is_refused(
+    kind: str, commands: Commands, folder: Path, run: Path
+) -> None:
     pytest.importorskip("mlflow")
     from benchorch.recorders.mlflow import create_store
 
@@ -535,12 +538,23 @@ def test_a_tracker_with_triggers_is_refused(commands: Commands, folder: Path, ru
         create_store(f"sqlite:///{folder}/mlflow.db")
     endless = "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t) SELECT x FROM t"
     with sqlite3.connect(folder / "mlflow.db") as base:
-        each = f"AFTER INSERT ON Tags BEGIN SELECT max(x) FROM ({endless}); END"
-        base.execute(f"CREATE TRIGGER evil {each}")
+        for statement in {
+            "trigger": [
+                "CREATE VIEW mine AS SELECT * FROM runs",
+                "CREATE TRIGGER evil AFTER INSERT ON Tags "
+                f"BEGIN SELECT max(x) FROM ({endless}); END",
+            ],
+            "view": [
+                "ALTER TABLE alembic_version RENAME TO former",
+                f"CREATE VIEW Alembic_Version AS SELECT x AS version_num FROM ({endless})",
+            ],
+        }[kind]:
+            base.execute(statement)
     run.rename(folder / "run")
     done = ended(commands, folder, "record @D/run --uri sqlite:///mlflow.db", 60)
     assert done.code == 1
-    assert "the trigger 'evil'" in " ".join(done.output.split())
+    found = {"trigger": "the trigger 'evil' on Tags,", "view": "the view 'Alembic_Version',"}[kind]
+    assert found in " ".join(done.output.split())
 
 
 @pytest.mark.parametrize("name", ["[" * 200_000, "a" * 200_000, "a[1, " * 50_000])

@@ -22,16 +22,17 @@ from benchorch.errors import BenchorchError
 # Bash splits words at = and : before it asks, and replaces only what follows the last of them.
 _BASH = """\
 %(complete_func)s() {
-    local IFS=$'\\n' line="${COMP_LINE:0:$COMP_POINT}" current="${COMP_WORDS[$COMP_CWORD]}"
+    local line="${COMP_LINE:0:$COMP_POINT}" current="${COMP_WORDS[$COMP_CWORD]}"
     local word="${line##*[[:space:]]}" items item
     [[ "$current" == [=:] ]] && current=""
     local before="${word%%"$current"}"
     items=$(_BENCHORCH_LINE="$line" %(complete_var)s=bash_complete "$1")
     COMPREPLY=()
-    for item in $items; do
+    while IFS= read -r item; do
+        [[ -z "$item" ]] && continue
         if [[ "$item" == *"=" ]]; then compopt -o nospace; fi
         COMPREPLY+=("${item#"$before"}")
-    done
+    done <<< "$items"
     if [[ ${#COMPREPLY[@]} -eq 0 ]]; then compopt -o default; fi
 }
 complete -F %(complete_func)s %(prog_name)s
@@ -143,9 +144,14 @@ def _beginnings() -> Iterator[str]:
 
 
 def _recipes() -> Iterator[Path]:
-    """Recipes here and in a folder of that name, and the built-in ones."""
+    """Recipes here and in a folder of that name, and the built-in ones.
+
+    A file whose name a shell would not read as it stands is left to the shell, which quotes it: a
+    stranger's may be a command.
+    """
     here = [*Path().glob("*.y*ml"), *Path("recipes").glob("*.y*ml")]
-    yield from (path for path in here if path.suffix in (".yaml", ".yml"))
+    plain = (path for path in here if shlex.quote(str(path)) == str(path))
+    yield from (path for path in plain if path.suffix in (".yaml", ".yml"))
     builtin = builtin_directory("recipes")
     yield from (Path("recipes", path.name) for path in builtin.glob("*.yaml") if path not in here)
 

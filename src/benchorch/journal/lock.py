@@ -126,7 +126,7 @@ def is_still(pid: int, begun_s: float, host: str, opened: Path) -> bool:
         process = psutil.Process(pid)
         same = abs(process.create_time() - begun_s) < _SAME_START_S
         return same and opened in {Path(file.path) for file in process.open_files()}
-    except psutil.Error:
+    except (psutil.Error, ValueError, OverflowError):  # the latter two of a number that is none
         return False
 
 

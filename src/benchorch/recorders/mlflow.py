@@ -288,28 +288,33 @@ def _connect(uri: str) -> MlflowClient:
     utils.MAX_RETRY_COUNT = 1  # else an unreachable database blocks for minutes
     try:
         with location.one_at_a_time(uri):
-            _refuse_triggers(location.database_file(uri))
+            _refuse_programs(location.database_file(uri))
             return MlflowClient(tracking_uri=uri)
     finally:
         utils.MAX_RETRY_COUNT = retries
 
 
-def _refuse_triggers(database: Path | None) -> None:
-    """RecordError for a SQLite file whose triggers run at what is recorded: some never end.
+def _refuse_programs(database: Path | None) -> None:
+    """RecordError for a SQLite file with triggers or views on what is recorded: some never end.
 
-    MLflow's own are on other tables. A file that is no database is left to MLflow, which says so.
+    MLflow's own triggers are on other tables, and none of its tables is a view. A file that is no
+    database is left to MLflow, which says so.
     """
     import sqlite3
 
     if database is None or not database.exists():
         return
-    triggers = "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"
+    from mlflow.store.tracking.dbmodels.models import Base
+
+    found = "SELECT type, name, tbl_name FROM sqlite_master WHERE type IN ('trigger', 'view')"
+    tables = {"trigger": _WRITTEN, "view": ("alembic_version", *Base.metadata.tables)}
     with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(database)) as connection:
-        for name, table in connection.execute(triggers):
-            if str(table).lower() in _WRITTEN:
+        for kind, name, table in connection.execute(found):
+            if str(table).lower() in tables[kind]:
+                place = f" on {table}" if kind == "trigger" else ""
                 raise RecordError(
-                    f"{database} has the trigger {name!r} on {table}, which MLflow did not make: "
-                    "take another file with recorder.uri=sqlite:///mine.db"
+                    f"{database} has the {kind} {name!r}{place}, which MLflow did not make: take "
+                    "another file with recorder.uri=sqlite:///mine.db"
                 )
 
 

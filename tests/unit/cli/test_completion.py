@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from benchorch.cli.completion import run_words
+
 BIN = Path(sys.executable).parent
 
 
@@ -71,6 +73,23 @@ def test_bash_completes_commands_keys_options_and_lists(tmp_path: Path) -> None:
         ):
             bash.type("\x15", "")  # an empty line again
             bash.type(typed, completed)
+    finally:
+        bash.close()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_the_name_of_a_file_becomes_no_command_of_the_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("q$(touch PWN).yaml", "q;touch PWN.yaml", "q\ntouch PWN\n.yaml", "q*.yaml"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert run_words("q") == []
+    (tmp_path / "qplain.yaml").touch()
+    assert [one.value for one in run_words("q")] == ["qplain.yaml"]
+    bash = Shell(tmp_path, ["bash", "--norc", "--noprofile", "-i"])
+    try:
+        bash.type("benchorch plan q\t", "qplain.yaml ")
     finally:
         bash.close()
 

@@ -171,6 +171,8 @@ def test_a_process_is_known_by_its_number_its_start_and_the_lock_it_has_open(
         assert not is_coordinator_process(replace(told, pid=os.getppid()), tmp_path)
         assert not is_coordinator_process(replace(told, pid=2**22 - 7), tmp_path)
         assert not is_coordinator_process(replace(told, host="elsewhere"), tmp_path)
+        for pid in (-1, 0, 2**31, 2**70):  # as a damaged file may hold them
+            assert not is_coordinator_process(replace(told, pid=pid), tmp_path)
 
 
 def test_nothing_secret_is_told(tmp_path: Path) -> None:
