@@ -69,6 +69,14 @@ def writing(path: Path) -> Iterator[None]:
         raise ConfigError([Problem(text, Correction(typed=str(path), meant=meant))]) from error
 
 
+def unlinked(folder: Path) -> Path:
+    """A command's default folder; ConfigError where the current folder, a stranger's, links it."""
+    if folder.is_symlink():
+        text = f"{folder} is a link to {folder.readlink()}, so nothing is written there unasked."
+        raise ConfigError([Problem(text, Correction(added=("--output", str(folder))))])
+    return folder
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminal:
     """Where a command's answer goes, as the options that every command takes have it.

@@ -57,9 +57,10 @@ _SYSTEM = ("/proc", "/sys", "/dev")
 _DEVICES = re.compile(r"null|zero|full|u?random|tty|ptmx|pts|shm|dri|kfd|nvidia.*")
 _KEPT = re.compile(
     r"PATH|LANG|LANGUAGE|TZ|TERM|LD_LIBRARY_PATH|VIRTUAL_ENV|KERAS_BACKEND|"
-    r"BENCHORCH_(?!TRACKING_URI$)\w*|"  # which may hold a password
+    r"BENCHORCH_(?!TRACKING_URI$|HEAD$)\w*|"  # which may hold a password
     r"(LC|PYTHON|CUDA|NVIDIA|TORCH|OMP|MKL|KMP|OPENBLAS|ATEN|ONEDNN)\w*"
 )
+_SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|KEY", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,8 @@ def enter() -> NoReturn:
 
 
 def _environment(enclosed: Enclosure) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if _KEPT.fullmatch(name)}
+    names = [name for name in os.environ if _KEPT.fullmatch(name) and not _SECRET.search(name)]
+    kept = {name: os.environ[name] for name in names}
     return {**kept, **enclosed.variables, "HOME": enclosed.home, "TMPDIR": enclosed.home}
 
 

@@ -97,6 +97,8 @@ def _attempt_everything(tmp_path: Path) -> None:
 def test_its_variables_are_few_and_its_home_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hunter2")
     monkeypatch.setenv("BENCHORCH_TRACKING_URI", "https://me:hunter2@example.com")
+    monkeypatch.setenv("BENCHORCH_HEAD", "https://me:hunter2@example.com")
+    monkeypatch.setenv("NVIDIA_API_KEY", "hunter2")
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     script = "import json, os; print(json.dumps(dict(os.environ)))"
     with sandbox.enclosure([], []) as enclosed:

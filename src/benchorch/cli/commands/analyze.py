@@ -16,7 +16,7 @@ import click
 
 from benchorch.cli.command import command
 from benchorch.cli.commands.lightning_profile import lightning_reply
-from benchorch.cli.terminal import Terminal
+from benchorch.cli.terminal import Terminal, unlinked
 from benchorch.config.yaml_limits import check_yaml
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
@@ -107,7 +107,7 @@ def run(
         return lightning_reply(reports)
     if list_ranges:
         return _ranges(first)
-    out = terminal.output or Path(f"{first.name.partition('.')[0]}-analysis")
+    out = terminal.output or unlinked(Path(f"{first.name.partition('.')[0]}-analysis"))
     _keep_away_from(first, out)
     return _one(traces, out, given, terminal.say)
 

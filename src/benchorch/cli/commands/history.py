@@ -9,7 +9,7 @@ import click
 
 from benchorch.cli.command import command, run_argument
 from benchorch.cli.commands.comparison_arguments import METRIC, REFERENCE, metric_names
-from benchorch.cli.terminal import Terminal, writing
+from benchorch.cli.terminal import Terminal, unlinked, writing
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
@@ -54,7 +54,7 @@ def run(
     from benchorch.results.report.history_page import RUNS, changes_of, sentence_of, write_site
 
     names = metric_names(metric)
-    site = terminal.output or _SITE
+    site = terminal.output or unlinked(_SITE)
     kept = [str(site / RUNS)] if is_folder_of_runs(str(site / RUNS)) else []
     known = collect(kept, terminal.say) if kept else []
     if experiment is not None:

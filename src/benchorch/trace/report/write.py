@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.errors import StoreError
+from benchorch.files import write_bytes, write_text
 from benchorch.pages.markup import json_text
 from benchorch.trace.analysis import Analysis
 from benchorch.trace.causes import CAUSES, Known
@@ -52,7 +54,7 @@ def _write(analysis: Analysis, folder: _Folder, predictions: Sequence[Prediction
         nodes = findings.tables.get("graph nodes", ())[:-1]
         command = _drawn(graph, nodes, findings.period_ns, folder)
     trace = perfetto(analysis)
-    folder.path("perfetto.json.gz").write_bytes(trace)
+    write_bytes(folder.path("perfetto.json.gz"), trace)
     names = file_names([one.name for one in predictions])
     for name, one in zip(names, predictions, strict=True):
         folder.text(f"whatif/{name}.json", json_text(one.as_mapping()))
@@ -155,12 +157,18 @@ class _Folder:
     written: list[Path] = field(default_factory=list)
 
     def path(self, name: str) -> Path:
-        """The path of a file, which counts as written."""
+        """The path of a file, which counts as written.
+
+        Raises:
+            OSError: its folder below this one is a link, as a stranger's folder may hold one.
+        """
         path = self.directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.parent != self.directory and path.parent.is_symlink():
+            raise OSError(errno.ELOOP, "it is a link to another folder", str(path.parent))
         self.written.append(path)
         return path
 
     def text(self, name: str, content: str) -> None:
-        """Write a file."""
-        self.path(name).write_text(content, encoding="utf-8", newline="\n")
+        """Write a file in place of what has that name, be it a link."""
+        write_text(self.path(name), content)
