@@ -31,7 +31,12 @@ def write_json(path: Path, value: Json) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Store one text file, whole or not at all."""
-    write_bytes(path, text.encode())
+    write_bytes(path, as_bytes(text))
+
+
+def as_bytes(text: str) -> bytes:
+    """Text as a file holds it; lone surrogates, which a stranger's names may have, are escapes."""
+    return text.encode(errors="backslashreplace")
 
 
 def write_bytes(path: Path, content: bytes) -> None:

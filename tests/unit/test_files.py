@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from benchorch.files import open_regular, read_bytes, read_json, read_small, read_text
+from benchorch.files import (
+    as_bytes,
+    open_regular,
+    read_bytes,
+    read_json,
+    read_small,
+    read_text,
+    write_text,
+)
 
 NO_FILES: dict[str, Callable[[Path], None]] = {
     "pipe": os.mkfifo,
@@ -29,6 +37,12 @@ def test_what_is_no_file_is_refused_at_once(
         read(path)
     assert refused.value.strerror
     assert refused.value.filename == str(path)
+
+
+def test_a_text_that_no_encoding_has_is_written_with_escapes(tmp_path: Path) -> None:
+    write_text(tmp_path / "file", "a\ud800b\u00e9")
+    assert read_text(tmp_path / "file") == "a\\ud800b\u00e9"
+    assert as_bytes("a\udcffb") == b"a\\udcffb"
 
 
 def test_a_link_is_followed_only_where_the_user_named_it(tmp_path: Path) -> None:

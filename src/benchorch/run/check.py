@@ -14,7 +14,7 @@ from pathlib import Path
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, node_of
-from benchorch.files import read_json, read_text
+from benchorch.files import as_bytes, read_bytes, read_json
 from benchorch.journal import run_directory
 from benchorch.journal.reader import Journal, read_journal
 from benchorch.progress import Say, counted, silent
@@ -137,7 +137,7 @@ def _table(run: _Run) -> Iterator[str]:
     if not path.exists():
         return
     again = full_markdown(run.plan, run.results, summarise_all(run.results))
-    if read_text(path) != again:
+    if read_bytes(path) != as_bytes(again):
         yield f"{path} is not the table that the raw series give; report prints that one."
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, final
 
-from benchorch.files import write_text
+from benchorch.files import as_bytes, write_text
 from benchorch.formatting import interval_text, plural
 from benchorch.pages import templates
 from benchorch.pages.chart_script import Spec, script
@@ -67,7 +67,7 @@ def write_site(site: Path, runs: Sequence[StoredRun], series: Sequence[Series]) 
     for run in runs:
         path = site / RUNS / f"{run.plan_id}.json"
         text = export.text_of(export.to_json(run))
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
+        if not path.exists() or path.read_bytes() != as_bytes(text):
             write_text(path, text)
     path = site / "index.html"
     write_text(path, page(runs, series))
