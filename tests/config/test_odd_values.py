@@ -3,13 +3,17 @@
 import contextlib
 import re
 import string
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchorch.config.composer import Composer, config_loader
+from benchorch.config.recipe_errors import recipe_problems
 from benchorch.errors import ConfigError
 from benchorch.run.planner import plan_jobs
 
@@ -53,12 +57,32 @@ def test_what_yaml_can_say_and_a_recipe_cannot(tmp_path: Path, yaml: str, told: 
     [
         ("hydra/launcher=${oc.decode:'[1,2]'}", "hydra/launcher: unknown key"),
         (f"+model@other={LONG}", "model: there is no 'xxx"),
+        (f"name={'[' * 3000}{']' * 3000}", "it is nested too deeply"),
     ],
 )
 def test_an_override_that_hydra_does_not_expect(override: str, told: str) -> None:
     found = problems_of("model=mlp", override)
     assert told in found
     assert LONG not in found
+
+
+@pytest.mark.parametrize("wrong", ["", "x"])
+def test_a_recipe_of_many_mistakes_is_not_looked_through_to_its_end(
+    wrong: str, tmp_path: Path
+) -> None:
+    """Each value takes a composition of a tenth of a second."""
+    tried: list[str] = []
+
+    def problems(overrides: Sequence[str], *, sweep: bool) -> list[str]:
+        tried.extend(overrides)
+        return [f"{overrides[0]}: not right."] if wrong else []
+
+    composer: Any = SimpleNamespace(groups={"model", "conversion"}, session=dict, problems=problems)
+    axes = "".join(f"  workload.a{one}: [1, 2, 3, 4]\n" for one in range(200))
+    (tmp_path / "odd.yaml").write_text(f"{HEAD}matrix:\n{axes}each: [a=1, b=2]\n")
+    found = recipe_problems(tmp_path / "odd.yaml", composer)
+    assert len(found) == (20 if wrong else 0)
+    assert len(tried) == (20 if wrong else 50)
 
 
 @pytest.mark.parametrize("key", ["name", "rebuild", "objective", "control"])

@@ -569,6 +569,19 @@ def test_a_long_label_is_shown(name: str, commands: Commands, run: Path) -> None
     assert done.code in (0, 2), (done.code, done.output[-2000:])
 
 
+@pytest.mark.parametrize("kind", ["operators within one another", "threads"])
+def test_a_trace_of_many_names_is_read_once(kind: str, commands: Commands, folder: Path) -> None:
+    count = 40_000
+    records = [
+        event("cpu_op", f"a{one}", one, 2 * (count - one), pid=1, tid=1)
+        if kind.startswith("operators")
+        else event("cpu_op", f"a{one}", one, 5, pid=one, tid=one)
+        for one in range(count)
+    ]
+    write(folder / "theirs.json", records)
+    ended(commands, folder, "analyze theirs.json")
+
+
 PLANNED: dict[str, tuple[str, Any]] = {
     "a workload of a list": ("workload", [1]),
     "a conversion of a word": ("conversion", "eager"),

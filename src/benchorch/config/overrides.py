@@ -83,8 +83,12 @@ def is_plain_key(word: str) -> bool:
 def parse_override(text: str) -> Override:
     """One override as Hydra understands it; HydraException where it is none."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import OverrideParseException
 
-    return OverridesParser.create().parse_override(text)
+    try:
+        return OverridesParser.create().parse_override(text)
+    except RecursionError as error:
+        raise OverrideParseException(text[:80], "it is nested too deeply") from error
 
 
 def lift_lists(overrides: Sequence[str], groups: frozenset[str]) -> list[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 from benchorch.config.components import misspelt, nearest, suggest
 from benchorch.config.descriptions import default_keys, groups, options
@@ -23,6 +24,8 @@ DEFAULTS = "defaults"
 _START = "a recipe begins with defaults: [config, override model: NAME, _self_]"
 _INTERPOLATION = re.compile(r"(?:Interpolation key|Environment variable) '([^']+)' not found")
 _MOST_VALUES = 12
+_MOST_TRIED, _MOST_FOUND = 50, 20
+"""Values that are tried in all, and mistakes that are placed: each takes a composition."""
 """Values of an axis that are composed by themselves: each takes a twentieth of a second."""
 
 _EXAMPLE = """\
@@ -139,17 +142,31 @@ def recipe_problems(path: Path, composer: Composer) -> list[str]:
         path: of a file that `check_file` has let pass.
         composer: of the root configuration, with the same directories.
     """
-    pairs = _root_pairs(path)
+    pairs, bounded = _root_pairs(path), _Bounded(composer)
     chosen = dict(_choices(pairs))
-    found = [
+    found = (
         (node, problem)
         for key, value in pairs
-        for node, problem in (
-            *_of_key(key, value, composer),
-            *_of_option(key, value, chosen.get(key.value, ()), composer),
+        for node, problem in chain(
+            _of_key(key, value, bounded),
+            _of_option(key, value, chosen.get(key.value, ()), bounded),
         )
-    ]
-    return [located(path, node.start_mark, problem) for node, problem in found]
+    )
+    return [located(path, node.start_mark, problem) for node, problem in islice(found, _MOST_FOUND)]
+
+
+@final
+class _Bounded:
+    """A composer that tries so many overrides, and then finds nothing wrong with any."""
+
+    def __init__(self, composer: Composer) -> None:
+        self.groups, self.session, self._composer = composer.groups, composer.session, composer
+        self._left = _MOST_TRIED
+
+    def problems(self, overrides: Sequence[str]) -> list[str]:
+        """Every problem of the overrides."""
+        self._left -= 1
+        return self._composer.problems(overrides, sweep=False) if self._left >= 0 else []
 
 
 def placed(path: Path, problem: str) -> str:
@@ -206,7 +223,7 @@ def _root_pairs(path: Path) -> Sequence[tuple[Node, Node]]:
     return _pairs(root) or () if root else ()
 
 
-def _of_key(key: Node, value: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
+def _of_key(key: Node, value: Node, composer: _Bounded) -> Iterator[tuple[Node, str]]:
     if key.value == DEFAULTS:
         for entry in value.value if isinstance(value.value, list) else ():
             yield from _of_default(entry, composer)
@@ -238,21 +255,21 @@ def _of_option(
     for name, inner in _pairs(value) or ():
         if isinstance(inner.value, str) and isinstance(name.value, str):
             dotted = f"{key.value}.{name.value}"
-            found = composer.problems([*chosen, f"{dotted}=null"], sweep=False)
+            found = composer.problems([*chosen, f"{dotted}=null"])
             yield from ((name, text) for text in found if text.startswith(f"{dotted}: "))
 
 
-def _of_each(value: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
+def _of_each(value: Node, composer: _Bounded) -> Iterator[tuple[Node, str]]:
     items = _items(value)
     entries = items if items is not None else [value] if value.value else []
     for entry in entries:
         if items is not None and isinstance(entry.value, str):
-            yield from ((entry, text) for text in composer.problems([entry.value], sweep=False))
+            yield from ((entry, text) for text in composer.problems([entry.value]))
         elif entry.tag != "tag:yaml.org,2002:null":
             yield entry, NOT_OVERRIDES
 
 
-def _of_default(entry: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
+def _of_default(entry: Node, composer: _Bounded) -> Iterator[tuple[Node, str]]:
     """An entry of the defaults list: its group, and the option of it."""
     for key, value in _pairs(entry) or ():
         group = str(key.value).removeprefix("override ").strip().lstrip("/")
@@ -264,10 +281,10 @@ def _of_default(entry: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
             yield key, misspelt(f"there is no group {group!r}.", group, known, listed)
         elif isinstance(value.value, str) and value.value != "null":
             words = [f"{group}={spelled(value.value)}"]
-            yield from ((value, text) for text in composer.problems(words, sweep=False))
+            yield from ((value, text) for text in composer.problems(words))
 
 
-def _of_axis(axis: str, key: Node, values: Node, composer: Composer) -> Iterator[tuple[Node, str]]:
+def _of_axis(axis: str, key: Node, values: Node, composer: _Bounded) -> Iterator[tuple[Node, str]]:
     if not isinstance(values.value, list):
         what = f"{MATRIX}.{axis}: expected a list of values, got {values.value!r}."
         meant = f"[{values.value}]"
@@ -276,13 +293,13 @@ def _of_axis(axis: str, key: Node, values: Node, composer: Composer) -> Iterator
         return
     if not values.value:
         yield values, f"{MATRIX}.{axis}: is empty, so there is nothing to run."
-    reported: set[str] = set()  # of an unknown key once, not for each value
     for value in values.value[:_MOST_VALUES]:
         if isinstance(value.value, str):
-            found = composer.problems([f"{axis}={spelled(value.value)}"], sweep=False)
-            new = [text for text in found if text not in reported]
-            yield from ((key if ": unknown key." in text else value, text) for text in new)
-            reported.update(found)
+            found = composer.problems([f"{axis}={spelled(value.value)}"])
+            unknown = [text for text in found if ": unknown key." in text]
+            yield from ((key if text in unknown else value, text) for text in found)
+            if unknown:  # whatever its other values are
+                return
 
 
 def _of_section(

@@ -24,6 +24,7 @@ result's line that of its raw series.
 """
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -47,6 +48,7 @@ WINNER = "winner.json"
 COST = "cost.json"
 OBSERVATIONS = "observations.jsonl"
 ROUNDS = "rounds.jsonl"
+_MOST_BYTES, _MOST_OF_A_LINE = 2**33, 2**28
 _ID = re.compile(r"[A-Za-z0-9_][\w.-]{0,127}", re.ASCII)
 
 
@@ -236,9 +238,20 @@ def read_lines(path: Path) -> Iterator[Mapping[str, Json]]:
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
-    """Each line without its newline; none where there is no file; a torn last one is left out."""
+    """Each line without its newline; none where there is no file; a torn last one is left out.
+
+    Raises:
+        OSError: it is no file, or has more bytes than a run's.
+    """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), open_regular(path) as file:
-        yield from (line[:-1] for line in file if line.endswith(b"\n"))
+        if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+            raise OSError(errno.EFBIG, f"it has more than {_MOST_BYTES >> 30} GiB", str(path))
+        goes_on = False  # a line that is too long is cut, and so is damaged
+        while part := file.readline(_MOST_OF_A_LINE):
+            ends = part.endswith(b"\n")
+            if not goes_on and (ends or len(part) == _MOST_OF_A_LINE):
+                yield part.removesuffix(b"\n")
+            goes_on = not ends
 
 
 def _append(path: Path, values: Sequence[Mapping[str, Json]], *, sealed: bool) -> None:

@@ -180,10 +180,15 @@ def _shift_ns(first: Events, other: Events) -> int:
 def _by_name(events: Events, rank: int = 0) -> dict[str, Int64s]:
     """The collectives of one rank by name, each in order of start."""
     found = collectives(events, rank)
-    keys = [_RECEIVED.sub("send", name) for name in events.names]  # the other side of the same
-    places = {key: np.array([other == key for other in keys]) for key in dict.fromkeys(keys)}
-    of = events.name[found]
-    return {key: found[same[of]] for key, same in places.items() if len(of) and same[of].any()}
+    if not len(found):
+        return {}
+    numbers: dict[str, int] = {}
+    keys = (_RECEIVED.sub("send", name) for name in events.names)  # the other side of the same
+    codes = np.array([numbers.setdefault(key, len(numbers)) for key in keys])[events.name[found]]
+    order = np.argsort(codes, kind="stable")
+    there, begins = np.unique(codes[order], return_index=True)
+    named, parts = [*numbers], np.split(found[order], begins[1:])
+    return {named[code]: part for code, part in zip(there.tolist(), parts, strict=True)}
 
 
 def _further(column: NDArray[Any], offset: int) -> NDArray[Any]:

@@ -243,3 +243,23 @@ def test_writers_of_one_file_with_one_process_number_do_not_disturb_each_other(t
         list(writers.map(write, texts))
     assert path.read_text() in texts
     assert [entry.name for entry in tmp_path.iterdir()] == ["note.json"]
+
+
+def test_a_line_that_is_too_long_is_cut_and_damaged(tmp_path, monkeypatch):
+    for number in range(3):
+        run_directory.append_result(tmp_path, a_result(f"t{number}"), {})
+    path = tmp_path / run_directory.RESULTS
+    lines = path.read_bytes().splitlines()
+    monkeypatch.setattr(run_directory, "_MOST_OF_A_LINE", len(lines[0]) + 100)
+    for content in (b"x" * 10**6, lines[1] + b" " * 10**5):
+        path.write_bytes(b"\n".join([lines[0], content, lines[2], b"torn"]))
+        journal = reader.read_journal(tmp_path)
+        assert [*journal.entries] == ["t0", "t2"]
+        assert [(one.number, len(one.raw)) for one in journal.damaged] == [(2, len(lines[0]) + 100)]
+
+
+def test_a_journal_of_more_bytes_than_a_run_has_is_refused(tmp_path):
+    run_directory.append_result(tmp_path, a_result(), {})
+    os.truncate(tmp_path / run_directory.RESULTS, 2**40)
+    with pytest.raises(ConfigError, match="it has more than 8 GiB"):
+        reader.read_journal(tmp_path)
