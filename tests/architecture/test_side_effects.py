@@ -49,6 +49,8 @@ code run as one does."""
 
 CATCHING_EVERYTHING = {
     "trial/worker.py",
+    # The class of a user's error may raise where it is asked for its text.
+    "errors.py",
     # An extension's import may fail in as many ways as there are extensions.
     "config/components.py",
     # A user's own code may fail in as many ways, and is answered with where it did.

@@ -23,6 +23,7 @@ from benchorch.results.metrics.without_figures import WITHOUT_FIGURES, reason
 from benchorch.run.invocation import plain_metrics
 
 HOLDS, FAILS, UNCHECKED = "holds", "does not hold", "not checked"
+_IMPOSSIBLE = (OSError, *WITHOUT_FIGURES)
 
 _SAME = 1e-9
 """Figures are the same up to this share: sums may be taken in another order."""
@@ -71,7 +72,7 @@ def check(directory: Path, say: Say = silent) -> list[Finding]:
 def _of(name: str, work: Callable[[_Run], Iterator[str]], run: _Run) -> Finding:
     try:
         problems = list(work(run))
-    except (OSError, *WITHOUT_FIGURES) as error:
+    except _IMPOSSIBLE as error:
         problems = [f"cannot be worked out from what is stored ({reason(error)})."]
     if problems:
         return Finding(name=name, verdict=FAILS, problems=problems)
