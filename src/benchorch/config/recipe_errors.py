@@ -247,7 +247,7 @@ def _choices(pairs: Sequence[tuple[Node, Node]]) -> Iterator[tuple[str, tuple[st
 
 
 def _of_option(
-    key: Node, value: Node, chosen: Sequence[str], composer: Composer
+    key: Node, value: Node, chosen: Sequence[str], composer: _Bounded
 ) -> Iterator[tuple[Node, str]]:
     """Unknown keys of the option that is chosen of a group, each with its place."""
     if key.value not in groups():
