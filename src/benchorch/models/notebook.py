@@ -1,18 +1,28 @@
 """Run a notebook's code cells, in their order, as one script."""
 
+from __future__ import annotations
+
 import ast
 import linecache
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchorch.files import read_json
 
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
 _MAGIC = ("%", "!", "?")
 _HELP = re.compile(r"[\w.]+\?\??\s*")
+_OUTPUT = re.compile(r"(?P<names>[\w.,\s]+)=\s*[!%].*")
+"""A variable that gets the output of a command."""
+_ABOUT_THE_LINE = re.compile(r"%(?:time|timeit|prun|memit)\s+(?:-\w+(?:\s*\d+)?\s+)*(?P<code>\S.*)")
+"""Magics whose line is Python all the same."""
 _ABOUT_THE_CELL = ("%%time", "%%timeit", "%%capture", "%%prun")
 """Magics whose cell is Python all the same."""
 
@@ -27,6 +37,9 @@ def code_cells(path: Path) -> list[tuple[str, str]]:
     listed = notebook.get("cells") if isinstance(notebook, Mapping) else None
     if not isinstance(listed, list):
         raise ValueError("it has no cells of the notebook format 4")  # noqa: TRY004 - of the file
+    language = _language(notebook)
+    if language != "python":
+        raise ValueError(f"its language is {language}")
     cells = [
         (f"{path}, cell {number}", _python(_source(cell)))
         for number, cell in enumerate(listed, 1)
@@ -35,6 +48,17 @@ def code_cells(path: Path) -> list[tuple[str, str]]:
     for name, code in cells:
         check_python(code, name)
     return cells
+
+
+def _language(notebook: Mapping[str, Any]) -> str:
+    """The language of its kernel; Python where it names none."""
+    about = notebook.get("metadata")
+    places = (("kernelspec", "language"), ("language_info", "name"))
+    for place, key in places if isinstance(about, Mapping) else ():
+        named = about.get(place)
+        if isinstance(named, Mapping) and isinstance(named.get(key), str):
+            return str(named[key]).lower()
+    return "python"
 
 
 def check_python(code: str, name: str) -> None:
@@ -49,12 +73,24 @@ def run_notebook(path: Path) -> Mapping[str, Any]:
     """Run the cells as ``__main__``; its variables."""
     main = ModuleType("__main__")
     main.__file__ = str(path)
+    vars(main)["display"] = print  # which every kernel has
     sys.modules["__main__"] = main
     for name, code in code_cells(path):
         lines = code.splitlines(keepends=True)
         linecache.cache[name] = (len(code), None, lines, name)  # for tracebacks and getsource
-        exec(compile(code, name, "exec"), main.__dict__)
+        compiled = compile(code, name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        cell: Coroutine[Any, Any, None] | None = eval(compiled, main.__dict__)
+        if cell is not None:  # it awaits
+            _loop().run_until_complete(cell)
     return vars(main)
+
+
+@cache
+def _loop() -> AbstractEventLoop:
+    """The event loop that all cells share."""
+    import asyncio
+
+    return asyncio.new_event_loop()
 
 
 def _source(cell: Mapping[str, Any]) -> str:
@@ -77,5 +113,12 @@ def _lines(source: str) -> Iterator[str]:
     for line in source.splitlines():
         text = line.lstrip()
         indent = line[: len(line) - len(text)]
-        is_help = bool(_HELP.fullmatch(text))
-        yield f"{indent}pass" if text.startswith(_MAGIC) or is_help else line
+        timed, output = _ABOUT_THE_LINE.fullmatch(text), _OUTPUT.fullmatch(text)
+        if timed:
+            yield f"{indent}{timed['code']}"
+        elif output:
+            yield f"{indent}{output['names']}= []"
+        elif text.startswith(_MAGIC) or _HELP.fullmatch(text):
+            yield f"{indent}pass"
+        else:
+            yield line

@@ -544,7 +544,12 @@ def name_in(frame: FrameType | None, module: object) -> str:
     holder, _, path = name.partition(".")
     if holding is None or not path or not _is_own_instance(holder, scope, holding):
         return name
-    return f"{name_in(holding.f_back, scope[holder])}.{path}"
+    owner = scope[holder]
+    known_as = name_in(holding.f_back, owner)
+    home = getattr(sys.modules.get(type(owner).__module__), "__file__", None)
+    if known_as == type(owner).__name__ and home and not _is_users(home):
+        return type(module).__name__  # a library's own object tells a person less
+    return f"{known_as}.{path}"
 
 
 def _is_own_instance(name: str, scope: Mapping[str, object], frame: FrameType) -> bool:

@@ -110,7 +110,8 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         forward = function.func.forward
         function = functools.partial(forward, *function.args, **function.keywords)
     if isinstance(function, torch.jit.ScriptFunction):
-        names = (argument.name for argument in function.schema.arguments)
+        schema: Any = function.schema
+        names = (argument.name for argument in schema.arguments)
         return inspect.Signature([inspect.Parameter(name, _PLACE_OR_NAME) for name in names])
     return inspect.signature(function)
 

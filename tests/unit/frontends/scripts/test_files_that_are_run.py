@@ -67,16 +67,28 @@ def test_a_notebook_runs_its_code_cells_without_magics(
         "%matplotlib inline\n!pip list\na = 1\na?\nif a:\n    print??",
         "%%bash\nexit 1",
         "%%time\nb = a + 1",
+        "%timeit -n 10 -r1 b = a + 2\nfiles = !ls\nif b:\n    %time c = b",
+        "import asyncio\nasync def f():\n    return 7\nd = await f()\ndisplay(d)",
     )
     path = notebook(tmp_path / "nb.ipynb", *cells)
     assert unreadable(path) == ""
     variables = run_notebook(path)
-    assert (variables["a"], variables["b"]) == (1, 2)
+    assert (variables["a"], variables["b"], variables["c"]) == (1, 3, 3)
+    assert (variables["files"], variables["d"]) == ([], 7)
     assert [name.removeprefix(str(path)) for name, _ in code_cells(path)] == [
         ", cell 2",
         ", cell 3",
         ", cell 4",
+        ", cell 5",
+        ", cell 6",
     ]
+
+
+def test_a_notebook_of_another_language_is_refused_by_it(tmp_path: Path) -> None:
+    path = notebook(tmp_path / "nb.ipynb", "x <- 3")
+    content = json.loads(path.read_text()) | {"metadata": {"kernelspec": {"language": "R"}}}
+    path.write_text(json.dumps(content))
+    assert unreadable(path) == "it cannot be read as a notebook: its language is r"
 
 
 def test_a_module_of_a_package_is_run_as_one_where_it_imports_from_it(
