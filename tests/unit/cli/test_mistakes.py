@@ -18,6 +18,7 @@ from benchorch.cli.commands import plan
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.journal.registry import remember
 from support.loggers import unchanged_loggers
+from support.slices import one_in
 from support.synthetic_runs import result, trial, write_run
 
 START = "defaults: [config, override model: mlp, _self_]\n"
@@ -382,46 +383,49 @@ def test_a_password_is_not_repeated_in_the_line_that_was_meant() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [
-        "-model=mlp",
-        "model mlp",
-        "model:mlp",
-        "MLP",
-        "model=mlp plan",
-        "plan run model=mlp",
-        "--config-dir . plan model=mlp",
-        "run --model mlp --conversion eager onnxruntime",
-        "model=mlp conversion=eager;onnxruntime",
-        "model=mlp conversion=(eager,onnxruntime)",
-        "model=mlp conversion=[eager,onnxruntime",
-        "model=mlp conversion={eager,onnxruntime}",
-        "model=mlp conversion=ONNXRuntime",
-        "model=mlp workload.batch_size",
-        "model=mlp workload/batch_size=8",
-        "model=mlp +workload.batch_size=8",
-        "model=mlp ++workload.batchsize=3",
-        "model=mlp ~tracking",
-        "model=mlp profile=winer",
-        "model=mlp budget.max_usd=abc",
-        "model=mlp budget.minutes=-2",
-        "model=mlp workload.dtype=float15 hardware.threads=-1 workload.batch_size=1.5",
-        "model=mlp scenario=server scenario.rate_per_s=-1",
-        "model=mlp stopping=fixed stopping.processes=0",
-        "model=mlp protocol.pairing=always",
-        "model=mlp pricing.market=spt",
-        "model=mlp recorder.uri=127.0.0.1:5000",
-        "model=mlp store=s3 store.url=bucket",
-        "model=mlp --cfg jobb",
-        "model=factory model.factory=ranker.py:nope",
-        "model=factory model.factory=ranker.py",
-        "model=factory model.factory=nope:make",
-        "model=factory model.factory=ranker.py:build model.inputs={x:{shape:[batch_size,16]}} "
-        "model.arguments.hidden=64",
-        "model=factory model.factory=ranker.py:build +model.inputs.x={generator:integers}",
-        "mine.yaml",
-        "mine",
-        "recipes/mine.yaml recipes/mine.yaml",
-    ],
+    one_in(
+        2,
+        [
+            "-model=mlp",
+            "model mlp",
+            "model:mlp",
+            "MLP",
+            "model=mlp plan",
+            "plan run model=mlp",
+            "--config-dir . plan model=mlp",
+            "run --model mlp --conversion eager onnxruntime",
+            "model=mlp conversion=eager;onnxruntime",
+            "model=mlp conversion=(eager,onnxruntime)",
+            "model=mlp conversion=[eager,onnxruntime",
+            "model=mlp conversion={eager,onnxruntime}",
+            "model=mlp conversion=ONNXRuntime",
+            "model=mlp workload.batch_size",
+            "model=mlp workload/batch_size=8",
+            "model=mlp +workload.batch_size=8",
+            "model=mlp ++workload.batchsize=3",
+            "model=mlp ~tracking",
+            "model=mlp profile=winer",
+            "model=mlp budget.max_usd=abc",
+            "model=mlp budget.minutes=-2",
+            "model=mlp workload.dtype=float15 hardware.threads=-1 workload.batch_size=1.5",
+            "model=mlp scenario=server scenario.rate_per_s=-1",
+            "model=mlp stopping=fixed stopping.processes=0",
+            "model=mlp protocol.pairing=always",
+            "model=mlp pricing.market=spt",
+            "model=mlp recorder.uri=127.0.0.1:5000",
+            "model=mlp store=s3 store.url=bucket",
+            "model=mlp --cfg jobb",
+            "model=factory model.factory=ranker.py:nope",
+            "model=factory model.factory=ranker.py",
+            "model=factory model.factory=nope:make",
+            "model=factory model.factory=ranker.py:build model.inputs={x:{shape:[batch_size,16]}} "
+            "model.arguments.hidden=64",
+            "model=factory model.factory=ranker.py:build +model.inputs.x={generator:integers}",
+            "mine.yaml",
+            "mine",
+            "recipes/mine.yaml recipes/mine.yaml",
+        ],
+    ),
 )
 def test_the_corrected_line_can_be_planned(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -714,7 +718,7 @@ KEPT = {
 """What the line to type next must hold of what was typed."""
 
 
-@pytest.mark.parametrize("line", REFUSED.splitlines())
+@pytest.mark.parametrize("line", one_in(2, REFUSED.splitlines()))
 def test_the_line_to_type_next_is_neither_refused_nor_the_same_nor_only_help(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -849,6 +853,9 @@ def test_a_folder_to_export_to_that_is_full_is_answered_with_a_new_one(
         Path(folder).mkdir()
         Path(folder, "mine").touch()
     Path("serving2").mkdir()  # an empty one will do
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    eager = trial()
+    remember("plan-one", write_run(tmp_path / "one", (eager, result(eager))))
     words = ["export", "last", "--output", "serving"]
     assert corrections.next_line(words, refused(words)) == "benchorch export last --output serving2"
 
