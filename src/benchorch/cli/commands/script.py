@@ -6,7 +6,7 @@ import contextlib
 import glob
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast, final
@@ -432,10 +432,24 @@ def _paths(text: str) -> list[Path]:
     """The scripts of an argument, which may be a pattern that the shell left unexpanded."""
     if Path(text).exists() or not any(sign in text for sign in _MAGIC):
         return [Path(text).absolute()]
-    found = sorted(glob.glob(text, recursive=True))  # noqa: PTH207 patterns may be absolute
+    found = sorted(set(_matching(text)))
     if not found:
         raise ConfigError([f"script: no file matches {text!r}."])
     return [Path(path).absolute() for path in found]
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    """The paths that fit; ``**`` follows no links, which lead around in a circle where two meet."""
+    pattern = f"{pattern}/*" if pattern.endswith("/**") else pattern
+    head, stars, tail = pattern.partition("**/")
+    if not stars or (head and not head.endswith("/")):
+        yield from glob.glob(pattern)  # noqa: PTH207 patterns may be absolute
+        return
+    for root in glob.glob(head) if head else ["."]:  # noqa: PTH207
+        for folder, inner, _ in os.walk(root):
+            inner[:] = [name for name in inner if not name.startswith(".")]
+            place = glob.escape(os.path.normpath(folder))
+            yield from _matching(tail if place == "." else f"{place}/{tail}")
 
 
 def _data(founds: Sequence[ConfigNode]) -> Json:
