@@ -25,26 +25,46 @@ SMALL = {{
     **dict.fromkeys(("decoder_attention_heads", "n_heads", "num_heads"), 4),
     **{{"num_key_value_heads": 2, "head_dim": 8, "vocab_size": 128, "image_size": 32}},
     **{{"patch_size": 8, "embedding_size": 32, "num_experts": 4, "num_local_experts": 4}},
+    **dict.fromkeys(("num_experts_per_tok", "num_experts_per_token", "moe_topk"), 2),
 }}
-config = AutoConfig.for_model("{name}")
-for key, value in SMALL.items():
-    if isinstance(getattr(config, key, None), int):
-        setattr(config, key, value)
-for key in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
-    if isinstance(getattr(config, key, None), int):
-        setattr(config, key, 1)
+LAYERS = {{key: value for key, value in SMALL.items() if "layer" in key or "vocab" in key}}
 
-with torch.device("meta"):
-    size = sum(p.numel() for p in {auto}.from_config(config).parameters())
-if size > 50_000_000:
-    raise SystemExit(f"{{size:,}} parameters are not tiny")
 
-model = {auto}.from_config(config).eval()
-with torch.no_grad():
-    model({call})
+def made(sizes):
+    # The model with these sizes where its configuration has them, called once.
+    config = AutoConfig.for_model("{name}")
+    for key, value in sizes.items():
+        if isinstance(getattr(config, key, None), int):
+            setattr(config, key, value)
+    for key in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
+        if isinstance(getattr(config, key, None), int):
+            setattr(config, key, 1)
+    with torch.device("meta"):
+        size = sum(p.numel() for p in {auto}.from_config(config).parameters())
+    if size > 50_000_000:
+        raise SystemExit(f"{{size:,}} parameters are not tiny")
+    side = getattr(config, "image_size", 32)
+    side = side if isinstance(side, int) else 32
+    model = {auto}.from_config(config).eval()
+    with torch.no_grad():
+        model({call})
+    return model
+
+
+# Sizes that do not fit together, and then the configuration's own with fewer layers, or as it is.
+for sizes in (SMALL, LAYERS, {{}}):
+    try:
+        model = made(sizes)
+        break
+    except ImportError:
+        raise
+    except Exception as error:
+        problem = error
+else:
+    raise problem
 """
 TOKENS = "input_ids=torch.randint(2, 100, (1, 16))"
-PIXELS = "pixel_values=torch.randn(1, getattr(config, 'num_channels', 3), 32, 32)"
+PIXELS = "pixel_values=torch.randn(1, getattr(config, 'num_channels', 3), side, side)"
 FAMILIES = {
     "masked_lm": ("AutoModelForMaskedLM", "MODEL_FOR_MASKED_LM_MAPPING_NAMES", TOKENS),
     "causal_lm": (
