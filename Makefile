@@ -107,7 +107,7 @@ generation: $(VENV)/.installed ## GPT-2 generating tokens by five conversions, i
 # Built on all processors first; then one process measures at a time. ARGS=resume=last goes on with a run
 # that was interrupted.
 CORPUS = $(VENV)/bin/benchorch script 'build/corpus/**/*.py' --resume --jobs $$(nproc) stopping=corpus
-corpus: $(VENV)/.installed ## a script for each architecture of transformers, and what becomes of them: corpus.html; hours
+corpus: $(VENV)/.installed ## a script for each architecture of transformers, and what becomes of them: corpus.html; an hour or two
 	@$(VENV)/bin/python scripts/write_corpus.py build/corpus
 	-@$(CORPUS) --build-only hardware.threads=1 $(ARGS)
 	@$(CORPUS) profile=[] hardware.threads=1 $(ARGS)
