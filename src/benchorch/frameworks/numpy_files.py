@@ -17,13 +17,16 @@ from benchorch.host.environment import available_memory_bytes
 from benchorch.units import format_bytes
 
 _PREFIX = "output "
+_MOST_TIMES, _FREE_BYTES = 20, 2**28
+"""How much a zip file may expand; masks, of which a file is small, expand further."""
 
 
 def read_npz(path: Path) -> Arrays:
     """Every array of an .npz file by name.
 
     Raises:
-        ValueError: it is damaged, states other sizes than it holds, or holds more than memory does.
+        ValueError: it is damaged, states other sizes than it holds, holds more than memory does, or
+            expands by more than 20 times and 256 MiB.
         OSError: it cannot be read.
     """
     import numpy as np
@@ -31,7 +34,14 @@ def read_npz(path: Path) -> Arrays:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-            _refuse_larger_than_memory(path, sum(member.file_size for member in members))
+            total = sum(member.file_size for member in members)
+            _refuse_larger_than_memory(path, total)
+            size = path.stat().st_size
+            if total > _MOST_TIMES * size + _FREE_BYTES:
+                raise ValueError(
+                    f"{path}: its {format_bytes(size)} expand to {format_bytes(total)}; write it "
+                    "with numpy.savez, uncompressed"
+                )
             for member in members:
                 with archive.open(member) as file:
                     _check(f"{path}: {member.filename}", file, member.file_size)

@@ -78,3 +78,12 @@ def test_what_is_no_array_is_refused(tmp_path, content):
     (tmp_path / "y.npz").write_bytes(content)
     with pytest.raises(ValueError, match=r"not an \.npz file"):
         read_npz(tmp_path / "y.npz")
+
+
+def test_a_file_that_expands_a_thousandfold_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, x=np.zeros(2**22, np.uint8))
+    assert read_npz(path)["x"].size == 2**22
+    monkeypatch.setattr(numpy_files, "_FREE_BYTES", 2**20)
+    with pytest.raises(ValueError, match=r"bomb\.npz: its .* expand to 4.0 MiB; write it with"):
+        read_npz(path)
