@@ -53,9 +53,8 @@ def code_cells(path: Path) -> list[tuple[str, str]]:
 def _language(notebook: Mapping[str, Any]) -> str:
     """The language of its kernel; Python where it names none."""
     about = notebook.get("metadata")
-    places = (("kernelspec", "language"), ("language_info", "name"))
-    for place, key in places if isinstance(about, Mapping) else ():
-        named = about.get(place)
+    for place, key in (("kernelspec", "language"), ("language_info", "name")):
+        named = about.get(place) if isinstance(about, Mapping) else None
         if isinstance(named, Mapping) and isinstance(named.get(key), str):
             return str(named[key]).lower()
     return "python"
