@@ -37,15 +37,13 @@ class Content:
         fields: texts in groups, by path.
         clocks: Python modules, such as time, that its code takes values from.
         files: of the user's modules that were reached.
-        texts: in the user's code that may name files.
-        folders: that the user's code lists.
+        listings: of the files of packages that were reached.
     """
 
     fields: dict[str, Json]
     clocks: tuple[str, ...]
     files: tuple[Path, ...]
-    texts: tuple[str, ...]
-    folders: tuple[Path, ...]
+    listings: tuple[str, ...]
 
 
 def state_digest(module: torch.nn.Module) -> str:
@@ -86,7 +84,6 @@ def content_of(
         walk.value("factory", maker)
     _settings(walk)
     reach.run()
-    reach.named.folders.update(walk.folders)
     reach.finish()
     fields: dict[str, Json] = {
         name: dict(grouped(texts, _MOST_WEIGHTS) if name == "weights" else texts)
@@ -98,8 +95,7 @@ def content_of(
         fields=fields,
         clocks=tuple(sorted(reach.clocks)),
         files=tuple(sorted(reach.files)),
-        texts=tuple(sorted(reach.texts)),
-        folders=tuple(sorted(reach.folders)),
+        listings=tuple(sorted(reach.listings)),
     )
 
 

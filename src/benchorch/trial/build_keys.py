@@ -200,7 +200,6 @@ class Keys:
     def _find_content(self) -> Json:
         """Content of the loaded module, with the request, which names a difference."""
         from benchorch.frameworks.identity.consulted import evidence, recorded
-        from benchorch.frameworks.identity.indirect import ANY
 
         if self._load is None:
             raise Unknown
@@ -216,16 +215,10 @@ class Keys:
             identity["invocation"] = uuid4().hex  # so that no other invocation finds what is built
             untracked.add("it holds what cannot be hashed")
         if self._stamps:
-            # Forward reads these too, which no load shows.
-            variables = cast(ConfigNode, content.fields.get("environment", {}))
-            record.variables.update(variables)
-            if ANY in variables:
-                untracked.add("its code computes names of environment variables")
-            record.folders.update(map(str, content.folders))
             self._stamps.take(
                 self._stamped_request(),
                 identity,
-                consulted=evidence(record, content.files, (*content.texts, *_texts(model))),
+                consulted=evidence(record, content.files, (*content.listings, *_texts(model))),
                 untracked=sorted(untracked),
             )
         return identity

@@ -1,3 +1,5 @@
+import contextvars
+
 import torch
 
 from benchorch.frameworks.module_fingerprint import content_of, state_digest
@@ -77,6 +79,14 @@ def test_tensors_of_every_layout_are_read():
     assert len({str(one["module"]) for one in found}) == len(kinds)
     copies = [content_of(Net(private=kind.clone())).fields for kind in kinds[:5]]
     assert [one["module"] for one in copies] == [one["module"] for one in found[:5]]
+
+
+def test_a_context_variable_named_by_an_address_is_the_same_in_each_process():
+    held = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    for module, address in zip(held, (140548482342480, 140548483485328), strict=True):
+        module.variable = contextvars.ContextVar(f"patch[{address}]")
+    found = [content_of(module).fields["module"] for module in held]
+    assert found[0] == found[1]
 
 
 def test_a_tensor_without_values_is_not_hashable():

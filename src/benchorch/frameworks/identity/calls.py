@@ -15,12 +15,12 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import Distribution
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import CodeType
 from typing import Any, Final, TypeAlias
 
@@ -34,7 +34,6 @@ from benchorch.frameworks.identity.consulted import (
     recorded,
 )
 from benchorch.frameworks.identity.distributions import CLOSED, file_digest, installed
-from benchorch.frameworks.identity.indirect import is_of_terminal
 from benchorch.frameworks.identity.owners import USER, Owners, module_label, normalised
 from benchorch.frameworks.identity.stacks import PACKAGE, asker_of_model, kind_of
 from benchorch.frameworks.identity.start import Start
@@ -48,7 +47,15 @@ NEVER: Final = "never"
 BASELINE: Final = "baseline"
 """Group with a digest of the reference outputs, where those of an equal model were others."""
 
+_OF_A_TERMINAL = frozenset(
+    {"PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLUMNS", "LINES", "DISPLAY", "WINDOWID", "STY"}
+    | {"TMPDIR", "HYDRA_FULL_ERROR", "MPLBACKEND"}
+)
+_PREFIXES_OF_A_TERMINAL = ("BENCHORCH", "SSH_", "XDG_", "TERM_", "TMUX", "VSCODE_", "PYTEST_")
+"""Variables that are others in each terminal, and those of benchorch itself."""
+
 _LARGEST_DIGESTED_BYTES = 64 * 2**20
+_LONGEST_NAME = 200
 _CACHES = ("torchinductor", "/.triton/", "/torch_compile_debug/")
 _LOCAL = "<locals>"
 _DIGITS = 32
@@ -98,6 +105,7 @@ class Calls:
     _unreached: set[str] = field(default_factory=set)
     _package_files: dict[str, set[str]] = field(default_factory=dict)
     _facts: set[str] = field(default_factory=set)
+    _named: set[Path] = field(default_factory=set)
     _known: set[int] = field(default_factory=set)
     _kept: list[CodeType] = field(default_factory=list)
 
@@ -105,7 +113,10 @@ class Calls:
         """State now of all that was consulted; arguments as of `current`."""
         record = self.record
         gone = {name for name in record.written if not place_kind(name)}
-        files = {name for name in record.files - gone if not any(one in name for one in _CACHES)}
+        # Whoever looks for a file may ask for its size; native code opens what forward names.
+        named = record.found | {*map(str, self._named)}
+        opened = (record.files | {*filter(os.path.isfile, named - record.written)}) - gone
+        files = {name for name in opened if not any(one in name for one in _CACHES)}
         above = {folder for _, folder in start.folders()}
         looked = {
             name
@@ -158,7 +169,13 @@ class Calls:
         self._known.add(id(code))
 
     def _call_of_user(self, frame: Any, code: CodeType) -> None:
-        """A function of the user's: reached, part of one that was, or known by its file alone."""
+        """A function of the user's: reached, part of one that was, or known by its file alone.
+
+        A file that it names counts as opened: native code opens files unheard.
+        """
+        here = (Path.cwd(), Path(code.co_filename).parent)
+        names = [*_file_names((*code.co_consts, *map(frame.f_globals.get, code.co_names)))]
+        self._named.update(folder / name for folder in here for name in names)
         module = module_label(frame.f_globals.get("__name__"))
         label = f"{module}.{code.co_qualname}"
         whole = f"{module.partition('.')[0]}.<file>"
@@ -199,6 +216,14 @@ def observed(identity: ConfigNode) -> Iterator[Calls]:
     )
     with recorded(_is_models) as calls.record, _profiled(calls):
         yield calls
+
+
+def _file_names(values: Iterable[object]) -> Iterator[str]:
+    """Texts among a function's constants and globals that may name a file."""
+    for value in values:
+        text = os.fsdecode(value) if isinstance(value, str | bytes | PurePath) else ""
+        if len(text) < _LONGEST_NAME and {".", "/"}.intersection(text) and text.isprintable():
+            yield text
 
 
 def _names(group: object) -> list[str]:
@@ -282,7 +307,7 @@ def _may_change(folder: str) -> bool:
 
 
 def _is_of_process(name: str) -> bool:
-    return name in OWN_VARIABLES or is_of_terminal(name)
+    return name in {*OWN_VARIABLES, *_OF_A_TERMINAL} or name.startswith(_PREFIXES_OF_A_TERMINAL)
 
 
 def _is_closed(file: str) -> bool:

@@ -3,7 +3,6 @@
 import ast
 import dis
 import hashlib
-import re
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -156,39 +155,6 @@ def parsed(code: CodeType) -> ast.AST | None:
     source = parse(Path(code.co_filename))
     key = (code.co_name, code.co_firstlineno)
     return source.functions.get(key) if source and source.compiled.get(key) == code else None
-
-
-def only_written(code: CodeType) -> set[str]:
-    """Texts that in this code name nothing but files to write: ``open("log", "a")``."""
-    node = parsed(code)
-    if node is None:
-        return set()
-    names = (name for call in ast.walk(node) for name in is_written(call))
-    written = {id(name): name.value for name in names if isinstance(name, ast.Constant)}
-    others = {
-        one.value
-        for one in ast.walk(node)
-        if isinstance(one, ast.Constant) and isinstance(one.value, str) and id(one) not in written
-    }
-    return {text for text in written.values() if isinstance(text, str)} - others
-
-
-def is_written(call: ast.AST) -> Iterator[ast.expr]:
-    """The name in ``open(name, "w")``, ``Path(name).open("a")``, ``Path(name).write_text()``."""
-    if not isinstance(call, ast.Call):
-        return
-    place, modes = call, call.args[1:2]
-    method = call.func
-    if isinstance(method, ast.Attribute) and isinstance(method.value, ast.Call):
-        place, modes = method.value, call.args[:1]
-    spelled = [*modes, *(one.value for one in call.keywords if one.arg == "mode")]
-    writes = any(
-        isinstance(one, ast.Constant) and re.fullmatch("[awx][bt]?", str(one.value))
-        for one in spelled
-    )
-    called = method.attr if isinstance(method, ast.Attribute) else getattr(method, "id", "")
-    if (called == "open" and writes) or called in ("write_text", "write_bytes"):
-        yield from place.args[:1]
 
 
 def code_digest(code: CodeType) -> str:

@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from benchorch.domain.artifact import digest_of
 from benchorch.frameworks.identity.distributions import file_digest
-from benchorch.frameworks.identity.indirect import ANY, matching
 from benchorch.frameworks.identity.stacks import STDLIB, asked_by_user, asker
 
 _UNTRACKED: Final = {
@@ -271,11 +270,11 @@ def evidence(record: Record, files: Iterable[Path], texts: Iterable[str]) -> dic
     Args:
         record: of the load.
         files: of the user's code.
-        texts: of the user's code that may name files.
+        texts: of the model's options that may name files, and lists of packages' files.
     """
     users = set(map(str, files))
     loaded = sorted({str(each) for each in _module_files()} - users)
-    own = sorted(users | ({*record.files, *_named(texts, files)} - set(loaded)))
+    own = sorted(users | ({*record.files, *map(os.path.abspath, texts)} - set(loaded)))
     places = sorted({*filter(_is_place, sys.path), *(str(path.parent) for path in files)})
     variables = sorted(record.variables - set(OWN_VARIABLES))
     return {
@@ -318,13 +317,6 @@ def _module_files() -> Iterator[str]:
             yield file
 
 
-def _named(texts: Iterable[str], files: Iterable[Path]) -> Iterator[str]:
-    """Files that texts of the code may name: they may be read, or appear later on."""
-    folders = {os.getcwd(), *(str(path.parent) for path in files)}
-    for text in texts:
-        yield from (os.path.normpath(os.path.join(folder, text)) for folder in folders)
-
-
 def _machine() -> list[Any]:
     """What code may branch on without a file or a variable that says so."""
     flags = [f"{name}={getattr(sys.flags, name)}" for name in ("optimize", "utf8_mode", "dev_mode")]
@@ -352,8 +344,6 @@ def _import_path() -> list[str]:
 
 
 def _variable(environment: Mapping[str, str], name: str) -> str | None:
-    if ANY in name:
-        return digest_of({**matching(environment, name)})
     value = environment.get(name)
     return None if value is None else sha256(value.encode(errors="replace")).hexdigest()
 

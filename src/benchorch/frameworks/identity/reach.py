@@ -9,13 +9,11 @@ import dis
 import enum
 import importlib.util
 import inspect
-import os
-import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from importlib.metadata import Distribution, PackageNotFoundError, entry_points, version
+from importlib.metadata import Distribution, entry_points
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -26,24 +24,12 @@ from benchorch.frameworks.identity.code import (
     code_digest,
     file_syntax_digest,
     nested,
-    only_written,
     parse,
     syntax_digest,
 )
 from benchorch.frameworks.identity.distributions import describe, file_digest, is_closed
-from benchorch.frameworks.identity.folders import listed, listing_digest
-from benchorch.frameworks.identity.indirect import (
-    ANY,
-    ENVIRONMENT,
-    all_variables,
-    handed_on,
-    matching,
-    reaches_any_module,
-    reads_environment,
-    variables_read,
-)
+from benchorch.frameworks.identity.indirect import handed_on, reaches_any_module
 from benchorch.frameworks.identity.leaves import Leaves
-from benchorch.frameworks.identity.named_files import NamedFiles
 from benchorch.frameworks.identity.owners import (
     BENCHORCH,
     PYTHON,
@@ -63,16 +49,8 @@ _CLASS_NOISE = frozenset(
     # Made of fields and decorators, with the class's address in them:
     | {"__pydantic_core_schema__", "__pydantic_serializer__", "__pydantic_validator__"}
 )
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,80}")
-_EXPANDED = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]{0,80})")
-_VERSIONS = frozenset({"version", "metadata", "distribution", "get_distribution", "requires"})
 _PLUGINS = frozenset({"entry_points", "iter_entry_points"})
 _CLOCKS = frozenset({"time", "datetime", "secrets", "uuid"})
-_BY_PACKAGE = frozenset(
-    {"import_module", "__import__", "resolve_name", "locate"}
-    | {"files", "resources", "pkgutil", "get_data", "pkg_resources"}
-)
-"""By which code reaches a module, or a package's data, whose name is a text."""
 _ANNOTATIONS = frozenset({"__annotations__", "get_annotations", "get_type_hints", "signature"})
 _DOCSTRINGS = frozenset({"__doc__", "getdoc"})
 _LINES = frozenset(
@@ -82,7 +60,6 @@ _LINES = frozenset(
 """By which code reads its own text, comments and line numbers included."""
 _MOST_FUNCTIONS = 50_000
 _LONGEST_SCALAR = 200
-_LONGEST_PATH = 1000
 
 
 class Reach:
@@ -92,21 +69,16 @@ class Reach:
         value: looks at a value of the user's; set by whoever joins both walks.
         clocks: Python modules that a user's reached code may take another value from each time.
         files: of the user's modules that were reached.
-        texts: that may name files: in the user's code, and the lists of packages' files.
-        folders: that the user's code lists.
-        named: files that the user's code names.
+        listings: of the files of packages that were reached.
     """
 
     def __init__(self, leaves: Leaves) -> None:
         self.value: Callable[[str, object], None] = lambda path, value: None
         self.clocks: set[str] = set()
         self.files: set[Path] = set()
-        self.texts: set[str] = set()
-        self.folders: set[Path] = set()
-        self.named = NamedFiles()
+        self.listings: set[str] = set()
         self._leaves = leaves
         self._owners = Owners()
-        self._listing: list[tuple[CodeType, list[str]]] = []
         self._queue: deque[tuple[object, str]] = deque()
         self._held: list[str] = []
         self._seen: set[int] = set()
@@ -155,16 +127,9 @@ class Reach:
             self._code.setdefault(f"{path.stem}.<text>", set()).add(file_digest(path))
         for label, digests in self._code.items():
             self._leaves.put(f"code.{label}", digest_of(sorted(digests))[:32])
-        for code, texts in self._listing:  # folders that values name count as well
-            held = [os.path.relpath(folder) for folder in sorted(self.named.folders)]
-            for folder, inside in listed(code, [*texts, *held]) if held else ():
-                self._listed(folder, inside)
-        for name, path in self.named.found().items():
-            self._leaves.put(f"files.{name}", file_digest(path)[:32])
-        self.texts.update(self.named.candidates(), map(str, self.named.found().values()))
         for name, (distribution, files) in self._packages.items():
             self._leaves.put(f"packages.{name}", describe(distribution, files, is_loaded=True))
-            self.texts.update(listing_files(distribution))
+            self.listings.update(listing_files(distribution))
 
     def _owned(self, module: str) -> Owner:
         """The owner of a module, noted where it is a package."""
@@ -257,25 +222,13 @@ class Reach:
         if module in sys.modules and vars(sys.modules[module]) is scope:
             self.add(sys.modules[module], "")
         for part in nested(code):
-            self._variables(part, scope)
             self._local_imports(part, scope)
             texts = {*_texts(part.co_consts)}
-            self.named.add(part, texts - only_written(part), scope)
-            self._folders_listed(part, [*texts, *_texts(map(scope.get, part.co_names))])
-            if _VERSIONS.intersection(part.co_names):
-                self._versions(texts)
             if _PLUGINS.intersection(part.co_names):
                 self._plugins([*texts, *_texts(map(scope.get, part.co_names))])
-            for text in texts if _BY_PACKAGE.intersection(part.co_names) else ():
-                self._module_named(text)
             words = {*part.co_names, *texts}
             self._reads |= words & (_ANNOTATIONS | _DOCSTRINGS | _LINES)
         names = sorted({name for part in nested(code) for name in part.co_names})
-        variables = variables_read(code, names, scope)
-        if variables is None:
-            self._leaves.put(f"environment.{ANY}", digest_of({**all_variables()})[:16])
-        for name in variables or ():
-            self._variable(name)
         if reaches_any_module(code, names, scope):
             for each in list(sys.modules):
                 self._whole(each)
@@ -284,23 +237,6 @@ class Reach:
         for name in names:
             if name in scope:
                 self._named(f"globals.{module_label(module)}.{name}", scope[name], names)
-
-    def _folders_listed(self, code: CodeType, texts: list[str]) -> None:
-        """Files in folders that texts of the user's code name, where it lists such."""
-        self._listing.append((code, texts))
-        for folder, files in listed(code, texts):
-            self._listed(folder, files)
-
-    def _listed(self, folder: Path, files: list[Path]) -> None:
-        self.folders.update({folder, *(path.parent for path in files)})
-        self.texts.update(map(str, files))
-        self._leaves.put(f"files.{folder.name}/", listing_digest(folder, files))
-
-    def _versions(self, texts: Iterable[str]) -> None:
-        """Versions of the distributions that texts name."""
-        for text in texts:
-            with suppress(PackageNotFoundError, ValueError):
-                self._leaves.put(f"packages.{text}.<version>", version(text))
 
     def _plugins(self, texts: list[str]) -> None:
         """What installed distributions register in groups that texts name."""
@@ -364,7 +300,6 @@ class Reach:
         """The packages that a package's function leads to."""
         names = sorted({name for part in nested(code) for name in part.co_names})
         for part in nested(code):
-            self._variables(part, scope)
             self._local_imports(part, scope)
         module = str(scope.get("__name__", ""))
         for name in names:
@@ -374,31 +309,6 @@ class Reach:
                 self._module_attributes(scope[name], names)
             else:
                 self._package_value(f"globals.{module}.{name}", scope[name])
-
-    def _variables(self, code: CodeType, scope: dict[str, Any]) -> None:
-        """Environment variables that code names: every text in it that may be a name of one."""
-        words = {*code.co_names, *code.co_varnames, *code.co_freevars}
-        named = (scope.get(name) for name in code.co_names)
-        if not ENVIRONMENT & words and not any(map(reads_environment, named)):
-            return
-        texts = [*_texts(code.co_consts), *_texts([scope.get(name) for name in code.co_names])]
-        for text in texts:
-            for name in [text] if _VARIABLE.fullmatch(text) else _EXPANDED.findall(text):
-                self._variable(name)
-                if name.endswith("_") and name[0] != "_":  # names are put together
-                    self._variable(f"{name}{ANY}")
-
-    def _variable(self, name: str) -> None:
-        if ANY in name:
-            found = digest_of({**matching(os.environ, name)})[:16]
-            self._leaves.put(f"environment.{name}", found)
-            return
-        value = os.environ.get(name)
-        text = "(not set)" if value is None else digest_of(value)[:16]
-        self._leaves.put(f"environment.{name}", text)
-        if value and len(value) < _LONGEST_PATH and Path(value).is_file():
-            self.texts.add(value)
-            self._leaves.put(f"files.${name}", file_digest(Path(value))[:32])
 
     def _local_imports(self, code: CodeType, scope: dict[str, Any]) -> None:
         """Imports inside a function."""
@@ -438,12 +348,6 @@ class Reach:
             module = sys.modules.get(".".join(parts[:depth]))
             if isinstance(module, ModuleType):
                 self.add(module, "")
-
-    def _module_named(self, text: str) -> None:
-        """A module or package whose name a text is; other texts are none."""
-        parts = text.split(".")
-        if all(map(str.isidentifier, parts)) and _can_be_found(parts[0]):
-            self._import(text, 0, {})
 
     def _not_loaded(self, name: str) -> None:
         """A module that is imported later on, if at all: by its files or its package."""
@@ -512,10 +416,7 @@ class Reach:
     def _user_code_of_body(self, body: CodeType, scope: dict[str, Any]) -> None:
         """What statements of a module call and put in; their results count by use."""
         for part in nested(body):
-            self._variables(part, scope)
             self._local_imports(part, scope)
-            texts = {*_texts(part.co_consts)}
-            self.named.add(part, texts, scope)
         names = sorted({name for part in nested(body) for name in part.co_names})
         for name in names:
             value = scope.get(name)
@@ -596,13 +497,6 @@ def _imported_names(
                 base = _absolute(statement.module or "", statement.level, scope)
                 found[bound] = getattr(sys.modules.get(base), alias.name, None)
     return found
-
-
-def _can_be_found(name: str) -> bool:
-    try:
-        return name in sys.modules or importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def _texts(values: Any) -> Iterator[str]:

@@ -25,11 +25,6 @@ class Start:
     folder: str = field(default_factory=lambda: str(Path.cwd()))
     path: Sequence[str] = field(default_factory=lambda: tuple(sys.path))
 
-    @property
-    def own(self) -> tuple[str, ...]:
-        """The folders of the user's project."""
-        return tuple(filter(None, (self.code, self.folder)))
-
     def folders(self) -> Iterator[tuple[str, str]]:
         """Signs that stand for folders in portable names, the code's first."""
         if self.code:

@@ -9,7 +9,6 @@ import ctypes
 import enum
 import functools
 import logging
-import os
 import re
 import types
 import typing
@@ -64,6 +63,7 @@ _BY_PICKLE = frozenset({"pandas"})
 _FILE = re.compile(r"/.*|[^\n/]{0,200}[./][^\n]{1,200}", re.DOTALL)
 """Texts that may name a file; only those that do have its content."""
 
+_ADDRESS = re.compile(r"\d{9,}")
 _NUMBERED = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
 _REMEDIES = {
     "TextIOWrapper": "read the file in the factory and keep what it holds",
@@ -81,17 +81,12 @@ class Walk:
         leaves: where the texts go.
         reach: is given each function, class and Python module, and a path for what belongs to it.
         start: the process; a path below one of its folders counts as the path from there.
-
-    Attributes:
-        folders: of the user's that values name.
     """
 
     def __init__(self, leaves: Leaves, reach: Callable[[object, str], None], start: Start) -> None:
         self._leaves = leaves
         self._reach = reach
         self._start = start
-        self._here = {path.name for path in Path.cwd().iterdir() if path.is_dir()}
-        self.folders: set[Path] = set()
         self._seen: dict[int, str] = {}
         self._kept: list[object] = []  # an id is another object's once its owner is gone
         self._depth = 0
@@ -110,7 +105,6 @@ class Walk:
     def _look(self, path: str, value: Any) -> None:
         if type(value) in _PLAIN:
             self._leaves.put(path, self._spell(value))
-            self._note_folder(value)
             return
         if isinstance(value, enum.Enum):
             self._leaves.put(path, f"{_type(value)}.{value.name} {value.value!r}")
@@ -137,14 +131,6 @@ class Walk:
         except (OSError, ValueError):
             content = ""
         return f"{self._start.portable(value)!r}{content}"
-
-    def _note_folder(self, value: object) -> None:
-        """Keep a folder of the user's that a text names: code may look for files there."""
-        if not isinstance(value, str):
-            return
-        is_own = any(value.startswith(f"{folder}/") for folder in self._start.own)
-        if (is_own or value.partition("/")[0] in self._here) and os.path.isdir(value):  # noqa: PTH112 - Path.is_dir raises for long names
-            self.folders.add(Path.cwd() / value)
 
     def _kind(self, path: str, value: Any) -> None:
         """Add a value by its kind; the order matters where one kind is a case of another."""
@@ -229,7 +215,6 @@ class Walk:
 
     def _path(self, path: str, value: PurePath) -> None:
         self._leaves.put(path, f"path {self._spell(str(value))}")
-        self._note_folder(str(value))
 
     def _reference(self, path: str, value: weakref.ref[Any]) -> None:
         self.value(path, value())
@@ -338,7 +323,8 @@ class Walk:
         self._leaves.put(path, f"TorchScript {digest_of([*digests])[:32]}")
 
     def _context_variable(self, path: str, value: contextvars.ContextVar[Any]) -> None:
-        self._leaves.put(path, f"context variable {value.name}")
+        name = _ADDRESS.sub("", value.name)  # torch names some by their owner's
+        self._leaves.put(path, f"context variable {name}")
         with suppress(LookupError):  # not set, and without a default
             self.value(f"{path}.<value>", value.get())
 

@@ -145,6 +145,27 @@ def test_a_file_that_a_pool_reads_decides(project: Project) -> None:
     assert project.build().reference != first
 
 
+def test_a_file_that_native_code_reads_decides_where_forward_names_it(project: Project) -> None:
+    project.write(
+        "import ctypes; file = ctypes.CDLL(None).open(b'table.txt', 0); "
+        "scale = float(os.read(file, 9)); os.close(file)"
+    )
+    (project.folder / "table.txt").write_text("2")
+    first = project.build().reference
+    assert project.build().reference == first
+    (project.folder / "table.txt").write_text("3")
+    assert project.build().reference != first
+
+
+def test_the_size_of_a_file_that_forward_does_not_open_decides(project: Project) -> None:
+    project.write("scale = os.path.getsize(self.word())")
+    (project.folder / "table").write_text("2")
+    first = project.build().reference
+    assert project.build().reference == first
+    (project.folder / "table").write_text("33")
+    assert project.build().reference != first
+
+
 def test_what_it_was_before_is_found_again(project: Project) -> None:
     project.write(COMPUTED)
     (project.folder / "table").write_text("2")

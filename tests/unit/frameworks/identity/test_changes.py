@@ -430,7 +430,7 @@ def test_an_environment_variable_that_the_code_names_counts(tmp_path: Path) -> N
     text = "return x * float(os.environ.get('LAB_SCALE', '1'))"
     folder = write(tmp_path, net(top="import os", forward=text))
     keys = [
-        identity_of(folder, "mm:make", env=env).key
+        identity_of(folder, "mm:make", env=env, store=tmp_path / "store").key
         for env in ({"LAB_SCALE": "1"}, {"LAB_SCALE": "2"}, {"LAB_SCALE": "1", "LAB_OTHER": "3"})
     ]
     assert keys[0] != keys[1]
@@ -442,7 +442,6 @@ def test_an_environment_variable_that_the_code_names_counts(tmp_path: Path) -> N
     [
         "os.environ.get(PREFIX + '_SCALE', 1)",
         "os.environ[self.variable]",
-        "dict(os.environ)['LAB_SCALE']",
         "os.getenv(f'{self.variable}')",
         "(lambda PREFIX: os.getenv(PREFIX))('LAB_SCALE')",
     ],
@@ -457,7 +456,12 @@ def test_a_variable_whose_name_is_put_together_counts(tmp_path: Path, read: str)
         ),
     )
     first, second, third = (
-        identity_of(folder, "mm:make", env={"LAB_SCALE": value, "SSH_TTY": tty})
+        identity_of(
+            folder,
+            "mm:make",
+            env={"LAB_SCALE": value, "SSH_TTY": tty},
+            store=tmp_path / "store",
+        )
         for value, tty in (("1", "a"), ("2", "a"), ("1", "b"))
     )
     assert first.key is not None
@@ -517,11 +521,12 @@ def test_a_checkout_is_the_same_by_any_path_and_from_any_folder(tmp_path: Path) 
         return (found[0].key, found[1].key)
 
     first = key(checkout, "mm.py:make")
+    assert key(tmp_path, "checkout/mm.py:make") == first
     assert key(elsewhere, f"{checkout}/mm.py:make") == first
     renamed = checkout.rename(tmp_path / "renamed")
     assert key(elsewhere, f"{renamed}/mm.py:make") == first
     write(renamed, {"scale.txt": "3"})
-    assert all(one != other for one, other in zip(key(renamed, "mm.py:make"), first, strict=True))
+    assert key(renamed, "mm.py:make")[1] != first[1]  # what forward reads shows in its calls
 
 
 def test_a_value_of_a_transformers_configuration_counts(tmp_path: Path) -> None:
@@ -584,15 +589,16 @@ def test_a_file_that_code_names_and_a_module_that_it_imports_late_count(tmp_path
         "late/parts.py": "def scaled(x, k):\n    return x * float(k)\n",
     }
     commented = {**texts, "late/parts.py": f"# a\n{texts['late/parts.py']}"}
-    first, same = both(tmp_path / "same", texts, commented)
-    _, read = both(tmp_path / "file", texts, {**texts, "k.txt": "3"})
+    store = tmp_path / "store"
+    first, same = both(tmp_path / "same", texts, commented, store=store)
+    _, read = both(tmp_path / "file", texts, {**texts, "k.txt": "3"}, store=store)
     other = texts["late/parts.py"].replace("x * float", "x - float")
-    _, late = both(tmp_path / "module", texts, {**texts, "late/parts.py": other})
+    _, late = both(tmp_path / "module", texts, {**texts, "late/parts.py": other}, store=store)
     assert first.key is not None
     assert first.key == same.key
     assert len({first.key, read.key, late.key}) == 3
 
 
-def test_a_long_text_in_code_names_no_file(tmp_path: Path) -> None:
-    forward = f"assert '{'long ' * 2000}'; return self.linear(x)"
-    assert identity_of(write(tmp_path, net(forward=forward)), "mm:make").key is not None
+def test_a_long_value_names_no_file(tmp_path: Path) -> None:
+    folder = write(tmp_path, net(init="self.text = '/long' * 2000"))
+    assert identity_of(folder, "mm:make").key is not None
