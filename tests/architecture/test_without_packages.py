@@ -33,6 +33,8 @@ def distribution(name):
     return installed(name)
 
 metadata.distribution = distribution
+listdir = os.listdir
+os.listdir = lambda *words: [n for n in listdir(*words) if str(n).partition("-")[0] not in absent]
 if "BENCHORCH_METADATA" in os.environ:
     kept = os.environ["BENCHORCH_METADATA"].splitlines()
     metadata.requires = lambda name: kept if name == "benchorch" else requires(name)
