@@ -144,7 +144,7 @@ def test_a_search_that_fails_costs_nothing_but_itself() -> None:
         example=lab.chain_of("eager").example(0),
         tolerance_ratio=1e-3,
     )
-    assert told == "Where it begins is unknown: no room"
+    assert told == "Where it begins is unknown: RuntimeError: no room"
 
 
 def test_float64_is_kept_beside_the_reference(tmp_path: Path) -> None:
