@@ -197,7 +197,8 @@ def run(trials: int, nodes: int, seed: int, root: Path) -> Seen:
     for number in range(nodes):
         fleet.start(KINDS[number % len(KINDS)])
     try:
-        seen.results += dispatch(asked, fleet, lambda event: None, LIMITS, time.monotonic)
+        for results in dispatch(asked, fleet, lambda event: None, LIMITS, time.monotonic):
+            seen.results += results
     finally:
         fleet.close()
     assert Counter(r.trial_id for r in seen.results) == Counter(t.trial_id for t in asked)

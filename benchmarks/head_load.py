@@ -136,6 +136,12 @@ class Simulated(Executor):
         return None
 
     def run(self, trials: Sequence[Trial], work: TrialRunner, emit: Emit) -> Iterator[TrialResult]:
+        """Each result of the groups."""
+        return itertools.chain.from_iterable(self.run_grouped(trials, work, emit))
+
+    def run_grouped(
+        self, trials: Sequence[Trial], work: TrialRunner, emit: Emit
+    ) -> Iterator[Sequence[TrialResult]]:
         """As the Ray executor does it."""
         del work
         told = forecasts(trials, PastDurations())

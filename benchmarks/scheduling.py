@@ -73,7 +73,8 @@ def run(sweep: Sweep, fleet: VirtualFleet, forecasts: dict[str, Forecast] | None
 
     watched = _Watched(fleet, timed)
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
-    results = list(dispatch(sweep.trials, watched, _ignore, LIMITS, fleet.now_s, forecasts))
+    groups = dispatch(sweep.trials, watched, _ignore, LIMITS, fleet.now_s, forecasts)
+    results = [result for results in groups for result in results]
     share = 1 - fleet.own_s / (time.perf_counter() - began_s)
     cpu_s = share * (time.process_time() - began_cpu_s)
     assert len(results) == len({r.trial_id for r in results}) == len(sweep.trials)

@@ -402,7 +402,8 @@ def simulated_sweep(
     ]
     inbox = SimpleNamespace(put=ray.put_answer, get=ray.get_answer, get_nowait=ray.get_answer_now)
     fleet = RayFleet(ray, work, QuietAutoscaler(), inbox=inbox, now_s=lambda: ray.clock_s)
-    results = list(dispatch(trials, fleet, _ignore, LIMITS, lambda: ray.clock_s))
+    groups = dispatch(trials, fleet, _ignore, LIMITS, lambda: ray.clock_s)
+    results = list(itertools.chain.from_iterable(groups))
     fleet.close()
     assert Counter(r.trial_id for r in results) == Counter(t.trial_id for t in trials)
     return ray, results

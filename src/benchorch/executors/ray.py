@@ -31,7 +31,7 @@ from benchorch.executors.scheduling.cluster_file import (
     locked_packages,
     read_cluster_file,
 )
-from benchorch.executors.scheduling.dispatcher import RetryLimits, dispatch_grouped
+from benchorch.executors.scheduling.dispatcher import RetryLimits, dispatch
 from benchorch.executors.scheduling.duration_forecast import forecasts, past_durations
 from benchorch.executors.scheduling.file_transfer import ShippedFiles, collect_files
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
@@ -217,7 +217,7 @@ class RayExecutor(Executor):
             try:
                 expected = forecasts(trials, past_durations())
                 shared = self._shared_builds(trials, expected, session)
-                yield from dispatch_grouped(
+                yield from dispatch(
                     *(trials, fleet, emit, limits, time.monotonic, expected, shared),
                     spending=_meter(session),
                 )

@@ -137,7 +137,7 @@ def is_installed(distribution: str) -> bool:
 
 @cache
 def _is_installed_here(distribution: str) -> bool:
-    if _has_folder(distribution):
+    if _normalised(distribution) in _named_by_folders():
         return True
     from importlib import metadata
 
@@ -148,18 +148,18 @@ def _is_installed_here(distribution: str) -> bool:
     return True
 
 
-def _has_folder(distribution: str) -> bool:
-    """Whether a folder of metadata is called after it, as of most; others are asked for.
+@cache
+def _named_by_folders() -> frozenset[str]:
+    """Distributions after which a folder of metadata is called, as after most; normalised.
 
     Without `importlib.metadata`, whose import takes longer than all of this in a measuring process.
     """
-    name = _normalised(distribution)
+    found = set()
     for place in sys.path:
         with contextlib.suppress(OSError):
-            for entry in os.listdir(place or "."):  # noqa: PTH208 - a path for each is slow
-                if entry.endswith(_METADATA) and _normalised(entry.partition("-")[0]) == name:
-                    return True
-    return False
+            entries = os.listdir(place or ".")  # noqa: PTH208 - a path for each is slow
+            found |= {entry.partition("-")[0] for entry in entries if entry.endswith(_METADATA)}
+    return frozenset(map(_normalised, found))
 
 
 def _normalised(distribution: str) -> str:

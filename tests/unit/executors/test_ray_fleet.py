@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -328,9 +328,11 @@ def sweep(
     )
     events: list[Event] = []
     found = list(
-        dispatch(
-            *(trials, fleet, events.append, LIMITS, lambda: ray.clock_s, forecasts),
-            spending=spending,
+        chain.from_iterable(
+            dispatch(
+                *(trials, fleet, events.append, LIMITS, lambda: ray.clock_s, forecasts),
+                spending=spending,
+            )
         )
     )
     fleet.close()

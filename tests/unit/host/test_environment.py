@@ -11,6 +11,7 @@ import pytest
 from benchorch.host import cgroup
 from benchorch.host.environment import (
     _is_installed_here,
+    _named_by_folders,
     available_memory_bytes,
     describe_host,
     git_revision,
@@ -286,8 +287,10 @@ def test_a_distribution_is_installed_by_the_name_of_its_metadata(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, found: bool
 ) -> None:
     _is_installed_here.cache_clear()
+    _named_by_folders.cache_clear()
     (tmp_path / folder).mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.syspath_prepend(tmp_path / "missing")
     assert is_installed("some-made-up") is found
     _is_installed_here.cache_clear()
+    _named_by_folders.cache_clear()

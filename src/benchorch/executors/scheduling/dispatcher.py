@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TypeAlias, final
 
 from benchorch.domain.result import TrialResult
@@ -193,21 +192,6 @@ def dispatch(
     forecasts: Mapping[str, Forecast] | None = None,
     shared: SharedBuilds | None = None,
     spending: SpendingMeter | None = None,
-) -> Iterator[TrialResult]:
-    """Exactly one result per trial, as soon as it is there; arguments as of `dispatch_grouped`."""
-    groups = dispatch_grouped(trials, fleet, emit, limits, now_s, forecasts, shared, spending)
-    return chain.from_iterable(groups)
-
-
-def dispatch_grouped(
-    trials: Sequence[Trial],
-    fleet: Fleet,
-    emit: Emit,
-    limits: RetryLimits,
-    now_s: Callable[[], float],
-    forecasts: Mapping[str, Forecast] | None = None,
-    shared: SharedBuilds | None = None,
-    spending: SpendingMeter | None = None,
 ) -> Iterator[Sequence[TrialResult]]:
     """Exactly one result per trial, those that came at the same time together.
 
@@ -231,11 +215,13 @@ def dispatch_grouped(
     meter = spending or SpendingMeter()
     sweep = _Sweep((*shared.builds, *trials), assignments, fleet, builds.emit, limits, meter)
     for results in sweep.run(now_s):
-        own = [result for result in results if not builds.include(result.trial_id)]
+        own = []
+        for result in results:
+            if builds.include(result.trial_id):
+                builds.emit_end(result)
+            else:
+                own.append(result)
         if len(own) < len(results):
-            for result in results:
-                if builds.include(result.trial_id):
-                    builds.emit_end(result)
             sweep.supply_idle()
         if own:
             yield own

@@ -4,6 +4,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -26,7 +27,6 @@ from benchorch.executors.scheduling.dispatcher import (
     RetryLimits,
     TrialEvents,
     dispatch,
-    dispatch_grouped,
 )
 from benchorch.executors.scheduling.queue import Forecast, SharedBuilds
 
@@ -85,7 +85,8 @@ def run(
 ) -> tuple[list[TrialResult], list[Event]]:
     events: list[Event] = []
     now_s = fleet.now_s
-    results = list(dispatch(trials, fleet, events.append, limits, now_s, forecasts, shared))
+    groups = dispatch(trials, fleet, events.append, limits, now_s, forecasts, shared)
+    results = list(chain.from_iterable(groups))
     return results, events
 
 
@@ -134,7 +135,7 @@ def test_results_that_are_there_at_once_come_together_once_their_agents_are_supp
 
     fleet, sizes = ScriptedFleet(swift), []
     trials = [trial(str(i)) for i in range(21)]
-    for results in dispatch_grouped(trials, fleet, lambda event: None, LIMITS, fleet.now_s):
+    for results in dispatch(trials, fleet, lambda event: None, LIMITS, fleet.now_s):
         sizes.append(len(results))
         assert fleet.sent or sum(sizes) == 21
     assert sizes == [1, 11, 9]
@@ -149,7 +150,7 @@ def test_what_came_before_an_error_is_handed_over_before_it_is_raised() -> None:
         raise ConnectionError("the cluster is gone")
 
     fleet = ScriptedFleet(failing)  # type: ignore[arg-type]  # goes wrong between two messages
-    groups = dispatch_grouped([trial("1"), trial("2")], fleet, print, LIMITS, fleet.now_s)
+    groups = dispatch([trial("1"), trial("2")], fleet, print, LIMITS, fleet.now_s)
     assert [result.trial_id for result in next(iter(groups))] == ["1"]
     with pytest.raises(ConnectionError):
         next(iter(groups))
@@ -284,8 +285,8 @@ def test_events_of_a_trial_come_before_its_result_and_never_after() -> None:
 
     fleet = ScriptedFleet(talkative)
     trials = [trial("1")]
-    results = dispatch(trials, fleet, lambda e: seen.append(e.message), LIMITS, fleet.now_s)
-    seen.extend(result.trial_id for result in results)
+    groups = dispatch(trials, fleet, lambda e: seen.append(e.message), LIMITS, fleet.now_s)
+    seen.extend(result.trial_id for results in groups for result in results)
     assert seen == ["process 1 of 5", "process 1 of 5", "1"]
 
 
