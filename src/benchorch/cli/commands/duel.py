@@ -66,7 +66,6 @@ def _count(text: str) -> int:
                 4  undecided
     """,
     writes_output=True,
-    former={"--markdown": "--output"},
 )
 @words_argument()
 @click.option("--against", metavar="REV", help="the revision that is the old version")
