@@ -9,6 +9,7 @@
     ├── TrialError                this trial failed; the others continue
     │   ├── BuildError            a step or a runtime refused the model
     │   └── MeasureError          a clock, a device or the model's own call failed
+    │       └── MissedQuery       one query had no answer; a scenario of load counts it
     ├── ExecutorError             the worker died; trying again is reasonable
     ├── TraceError                a profile cannot be read, or a what-if cannot be asked of it
     ├── StoreError                an artifact can be neither read nor written
@@ -185,6 +186,22 @@ class MeasureError(TrialError):
     """A clock, a device or the model's own call failed while measuring."""
 
     kind = "measure_failed"
+
+
+class MissedQuery(MeasureError):
+    """One query without an answer: scenarios of load count it, others fail.
+
+    Attributes:
+        cause: the status code, or ``refused``, ``reset`` or ``timeout``.
+        retry_after_s: when the server asks to be called again; None where it does not say.
+    """
+
+    def __init__(
+        self, message: str, *, cause: str, remedy: str, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, kind="endpoint", remedy=remedy)
+        self.cause = cause
+        self.retry_after_s = retry_after_s
 
 
 class ExecutorError(BenchorchError):

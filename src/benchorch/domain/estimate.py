@@ -27,6 +27,7 @@ METRIC_GROUPS: Mapping[str, Mapping[str, str]] = {
         "service_ms/p99": "from started to done, 99 %",
         "offered_per_s/mean": "queries per second of the schedule",
         "achieved_per_s/mean": "completed queries per second",
+        "missed_ratio/mean": "share of queries without an answer, where there were any",
         "target_rate_per_s/max": "the highest rate at which the target holds",
         "capacity_per_s/mean": "queries per second, each issued as soon as a server is free",
     },

@@ -1,13 +1,28 @@
 """Raw observations of one process, exactly as the clock gave them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchorch.domain.bounds import Amount, Count, Finite, Items, Moment, Positive, Share
 from benchorch.domain.codec import Json
 
 _LONGEST_NS = 2**62
+_MISSED = "missed "
 _MAY_BE_MISSING = ("preempted", "cpu_ns", "issue_ns", "device_ns", "scheduled_ns")
+
+
+def missed(cause: str) -> str:
+    """The event of a call without an answer for that cause."""
+    return f"{_MISSED}{cause}"
+
+
+def missed_in(events: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
+    """Where calls had no answer, by cause."""
+    return {
+        event.removeprefix(_MISSED): places
+        for event, places in events.items()
+        if event.startswith(_MISSED)
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +103,8 @@ class Observations:
             A query's response time is its block's end less this.
         loads: which queries were offered at which rate; empty without a schedule.
         events: what happened inside which blocks: ``collection``, ``compilation``,
-            ``allocator_retry``, each with the indices of the blocks.
+            ``allocator_retry``, each with the indices of the blocks; and ``missed CAUSE`` for calls
+            without an answer, a block's index once for each.
         token_ns: of calls that generate tokens, in the order of the calls: the time of each token
             since the one before it, the first one's since the call's start. Else empty.
         tokens_per_call: how many of them each call has.
@@ -123,6 +139,11 @@ class Observations:
     def queries_per_block(self) -> int:
         """Number of queries in a block; above 1 only for queries too short for the clock."""
         return self.calls_per_block // self.calls_per_query
+
+    @property
+    def missed(self) -> dict[str, Sequence[int]]:
+        """Blocks of the calls without an answer, by cause: a status code, or a word."""
+        return missed_in(self.events)
 
     def contradictions(self) -> Iterator[str]:
         """What of it cannot be of one series, as only a file may hold it."""

@@ -1,6 +1,7 @@
 """A torch module whose work torch does not see: it runs in another library or another process."""
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import torch
@@ -27,6 +28,14 @@ class OpaqueModule(torch.nn.Module, ABC):
     @abstractmethod
     def answer(self, **tensors: torch.Tensor) -> object:
         """The model's outputs."""
+
+    def timed(self) -> AbstractContextManager[object]:
+        """Context of the calls that are measured, as opposed to those of checks."""
+        return nullcontext()
+
+    def note(self) -> str:
+        """What its calls so far have met that a result must say; empty for nothing."""
+        return ""
 
     def write(self, directory: Path, example: Example) -> None:
         """Write it as ``model.onnx`` for calls like the example; BuildError where it cannot be."""

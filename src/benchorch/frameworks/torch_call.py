@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, final
@@ -229,11 +229,16 @@ class TorchExecutable(Executable):
         only = getattr(torch, self.dtypes[0]) if len(self.dtypes) == 1 else None
         return TorchProgram(prepare=self.prepare, device=self.device, dtype=only)
 
-    def calling(self) -> AbstractContextManager[object]:
-        """Context without recording of gradients."""
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Context without recording of gradients, in which calls are measured."""
         import torch
 
-        return torch.inference_mode()
+        from benchorch.frameworks.opaque_module import OpaqueModule
+
+        opaque = self.module if isinstance(self.module, OpaqueModule) else None
+        with torch.inference_mode(), opaque.timed() if opaque else nullcontext():
+            yield
 
     def outputs(self, raw: object) -> Arrays:
         """Outputs of a call, flattened, on the host."""

@@ -1,11 +1,14 @@
 """Throughput of calls that are all available from the start."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
 from benchorch.domain.measurement import Calibration, Observations
+from benchorch.errors import MissedQuery
 from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
@@ -22,7 +25,8 @@ class Offline(Scenario):
     """MLPerf's offline: throughput of queries that are all available.
 
     Calls are issued without waiting for each other, and a block is over when the device has done
-    all of its own. Garbage is collected as it would be in service, and noted.
+    all of its own. Garbage is collected as it would be in service, and noted. A query without an
+    answer is counted as missed, and its items are not served ones.
 
     Attributes:
         min_duration_s: blocks add up to at least so many seconds.
@@ -49,7 +53,26 @@ class Offline(Scenario):
         """Blocks of at least a tenth of a second, in turn over the calls."""
         if not calls:
             raise ValueError("a scenario needs at least one call; it got none")
+        try:
+            series = self._blocks(calls, clock, calibration, stopping, cold_caches=cold_caches)
+        except MissedQuery:  # rare, and only of remote models: the others are spared the counting
+            guard = _Guard()
+            guarded = [guard.over(call) for call in calls]
+            series = self._blocks(
+                guarded, clock, calibration, stopping, cold_caches=cold_caches, guard=guard
+            )
+        return series.observations(items_per_call)
 
+    def _blocks(
+        self,
+        calls: Sequence[Callable[[], object]],
+        clock: Clock,
+        calibration: Calibration,
+        stopping: Stopping,
+        *,
+        cold_caches: bool,
+        guard: _Guard | None = None,
+    ) -> Series:
         def start(count: int) -> Series:
             size = min(count, len(calls))
             return Series(
@@ -59,8 +82,32 @@ class Offline(Scenario):
                 calls_per_turn=size,
                 at_once=True,
                 cold_caches=cold_caches,
+                take_missed=guard.take if guard else None,
             )
 
         series = grown(start, s_to_ns(LEAST_BLOCK_S), calibration)
         fill(series, stopping, least_ns=s_to_ns(self.min_duration_s))
-        return series.observations(items_per_call)
+        return series
+
+
+class _Guard:
+    """Calls that go on where one has no answer, and the causes since they were last taken."""
+
+    def __init__(self) -> None:
+        self._causes: list[str] = []
+
+    def over(self, call: Callable[[], object]) -> Callable[[], object]:
+        """The call, its missing answer counted instead of raised."""
+
+        def guarded() -> None:
+            try:
+                call()
+            except MissedQuery as error:
+                self._causes.append(error.cause)
+
+        return guarded
+
+    def take(self) -> list[str]:
+        """The causes so far, which are then forgotten."""
+        taken, self._causes = self._causes, []
+        return taken

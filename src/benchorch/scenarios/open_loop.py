@@ -7,9 +7,8 @@ from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from benchorch.domain.measurement import Calibration, Load, Observations
+from benchorch.domain.measurement import Calibration, Load, Observations, missed_in
 from benchorch.errors import MeasureError, check_options
 from benchorch.interfaces.generation import TokenCall
 from benchorch.interfaces.hardware import Clock
@@ -20,9 +19,6 @@ from benchorch.scenarios.series import token_fields, token_times
 from benchorch.scenarios.virtual_queue import QueryQueue, ServedQueries, serve
 from benchorch.stats.queueing import LoadPhase
 from benchorch.units import NS_PER_S, s_to_ns
-
-if TYPE_CHECKING:
-    pass
 
 CLOSED = "closed"
 CAPACITY = "capacity"
@@ -214,7 +210,15 @@ class LoadRun:
         target = round(enough_ns / typical_ns * round_size)
         # Where calls are often disturbed, as many as were target would take far longer.
         self._back_to_back(min(target, MOST_QUERIES), self.now_ns() + 2 * enough_ns)
-        return self.last().settled().completed_per_s()
+        phase = self.last().settled()
+        if not phase.answered.any():
+            causes = ", ".join(missed_in(self._served.events))
+            raise MeasureError(
+                f"None of {phase.answered.size} queries at full speed got an answer: {causes}.",
+                kind="endpoint",
+                remedy="scenario=server scenario.rate_per_s=RATE, which needs no full speed",
+            )
+        return phase.completed_per_s()
 
     def _back_to_back(self, count: int, until_ns: int) -> None:
         load = self._load(0.0, CLOSED, CAPACITY)
@@ -252,8 +256,6 @@ class LoadRun:
             ttft_target_ms=options.ttft_target_ms,
             tpot_target_ms=options.tpot_target_ms,
         )
-        if options.target_ms is None:
-            return load
         return replace(load, target_ms=options.target_ms, quantile_ratio=options.quantile_ratio)
 
     def _serve(self, due_ns: Sequence[int], load: Load, until_ns: int) -> None:
@@ -285,6 +287,7 @@ class LoadRun:
             served.started_ns[load.first :],
             served.durations_ns[load.first :],
             load,
+            missed=[place - load.first for place in served.missed if place >= load.first],
         )
 
     def observations(self, items_per_call: float) -> Observations:

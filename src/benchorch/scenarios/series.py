@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
-from benchorch.domain.measurement import Calibration, Observations
+from benchorch.domain.measurement import Calibration, Observations, missed
 from benchorch.errors import MeasureError
 from benchorch.interfaces.generation import TokenCall
 from benchorch.interfaces.hardware import Clock, Counts, Timing
@@ -70,8 +70,14 @@ class Series:
         calls_per_turn: int = 1,
         at_once: bool = False,
         cold_caches: bool = False,
+        take_missed: Callable[[], list[str]] | None = None,
     ) -> None:
-        """Blocks of `repeats` times one of the `turns`, each made of `calls_per_turn` calls."""
+        """Blocks of `repeats` times one of the `turns`, each made of `calls_per_turn` calls.
+
+        Args:
+            take_missed: causes of the calls without an answer since it was last called; blocks are
+                then timed one by one.
+        """
         self.repeats = repeats
         self.calls_per_block = repeats * calls_per_turn
         self.durations_ns = _whole_numbers()
@@ -84,6 +90,7 @@ class Series:
         self._clock = clock
         self._at_once = at_once
         self._cold = cold_caches
+        self._take_missed = take_missed
         self._ended_ns = -_LONGEST_NS
         self._starts_ns = _whole_numbers()
         self._cpu_ns = _whole_numbers()
@@ -98,7 +105,8 @@ class Series:
 
     def add_blocks(self, most: int = MOST_BLOCKS) -> None:
         """Time as many blocks as fit into a few milliseconds, at least one and at most so many."""
-        self._add(for_ns=0 if self._cold else BURST_NS, most=most)
+        alone = self._cold or self._take_missed is not None
+        self._add(for_ns=0 if alone else BURST_NS, most=most)
 
     def _add(self, for_ns: int, most: int = MOST_BLOCKS) -> None:
         clock = self._clock
@@ -119,6 +127,8 @@ class Series:
             self._preempted.append(preempted > preemptions)
             preemptions = preempted
         self._note(before, after)
+        for cause in self._take_missed() if self._take_missed else ():
+            self._events.setdefault(missed(cause), []).append(len(self.durations_ns) - 1)
 
     def _fault(self, started_ns: int, timing: Timing) -> MeasureError:
         if not 0 <= timing.wall < _LONGEST_NS:

@@ -13,7 +13,8 @@ from array import array
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from benchorch.errors import MeasureError
+from benchorch.domain.measurement import missed, missed_in
+from benchorch.errors import MeasureError, MissedQuery
 from benchorch.interfaces.hardware import Clock, Counts, Timing
 from benchorch.scenarios.series import fault
 
@@ -108,6 +109,15 @@ class ServedQueries:
             if getattr(after, count) > getattr(before, count):
                 self.events.setdefault(event, []).append(place)
 
+    def miss(self, place: int, error: MissedQuery) -> None:
+        """Keep that a query had no answer."""
+        self.events.setdefault(missed(error.cause), []).append(place)
+
+    @property
+    def missed(self) -> list[int]:
+        """Places of the queries without an answer."""
+        return [place for places in missed_in(self.events).values() for place in places]
+
     def extend(self, other: ServedQueries, offset: int = 0) -> None:
         """Append another's entries, their places moved by `offset`."""
         self.places.extend(place + offset for place in other.places)
@@ -195,7 +205,11 @@ class _Server:
                 others = queue.pop_due(clock.now_ns(), self._max_batch - 1)
             call = self._together(place, others) if others else calls[place % len(calls)]
             started_ns = clock.now_ns()
-            timing = clock.time_block(call, 1, at_once=True)
+            try:
+                timing = clock.time_block(call, 1, at_once=True)
+            except MissedQuery as error:
+                timing = Timing(clock.now_ns() - started_ns)
+                served.miss(place, error)
             before, counts = counts, clock.counts()
             wall_ns = timing.wall
             if not 0 < wall_ns < _LONGEST_NS or started_ns < ended_ns:
@@ -212,11 +226,14 @@ class _Server:
     def _together(self, place: int, others: Sequence[int]) -> Call:
         """All of a batch, issued one after the other and drained once."""
         own = self._calls
-        steps = [own[one % len(own)] for one in (place, *others)]
+        steps = [(one, own[one % len(own)]) for one in (place, *others)]
 
         def issue_all() -> None:
-            for step in steps:
-                step()
+            for one, step in steps:
+                try:
+                    step()
+                except MissedQuery as error:
+                    self.served.miss(one, error)
 
         return issue_all
 

@@ -65,9 +65,11 @@ def _median_response_ns(observations: Observations, start: int, end: int | None)
     within = range(start, count if end is None else min(end, count))
     meant = [load for load in observations.loads if load.purpose in _MEANT]
     places = [i for load in meant for i in range(load.first, load.end) if i in within]
+    missed = {i for places in observations.missed.values() for i in places}
     responses = [
         observations.started_ns[i] + observations.durations_ns[i] - observations.scheduled_ns[i]
         for i in places or within
+        if i not in missed
     ]
     return float(statistics.median(responses)) if responses else math.nan
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,10 @@ from benchorch.stats.steady_state import stability
 from benchorch.units import NS_PER_S
 
 if TYPE_CHECKING:
-    from numpy import int64
+    from numpy import bool_, int64
     from numpy.typing import ArrayLike, NDArray
 
+_NEVER_NS = 2**62
 WARMUP_RATIO = 0.1
 """The first part of a stretch by time, in which queues fill, does not count."""
 
@@ -43,25 +44,36 @@ class LoadPhase:
     Attributes:
         due_ns, started_ns, duration_ns: shape (n,), int64; all from one origin.
         load: what was offered.
+        answered: shape (n,), bool; the others were missed, and took up a server all the same.
     """
 
     due_ns: NDArray[int64]
     started_ns: NDArray[int64]
     duration_ns: NDArray[int64]
     load: Load
+    answered: NDArray[bool_]
 
     @classmethod
     def of(
-        cls, due_ns: ArrayLike, started_ns: ArrayLike, duration_ns: ArrayLike, load: Load
+        cls,
+        due_ns: ArrayLike,
+        started_ns: ArrayLike,
+        duration_ns: ArrayLike,
+        load: Load,
+        missed: Sequence[int] = (),
     ) -> LoadPhase:
-        """A stretch of any sequences of whole numbers."""
+        """A stretch of any sequences of whole numbers; `missed` are indices."""
         import numpy as np
 
+        due = np.asarray(due_ns, dtype=np.int64)
+        answered = np.ones(due.size, dtype=np.bool_)
+        answered[list(missed)] = False
         return cls(
-            due_ns=np.asarray(due_ns, dtype=np.int64),
+            due_ns=due,
             started_ns=np.asarray(started_ns, dtype=np.int64),
             duration_ns=np.asarray(duration_ns, dtype=np.int64),
             load=load,
+            answered=answered,
         )
 
     @property
@@ -74,6 +86,12 @@ class LoadPhase:
         """From due to done, shape (n,)."""
         return self.ended_ns - self.due_ns
 
+    def until_answered_ns(self) -> NDArray[int64]:
+        """The same, shape (n,); of a missed query longer than any target."""
+        import numpy as np
+
+        return np.where(self.answered, self.response_ns, _NEVER_NS)
+
     @property
     def queueing_ns(self) -> NDArray[int64]:
         """From due to started, shape (n,); lateness of the generator included."""
@@ -81,11 +99,19 @@ class LoadPhase:
 
     def after(self, first: int) -> LoadPhase:
         """The same from a query on."""
+        return self._only(slice(first, None))
+
+    def with_answer(self) -> LoadPhase:
+        """The queries that were answered: what responses are of."""
+        return self if self.answered.all() else self._only(self.answered)
+
+    def _only(self, kept: slice | NDArray[bool_]) -> LoadPhase:
         return replace(
             self,
-            due_ns=self.due_ns[first:],
-            started_ns=self.started_ns[first:],
-            duration_ns=self.duration_ns[first:],
+            due_ns=self.due_ns[kept],
+            started_ns=self.started_ns[kept],
+            duration_ns=self.duration_ns[kept],
+            answered=self.answered[kept],
         )
 
     def settled(self) -> LoadPhase:
@@ -101,15 +127,20 @@ class LoadPhase:
         return _per_s(self.due_ns)
 
     def completed_per_s(self) -> float:
-        """Queries over the time from the first start to the last completion."""
+        """Answered queries over the time from the first start to the last completion."""
         lasted_ns = int(self.ended_ns.max() - self.started_ns.min())
-        return self.due_ns.size * NS_PER_S / lasted_ns
+        return int(self.answered.sum()) * NS_PER_S / lasted_ns
 
-    def achieved_per_s(self) -> float | None:
-        """The rate at which queries were done; None for n < 2."""
+    def done_per_s(self) -> float | None:
+        """The rate at which queries were done, with or without an answer; None for n < 2."""
         import numpy as np
 
         return _per_s(np.sort(self.ended_ns))
+
+    def achieved_per_s(self) -> float | None:
+        """The rate at which queries were answered; None for n < 2."""
+        done = self.done_per_s()
+        return None if done is None else done * float(self.answered.mean())
 
 
 def _per_s(times_ns: NDArray[int64]) -> float | None:
@@ -124,16 +155,11 @@ def stretches(observations: Observations) -> Iterator[LoadPhase]:
         observations.started_ns,
         observations.durations_ns,
         Load(rate_per_s=0.0, first=0, end=0, seed=0, arrivals=""),
+        missed=[place for places in observations.missed.values() for place in places],
     )
     for load in observations.loads:
         if load.end > load.first:
-            span = slice(load.first, load.end)
-            yield LoadPhase(
-                due_ns=whole.due_ns[span],
-                started_ns=whole.started_ns[span],
-                duration_ns=whole.duration_ns[span],
-                load=load,
-            )
+            yield replace(whole._only(slice(load.first, load.end)), load=load)
 
 
 def lateness_ns(stretch: LoadPhase) -> NDArray[int64]:
@@ -278,7 +304,7 @@ def _grows(stretch: LoadPhase, confidence: float) -> bool:
 
 
 def _falls_short(stretch: LoadPhase) -> bool:
-    offered, achieved = stretch.offered_per_s(), stretch.achieved_per_s()
+    offered, achieved = stretch.offered_per_s(), stretch.done_per_s()
     if offered is None or achieved is None or achieved >= LEAST_ACHIEVED_RATIO * offered:
         return False
     behind_ns = stretch.due_ns.size * NS_PER_S * (1.0 / achieved - 1.0 / offered)

@@ -316,7 +316,7 @@ def write_reference(
         refused=refused,
         half=half_precision(load()),
         cache=cache_of(setup, load()),
-        note=not_compared(numbers, alone, limit_s),
+        note="; ".join(filter(None, (_note_of(load()), not_compared(numbers, alone, limit_s)))),
         consulted=consulted,
         written=written,
     )
@@ -361,6 +361,12 @@ def _is_opaque(module: torch.nn.Module) -> bool:
     from benchorch.frameworks.opaque_module import OpaqueModule
 
     return isinstance(module, OpaqueModule)
+
+
+def _note_of(module: torch.nn.Module) -> str:
+    from benchorch.frameworks.opaque_module import OpaqueModule
+
+    return module.note() if isinstance(module, OpaqueModule) else ""
 
 
 def _counted(setup: TrialSetup, module: torch.nn.Module) -> ModelCounts:

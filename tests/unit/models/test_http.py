@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,7 +19,7 @@ import torch
 from benchorch.config.components import make
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
-from benchorch.errors import BuildError, MeasureError
+from benchorch.errors import BuildError, MeasureError, MissedQuery
 from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
 from benchorch.interfaces.model import Model
 from benchorch.models.http import HttpModel
@@ -145,6 +147,90 @@ def test_a_server_that_fails_is_a_sentence(
 ) -> None:
     with pytest.raises(MeasureError, match=said.replace(".", r"\.")):
         model(server, path, **rest).load(0)(x=torch.ones(1, 2))
+
+
+def replies(monkeypatch: pytest.MonkeyPatch, *given: tuple[int, dict[str, str], bytes]) -> None:
+    """Let the server answer with these, the last of them from then on."""
+    waiting = list(given)
+    monkeypatch.setattr(
+        Handler, "reply", lambda *_: waiting.pop(0) if len(waiting) > 1 else waiting[0]
+    )
+
+
+BUSY: tuple[int, dict[str, str], bytes] = (503, {"Retry-After": "0"}, b"queue is full\nmore")
+SUMS: tuple[int, dict[str, str], bytes] = (200, {}, b'{"sums": [3.0]}')
+
+
+def test_a_busy_server_is_asked_again_in_checks_and_that_is_noted(
+    server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies(monkeypatch, BUSY, BUSY, SUMS)
+    module: Any = model(server).load(0)
+    assert module(x=torch.ones(1, 2))["sums"].tolist() == [3.0]
+    assert "did not answer 2 requests of the checks at once (503: 2): sent again" in module.note()
+
+
+def test_a_busy_server_is_asked_once_while_calls_are_timed(
+    server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies(monkeypatch, (429, {"Retry-After": "7"}, b"slow down\nmore"))
+    module: Any = model(server).load(0)
+    with module.timed(), pytest.raises(MissedQuery) as caught:
+        module(x=torch.ones(1, 2))
+    assert str(caught.value).endswith("answered 429 Too Many Requests (Retry-After: 7): slow down.")
+    assert (caught.value.cause, caught.value.retry_after_s) == ("429", 7.0)
+    assert "scenario=server" in caught.value.remedy
+    assert len(Handler.seen) == 1
+
+
+def test_a_wait_that_is_too_long_ends_the_checks(
+    server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies(monkeypatch, (503, {"Retry-After": "3600"}, b""))
+    with pytest.raises(MissedQuery, match=r"Retry-After: 3600"):
+        model(server).load(0)(x=torch.ones(1, 2))
+    assert len(Handler.seen) == 1
+
+
+COMPRESSED = {
+    "gzip": gzip.compress(b'{"sums": [3.0]}'),
+    "GZIP": gzip.compress(b'{"sums": ') + gzip.compress(b"[3.0]}"),
+    "deflate": zlib.compress(b'{"sums": [3.0]}'),
+    " deflate": zlib.compress(b'{"sums": [3.0]}')[2:-4],
+    "deflate, gzip": gzip.compress(zlib.compress(b'{"sums": [3.0]}')),
+    "identity": b'{"sums": [3.0]}',
+}
+
+
+@pytest.mark.parametrize("encoding", COMPRESSED)
+def test_an_answer_that_comes_compressed_is_the_same_answer(
+    encoding: str, server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replies(monkeypatch, (200, {"Content-Encoding": encoding}, COMPRESSED[encoding]))
+    answer: Any = model(server).load(0)(x=torch.ones(1, 2))
+    assert answer["sums"].tolist() == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "said"),
+    [
+        ("br", b"\x0b\x02\x80", "Content-Encoding 'br', which was not requested"),
+        ("gzip", gzip.compress(b"x" * 99)[:-9], "gzip that is cut short"),
+        ("gzip", b"plain", "gzip that is damaged"),
+        ("gzip", gzip.compress(bytes(2**20)), "more than 0 MiB when decompressed from gzip"),
+    ],
+)
+def test_an_answer_that_cannot_be_decompressed_is_a_sentence(
+    encoding: str,
+    body: bytes,
+    said: str,
+    server: ThreadingHTTPServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("benchorch.models.architectures.endpoint._MOST_BYTES", 2**18)
+    replies(monkeypatch, (200, {"Content-Encoding": encoding}, body))
+    with pytest.raises(MeasureError, match=said):
+        model(server).load(0)(x=torch.ones(1, 2))
 
 
 def test_a_redirect_is_not_followed(server: ThreadingHTTPServer) -> None:

@@ -2,8 +2,12 @@
 
 import json
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http.client import (
     BadStatusLine,
     HTTPConnection,
@@ -20,7 +24,9 @@ import numpy as np
 import torch
 
 from benchorch.domain.codec import Json
-from benchorch.errors import MeasureError
+from benchorch.errors import MeasureError, MissedQuery
+from benchorch.formatting import plural
+from benchorch.frameworks.content_encoding import decompressed
 from benchorch.frameworks.opaque_module import OpaqueModule
 
 _KEPT_BODIES = 1024
@@ -28,10 +34,22 @@ _MOST_BYTES = 2**28
 _STALE = (RemoteDisconnected, BadStatusLine, BrokenPipeError, ConnectionResetError)
 """Errors of a connection that the server has closed meanwhile."""
 
+_OVERLOADED = frozenset({429, 502, 503, 504})
+_NO_ANSWER = frozenset({408, 425, 429, *range(500, 600)})
+"""Statuses of a server that could not answer now, where others say that the request is wrong."""
+
+_MOST_REPEATS = 5
+_MOST_PAUSE_S = 30.0
+_FIRST_PAUSE_S = 0.5
+_BODY_SHOWN = 200
+
 
 @final
 class Endpoint(OpaqueModule):
     """Sends the inputs and returns what the answer holds; each thread has a connection of its own.
+
+    A server that is overloaded is asked again in the checks before and after measuring, and
+    `note` tells how often; while calls are timed each is sent once.
 
     Args:
         url: where requests go, and nowhere else: neither proxies nor redirects are followed.
@@ -51,6 +69,8 @@ class Endpoint(OpaqueModule):
         self.url, self.method, self.body = url, method, body
         self.headers = {"Content-Type": "application/json", **headers}
         self.timeout_s = timeout_s
+        self.repeated: Counter[str] = Counter()
+        self._is_timed = False
         self._mine = threading.local()
         self._bodies: dict[tuple[int, ...], tuple[Any, bytes]] = {}
 
@@ -58,32 +78,81 @@ class Endpoint(OpaqueModule):
         """Arrays of numbers as tensors, other values as they are; of plain text its bytes."""
         return decoded(self.send(self._encoded(tensors)))
 
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Send each request once, as a query of the load that is measured."""
+        self._is_timed = True
+        try:
+            yield
+        finally:
+            self._is_timed = False
+
+    def note(self) -> str:
+        """How many requests had to be sent again, by status."""
+        if not self.repeated:
+            return ""
+        counts = ", ".join(f"{code}: {n}" for code, n in sorted(self.repeated.items()))
+        again = plural(self.repeated.total(), "request")
+        return f"{self.url} did not answer {again} of the checks at once ({counts}): sent again"
+
     def send(self, body: bytes) -> bytes:
         """The body of the answer.
 
         Raises:
-            MeasureError: of kind ``endpoint``: nobody answers, too late, or with another status.
+            MissedQuery: nobody answers, too late, or with a status of an overloaded server.
+            MeasureError: of kind ``endpoint``: any other status, and what is no answer.
         """
+        for repeats in range(_MOST_REPEATS + 1):
+            try:
+                return self._send_once(body)
+            except MissedQuery as error:
+                pause_s = error.retry_after_s
+                if pause_s is None:
+                    pause_s = _FIRST_PAUSE_S * 2**repeats
+                hopeless = not error.cause.isdigit() or int(error.cause) not in _OVERLOADED
+                if self._is_timed or hopeless or pause_s > _MOST_PAUSE_S:
+                    raise
+                if repeats == _MOST_REPEATS:
+                    raise
+                self.repeated[error.cause] += 1
+                time.sleep(pause_s)
+        raise AssertionError("the last try returns or raises")
+
+    def _send_once(self, body: bytes) -> bytes:
         try:
             response, content = self._exchange(body)
         except TimeoutError as error:
             message = f"{self.url} did not answer within {self.timeout_s:g} s."
-            raise _failed(message, "model.timeout_s=120") from error
+            raise _missed(message, "timeout", "model.timeout_s=120") from error
         except ConnectionRefusedError as error:
             message = f"{self.url} refuses connections: nothing listens there."
-            raise _failed(message, "start the server, and check host and port") from error
+            remedy = "start the server, and check host and port"
+            raise _missed(message, "refused", remedy) from error
+        except (ConnectionError, IncompleteRead) as error:
+            message = f"{self.url} ended the connection: {type(error).__name__}: {error}."
+            raise _missed(message, "reset", "look at the server's log") from error
         except (OSError, HTTPException) as error:
             raise _failed(f"{self.url}: {type(error).__name__}: {error}.") from error
         if 200 <= response.status < 300:
             return content
-        answered = f"{self.url} answered {response.status} {response.reason}"
-        if 300 <= response.status < 400:
+        raise self._refusal(response, content)
+
+    def _refusal(self, response: HTTPResponse, content: bytes) -> MeasureError:
+        """The error of an answer that is none."""
+        status = response.status
+        answered = f"{self.url} answered {status} {response.reason}".rstrip()
+        if 300 <= status < 400:
             place = response.getheader("Location", "")
-            raise _failed(
+            return _failed(
                 f"{answered}: it redirects to {place}.", "name that address, as model.url"
             )
         lines = content.decode(errors="replace").strip().splitlines()
-        raise _failed(f"{answered}{f': {lines[0][:200]}' if lines else ''}.")
+        shown = f": {lines[0][:_BODY_SHOWN]}" if lines else ""
+        if status not in _NO_ANSWER:
+            return _failed(f"{answered}{shown}.")
+        asked = response.getheader("Retry-After", "").strip()
+        wait = f" (Retry-After: {asked})" if asked else ""
+        return _missed(f"{answered}{wait}{shown}.", str(status), _COUNTED, _seconds(asked))
 
     def _exchange(self, body: bytes) -> tuple[HTTPResponse, bytes]:
         kept = getattr(self._mine, "connection", None)
@@ -109,7 +178,12 @@ class Endpoint(OpaqueModule):
             raise _failed(f"{self.url} answered more than {_MOST_BYTES >> 20} MiB.")
         if response.length:
             raise IncompleteRead(content, response.length)
-        return content
+        try:
+            return decompressed(
+                content, response.getheader("Content-Encoding", ""), most_bytes=_MOST_BYTES
+            )
+        except ValueError as error:
+            raise _failed(f"{self.url} answered {error}.", _PLAIN) from error
 
     def _connection(self) -> HTTPConnection:
         parts = urlsplit(self.url)
@@ -148,8 +222,34 @@ def _with_values(body: Json, values: Mapping[str, Json]) -> Json:
     return body
 
 
+_PLAIN = "let the server send plain bodies, as `Accept-Encoding: identity` requests"
+_COUNTED = (
+    "scenario=server scenario.rate_per_s=RATE, which counts such queries as missed; or a rate that "
+    "the server allows, once it has recovered"
+)
+
+
 def _failed(message: str, remedy: str = "") -> MeasureError:
     return MeasureError(message, kind="endpoint", remedy=remedy)
+
+
+def _missed(
+    message: str, cause: str, remedy: str, retry_after_s: float | None = None
+) -> MissedQuery:
+    return MissedQuery(message, cause=cause, remedy=remedy, retry_after_s=retry_after_s)
+
+
+def _seconds(retry_after: str) -> float | None:
+    """The seconds of a Retry-After, which may be a date; None where it is neither."""
+    if retry_after.isascii() and retry_after.isdigit():
+        return float(retry_after[:9])
+    try:
+        until = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    if until.tzinfo is None:
+        return None
+    return max(0.0, (until - datetime.now(UTC)).total_seconds())
 
 
 def decoded(content: bytes) -> object:

@@ -8,7 +8,7 @@ from numpy import float64
 from numpy.typing import NDArray
 
 from benchorch.domain.estimate import Estimate
-from benchorch.domain.measurement import ProcessRecord, fresh
+from benchorch.domain.measurement import Observations, ProcessRecord, fresh
 from benchorch.stats.autocorrelation import independent, independent_n
 from benchorch.stats.between_processes import over_processes, steady_queries_ns
 from benchorch.stats.clustered_quantiles import pooled_quantile
@@ -44,6 +44,8 @@ def _shared(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estimate 
         yield f"{name}_ms/p50", beside_ms(processes, f"{name}_ns")
     yield "throughput_items_per_s/mean", _rate(processes)
     yield "time_to_steady_s/p50", time_to_steady_s(processes)
+    if any(process.observations.missed for process in processes):
+        yield "missed_ratio/mean", over_processes(_missed_ratios(processes), unit="ratio")
 
 
 def _of_queries(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estimate | None]]:
@@ -179,17 +181,32 @@ def time_to_steady_s(processes: Sequence[ProcessRecord]) -> Estimate | None:
 
 
 def throughput(processes: Sequence[ProcessRecord]) -> list[float]:
-    """Each process's items a second: items of its steady blocks over the time they took together.
+    """Each process's items a second: answered items of steady blocks over the time they all took.
 
     The time between blocks, in which the harness reads counters, is not the model's.
     """
     rates = []
     for process in processes:
         observed = process.observations
-        blocks = observed.durations_ns[process.steady_from or 0 :]
-        items = len(blocks) * observed.calls_per_block * observed.items_per_call
-        rates.append(items / ns_to_s(sum(blocks)))
+        first = process.steady_from or 0
+        blocks = observed.durations_ns[first:]
+        calls = len(blocks) * observed.calls_per_block - missed_calls(observed, first)
+        rates.append(calls * observed.items_per_call / ns_to_s(sum(blocks)))
     return rates
+
+
+def _missed_ratios(processes: Sequence[ProcessRecord]) -> list[float]:
+    ratios = []
+    for process in processes:
+        observed, first = process.observations, process.steady_from or 0
+        calls = (len(observed.durations_ns) - first) * observed.calls_per_block
+        ratios.append(missed_calls(observed, first) / calls)
+    return ratios
+
+
+def missed_calls(observed: Observations, first: int) -> int:
+    """Number of calls without an answer from a block on."""
+    return sum(block >= first for blocks in observed.missed.values() for block in blocks)
 
 
 def preempted_ratio(processes: Sequence[ProcessRecord]) -> float:

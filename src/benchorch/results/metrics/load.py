@@ -37,6 +37,7 @@ def load_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estimate]:
     Responses count from when a query was due. They, and what they consist of, are given where each
     process offered one rate (or confirmed one); where several were offered, `load_points` has them.
     An overloaded trial has no quantiles of responses: they would grow with the length of the run.
+    Times are those of the queries that were answered; `missed_ratio` is the share of the others.
 
     Parameters
     ----------
@@ -51,6 +52,8 @@ def load_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estimate]:
     }
     if mains:
         found.update(_of_one_rate(mains))
+    if any(observed.missed for observed in observations):
+        found["missed_ratio/mean"] = over_processes(_missed_ratios(mains), unit="ratio")
     return {name: estimate for name, estimate in found.items() if estimate is not None}
 
 
@@ -74,6 +77,9 @@ def _of_one_rate(mains: Sequence[LoadPhase]) -> Iterator[tuple[str, Estimate | N
     achieved = [rate for s in settled if (rate := s.achieved_per_s())]
     yield "offered_per_s/mean", over_processes(offered, unit="per_s")
     yield "achieved_per_s/mean", over_processes(achieved, unit="per_s")
+    settled = [s.with_answer() for s in settled if s.answered.any()]
+    if not settled:
+        return
     for name, ratio in P50_AND_P99.items():
         served = [[to_ms(s.duration_ns)] for s in settled]
         yield f"service_ms/{name}", quantile_over(served, ratio)
@@ -85,6 +91,10 @@ def _of_one_rate(mains: Sequence[LoadPhase]) -> Iterator[tuple[str, Estimate | N
     for name, ratio in TAILS.items():
         responses = [[to_ms(s.response_ns)] for s in settled]
         yield f"response_ms/{name}", quantile_over(responses, ratio)
+
+
+def _missed_ratios(mains: Sequence[LoadPhase]) -> list[float]:
+    return [1.0 - float(main.settled().answered.mean()) for main in mains]
 
 
 def quantile_over(
@@ -193,9 +203,10 @@ def peak_of(observed: Observations) -> Belief | None:
 def verdict(mains: Sequence[LoadPhase], target: Target) -> tuple[TargetStatus, ExceedanceCount]:
     """Whether responses stayed within the target, and on what evidence.
 
-    Queries count for what they are worth: one in each correlation time.
+    Queries count for what they are worth: one in each correlation time. One without an answer is
+    a violation.
     """
-    responses = [to_ms(main.settled().response_ns) for main in mains]
+    responses = [to_ms(main.settled().until_answered_ns()) for main in mains]
     time = correlation_time(responses, target.quantile_ratio)
     above = sum(int((values > target.target_ms).sum()) for values in responses)
     count = sum(values.size for values in responses)

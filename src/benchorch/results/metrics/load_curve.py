@@ -97,7 +97,8 @@ def _rate(group: Group) -> float:
 
 def _point(group: Group, *, unstable: bool) -> LoadPoint:
     stable = [[] if unstable else [s for s in runs if not overloaded(s)] for runs in group]
-    responses = [[(s.settled().response_ns / NS_PER_MS) for s in runs] for runs in stable if runs]
+    answered = [[s.settled().with_answer() for s in runs] for runs in stable if runs]
+    responses = [[s.response_ns / NS_PER_MS for s in runs] for runs in answered]
     p50 = _with_interval(quantile_over(responses, 0.5))
     flat = [run for runs in responses for run in runs]
     wanders = p50 is None and correlation_time(flat, 0.5) > MOST_TIME

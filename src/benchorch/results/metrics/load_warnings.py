@@ -1,5 +1,6 @@
 """Warnings about a trial under load, the gravest first, each with what to do."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -43,6 +44,7 @@ def load_warnings(processes: Sequence[ProcessRecord]) -> tuple[str, ...]:
         *_contradiction(observations),
         *_never(observations),
         *_overload(mains),
+        *_unanswered(observations),
         *_missed(mains),
         *_late(observations),
         *_unsettled(observations),
@@ -105,6 +107,48 @@ def _overload(mains: Sequence[LoadPhase]) -> Iterator[str]:
     )
 
 
+def missed_warnings(observations: Sequence[Observations]) -> Iterator[str]:
+    """Warning about calls without an answer, which are in no figure but their share."""
+    calls = sum(len(each.durations_ns) * each.calls_per_block for each in observations)
+    causes = Counter[str]()
+    for observed in observations:
+        causes.update({cause: len(blocks) for cause, blocks in observed.missed.items()})
+    if causes:
+        yield (
+            f"{_missed_text(causes, calls)}. They are no items of the throughput: look at the "
+            "server's log."
+        )
+
+
+def _unanswered(observations: Sequence[Observations]) -> Iterator[str]:
+    """Queries without an answer at the rates that were offered or found, capacity apart."""
+    causes, queries, allowed = Counter[str](), 0, 0.0
+    for observed in observations:
+        for load in observed.loads:
+            if load.purpose not in (OFFERED, CONFIRMATION):
+                continue
+            queries += load.end - load.first
+            allowed = 1.0 - load.quantile_ratio
+            for cause, places in observed.missed.items():
+                causes[cause] += sum(load.first <= place < load.end for place in places)
+    if not causes.total():
+        return
+    text = _missed_text(causes, queries)
+    if causes.total() / queries > allowed:
+        yield (
+            f"Not sustained: {text}, more than the {percent(allowed)} that scenario.quantile_ratio "
+            "allows. Times are of the answered queries alone: try a lower scenario.rate_per_s."
+        )
+    else:
+        yield f"{text}. Times are of the answered queries alone: look at the server's log."
+
+
+def _missed_text(causes: Counter[str], queries: int) -> str:
+    counts = ", ".join(f"{cause}: {count}" for cause, count in causes.most_common() if count)
+    share = percent(causes.total() / queries)
+    return f"{share} of {queries} queries had no answer ({counts})"
+
+
 def _missed(mains: Sequence[LoadPhase]) -> Iterator[str]:
     target = target_of(mains[0].load) if mains else None
     if target is None:
@@ -112,20 +156,22 @@ def _missed(mains: Sequence[LoadPhase]) -> Iterator[str]:
     found, evidence = verdict(mains, target)
     share = percent(evidence.violations / evidence.queries)
     limit = format_ms(target.target_ms)
+    all_answered = all(main.answered.all() for main in mains)
+    late = "responses took" if all_answered else "queries had no answer or took"
     if found is TargetStatus.UNDECIDED:
         yield (
             f"Whether {_quantile(target)} stays within {limit} ms is not decided: {share} of "
-            f"responses took longer, on the evidence of {evidence.queries:.0f} independent ones: "
+            f"{late} longer, on the evidence of {evidence.queries:.0f} independent ones: "
             "try a longer scenario.duration_s."
         )
     elif found is TargetStatus.MISSED and mains[0].load.purpose == CONFIRMATION:
         yield (
-            f"The rate that the search found did not hold for a full run: {share} of responses "
-            f"took longer than {limit} ms: try a larger scenario.budget_s, or a quieter machine."
+            f"The rate that the search found did not hold for a full run: {share} of {late} "
+            f"longer than {limit} ms: try a larger scenario.budget_s, or a quieter machine."
         )
     elif found is TargetStatus.MISSED:
         yield (
-            f"The target is missed: {share} of responses took longer than {limit} ms: try a lower "
+            f"The target is missed: {share} of {late} longer than {limit} ms: try a lower "
             f"scenario.rate_per_s; scenario=peak_rate scenario.target_ms={target.target_ms:g} "
             "finds one that holds."
         )

@@ -12,7 +12,7 @@ from benchorch.domain.result import TrialResult
 from benchorch.formatting import interval_text, percent, plural
 from benchorch.host.reference_workload import MEMORY_RATIO
 from benchorch.results.metrics.latency import median_ms, preempted_ratio, queries_ms
-from benchorch.results.metrics.load_warnings import load_warnings
+from benchorch.results.metrics.load_warnings import load_warnings, missed_warnings
 from benchorch.stats.autocorrelation import independent_n, lag_one
 from benchorch.stats.between_processes import over_processes, primary_ns
 from benchorch.stats.modes import levels
@@ -60,6 +60,7 @@ def trial_warnings(result: TrialResult, metrics: Mapping[str, Estimate]) -> tupl
     if any(process.observations.loads for process in valid):
         return (*load_warnings(valid), *_of_the_machine(result))
     return (
+        *missed_warnings([process.observations for process in valid]),
         *_unsteady(valid, result.stop_reason),
         *_levels(valid),
         *_disturbed_inside(valid),
