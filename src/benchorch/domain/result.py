@@ -197,6 +197,16 @@ class TrialResult:
         return any(pair is not None and pair.baseline_id == self.trial_id for pair in paired)
 
     @property
+    def disagrees(self) -> bool:
+        """Whether its outputs were compared with the reference's and differ."""
+        return self.parity is not None and not self.parity.passed
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it ran and is still the same model, so far as that was compared."""
+        return self.outcome is Outcome.OK and not self.disagrees
+
+    @property
     def valid(self) -> tuple[ProcessRecord, ...]:
         """The processes that count: they observed something, and nothing disturbed them."""
         measured = (p for p in self.processes if p.observations.durations_ns)

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 from benchorch.config.composer import Composer
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Summary
-from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.result import TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial
@@ -534,8 +534,7 @@ def is_final_line(failure: str | None, *, unfinished: bool) -> bool:
 
 def _is_sound(result: TrialResult) -> bool:
     """Whether it ran and is still the same model."""
-    wrong = result.parity is not None and not result.parity.passed
-    return result.outcome is Outcome.OK and not wrong and not result.unfinished
+    return result.is_sound and not result.unfinished
 
 
 def refuse_without_packages(plan: Plan) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.result import TrialResult
 from benchorch.results.metrics.speedup import answers, question
 from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.family import Candidate, Family, Standing, Terms, judged
@@ -115,8 +115,7 @@ class Race:
     def _earlier(self, baseline_id: str) -> Iterator[Candidate]:
         for result in self.others:
             ratios = tuple(log_ratios(result.valid))
-            ran = result.outcome is Outcome.OK and (result.parity is None or result.parity.passed)
-            if ran and ratios and result.baseline_id == baseline_id:
+            if result.is_sound and ratios and result.baseline_id == baseline_id:
                 yield Candidate(name=result.trial_id, log_ratios=ratios)
 
     def _leaders(self) -> Iterator[str]:

@@ -96,7 +96,7 @@ def _told(result: TrialResult, summaries: Mapping[str, Summary]) -> GraphTiming:
         return GraphTiming(
             failures=1, reason=f"{failure.kind}: {failure.message.rstrip('.')}.{remedy}"
         )
-    if result.parity is not None and not result.parity.passed:
+    if result.parity is not None and result.disagrees:
         reason = f"its answers differ from those here: {result.parity.explanation}"
         return GraphTiming(failures=1, reason=reason)
     metrics = summaries[result.trial_id].metrics

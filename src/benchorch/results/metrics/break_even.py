@@ -63,8 +63,8 @@ def _most(saved: Estimate) -> float:
 
 def _built_s(result: TrialResult) -> float | None:
     """Original build time; None without a build, or for wrong outputs."""
-    build, parity = result.build, result.parity
-    if build is None or build.original_build_s <= 0 or (parity and not parity.passed):
+    build = result.build
+    if build is None or build.original_build_s <= 0 or result.disagrees:
         return None
     return build.original_build_s
 

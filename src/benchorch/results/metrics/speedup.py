@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison
-from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.result import TrialResult
 from benchorch.formatting import interval_text
 from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.family import (
@@ -77,7 +77,7 @@ def question(result: TrialResult, baseline: TrialResult | None) -> Question | No
     """
     if result.baseline_id is None or (baseline and baseline.trial_id == result.trial_id):
         return None
-    if not (_comparable(result) and (baseline is None or _comparable(baseline))):
+    if not (result.is_sound and (baseline is None or baseline.is_sound)):
         return None
     if any(process.observations.loads for process in result.valid):
         return None
@@ -292,11 +292,6 @@ def _refusal(
     if side:
         return f"interleaving changes the {side}'s own speed: try protocol.pairing=adjacent"
     return ""
-
-
-def _comparable(result: TrialResult) -> bool:
-    right = result.parity is None or result.parity.passed
-    return right and result.outcome is Outcome.OK
 
 
 def _threads(result: TrialResult) -> Json:

@@ -87,7 +87,6 @@ class ConsoleReport:
     def live(self, trials: Sequence[Trial]) -> Iterator[None]:
         """Show a table that fills while trials run; lines where there is no terminal."""
         self._live.compared = has_baseline(trials)
-        self._live.compared = has_baseline(trials)
         self._live.begin({trial.trial_id: self._name(trial.trial_id) for trial in trials})
         if not trials or not self._console.is_terminal or self._quiet or self._verbose:
             yield
@@ -337,8 +336,7 @@ def _end_of(result: TrialResult) -> str:
     """What became of a trial, in a word or two."""
     if result.failure:
         return f"failed: {result.failure.kind}"
-    wrong = result.parity is not None and not result.parity.passed
-    return "not the same model" if wrong else "done"
+    return "not the same model" if result.disagrees else "done"
 
 
 def _plain(text: str) -> str:

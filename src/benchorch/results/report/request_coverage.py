@@ -94,7 +94,7 @@ def _loss(result: TrialResult | None) -> str:
         return "not run"
     if result.outcome is not Outcome.OK:
         return f"failed ({result.failure.kind})" if result.failure else "failed"
-    if result.parity is not None and not result.parity.passed:
+    if result.disagrees:
         return "not the same model"
     return "not measured"
 

@@ -161,8 +161,7 @@ def _rank(
     result = results.get(trial.trial_id)
     ran = result is not None and result.outcome is Outcome.OK
     primary = primary_metric(summaries[trial.trial_id].metrics) if ran else None
-    wrong = result is not None and result.parity is not None and not result.parity.passed
-    place = 2 if primary is None else 1 if wrong else 0
+    place = 2 if primary is None else 1 if result and result.disagrees else 0
     cost = _cost(trial, primary, summaries) if primary else 0.0
     case = f"{trial.labels['workload']} {_other_scenario(trial.labels)}"
     sizes = [int(part) if at % 2 else part for at, part in enumerate(_SIZES.split(case))]
@@ -256,7 +255,7 @@ def has_baseline(trials: Sequence[Trial]) -> bool:
 
 def speedup_text(summary: Summary, result: TrialResult, compared: bool) -> str:
     """``1.93× [1.90, 1.96]``, or why there is none; `compared` is `has_baseline` of the plan."""
-    if result.parity is not None and not result.parity.passed:
+    if result.disagrees:
         return "disqualified"
     if summary.speedup is None:
         return _baseline_text(summary, compared) if result.baseline_id is None else "–"

@@ -193,7 +193,7 @@ def _copy_run(directory: Path, plan: Plan, out: Path) -> None:
         if entry is None or result is None or result.outcome is not Outcome.OK or not result.valid:
             problems.append(f"{trial.labels['conversion']} ({trial.trial_id}) was not measured.")
             continue
-        if result.unfinished or (result.parity is not None and not result.parity.passed):
+        if result.unfinished or result.disagrees:
             problems.append(
                 f"{trial.labels['conversion']} ({trial.trial_id}) is interrupted, or is no longer "
                 "the same model."
