@@ -98,7 +98,8 @@ ui: $(VENV)/.installed ## the MLflow UI over the local results
 bench-overheads: $(VENV)/.installed-dev ## what benchorch itself costs, as ratios
 	@for script in benchmarks/*.py; do echo "== $$script"; $(VENV)/bin/python $$script || exit 1; done
 
-conversions: $(VENV)/.installed ## every conversion on small models, into docs/reference/conversions-table.md; about an hour, again for what is left
+conversions: $(VENV)/.installed ## installs all that runs on a processor; every conversion on small models, into docs/reference/conversions-table.md; 15 minutes
+	@$(REST) --editable '.[all,openvino,quantization,executorch,tvm]'
 	@$(VENV)/bin/python scripts/write_conversions.py
 
 generation: $(VENV)/.installed ## GPT-2 generating tokens by five conversions, into docs/guides/generation.md; 20 minutes on a quiet machine

@@ -7,10 +7,9 @@ that has only the stored artifact. Each result is kept under --work as soon as i
 run again, so the script can be ended and started at any time, and after --minutes it begins nothing
 more. --fresh starts over, and --again repeats what --only names. --write-only runs nothing.
 
-Almost all of the time is imports and compilers: a cell without a compiler takes some 15 seconds of
-processor time, one of Inductor 45. So --jobs models are worked on at a time, the baseline is run as
-one conversion among others instead of with every invocation, and variants of a compiler whose code
-differs little run on VARIANT_MODELS alone, unless --all is given. What compiles comes last.
+Almost all of the time is imports and compilers. So --jobs models are worked on at a time, the
+baseline is run as one conversion among others instead of with every invocation, and what compiles
+comes last.
 """
 
 from __future__ import annotations
@@ -36,22 +35,12 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.result import TrialResult
 from benchorch.host.environment import is_installed, package_versions
 from benchorch.journal import reader, run_directory
+from benchorch.results.report.execution_text import precision_text
 from benchorch.units import format_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reference" / "conversions-table.md"
 CHUNK = 8  # conversions in one invocation; whether there is time for more is asked between two
-VARIANTS = (
-    "inductor_dynamic",
-    "inductor_eager_fallback",
-    "inductor_fullgraph",
-    "inductor_lite",
-    "inductor_max_autotune",
-    "inductor_max_autotune_no_cudagraphs",
-    "inductor_reduce_overhead",
-    "aot_inductor_max_autotune",
-)
-VARIANT_MODELS = ("mlp", "bert")
 COMPILED = {Format.AOTI_PACKAGE, Format.INDUCTOR_CACHE}
 
 GPT2 = {"vocab_size": 1000, "n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 64}
@@ -150,7 +139,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--jobs", type=int, default=len(os.sched_getaffinity(0)), help="models at a time"
     )
-    parser.add_argument("--all", action="store_true", help="compilers' variants on every model")
     parser.add_argument("--again", action="store_true", help="run what has run, too")
     parser.add_argument("--write-only", action="store_true", help="run nothing")
     options = parser.parse_args()
@@ -181,8 +169,6 @@ def _left(
 ) -> list[str]:
     """What is still to be run of a model, what compiles last."""
     done = set() if options.again else _done(catalog, names, model, options.work)
-    if not (options.all or options.only or model in VARIANT_MODELS):
-        done |= set(VARIANTS)
     return sorted(set(names) - done, key=lambda name: (_is_compiled(catalog, name), name))
 
 
@@ -395,15 +381,16 @@ def _mark(cell: Cell | None) -> str:
     return MARKS[cell.state] if cell else "·"
 
 
-READY = """*ready*: time of a fresh process from the stored artifact to the first result,
-imports included. *allowed*: relative L2 error beyond which the conversion is
-disqualified. torch.compile stores what Inductor generated and traces again; with
-frozen weights torch stores nothing, so `inductor_freezing` stores only its options
-and compiles again."""
+READY = """*ran in*: the precision of the operators, with its share where it is not all of them;
+*no effect*: the conversion changed nothing of this model. *ready*: time of a fresh process
+from the stored artifact to the first result, imports included. *allowed*: relative L2 error
+beyond which the conversion is disqualified. torch.compile stores what Inductor generated
+and traces again; with frozen weights torch stores nothing, so `inductor_freezing` stores
+only its options and compiles again."""
 
 
 def _model_table(model: str, cells: Mapping[str, Cell]) -> str:
-    head = ["conversion", "", "build s", "artifact", "ready s", "relative L2"]
+    head = ["conversion", "", "ran in", "build s", "artifact", "ready s", "relative L2"]
     head += ["allowed", "cosine", "SNR dB", "ULP p50", "argmax"]
     next_token = any(_worst(cell)[5] is not None for cell in cells.values())
     head += ["next token"] if next_token else []
@@ -427,6 +414,7 @@ def _figures(name: str, cell: Cell, next_token: bool) -> list[str]:
     row = [
         f"`{name}`",
         MARKS[cell.state],
+        precision_text(result),
         f"{build.original_build_s:.1f}" if build and build.cache != "none" else "",
         format_bytes(build.artifact_bytes) if build and build.artifact_bytes else "",
         f"{min(ready):.2f}" if ready else "",

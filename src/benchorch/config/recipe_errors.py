@@ -24,9 +24,10 @@ DEFAULTS = "defaults"
 _START = "a recipe begins with defaults: [config, override model: NAME, _self_]"
 _INTERPOLATION = re.compile(r"(?:Interpolation key|Environment variable) '([^']+)' not found")
 _MOST_VALUES = 12
+"""Values of an axis that are composed by themselves: each takes a twentieth of a second."""
+
 _MOST_TRIED, _MOST_FOUND = 50, 20
 """Values that are tried in all, and mistakes that are placed: each takes a composition."""
-"""Values of an axis that are composed by themselves: each takes a twentieth of a second."""
 
 _EXAMPLE = """\
 defaults:
