@@ -19,6 +19,7 @@ from benchorch.results.compare.load_run import derive, load
 from benchorch.results.metrics.summary import summarise
 from benchorch.results.report.console import ConsoleReport
 from benchorch.run import invocation as pipeline
+from benchorch.stats.sequential_testing import USUAL_LOOKS
 from support.synthetic_runs import DISAGREES, failed, result, trial
 
 EAGER = trial()
@@ -28,7 +29,7 @@ WRONG = trial("wrong", baseline=EAGER)
 BROKEN = trial("broken", baseline=EAGER)
 RESULTS = (
     result(EAGER, 1.1e6, process_spread=0.02),
-    result(FAST, 3.3e5, baseline_ns=1.1e6, process_spread=0.02, stop_alpha=0.0115),
+    result(FAST, 3.3e5, baseline_ns=1.1e6, process_spread=0.02, stop_looks=USUAL_LOOKS),
     result(ALIKE, 1.1e6, seed=3, baseline_ns=1.1e6, steady=False),
     result(WRONG, 2e5, baseline_ns=1.1e6, parity=DISAGREES),
     failed(BROKEN),

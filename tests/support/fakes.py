@@ -30,9 +30,6 @@ class Blocks(Stopping):
     ) -> str | None:
         return "fixed"
 
-    def alpha(self, reason: str) -> float:
-        return 0.05
-
 
 @dataclass
 class Bench(Hardware):

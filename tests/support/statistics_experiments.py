@@ -23,6 +23,7 @@ from benchorch.stats.heavy_tailed_mean import LEAST_INDEX, tail_index
 from benchorch.stats.moderated_variance import ASSUMED, usual_spread
 from benchorch.stats.quantiles import order_bounds, sample_quantile
 from benchorch.stats.ratio_test import compare_pairs
+from benchorch.stats.sequential_testing import look_alpha
 from benchorch.stats.steady_state import stability
 from benchorch.stats.variance_components import components
 from benchorch.stopping.precision import Precision
@@ -343,8 +344,8 @@ def _one(
     count, alpha = ours.size, 0.05
     if pairs is None:
         ratios = log_ratios(ours, theirs).tolist()
-        count, reason = stopped_at(rule, (1e6 * ours).tolist(), ratios)
-        alpha = rule.alpha(reason)
+        count, _ = stopped_at(rule, (1e6 * ours).tolist(), ratios)
+        alpha = look_alpha(rule.looks)
     met = pairs_of(ours[:count].tolist(), theirs[:count].tolist())
     found = compare_pairs(met, "adjacent", delta_ratio=delta_ratio, alpha=alpha)
     assert found is not None
@@ -372,9 +373,9 @@ def interrupted(node: Node, sessions: int, seed: int = 0) -> float:
     for mine, other in zip(ours, theirs, strict=True):
         ends = int(rng.integers(3, 41))
         ratios = log_ratios(mine, other)[:ends].tolist()
-        count, reason = stopped_at(UNHURRIED, (1e6 * mine[:ends]).tolist(), ratios)
+        count, _ = stopped_at(UNHURRIED, (1e6 * mine[:ends]).tolist(), ratios)
         met = pairs_of(mine[:count].tolist(), other[:count].tolist())
-        found = compare_pairs(met, "adjacent", alpha=UNHURRIED.alpha(reason))
+        found = compare_pairs(met, "adjacent", alpha=look_alpha(UNHURRIED.looks))
         different += found is not None and found.verdict in ("faster", "slower")
     return different / sessions
 

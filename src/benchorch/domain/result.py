@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from benchorch.domain.bounds import Amount, Count, Finite, Items, Share
+from benchorch.domain.bounds import Amount, Count, Finite, Items
 from benchorch.domain.codec import Json
 from benchorch.domain.execution import Execution
 from benchorch.domain.measurement import ProcessRecord
@@ -147,7 +147,6 @@ class TrialResult:
 
     Attributes:
         processes: every process, those that do not count included; `valid` has those that do.
-        stop_alpha: error rate at which intervals hold in spite of how the trial was stopped.
         stop_looks: counts of pairs at which its comparison was judged meanwhile; empty for none.
         delta_ratio: differences up to this share are of no practical importance.
         grade: noise level of the node: ``A``, ``B``, ``C`` or empty where it was not measured.
@@ -176,7 +175,6 @@ class TrialResult:
     baseline_id: str | None = None
     started_at: str = ""
     ended_at: str = ""
-    stop_alpha: Share = 0.05
     stop_looks: tuple[Count, ...] = ()
     delta_ratio: Amount = 0.01
     grade: str = ""

@@ -37,10 +37,6 @@ class Stopping(ABC):
             candidates: how many are compared with the same baseline, this one among them.
         """
 
-    @abstractmethod
-    def alpha(self, reason: str) -> float:
-        """The error rate at which comparisons keep 95 % after stopping for that reason."""
-
     @property
     def forks_all(self) -> bool:
         """Whether a trial's first process may be forked as well: its start is no result then."""

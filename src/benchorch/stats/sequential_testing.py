@@ -43,11 +43,6 @@ _KNOWN: dict[tuple[int, ...], dict[float, float]] = {
 }
 
 
-def looks_of(stored: tuple[int, ...], alpha: float) -> tuple[int, ...]:
-    """The analyses of a stored result; older ones have only the error rate of the usual ones."""
-    return stored or (USUAL_LOOKS if alpha < ALPHA else ())
-
-
 @cache
 def geometric(first: int, growth_ratio: float) -> frozenset[int]:
     """The counts at which a growing series is analysed: `first`, then ever larger steps.

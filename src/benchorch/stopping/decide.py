@@ -8,8 +8,7 @@ from benchorch.errors import check_options
 from benchorch.interfaces.stopping import Stopping
 from benchorch.stats.family import UNDECIDED, Candidate, Terms, judged
 from benchorch.stats.process_window import GROWTH_RATIO, ProcessWindow
-from benchorch.stats.quantiles import ALPHA
-from benchorch.stats.sequential_testing import CONVERGED, geometric, look_alpha
+from benchorch.stats.sequential_testing import CONVERGED, geometric
 
 LEAST_BLOCKS = 6
 """Fewer show no steady state."""
@@ -92,10 +91,6 @@ class Decide(Stopping):
             return CONVERGED
         spent = elapsed_s >= self.budget_s and count >= self.unpaired_processes
         return "budget_exhausted" if spent or count >= self.max_processes else None
-
-    def alpha(self, reason: str) -> float:
-        """The error rate of one interim analysis, whichever ended the trial."""
-        return look_alpha(self.looks, ALPHA)
 
     def planned_looks(self) -> tuple[int, ...]:
         """Interim analyses of the rule."""

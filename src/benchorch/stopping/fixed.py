@@ -6,7 +6,6 @@ from typing import final
 
 from benchorch.interfaces.stopping import Stopping
 from benchorch.stats import sequential_testing as schedule
-from benchorch.stats.quantiles import ALPHA
 from benchorch.units import s_to_ns
 
 # Adding up the series at every block would cost more than short blocks themselves.
@@ -63,7 +62,3 @@ class Fixed(Stopping):
     ) -> str | None:
         """``fixed`` once all processes have run."""
         return "fixed" if len(medians_ns) >= self.processes else None
-
-    def alpha(self, reason: str) -> float:
-        """Without interim analyses, the usual error rate."""
-        return ALPHA

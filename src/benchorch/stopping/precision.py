@@ -97,14 +97,6 @@ class Precision(Stopping):
         spent = elapsed_s >= self.budget_s and count >= self.min_processes
         return "budget_exhausted" if spent or count >= self.max_processes else None
 
-    def alpha(self, reason: str) -> float:
-        """The error rate of one interim analysis, whichever ended the trial.
-
-        So also of one that its budget ended before the first: the level of a column of ratios
-        does not depend on how many processes there are.
-        """
-        return schedule.look_alpha(self.looks)
-
     def planned_looks(self) -> tuple[int, ...]:
         """Interim analyses of the rule."""
         return self.looks

@@ -153,7 +153,6 @@ class TrialRun:
         self._built: Built | None = None
         self._repetitions: Repetitions | None = None
         self._pairing = ""
-        self._stop_alpha = 0.05
         self._stop_looks: tuple[int, ...] = ()
         self._delta_ratio = Protocol().delta_ratio
         self._grade = earlier.grade if earlier else ""
@@ -251,7 +250,6 @@ class TrialRun:
             baseline_id=self.trial.baseline_id,
             started_at=self._started_at,
             ended_at=_now(),
-            stop_alpha=self._stop_alpha,
             stop_looks=self._stop_looks,
             delta_ratio=self._delta_ratio,
             grade=self._grade,
@@ -315,7 +313,6 @@ class TrialRun:
         self._packages = package_versions(setup.requires)
         self._files = {name: file_digest(at) for name, at in own_files([trial]).items()}
         self._delta_ratio = setup.protocol.delta_ratio
-        self._stop_alpha = setup.stopping.alpha("")
         self._stop_looks = setup.stopping.planned_looks()
         mismatch = setup.hardware.mismatch()
         if mismatch:

@@ -27,7 +27,6 @@ INFINITE, NOT_A_NUMBER = float("inf"), float("nan")
     ("place", "value"),
     [
         (("delta_ratio",), -1.5),
-        (("stop_alpha",), 2),
         (("stages_s", "measure"), INFINITE),
         (("build", "build_s"), NOT_A_NUMBER),
         (("build", "artifact_bytes"), 10**400),

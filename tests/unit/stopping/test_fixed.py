@@ -36,7 +36,7 @@ def test_the_processes_are_counted() -> None:
 
 
 def test_nobody_looks_before_the_end() -> None:
-    assert Fixed().alpha("fixed") == 0.05
+    assert Fixed().planned_looks() == ()
 
 
 @pytest.mark.parametrize("wrong", [{"processes": 0}, {"calls": 0}, {"window_s": -1.0}])

@@ -55,4 +55,3 @@ def test_a_budget_ends_a_trial_only_with_its_fewest_processes() -> None:
 
 def test_the_published_defaults_are_those_of_the_documentation() -> None:
     assert Decide().planned_looks() == Precision().planned_looks() == (5, 8, 12, 18, 27, 40)
-    assert Fixed().alpha("fixed") == pytest.approx(0.05)

@@ -127,15 +127,6 @@ def test_five_processes_do_not_end_a_trial_however_alike_they_are() -> None:
     assert Precision().enough_processes([1e6] * 5, 10) is None
 
 
-def test_comparisons_are_at_the_error_rate_of_a_look_whatever_ended_the_trial() -> None:
-    assert Precision().alpha("converged") == Precision().alpha("budget_exhausted") == 0.0115
-
-
-def test_other_looks_get_an_error_rate_of_their_own() -> None:
-    assert Precision(looks=(10,)).alpha("converged") == pytest.approx(0.05, abs=0.004)
-    assert Precision(looks=(5, 6, 7)).alpha("converged") < 0.04
-
-
 @pytest.mark.parametrize("budget_s", [1e-9, 0.001])
 def test_a_budget_too_small_for_one_call_still_gives_the_fewest_processes(budget_s: float) -> None:
     rule = Precision(budget_s=budget_s)

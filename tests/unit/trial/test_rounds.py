@@ -132,7 +132,6 @@ class Wandering(Drawn):
             baseline_id="eager",
             processes=tuple(processes),
             stop_looks=self.stopping.planned_looks(),
-            stop_alpha=self.stopping.alpha(""),
         )
 
     def _paired(self, highest_ns: float) -> ProcessRecord:

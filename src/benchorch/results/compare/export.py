@@ -194,8 +194,6 @@ def _check_numbers(stored: StoredTrial) -> None:
 
 def _numbers(stored: StoredTrial) -> Iterator[tuple[str, object]]:
     assert stored.summary is not None
-    assert stored.result is not None
-    yield "stop_alpha", stored.result.stop_alpha
     for name, estimate in stored.summary.metrics.items():
         ends = (end for end in (estimate.low, estimate.high) if end is not None)
         yield from ((name, value) for value in (estimate.value, estimate.n, *ends))

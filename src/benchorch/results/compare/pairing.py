@@ -28,7 +28,7 @@ from benchorch.stats.between_processes import bounded_exp
 from benchorch.stats.pairs import SEQUENTIAL, Pair
 from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO
 from benchorch.stats.ratio_test import DELTA_RATIO, INCONCLUSIVE, compare, compare_pairs
-from benchorch.stats.sequential_testing import look_alpha, looks_of
+from benchorch.stats.sequential_testing import look_alpha
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +201,7 @@ def alpha(match: Match, samples: Samples, family: int) -> float:
     if samples.intervals:
         return overall
     results = [side.result for side in (match.a, match.b)]
-    looks = [looks_of(one.stop_looks, one.stop_alpha) if one else () for one in results]
+    looks = [one.stop_looks if one else () for one in results]
     return min(look_alpha(each, overall) for each in looks)
 
 

@@ -37,7 +37,7 @@ from benchorch.stats.ratio_test import (
     compare_pairs,
     paired_comparison,
 )
-from benchorch.stats.sequential_testing import CONVERGED, looks_of
+from benchorch.stats.sequential_testing import CONVERGED
 
 CONTROL_ALPHA = 0.01
 
@@ -93,7 +93,7 @@ def question(result: TrialResult, baseline: TrialResult | None) -> Question | No
         candidate_ns=[primary_ns(process) for process in result.valid],
         baseline_ns=baseline_ns,
         refusal=_refusal(result, baseline, design, interleaved=bool(paired)),
-        looks=looks_of(result.stop_looks, result.stop_alpha),
+        looks=result.stop_looks,
         alone=result.stop_reason == CONVERGED,
         delta_ratio=result.delta_ratio,
     )

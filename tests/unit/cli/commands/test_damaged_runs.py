@@ -55,7 +55,7 @@ def test_status_marks_a_damaged_line_and_counts_its_trial_as_left(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = run / run_directory.RESULTS
-    path.write_bytes(path.read_bytes().replace(b'"stop_alpha":0.05', b'"stop_alpha":0.50', 1))
+    path.write_bytes(path.read_bytes().replace(b'"delta_ratio":0.01', b'"delta_ratio":0.05', 1))
     assert main.run(["status", str(run)]) == 0
     told = capsys.readouterr().out
     assert "1 of 2 trials done" in told

@@ -126,8 +126,8 @@ BROKEN = {
     ),
     "a NaN": (lambda text: text.replace('"value": 1.0', '"value": NaN'), "NaN is not a number"),
     "text for a number": (
-        lambda text: text.replace('"stop_alpha": 0.05', '"stop_alpha": "x"'),
-        r"Expected `float`, got `str` - at `\$.stop_alpha`",
+        lambda text: text.replace('"delta_ratio": 0.01', '"delta_ratio": "x"'),
+        r"Expected `float`, got `str` - at `\$.delta_ratio`",
     ),
     "a missing part": (lambda text: text.replace('"evidence"', '"evidense"'), "is damaged"),
     "no trial": (

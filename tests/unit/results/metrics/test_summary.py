@@ -23,6 +23,7 @@ from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
 from benchorch.domain.verdict import Verdict
 from benchorch.results.metrics.summary import _as_known, summarise, summarise_all
 from benchorch.results.report.tables import speedup_text
+from benchorch.stats.sequential_testing import USUAL_LOOKS
 
 CALIBRATION = Calibration(pair_cost_ns=40, step_ns=10, loop_turn_ns=9)
 FAILED = Failure(stage="build", kind="build_refused", message="no")
@@ -428,7 +429,7 @@ def test_every_process_counts_and_the_median_at_the_machines_usual_speed_is_besi
 
 def test_the_looks_that_were_taken_widen_the_ratio_and_no_median() -> None:
     once = summarise(trial(*met(1_000_000, 2_000_000)), None)
-    looked = summarise(trial(*met(1_000_000, 2_000_000), stop_alpha=0.0115), None)
+    looked = summarise(trial(*met(1_000_000, 2_000_000), stop_looks=USUAL_LOOKS), None)
     for name in ("latency_ms/p50", "throughput_items_per_s/mean"):
         assert looked.metrics[name] == once.metrics[name]
     assert looked.speedup.ratio.high > once.speedup.ratio.high  # type: ignore[operator, union-attr]
