@@ -1,16 +1,15 @@
 """Periods of a replay: how long each step would take with other weights."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Int64s, mask
+from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.critical_path.path import path_along
 from benchorch.trace.critical_path.replay import Contracted, contract
 from benchorch.trace.critical_path.replay import steps as edge_steps
-from benchorch.trace.dag import NOBODY, CriticalPath, Dag, EdgeKind
+from benchorch.trace.dag import NOBODY, CriticalPath, Dag
 from benchorch.trace.events import Events
 from benchorch.trace.steps import Steps, typical, work_of_steps
 
@@ -69,9 +68,6 @@ class Periods:
     starts: Int64s  # of each step the point where its range starts
     graph: Contracted  # the contracted graph
     observed_ns: Int64s  # (k,) periods as observed
-    usual: Bools  # (k,) the steps that are typical, or all where most are not
-    # of each stream, and of the thread that marks steps, the edges that belong to those
-    serial: tuple[Int64s, ...] = ()
     # periods of other readings of the run as it was, by name
     known: dict[str, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -148,7 +144,7 @@ class Periods:
         """The steady period with other weights, in ns; `guess_ns` as of `Contracted.elapsed`."""
         length_ns = self.graph.lengths(edge_steps(self.dag, weight_ns, residual_ns, dropped))
         period_ns, _ = self.period_ns(self.of(self.graph.elapsed(length_ns, guess_ns)))
-        return max(period_ns, self.least_ns(self.dag.weight_ns if weight_ns is None else weight_ns))
+        return period_ns
 
     def path(
         self, dag: Dag, weight_ns: Int64s, residual_ns: Int64s, dropped: Bools | None
@@ -166,31 +162,11 @@ class Periods:
         path = path_along(dag, edges, held_ns, residual_ns)
         return path.since(begin_ns), elapsed_ns, graph
 
-    def reweighted(self, events: Events, weight_ns: Int64s) -> "Periods":
+    def reweighted(self, weight_ns: Int64s) -> "Periods":
         """The same steps as if the run had had other weights."""
         dag = replace(self.dag, weight_ns=weight_ns)
         observed_ns = self.of(self.graph.elapsed(self.graph.lengths(edge_steps(dag))))
-        found = replace(self, dag=dag, observed_ns=observed_ns, usual=_usual(observed_ns))
-        return found.with_bounds(events)
-
-    def with_bounds(self, events: Events) -> "Periods":
-        """The same with the streams and the thread whose work bounds a period."""
-        whole_ns = max(float(self.observed_ns[self.usual].sum()), 1.0)
-        serial = _serial(events, self, _leading(self.graph, self.kept))
-        weight_ns = self.dag.weight_ns
-        fitting = [edges for edges in serial if float(weight_ns[edges].sum()) <= whole_ns]
-        return replace(self, serial=tuple(fitting))
-
-    def least_ns(self, weight_ns: Int64s) -> float:
-        """Lower bound of a period, in ns: the work of one stream or thread in a step.
-
-        Few steps may not show it: one stream may be ahead of others by more than those.
-        """
-        if not self.steps.back_to_back:
-            return 0.0
-        whole_ns = max(float(self.observed_ns[self.usual].sum()), 1.0)
-        longest_ns = max((float(weight_ns[edges].sum()) for edges in self.serial), default=0.0)
-        return longest_ns / whole_ns * self.steps.period_ns
+        return replace(self, dag=dag, observed_ns=observed_ns)
 
 
 def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
@@ -199,41 +175,5 @@ def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
     graph = contract(dag, np.concatenate([before, *ends, starts]))
     shared: dict[str, Any] = {"dag": dag, "steps": steps, "graph": graph}
     points: dict[str, Any] = {"before": before, "ends": ends, "starts": starts}
-    periods_ns = steps.periods_ns
-    found = Periods(**shared, **points, observed_ns=periods_ns, usual=_usual(periods_ns))
-    observed_ns = found.of(dag.time_ns[graph.points] - dag.time_ns[0])
-    return replace(found, observed_ns=observed_ns).with_bounds(events)
-
-
-def _usual(periods_ns: Int64s) -> Bools:
-    usual = typical(periods_ns)
-    return usual if usual.any() else np.ones(len(periods_ns), dtype=np.bool_)
-
-
-def _leading(graph: Contracted, kept: Int64s) -> Bools:
-    """The edges that anything at which a step ends depends on, (E,)."""
-    matters = [False] * len(graph.points)
-    for node in graph.numbers(kept).tolist():
-        matters[node] = True
-    chains = np.zeros(len(graph.tail), dtype=np.bool_)
-    tails, heads = graph.tail.tolist(), graph.head.tolist()
-    for chain in range(len(tails) - 1, -1, -1):
-        if matters[heads[chain]]:
-            matters[tails[chain]] = chains[chain] = True
-    return mask(graph.dag.edges, graph.edges_of(np.flatnonzero(chains)))
-
-
-def _serial(events: Events, periods: Periods, leading: Bools) -> Iterator[Int64s]:
-    """The edges of each stream, and of the thread that marks the steps, in the steps."""
-    dag, steps = periods.dag, periods.steps
-    work, step = work_of_steps(events, steps)
-    usual = steps.first + np.flatnonzero(periods.usual)
-    chosen = mask(len(events) + 1, work[np.isin(step, usual)])
-    works = np.flatnonzero((dag.kind == EdgeKind.WORK) & chosen[dag.event[dag.head]])
-    lane = dag.lane[dag.head[works]]
-    for one in np.unique(lane):
-        yield works[lane == one]
-    at = np.searchsorted(steps.start_ns, dag.time_ns[dag.head]) - 1  # a point ends what is before
-    inside = np.isin(at, usual) & (dag.time_ns[dag.head] <= steps.end_ns[np.maximum(at, 0)])
-    chain = (dag.kind == EdgeKind.CHAIN) & (dag.lane[dag.head] == steps.lane)
-    yield np.flatnonzero(chain & inside & leading)
+    found = Periods(**shared, **points, observed_ns=steps.periods_ns)
+    return replace(found, observed_ns=found.of(dag.time_ns[graph.points] - dag.time_ns[0]))

@@ -15,17 +15,8 @@ from benchorch.trace.causes import reasons
 from benchorch.trace.critical_path.disturbance import undisturbed
 from benchorch.trace.dag import CLASSES, Class, CriticalPath, Dag, EdgeKind
 from benchorch.trace.events import NOTHING, Category, Events
-from benchorch.trace.graph.time_classes import PAUSE_NS
 from benchorch.trace.nesting import inherited
 from benchorch.trace.operators.graph import OperatorGraph
-
-MOST_POINT_NS, DENSE_NS = 200, 500
-"""Limits of what recording a point costs; what is rarer does not show it."""
-
-TRACED_RATIO = 0.5
-"""Share of its time that Python's code takes without stacks: before Python 3.12 it runs at half
-its speed while calls are traced."""
-
 
 PHASES = ("forward", "backward", "optimizer")
 
@@ -136,14 +127,6 @@ class Basis:
         return self.labelled(*WORK)
 
     @cached_property
-    def point_ns(self) -> float:
-        """Time that recording a point costs a thread: little more than passes between many."""
-        host = self.dag.lane[self.dag.head] == self.analysis.steps.lane
-        took_ns = self.observed_ns[host & (self.dag.kind == EdgeKind.CHAIN)]
-        took_ns = took_ns[took_ns > 0]
-        return 1.5 * float(np.quantile(took_ns, 0.25)) if len(took_ns) else 0.0
-
-    @cached_property
     def outside(self) -> Bools:
         """The edges whose weight something decides that the trace may not record, (E,)."""
         unrecorded = [Class.OUTSIDE, Class.INPUT_OUTPUT]
@@ -165,38 +148,6 @@ class Basis:
     def call_ns(self) -> float:
         """Time that Python usually needs to call an operator."""
         return float(np.median(self.dag.weight_ns[self.calls])) if self.calls.any() else 0.0
-
-    @cached_property
-    def dense(self) -> bool:
-        """Whether points are so many that recording them took noticeable time."""
-        return 0 < self.point_ns < DENSE_NS
-
-    @cached_property
-    def stacks(self) -> bool:
-        """Whether the trace has frames of Python."""
-        return bool((self.events.category == Category.PYTHON).any())
-
-    @cached_property
-    def _left_unprofiled(self) -> Floats:
-        """The part of each weight that is left without the profiler, (E,)."""
-        host = (self.dag.kind == EdgeKind.CHAIN) & (self.observed_ns > 0)
-        host &= self.dag.lane[self.dag.head] == self.analysis.steps.lane
-        left = np.ones(self.dag.edges)
-        point_ns = min(self.point_ns, MOST_POINT_NS)
-        left[host] = np.maximum(1.0 - point_ns / self.observed_ns[host], 0.0)
-        if self.stacks:  # what takes long without a call is one operation of a library, as a rule
-            python = host & self.labelled(Class.CPU_PYTHON) & (self.observed_ns <= PAUSE_NS)
-            left[python] *= TRACED_RATIO
-        return left
-
-    def unprofiled(self, weight_ns: Int64s) -> Int64s:
-        """Weights without the profiler's own time, (E,)."""
-        return np.rint(weight_ns * self._left_unprofiled).astype(np.int64)
-
-    @cached_property
-    def unprofiled_ns(self) -> Int64s:
-        """The weights of the graph without it, (E,)."""
-        return self.unprofiled(self.dag.weight_ns)
 
     def within(self, chosen: Bools) -> Int64s:
         """The outermost chosen event that each is, or is part of, (n,); NOTHING for none."""
@@ -225,7 +176,7 @@ def prepare(analysis: Analysis | Basis) -> Basis:
     events, observed_ns = analysis.events, analysis.dag.weight_ns
     calm = undisturbed(events, analysis.dag, analysis.steps)
     if calm.preempted_ratio:
-        periods = analysis.periods.reweighted(events, calm.weight_ns)
+        periods = analysis.periods.reweighted(calm.weight_ns)
         dag = periods.dag
         path, _, _ = periods.path(dag, calm.weight_ns, dag.residual_ns, None)
         why = reasons(events, dag, path)

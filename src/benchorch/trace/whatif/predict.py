@@ -12,8 +12,7 @@ from benchorch.trace.arrays import Int64s
 from benchorch.trace.attribution.entities import measured
 from benchorch.trace.attribution.tables import Ledger
 from benchorch.trace.causes import reasons
-from benchorch.trace.dag import NOBODY, CriticalPath, Dag, Tier
-from benchorch.trace.events import Category
+from benchorch.trace.dag import CriticalPath, Dag, Tier
 from benchorch.trace.findings import EntityRow
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.selector import select
@@ -122,32 +121,28 @@ def _predicted(basis: Basis, changes: Sequence[Transform], name: str) -> Predict
     hypothesis = hypothesis_of(basis, changes)
     period_ns = basis.analysis.steps.period_ns
     replay = _replay(basis, hypothesis)
-    replayed_ns = replay.period_ns
-    readings = dict(_readings(basis, changes, hypothesis, replay))
-    plain_ns = readings.pop(_UNPROFILED, replayed_ns)
-    # Stacks cost the more, and by how much depends on Python's version: the middle of both.
-    predicted_ns = (replayed_ns + plain_ns) / 2 if basis.stacks else replayed_ns
+    predicted_ns = replay.period_ns
     random = {
-        "model": MODEL_RATIO * abs(replayed_ns - period_ns),
+        "model": MODEL_RATIO * abs(predicted_ns - period_ns),
         "steps": NOISE_QUANTILE * replay.error_ns,
-        "profiler": basis.host_ratio * PROFILED_RATIO * replayed_ns,
-        "least": LEAST_RATIO * replayed_ns,
+        "profiler": basis.host_ratio * PROFILED_RATIO * predicted_ns,
+        "least": LEAST_RATIO * predicted_ns,
     }
     # Independent errors add as squares; another reading of the trace is as good as this one.
     half_ns = float(np.sqrt(sum(one**2 for one in random.values())))
-    profiled = replayed_ns - predicted_ns, plain_ns - predicted_ns
-    off_ns = {reason: other_ns - replayed_ns for reason, other_ns in readings.items()}
-    parts = {**random, **off_ns, "profiler's own time": max(profiled, key=abs)}
+    readings = _readings(basis, changes, hypothesis, replay)
+    off_ns = {reason: other_ns - predicted_ns for reason, other_ns in readings}
+    sides_ns = 0.0, *off_ns.values()
     return Prediction(
         name=name,
         changes=tuple(map(str, changes)),
         makespan_ns=period_ns,
         predicted_ns=round(predicted_ns),
-        low_ns=max(0, round(predicted_ns - half_ns + min(0.0, *profiled, *off_ns.values()))),
-        high_ns=round(predicted_ns + half_ns + max(0.0, *profiled, *off_ns.values())),
+        low_ns=max(0, round(predicted_ns - half_ns + min(sides_ns))),
+        high_ns=round(predicted_ns + half_ns + max(sides_ns)),
         causes=basis.shares,
         predicted_causes=_shares(basis, replay.path),
-        reasons={reason: round(abs(error_ns)) for reason, error_ns in parts.items()},
+        reasons={reason: round(abs(error_ns)) for reason, error_ns in {**random, **off_ns}.items()},
         moved=_moved(basis, replay),
         nodes=_nodes(basis, replay),
         notes=(*hypothesis.notes, *_preempted(basis), *_rare(basis, changes)),
@@ -193,13 +188,8 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     weight_ns, _, dropped = changed
     held_ns = weight_ns if dropped is None else np.where(dropped, 0, weight_ns)
     period_ns, error_ns = periods.period_ns(periods.of(elapsed_ns, graph))
-    if dag is basis.dag:
-        period_ns = max(period_ns, periods.least_ns(weight_ns))
     changed_dag = replace(dag, weight_ns=held_ns)
     return _Replay(changed_dag, period_ns, error_ns, path, elapsed_ns, changed)
-
-
-_UNPROFILED = "unprofiled"
 
 
 def _readings(
@@ -232,9 +222,6 @@ def _readings(
         without = inferred if dropped is None else inferred | dropped
         before = dag.weight_ns, dag.residual_ns, inferred
         yield relative("inferred dependencies", before, (weight_ns, residual_ns, without))
-    called_ns = _calls(basis, weight_ns)
-    if (called_ns != weight_ns).any():
-        yield "calling operators", periods.replayed(called_ns, residual_ns, dropped)
     outside = basis.outside & (weight_ns == dag.weight_ns)
     path = basis.analysis.path
     waited_ns = int(path.duration_ns[outside[path.edge] & ~path.residual].sum())
@@ -247,28 +234,7 @@ def _readings(
         yield "at best", periods.replayed(best_ns, residual_ns, dropped)
     if basis.observed_ns is not dag.weight_ns:  # each event's time is its own, disturbed or not
         disturbed = hypothesis_of(basis, changes, basis.observed_ns).rewired()[1]
-        before = basis.observed_ns, dag.residual_ns, None
-        yield relative("other programs", before, disturbed)
-    if basis.dense:  # none of the profiler's own time is the program's
-        before = basis.unprofiled_ns, dag.residual_ns, None
-        yield relative(_UNPROFILED, before, (basis.unprofiled(weight_ns), residual_ns, dropped))
-
-
-def _calls(basis: Basis, weight_ns: Int64s) -> Int64s:
-    """The weights if Python's time before an operator changes with it: it arranged the call."""
-    dag, none = basis.dag, len(basis.events)
-    changed = dag.owner[weight_ns != dag.weight_ns]
-    if not (basis.events.category[changed[changed != NOBODY]] == Category.OPERATOR).any():
-        return weight_ns
-    owner = np.where(dag.owner == NOBODY, none, dag.owner)
-    before, after = (np.bincount(owner, one, none + 1) for one in (dag.weight_ns, weight_ns))
-    left = np.divide(after, before, out=np.ones(none + 1), where=before > 0)
-    left[none] = 1.0
-    left[:none][basis.events.category != Category.OPERATOR] = 1.0
-    calls = basis.calls & (weight_ns == dag.weight_ns)
-    return np.where(calls, np.rint(weight_ns * left[dag.event[dag.head]]), weight_ns).astype(
-        np.int64
-    )
+        yield relative("other programs", (basis.observed_ns, dag.residual_ns, None), disturbed)
 
 
 def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:

@@ -149,20 +149,3 @@ def test_a_removed_operator_is_not_called(pause_us: float, tmp_path: Path) -> No
     basis = prepare(analyze(write(tmp_path / "trace.json", rows)))
     said = asked(basis, {"op": "aten::mul", "remove": True})
     assert said.makespan_ns - said.predicted_ns == pytest.approx(20 * (10 + 5) * US, rel=0.02)
-
-
-def test_one_long_operation_of_python_is_not_slower_for_being_traced(tmp_path: Path) -> None:
-    """A product takes a millisecond, and what a function does without a call as long."""
-    rows, at = [], 1_000.0
-    for step in range(6):
-        rows.append(event("user_annotation", f"ProfilerStep#{step}", at, 2_040.0))
-        rows.append(event("python_function", "main.py(1): step", at, 2_000.0))
-        rows.append(event("cpu_op", "aten::mm", at, 1_000.0))
-        begins = (at + 2_000.0 + call * 0.1 for call in range(400))  # points are dense somewhere
-        rows += [event("cpu_op", "aten::view", begin, 0.05) for begin in begins]
-        at += 2_040.0
-    basis = prepare(analyze(write(tmp_path / "trace.json", rows)))
-    said = asked(basis, {"op": "aten::mm", "remove": True})
-    assert basis.dense
-    assert basis.stacks
-    assert said.predicted_ns / said.makespan_ns == pytest.approx(0.51, abs=0.02)
