@@ -82,7 +82,7 @@ def analyze(
     path = critical_path(dag, int(periods.end[np.argmax(dag.time_ns[periods.end])]), interval_ns[0])
     collectives = meetings(events)
     path = path.cut_at(np.concatenate([collectives.usual_ns, collectives.last_ns, steps.done_ns]))
-    why = reasons(events, dag, path)
+    why = reasons(events, path)
     times = measured(dag, path, interval_ns, len(events))
     count = steps.shown[1] - steps.shown[0] + 1
     ledger = Ledger(events, periods, times, count)

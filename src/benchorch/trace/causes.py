@@ -1,15 +1,14 @@
 """Causes of time for people, and how well each piece of the critical path is known."""
 
-import re
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Int8s, Int64s
+from benchorch.trace.arrays import Bools, Int8s
 from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag, Tier
-from benchorch.trace.events import NOTHING, Category, Events
+from benchorch.trace.events import Category, Events
 from benchorch.trace.ranks import meetings
 
 
@@ -59,7 +58,6 @@ CAUSE_OF: Mapping[Class, Cause] = {
 """The cause of each class of time, as far as the class alone decides it."""
 
 _CAUSE_CODES = np.array([CAUSES.index(CAUSE_OF[one]) for one in CLASSES], dtype=np.int8)
-_WAITS = re.compile(r"^wait:|acquire|threading\.py\(\d+\): (_?wait|join)|queue\.py", re.I)
 
 
 class Reasons(NamedTuple):
@@ -77,7 +75,7 @@ class Reasons(NamedTuple):
         return {CAUSES[code]: float(sums[code]) for code in order if sums[code] > 0}
 
 
-def reasons(events: Events, dag: Dag, path: CriticalPath) -> Reasons:
+def reasons(events: Events, path: CriticalPath) -> Reasons:
     """Cause of each of a path's segments, and the evidence for it and for the length.
 
     That a thread stood still for 20 ms may be recorded; why is another question.
@@ -91,9 +89,6 @@ def reasons(events: Events, dag: Dag, path: CriticalPath) -> Reasons:
     certainty = np.full(len(path), Known.RECORDED, dtype=np.int8)
     certainty[python & (unowned | annotation)] = Known.INFERRED
     certainty[path.tier == Tier.INFERRED] = Known.INFERRED
-    waited = _unexplained_waits(events, dag, path)
-    cause[waited] = CAUSES.index(Cause.OUTSIDE)
-    certainty[waited] = Known.INFERRED
     late = _stragglers(events, path)
     cause[late] = CAUSES.index(Cause.STRAGGLER)
     certainty[cause == CAUSES.index(Cause.UNKNOWN)] = Known.UNKNOWN
@@ -115,18 +110,6 @@ def _stragglers(events: Events, path: CriticalPath) -> Bools:
     if len(end_ns):
         inside = inside & (middle_ns < end_ns[np.maximum(at, 0)])
     return inside
-
-
-def _unexplained_waits(events: Events, dag: Dag, path: CriticalPath) -> Int64s:
-    """Residuals that end where a wait for another thread does, which nothing recorded explains."""
-    residual = np.flatnonzero(path.residual)
-    if not len(residual):
-        return residual
-    fits = np.array([*(_WAITS.search(name) is not None for name in events.names), False])
-    head = dag.head[path.edge[residual]]
-    name = np.append(events.name, NOTHING)[dag.event[head]]
-    found: Int64s = residual[fits[name] & dag.is_end[head]]
-    return found
 
 
 def of_edges(dag: Dag) -> Int8s:

@@ -1,15 +1,16 @@
 """Periods of a replay: how long each step would take with other weights."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Int64s
+from benchorch.trace.arrays import Bools, Int64s, mask
 from benchorch.trace.critical_path.path import path_along
 from benchorch.trace.critical_path.replay import Contracted, contract
 from benchorch.trace.critical_path.replay import steps as edge_steps
-from benchorch.trace.dag import NOBODY, CriticalPath, Dag
+from benchorch.trace.dag import NOBODY, CriticalPath, Dag, EdgeKind
 from benchorch.trace.events import Events
 from benchorch.trace.steps import Steps, typical, work_of_steps
 
@@ -68,6 +69,7 @@ class Periods:
     starts: Int64s  # of each step the point where its range starts
     graph: Contracted  # the contracted graph
     observed_ns: Int64s  # (k,) periods as observed
+    streams: tuple[Int64s, ...]  # of each stream the edges of its work in the steps to analyse
     # periods of other readings of the run as it was, by name
     known: dict[str, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -144,7 +146,14 @@ class Periods:
         """The steady period with other weights, in ns; `guess_ns` as of `Contracted.elapsed`."""
         length_ns = self.graph.lengths(edge_steps(self.dag, weight_ns, residual_ns, dropped))
         period_ns, _ = self.period_ns(self.of(self.graph.elapsed(length_ns, guess_ns)))
-        return period_ns
+        return max(period_ns, self.least_ns(self.dag.weight_ns if weight_ns is None else weight_ns))
+
+    def least_ns(self, weight_ns: Int64s) -> float:
+        """The busiest stream's work in a period, in ns: few steps let it be ahead of others."""
+        if not self.steps.back_to_back:
+            return 0.0
+        busiest_ns = max((float(weight_ns[edges].sum()) for edges in self.streams), default=0.0)
+        return busiest_ns / max(float(self.observed_ns.sum()), 1.0) * self.steps.period_ns
 
     def path(
         self, dag: Dag, weight_ns: Int64s, residual_ns: Int64s, dropped: Bools | None
@@ -175,5 +184,15 @@ def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
     graph = contract(dag, np.concatenate([before, *ends, starts]))
     shared: dict[str, Any] = {"dag": dag, "steps": steps, "graph": graph}
     points: dict[str, Any] = {"before": before, "ends": ends, "starts": starts}
-    found = Periods(**shared, **points, observed_ns=steps.periods_ns)
+    streams = tuple(_work_by_stream(events, dag, steps))
+    found = Periods(**shared, **points, observed_ns=steps.periods_ns, streams=streams)
     return replace(found, observed_ns=found.of(dag.time_ns[graph.points] - dag.time_ns[0]))
+
+
+def _work_by_stream(events: Events, dag: Dag, steps: Steps) -> Iterator[Int64s]:
+    work, step = work_of_steps(events, steps)
+    chosen = mask(len(events) + 1, work[(step >= steps.first) & (step < steps.end)])
+    works = np.flatnonzero((dag.kind == EdgeKind.WORK) & chosen[dag.event[dag.head]])
+    lane = dag.lane[dag.head[works]]
+    for one in np.unique(lane):
+        yield works[lane == one]

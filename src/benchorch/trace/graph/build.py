@@ -74,7 +74,6 @@ def _of_threads(
     busy = busy_intervals(scope, timelines)
     known = [
         waits.recorded_waits(scope, timelines, label, busy),
-        threads.backward_after_forward(scope),
         threads.backward_calls(scope, timelines, busy),
         threads.collective_calls(scope, timelines),
         waits.loaded_elsewhere(scope, timelines),

@@ -17,13 +17,12 @@ from benchorch.trace.nesting import NESTING_RANK, Nesting, Spans, by_start, nest
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """Times and ratios that decide whether an unrecorded dependency may be inferred.
+    """Times that decide whether an unrecorded dependency may be inferred.
 
     All times scale with the trace's clock: where every stamp is multiplied, so must these be.
     """
 
-    idle_ns: int = 100_000  # a lane is idle in a gap longer than this ...
-    idle_gaps_ratio: float = 20.0  # ... and than so many times the lane's median gap.
+    idle_ns: int = 100_000  # a lane is idle in a gap longer than this
     wake_ns: int = 300_000  # what ended a gap ended at most this long before it
     # ... and if anything did, so much before it, for a thread takes time to wake up.
     woken_ns: int = 8_000

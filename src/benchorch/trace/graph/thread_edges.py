@@ -39,32 +39,9 @@ def thread_edges(
     )
 
 
-# Recorded is that a backward operator follows its forward one. That PyTorch's backward threads work
-# for a thread which stands still meanwhile follows from what a backward call does. All else is
-# inferred, and only where every sign agrees.
+# That PyTorch's backward threads work for a thread which stands still meanwhile follows from what a
+# backward call does. All else is inferred, and only where every sign agrees.
 _BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
-
-
-def backward_after_forward(scope: Scope) -> Found:
-    """From the innermost forward operator to the outermost backward one of a sequence number."""
-    operator = scope.indices(Category.OPERATOR)
-    operator = operator[scope.sequence[operator] != NOTHING]
-    backward = scope.forward_lane[operator] != NOTHING
-    forward, backward = operator[~backward], operator[backward]
-    parent = scope.parent[backward]
-    inner = (parent != NOBODY) & (scope.sequence[parent] == scope.sequence[backward])
-    backward = backward[~inner]
-    order = np.lexsort((scope.start_ns[forward], scope.sequence[forward], scope.lane[forward]))
-    forward = forward[order]
-    if not len(forward) or not len(backward):
-        return Found()
-    span = int(scope.sequence[operator].max()) + 1
-    key = scope.lane[forward].astype(np.int64) * span + scope.sequence[forward]
-    requested = scope.forward_lane[backward].astype(np.int64) * span + scope.sequence[backward]
-    at = np.searchsorted(key, requested, side="right") - 1
-    known = (at >= 0) & (key[at] == requested)
-    tail, head = 2 * forward[at[known]] + 1, 2 * backward[known]
-    return Found(edges(tail, head, EdgeKind.DATA, Class.CPU_FRAMEWORK))
 
 
 def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:

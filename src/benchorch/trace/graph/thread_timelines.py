@@ -1,8 +1,6 @@
 """Timelines of host threads: their points in order, the segments between them, what is idle."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import NamedTuple, final
 
 import numpy as np
@@ -10,7 +8,7 @@ import numpy as np
 from benchorch.trace.arrays import Bools, Int32s, Int64s, mask
 from benchorch.trace.dag import NOBODY
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.scope import Scope, Thresholds
+from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.time_classes import waiting
 from benchorch.trace.lookup import by_lane
 
@@ -138,28 +136,8 @@ def busy_intervals(scope: Scope, timelines: ThreadTimelines) -> BusyIntervals:
     container[scope.indices(Category.OPERATOR, Category.NODE, Category.RUNTIME)] = False
     container[NOBODY] = True
     wait = waits[owner] & (timelines.head == 2 * owner + 1)
-    gap = container[owner] & ~waits[owner]
-    elapsed_ns = timelines.elapsed_ns
-    long = gap & (elapsed_ns > scope.thresholds.idle_ns)
-    for lane, idle_ns in _usual_pauses(timelines.lane, elapsed_ns, gap, scope.thresholds):
-        long[lane] &= elapsed_ns[lane] > idle_ns
+    long = container[owner] & ~waits[owner] & (timelines.elapsed_ns > scope.thresholds.idle_ns)
     return _between_idle(scope, timelines, idle=wait | long, wait=wait, waits=waits)
-
-
-def _usual_pauses(
-    lane: Int32s, elapsed_ns: Int64s, gap: Bools, thresholds: Thresholds
-) -> Iterator[tuple[slice, int]]:
-    """The segments of each lane where pauses are longer than usual, and what is no pause there.
-
-    The usual one is the median of those short enough: a thread that often waits has long gaps.
-    """
-    begins = np.append(np.flatnonzero(np.diff(lane, prepend=-1)), len(lane))
-    for first, last in pairwise(begins.tolist()):
-        pauses = elapsed_ns[first:last][gap[first:last]]
-        pauses = pauses[pauses <= thresholds.idle_ns]
-        shortest_ns = thresholds.idle_ns / thresholds.idle_gaps_ratio
-        if 2 * int((pauses > shortest_ns).sum()) >= len(pauses) > 0:  # else the median is shorter
-            yield slice(first, last), int(thresholds.idle_gaps_ratio * float(np.median(pauses)))
 
 
 def _between_idle(

@@ -179,7 +179,7 @@ def prepare(analysis: Analysis | Basis) -> Basis:
         periods = analysis.periods.reweighted(calm.weight_ns)
         dag = periods.dag
         path, _, _ = periods.path(dag, calm.weight_ns, dag.residual_ns, None)
-        why = reasons(events, dag, path)
+        why = reasons(events, path)
         analysis = replace(analysis, dag=dag, periods=periods, path=path, reasons=why)
     owned = owners(events)
     module, modules = module_names(events, owned)

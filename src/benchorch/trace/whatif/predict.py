@@ -188,6 +188,8 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     weight_ns, _, dropped = changed
     held_ns = weight_ns if dropped is None else np.where(dropped, 0, weight_ns)
     period_ns, error_ns = periods.period_ns(periods.of(elapsed_ns, graph))
+    if dag is basis.dag:
+        period_ns = max(period_ns, periods.least_ns(weight_ns))
     changed_dag = replace(dag, weight_ns=held_ns)
     return _Replay(changed_dag, period_ns, error_ns, path, elapsed_ns, changed)
 
@@ -242,7 +244,7 @@ def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:
     analysis = basis.analysis
     if path.edge.max(initial=-1) >= analysis.dag.edges:
         return {}
-    found = reasons(analysis.events, analysis.dag, path).shares(path)
+    found = reasons(analysis.events, path).shares(path)
     return {one.value: share for one, share in found.items()}
 
 

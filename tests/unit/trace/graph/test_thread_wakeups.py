@@ -104,7 +104,6 @@ def test_backward_work_is_forked_and_joined_by_its_caller() -> None:
     dag = build_dag(events)
     assert_sound(dag)
     start, end = point(dag, 2, end=False), point(dag, 3, end=False)
-    assert into(dag, start, EdgeKind.DATA) == [(0, True, 0)]
     assert into(dag, start, EdgeKind.FORK) == [(1, True, 80 * US)]
     assert into(dag, end, EdgeKind.JOIN) == [(2, True, 50 * US)]
     assert into(dag, end, EdgeKind.CHAIN) == [(1, True, 0)]
