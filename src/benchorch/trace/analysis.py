@@ -74,10 +74,10 @@ def analyze(
         steps = find_steps(events, range_name, iteration)
     except TraceError as error:
         raise TraceError(f"{place}{error}") from None
-    periods = periods_of(events, build_dag(events, window_of(events, steps), graph), steps)
+    periods = periods_of(events, build_dag(events, window_of(events, steps)), steps)
     if steps.lane >= 0 and periods.interval_ns[0] >= periods.interval_ns[1]:
         steps = whole(events, f"The clocks of the trace contradict the order of {steps.name!r}.")
-        periods = periods_of(events, build_dag(events, window_of(events, steps), graph), steps)
+        periods = periods_of(events, build_dag(events, window_of(events, steps)), steps)
     dag, interval_ns = periods.dag, periods.interval_ns
     path = critical_path(dag, int(periods.end[np.argmax(dag.time_ns[periods.end])]), interval_ns[0])
     collectives = meetings(events)

@@ -33,9 +33,8 @@ class EdgeKind(IntEnum):
     WAIT = 5  # a host range that waits for another thread
     FORK = 6  # a thread's busy interval after what started it
     JOIN = 7  # and what waited for it
-    DATA = 8  # producer to consumer in a known graph
-    CARRY_IN = 9  # from the source to work that was under way
-    BOUNDARY = 10  # from the source, to the sink
+    CARRY_IN = 8  # from the source to work that was under way
+    BOUNDARY = 9  # from the source, to the sink
 
 
 class Class(StrEnum):

@@ -21,7 +21,6 @@ CROSS_KINDS = (
     EdgeKind.WAIT,
     EdgeKind.FORK,
     EdgeKind.JOIN,
-    EdgeKind.DATA,
 )
 CROSS_CAUSES = (Why.LAUNCH, Why.STREAM, Why.EVENT, Why.GRAPH, Why.SYNC, Why.SIGNAL)
 BLUR_NS = 1_000

@@ -5,7 +5,7 @@ import numpy as np
 from benchorch.trace.arrays import Int8s
 from benchorch.trace.dag import Dag, Window
 from benchorch.trace.events import Events
-from benchorch.trace.graph import data_edges, device_edges, device_order
+from benchorch.trace.graph import device_edges, device_order
 from benchorch.trace.graph import recorded_waits as waits
 from benchorch.trace.graph import synchronisation as syncs
 from benchorch.trace.graph import thread_edges as threads
@@ -15,13 +15,11 @@ from benchorch.trace.graph.scope import Scope, Thresholds, scope_of
 from benchorch.trace.graph.stream_queues import full_streams, stream_queues
 from benchorch.trace.graph.thread_timelines import ThreadTimelines, busy_intervals, thread_timelines
 from benchorch.trace.graph.time_classes import labels
-from benchorch.trace.operators.graph import OperatorGraph
 
 
 def build_dag(
     events: Events,
     window: Window | None = None,
-    graph: OperatorGraph | None = None,
     *,
     thresholds: Thresholds | None = None,
 ) -> Dag:
@@ -30,14 +28,14 @@ def build_dag(
     Replaying it gives every observed time to the nanosecond. O(n log n) in the events.
     """
     # What it takes to find the edges is gone by the time that they are put in order.
-    return ordered(_wiring(scope_of(events, window, thresholds or Thresholds()), graph))
+    return ordered(_wiring(scope_of(events, window, thresholds or Thresholds())))
 
 
-def _wiring(scope: Scope, graph: OperatorGraph | None) -> Wiring:
+def _wiring(scope: Scope) -> Wiring:
     """The points of a window in order, and all that is known to lie between them."""
     timelines = thread_timelines(scope)
     label = labels(scope)
-    found = [*_of_devices(scope, timelines, label), *_of_threads(scope, timelines, label, graph)]
+    found = [*_of_devices(scope, timelines, label), *_of_threads(scope, timelines, label)]
     found.insert(0, threads.thread_edges(scope, timelines, label, found))
     del label
     timelines = timelines.without_segments()
@@ -67,9 +65,7 @@ def _of_devices(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[
     ]
 
 
-def _of_threads(
-    scope: Scope, timelines: ThreadTimelines, label: Int8s, graph: OperatorGraph | None
-) -> list[Found]:
+def _of_threads(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[Found]:
     """Dependencies between threads; inferred only if nothing else explains a gap."""
     busy = busy_intervals(scope, timelines)
     known = [
@@ -81,7 +77,6 @@ def _of_threads(
         waits.timers(scope, timelines),
         waits.handed_outside(scope, timelines, busy, label),
         waits.polled(scope, timelines, busy),
-        data_edges.data_edges(scope, timelines, graph),
     ]
     rigid = np.concatenate([one.rigid for one in known])
     explained = np.concatenate(

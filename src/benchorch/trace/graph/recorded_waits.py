@@ -3,15 +3,17 @@
 The main thread waits for results: for the end of another thread's busy interval, else of its
 outermost range or operator, else of any. Other threads wait for something to do: for whatever the
 main thread had just done, if it was not idle itself, else as the main thread does. What ended
-shortly before is preferred to what ended earlier.
+shortly before is preferred to what ended earlier. What ended before the wait began was not waited
+for; `match_fifo` finds what would have been.
 """
 
 import re
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s, mask
+from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s, mask, scattered
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Found, edges
@@ -20,7 +22,73 @@ from benchorch.trace.graph.thread_timelines import BusyIntervals, ThreadTimeline
 from benchorch.trace.graph.time_classes import SLEEPING, TIMER, waiting
 from benchorch.trace.lookup import by_lane
 
+# The k-th item taken from a queue is the k-th that was put there. Where those waits of a thread
+# that did wait show what they waited for, and that is something another thread does as often and in
+# the same order, the others belong to those of its events that no thread was observed to wait for.
 _NUMBER = re.compile(r"\d+")
+
+
+def match_fifo(
+    scope: Scope, timelines: ThreadTimelines, range_: Int64s, tail: Int64s, busy: BusyIntervals
+) -> Int64s:
+    """The point that each of (w,) ranges would have waited for, where it is clear; else NOTHING."""
+    found = np.full(len(range_), NOTHING, dtype=np.int64)
+    if not (tail == NOTHING).any() or (tail == NOTHING).all():
+        return found
+    produced = _produced(scope, timelines, tail)
+    key = scope.lane[range_] * np.int64(len(scope.events.names)) + scope.name[range_]
+    for one in np.unique(key[tail != NOTHING]):
+        these = np.flatnonzero(key == one)
+        known = np.flatnonzero(tail[these] != NOTHING)
+        if len(known) == len(these):
+            continue
+        for alike in _alike(scope, timelines.time_ns, produced[these[known]], busy):
+            match = _in_order(known, produced[these[known]], len(these), alike)
+            if match is None or (timelines.time_ns[match] > scope.end_ns[range_[these]]).any():
+                continue
+            found[these] = np.where(tail[these] == NOTHING, match, NOTHING)
+            break
+    return found
+
+
+def _produced(scope: Scope, timelines: ThreadTimelines, tail: Int64s) -> Int64s:
+    """What was done last at each of some points: where something begins, what ended before it."""
+    before = scattered(2 * len(scope) + 1, timelines.head, timelines.tail)
+    working = np.ones(len(scope), dtype=np.bool_)
+    working[waiting(scope)] = False
+    earlier = before[tail]
+    ended = (tail != NOTHING) & (tail & 1 == 0) & (earlier & 1 == 1) & working[earlier >> 1]
+    return np.where(ended & (earlier != NOTHING), earlier, tail)
+
+
+def _alike(scope: Scope, time_ns: Int64s, points: Int64s, busy: BusyIntervals) -> Iterator[Int64s]:
+    """All points of one thread like some: ends of busy intervals, or of what is called alike."""
+    lanes = np.unique(scope.lane[points >> 1])
+    if len(lanes) > 1 or len(np.unique(points & 1)) > 1:
+        return
+    if np.isin(points, busy.end).all():
+        yield busy.end[busy.lane == lanes[0]]
+    names = [_NUMBER.sub("*", name) for name in scope.events.names]
+    called = {names[name] for name in scope.name[points >> 1].tolist()}
+    if len(called) == 1:
+        same = np.array([name in called for name in names])
+        event = np.flatnonzero(same[scope.name] & (scope.lane == lanes[0]))
+        point = 2 * event + (points[0] & 1)
+        yield point[np.argsort(time_ns[point], kind="stable")]
+
+
+def _in_order(known: Int64s, points: Int64s, waits: int, alike: Int64s) -> Int64s | None:
+    """For so many waits the point of each; None where the known ones disagree or are too few."""
+    place: dict[int, int] = {point: at for at, point in enumerate(alike.tolist())}
+    places: Sequence[int] = [place.get(point, NOTHING) for point in points.tolist()]
+    shift = places[0] - int(known[0])
+    agreed = all(at - int(k) == shift for at, k in zip(places, known.tolist(), strict=True))
+    certain = len(known) > 1 or (len(alike) == waits and shift == 0)
+    if NOTHING in places or not agreed or not certain:
+        return None
+    if shift < 0 or shift + waits > len(alike):
+        return None
+    return alike[shift + np.arange(waits)]
 
 
 def recorded_waits(
@@ -37,7 +105,8 @@ def recorded_waits(
     range_ = timelines.owner[segment].astype(np.int64)
     end_ns = scope.end_ns[range_]
     tail = _targets(scope, timelines, range_, busy)
-    known = tail != NOTHING
+    match = match_fifo(scope, timelines, range_, tail, busy)
+    known, ready = tail != NOTHING, match != NOTHING
     loading = label[range_] == CLASSES.index(Class.DATA_LOADING)
     short = end_ns - scope.start_ns[range_] <= scope.thresholds.idle_ns
     # What is waited for is none of the trace's: another process, a thread that is not recorded.
@@ -47,8 +116,10 @@ def recorded_waits(
     woke_ns = np.where(known & (woke_ns <= scope.thresholds.wake_ns), woke_ns, 0)
     tier = np.where(_rivals(scope, range_, tail, busy), Tier.INFERRED, Tier.RECORDED)
     woken = tier.astype(np.int8)[known], woke_ns[known], range_[known]
+    wait = EdgeKind.WAIT, Class.SYNC_EXIT
     return Found(
-        edges(tail[known], head[known], EdgeKind.WAIT, Class.SYNC_EXIT, *woken),
+        edges(tail[known], head[known], *wait, *woken),
+        edges(match[ready], head[ready], *wait, Tier.INFERRED, owner=range_[ready]),
         waits=head[known],
         floor_ns=np.minimum(woke_ns, timelines.elapsed_ns[segment])[known],
     )

@@ -150,12 +150,19 @@ def _pauses(
 
 
 def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
-    """A busy interval inside a person's range of the main thread stays inside it."""
-    other = np.flatnonzero(busy.lane != scope.main_lane)
-    segment = timelines.segment_at(np.full(len(other), scope.main_lane), busy.start_ns[other])
-    other, segment = other[segment != NOTHING], segment[segment != NOTHING]
-    event, end_ns = timelines.owner[segment], busy.end_ns[other]
-    named = mask(len(scope), scope.indices(Category.ANNOTATION))
+    """What other threads do inside of a range of the main thread stays inside of it.
+
+    That is a busy interval in a person's range, or a node in a run of ONNX Runtime, which waits for
+    the threads of its pool.
+    """
+    node, other = scope.indices(Category.NODE), busy.lane != scope.main_lane
+    node = node[scope.lane[node] != scope.main_lane]
+    start = np.concatenate([busy.start[other], 2 * node])
+    end = np.concatenate([busy.end[other], 2 * node + 1])
+    start_ns, end_ns = timelines.time_ns[start], timelines.time_ns[end]
+    segment = timelines.segment_at(np.full(len(start), scope.main_lane), start_ns)
+    event = np.where(segment != NOTHING, timelines.owner[segment], NOBODY)
+    named = mask(len(scope), scope.indices(Category.ANNOTATION, Category.SESSION))
     named[waiting(scope)] = False
     # Nothing is around the profiler's own time, which is no host event.
     parent = np.append(scope.parent, np.full(len(scope) - scope.hosts, NOBODY))
@@ -164,10 +171,22 @@ def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals)
         if not short.any():
             break
         event = np.where(short, parent[event], event)
-    other, event = other[event != NOBODY], event[event != NOBODY]
+    inside = event != NOBODY
+    event, start, end = event[inside], start[inside], end[inside]
+    run = scope.category[event] == Category.SESSION
+    first_ns, last_ns = scope.end_ns.copy(), scope.start_ns.copy()
+    np.minimum.at(first_ns, event, start_ns[inside])
+    np.maximum.at(last_ns, event, end_ns[inside])
+    called_ns = np.where(
+        run & (start_ns[inside] == first_ns[event]), (first_ns - scope.start_ns)[event], 0
+    )
+    resumed_ns = np.where(run, (scope.end_ns - last_ns)[event], 0)
+    tier = np.where(run, Tier.SEMANTIC, Tier.INFERRED).astype(np.int8)
     return Found(
-        _inferred(2 * event, busy.start[other], EdgeKind.FORK),
-        _inferred(busy.end[other], 2 * event + 1, EdgeKind.JOIN),
+        edges(2 * event, start, EdgeKind.FORK, Class.SYNC_EXIT, tier, called_ns),
+        edges(end, 2 * event + 1, EdgeKind.JOIN, Class.SYNC_EXIT, tier, resumed_ns),
+        waits=2 * event[run] + 1,
+        floor_ns=resumed_ns[run],
     )
 
 

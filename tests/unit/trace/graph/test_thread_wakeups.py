@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
-from benchorch.trace.events import Events
+from benchorch.trace.events import Category, Events
 from benchorch.trace.graph.build import build_dag
 from support.graph_checks import assert_sound, into, owners, point, replay, spent
-from support.handmade_traces import call, kernel, note, op, trace
+from support.handmade_traces import Made, call, kernel, note, op, trace
 
 US = 1_000
 
@@ -217,3 +217,27 @@ def test_pauses_that_always_end_with_the_same_call_of_another_thread_waited_for_
     assert into(dag, point(dag, 5, end=False), EdgeKind.JOIN) == [(6, True, 0)]
     late = build_dag(handed_over(400))
     assert into(late, point(late, 5, end=False), EdgeKind.JOIN) == []
+
+
+def test_a_run_of_onnx_runtime_waits_for_the_threads_of_its_pool() -> None:
+    """Two branches, the right one on a thread of the pool, which also joins them."""
+
+    def row(name: str, start_us: int, end_us: int, lane: str = "main") -> Made:
+        kind = Category.NODE if name in ("left", "right", "join") else Category.SESSION
+        return op(name, start_us * US, end_us * US, lane=lane, category=kind)
+
+    dag = build_dag(
+        trace(
+            row("model_run", 0, 1000),
+            row("SequentialExecutor::Execute", 10, 990),
+            row("left", 20, 300),
+            row("right", 50, 600, "pool"),
+            row("join", 640, 700, "pool"),
+        )
+    )
+    assert_sound(dag)
+    end = point(dag, 1, end=True)
+    assert (4, True, 290 * US) in into(dag, end, EdgeKind.JOIN)
+    assert (1, False, 40 * US) in into(dag, point(dag, 3, end=False), EdgeKind.FORK)
+    assert not dag.residual_ns.any()
+    assert spent(dag)[Class.CPU_COMPUTE] == (550 + 60) * US
