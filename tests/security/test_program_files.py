@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,13 @@ import pytest
 
 from benchorch.errors import BuildError
 from benchorch.frameworks.program_archive import read_program
+from benchorch.frameworks.program_graph import graph_problems
+from benchorch.frameworks.torch_program import (
+    PROGRAM_FILE,
+    is_own_operator,
+    load_program,
+    save_program,
+)
 from benchorch.models.script_run import run_script
 from benchorch.models.script_watch import Watch
 
@@ -84,6 +94,13 @@ def graph(**new: str) -> Callable[[str, bytes], bytes]:
         return json.dumps(replaced(json.loads(content))).encode()
 
     return change
+
+
+CODE = """__import__('os').mkdir('{marker}')""".replace("'", '"')
+SYMPY_EVALUATES = (
+    *("Max('@')", "Where('@', 1, 2)", "Eq(Symbol('s0'), '@')", "Max('@' if 1 else 'b')"),
+    *("Max('' or '@')", "Max(['@'][0])", "Piecewise(('@', True))", "Max(1, evaluate='@')"),
+)
 
 
 def test_what_torch_writes_is_read(good: Path) -> None:
@@ -158,6 +175,7 @@ def test_a_script_that_is_a_program_unpickles_nothing(good: Path, tmp_path: Path
         ("[1] * 10000000000", "expression"),
         ("9" * 5000, "expression"),
         ("+".join(["Symbol('s0')"] * 10_000), "expression"),
+        *((text.replace("@", CODE), "expression") for text in SYMPY_EVALUATES),
     ],
 )
 def test_sizes_are_arithmetic(good: Path, tmp_path: Path, text: str, said: str) -> None:
@@ -173,6 +191,14 @@ def test_sizes_are_arithmetic(good: Path, tmp_path: Path, text: str, said: str) 
     [
         *("torch.hub.load", "torch.utils.collect_env.run", "torch.ops.load_library.__call__"),
         *("torch.os.system", "torch.ops.import_module", "_operator.methodcaller", "os.system"),
+        *("_operator.__call__", "torchx.os.system", "math.factorial", "#aten:add", "torch.save"),
+        *("torch.ops.aten.from_file.default", "torch.ops.aten.save.default"),
+        *("torch.ops.image.read_file.default", "torch.ops.image.write_file.default"),
+        *("torch.ops.torchaudio.sox_io_load.default", "torch.ops.debugprims.load_tensor.default"),
+        *("torch.ops._c10d_functional.all_reduce.default", "torch.ops.prim.rpc_sync.default"),
+        *("torch.ops.profiler._record_function_enter.default", "torch.ops.aten._print.default"),
+        *("torch.ops.higher_order.aoti_call_delegate", "torch.ops.higher_order.call_torchbind"),
+        *("torch.ops.mylib.evil.default", "torch.ops.aten.add.__call__"),
     ],
 )
 def test_a_graph_calls_operators_alone(good: Path, tmp_path: Path, target: str) -> None:
@@ -214,3 +240,271 @@ def test_a_bomb_is_not_expanded(good: Path, tmp_path: Path) -> None:
     evil = added(good, tmp_path / "bomb.pt2", "extra/zeros", bytes(2**27), ZIP_DEFLATED)
     with pytest.raises(BuildError, match="expand to"):
         read_program(evil)
+
+
+def test_no_operator_that_takes_a_file_or_an_address_may_be_called() -> None:
+    """All that torch has registered, but for words that choose a method or say what went wrong."""
+    harmless = re.compile(
+        "mode|approximate|reduce|driver|norm|side|padding|padding_side|equation|indexing|ord|UPLO|p"
+        "|assert_msg|interpolation|rounding_mode|pad_mode|activation|algorithm|api_name|self"
+    )
+    names = {*torch._C._dispatch_get_all_op_names(), "aten::save"}
+    taking_text = [
+        (schema, argument.name)
+        for schema in torch._C._jit_get_all_schemas()
+        for argument in schema.arguments
+        if schema.name in names and "str" in str(argument.type)
+    ]
+    assert ("aten::save", "filename") in {(schema.name, name) for schema, name in taking_text}
+    allowed = [
+        f"{schema.name} takes {name}"
+        for schema, name in taking_text
+        if not harmless.fullmatch(name)
+        if not [*graph_problems({"target": target_of(schema)}, lambda _: False)]
+    ]
+    assert allowed == []
+
+
+def target_of(schema: Any) -> str:
+    return f"torch.ops.{schema.name.replace('::', '.')}.{schema.overload_name or 'default'}"
+
+
+def edited(good: Path, path: Path, change: Callable[[Any], None]) -> Path:
+    """The program with its graph changed in place."""
+
+    def change_graph(name: str, content: bytes) -> bytes:
+        if not name.endswith("models/model.json"):
+            return content
+        program = json.loads(content)
+        change(program)
+        return json.dumps(program).encode()
+
+    return changed(good, path, change_graph)
+
+
+def renamed(old: str, new: str) -> Callable[[Any], None]:
+    def change(program: Any) -> None:
+        text = json.dumps(program).replace(json.dumps(old), json.dumps(new))
+        program.clear()
+        program.update(json.loads(text))
+
+    return change
+
+
+def tree(**node: Any) -> str:
+    return json.dumps([1, {"children_spec": [], **node}])
+
+
+LEAF = {"type": None, "context": None, "children_spec": []}
+ARGUMENTS = {"type": "builtins.tuple", "context": "null", "children_spec": []}
+
+
+def signature(program: Any) -> Any:
+    return program["graph_module"]["module_call_graph"][0]["signature"]
+
+
+def call_with_keyword(name: str) -> Callable[[Any], None]:
+    empty: Any = {"inputs": [], "outputs": [], "nodes": [], "sym_int_values": {}}
+    graph = {**empty, "tensor_values": {}, "sym_bool_values": {}}
+    node: Any = {
+        "target": "torch.ops.higher_order.wrap_with_set_grad_enabled",
+        "inputs": [
+            {"name": "", "arg": {"as_bool": False}, "kind": 1},
+            {"name": "", "arg": {"as_graph": {"name": "part", "graph": graph}}, "kind": 1},
+            {"name": name, "arg": {"as_int": 1}, "kind": 2},
+        ],
+        "outputs": [{"as_none": True}],
+        "metadata": {},
+        "is_hop_single_tensor_return": None,
+    }
+    return lambda program: program["graph_module"]["graph"]["nodes"].insert(0, node)
+
+
+def text_input(**value: str) -> Callable[[Any], None]:
+    def change(program: Any) -> None:
+        program["graph_module"]["graph"]["inputs"].append(value)
+        spec = {"constant_input": {"name": "y", "value": value}}
+        program["graph_module"]["signature"]["input_specs"].append(spec)
+
+    return change
+
+
+def imports(module: str) -> dict[str, Any]:
+    return {"__enum__": True, "fqn": f"{module}:Kind", "name": "a"}
+
+
+BECOMES_CODE: dict[str, Callable[[str], Callable[[Any], None]]] = {
+    "an input's name": lambda code: renamed("x", f"x={code}"),
+    "a result's name": lambda code: renamed("linear", f"y={code};z"),
+    "a keyword": lambda code: call_with_keyword(f"x={code},y"),
+    "a parameter's place": lambda code: renamed("layer.weight", f'w" if {code} else "w'),
+    "an argument's name": lambda code: (
+        lambda program: signature(program).update(forward_arg_names=[f"x=(lambda:{code})()"])
+    ),
+    "a keyword of a call": lambda code: (
+        lambda program: signature(program).update(
+            in_spec=tree(
+                type="builtins.tuple",
+                context="null",
+                children_spec=[
+                    ARGUMENTS,
+                    {
+                        "type": "builtins.dict",
+                        "context": json.dumps([f"x=(lambda:{code})(),y"]),
+                        "children_spec": [LEAF],
+                    },
+                ],
+            )
+        )
+    ),
+    "a guard's text": lambda code: (
+        lambda program: program.update(guards_code=[f"""L['x'].size()[0] != "+{code}+str('')+\""""])
+    ),
+    "a list of guards": lambda code: lambda program: program.update(guards_code=[[code]]),
+    "a text": lambda code: text_input(as_string=f"' or {code} or '"),
+    "a text in a truth value's place": lambda code: text_input(as_bool=f"' or {code} or '"),
+    "a module of an enum": lambda _: (
+        lambda program: signature(program).update(
+            out_spec=tree(type="builtins.dict", context=json.dumps([imports("antigravity")]))
+        )
+    ),
+    "a module of a default": lambda _: (
+        lambda program: signature(program).update(
+            out_spec=tree(
+                type="collections.defaultdict",
+                context={
+                    "default_factory_module": "antigravity",
+                    "default_factory_name": "x",
+                    "dict_context": [],
+                },
+            )
+        )
+    ),
+    "an operator among the arguments": lambda _: (
+        lambda program: program["graph_module"]["graph"]["nodes"][0]["inputs"].append(
+            {"name": "", "arg": {"as_operator": "torch.os.system"}, "kind": 1}
+        )
+    ),
+    "an object": lambda _: (
+        lambda program: program["graph_module"]["graph"].update(
+            custom_obj_values={"x": {"name": "x", "class_fqn": "__torch__.Evil"}}
+        )
+    ),
+    "a count of symbols": lambda _: (
+        lambda program: program["range_constraints"].update(u999999999999={"min_val": 0})
+    ),
+}
+
+
+@pytest.mark.parametrize("place", BECOMES_CODE)
+def test_no_text_of_a_graph_becomes_code(good: Path, tmp_path: Path, place: str) -> None:
+    marker = tmp_path / "marker"
+    code = (
+        f"exec({'+'.join(f'chr({ord(each)})' for each in f'import os;os.mkdir({str(marker)!r})')})"
+    )
+    evil = edited(good, tmp_path / "evil.pt2", BECOMES_CODE[place](code))
+    with pytest.raises(BuildError, match="may not be loaded"):
+        read_program(evil).module()
+    assert not marker.exists()
+    assert "antigravity" not in sys.modules
+
+
+def archive_of(good: Path, tmp_path: Path, expression: str, filled: int) -> bytes:
+    path = changed(good, tmp_path / "part.pt2", graph(expr_str=expression))
+    with ZipFile(path, "a") as archive:
+        archive.writestr("good/extra/filled", bytes(filled))
+    return path.read_bytes()
+
+
+def directory_of(archive: bytes) -> tuple[int, int, int]:
+    """Offset of the record at its end, its directory's length and its offset."""
+    end = archive.rindex(b"PK\x05\x06")
+    return (end, *struct.unpack("<II", archive[end + 12 : end + 20]))
+
+
+@pytest.mark.parametrize("kind", ["behind the other", "behind a record of 64 bits"])
+def test_an_archive_has_one_directory(good: Path, tmp_path: Path, kind: str) -> None:
+    """Python reads the second; torch would read the first."""
+    marker = tmp_path / "marker"
+    code = CODE.format(marker=marker)
+    seen = archive_of(good, tmp_path, "Symbol('s0')", 4096)
+    short = archive_of(good, tmp_path, code, 0)
+    evil = archive_of(good, tmp_path, code, directory_of(seen)[2] - directory_of(short)[2])
+    end, length, start = directory_of(evil)
+    assert directory_of(seen)[1:] == (length, start)
+    hidden, last = evil[:end], seen[end:]
+    if kind == "behind a record of 64 bits":
+        count = len(ZipFile(io.BytesIO(seen)).namelist())
+        record = struct.pack(
+            "<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, count, count, length, start
+        )
+        locator = struct.pack("<IIQI", 0x07064B50, 0, len(hidden), 1)
+        hidden, last = hidden + record, record + locator + last
+    path = tmp_path / "evil.pt2"
+    path.write_bytes(hidden + seen[:end] + last)
+    with pytest.raises(BuildError, match=r"two directories|damaged"):
+        read_program(path)
+    assert not marker.exists()
+
+
+ODD: dict[str, Callable[[Any], None]] = {
+    "no graph": lambda program: program["graph_module"].pop("graph"),
+    "nodes that are text": lambda program: program["graph_module"]["graph"].update(nodes="x"),
+    "no nodes": lambda program: program["graph_module"]["graph"].update(nodes=None),
+    "an unknown argument": lambda program: program["graph_module"]["graph"]["inputs"].append({}),
+    "a missing result": lambda program: program["graph_module"]["graph"]["nodes"].reverse(),
+    "another version": lambda program: program.update(schema_version="8.20"),
+    "a later version": lambda program: program.update(schema_version={"major": 99, "minor": 0}),
+    "an unknown dialect": lambda program: program.update(verifiers=["EDGE"]),
+    "division by zero": lambda program: program["graph_module"]["graph"]["tensor_values"]["x"][
+        "sizes"
+    ].insert(0, {"as_expr": {"expr_str": "FloorDiv(1, 0)", "hint": None}}),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_what_torch_cannot_read_is_a_sentence(
+    good: Path, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = edited(good, tmp_path / "odd.pt2", ODD[kind])
+    with pytest.raises(
+        BuildError, match=r"odd\.pt2 (is no exported program|may not be loaded)"
+    ) as caught:
+        read_program(odd)
+    assert "check the warnings above" not in str(caught.value)
+    assert not caplog.records
+
+
+class Named(torch.nn.Module):
+    """Its arguments are called as parts of a program's file are."""
+
+    def forward(self, target: Any, index: Any, config: Any) -> Any:
+        return target + index + config
+
+
+def test_an_argument_may_be_called_as_a_part_of_the_file_is(tmp_path: Path) -> None:
+    path = tmp_path / "named.pt2"
+    torch.export.save(torch.export.export(Named(), (torch.ones(2),) * 3), path)
+    assert read_program(path).module()(*[torch.ones(2)] * 3).tolist() == [3, 3]
+
+
+class Custom(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.ops.trustcorpus.twice(x, "fast") + torch.ops.trustcorpus.thrice(x)
+
+
+def test_an_operator_of_the_models_own_is_read_from_its_chain_alone(tmp_path: Path) -> None:
+    @torch.library.custom_op("trustcorpus::twice", mutates_args=())
+    def twice(x: torch.Tensor, how: str) -> torch.Tensor:
+        return x * 2
+
+    twice.register_fake(lambda x, how: torch.empty_like(x))
+    library = torch.library.Library("trustcorpus", "FRAGMENT")
+    library.define("thrice(Tensor x) -> Tensor")
+    library.impl("thrice", lambda x: x * 3, "CompositeExplicitAutograd")
+    torch.library.register_fake("trustcorpus::thrice", torch.empty_like)
+    save_program(torch.export.export(Custom(), (torch.ones(2),)), tmp_path)
+    assert load_program(tmp_path).module()(torch.ones(2))[0].tolist() == [5, 5]
+    with pytest.raises(BuildError, match=r"graph calls 'torch\.ops\.trustcorpus"):
+        read_program(tmp_path / PROGRAM_FILE)
+    assert not is_own_operator("aten::save")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
@@ -23,18 +24,24 @@ PROGRAM_FILE = "program.pt2"
 # registers the operators, and without it torch cannot read the file.
 _OPERATORS = {b"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
 _GRAPH = "models/model.json"
+_NUMERIC = re.compile(
+    r"((Optional|List)\[)*(Tensor|int|float|bool|number|Device|ScalarType|Layout|MemoryFormat)\]*"
+)
 
 
 def load_program(directory: Path) -> torch.export.ExportedProgram:
     """The program of that directory, the operators it calls registered first.
 
+    It may call operators that the model's own code has registered in this process.
+
     Raises:
-        RuntimeError, zipfile.BadZipFile: the file is no program of this torch.
+        BuildError: the file holds what could run code, or is no program of this torch.
+        zipfile.BadZipFile: it is no archive.
     """
     path = directory / PROGRAM_FILE
     for module in _needed(path):
         import_module(module)
-    return read_program(path)
+    return read_program(path, is_own_operator)
 
 
 def save_program(program: torch.export.ExportedProgram, directory: Path) -> None:
@@ -148,6 +155,22 @@ def arguments_of(program: torch.export.ExportedProgram) -> dict[str, str | None]
         name: each.name if isinstance(each, TensorArgument) else None
         for name, each in keywords.items()
     }
+
+
+def is_own_operator(name: str) -> bool:
+    """Whether the model's code, or that of its package, registered an operator in this process.
+
+    One that is not written in Python may name no file, nor hold an object: it takes no text.
+    """
+    import torch
+    from torch._library.custom_ops import OPDEFS
+
+    written = OPDEFS.get(name)
+    if written is not None:
+        return not str(written._init_fn.__module__).startswith("torch.")
+    schemas = torch._C._jit_get_schemas_for_operator(name)
+    kinds = [str(argument.type) for schema in schemas for argument in schema.arguments]
+    return bool(schemas) and all(_NUMERIC.fullmatch(kind) for kind in kinds)
 
 
 def _needed(path: Path) -> list[str]:
