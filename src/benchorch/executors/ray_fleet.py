@@ -24,15 +24,12 @@ from typing import Any, TypeAlias, final
 
 from benchorch.domain.codec import Json
 from benchorch.executors.nodes import host_of, kinds_of, last_line, placement_of, slots_of
+from benchorch.executors.ray_cluster import RayAutoscaler
 from benchorch.executors.scheduling.agent import Agent, AgentReport, AgentSetup, AgentUpdate
 from benchorch.executors.scheduling.assignments import TaskAssignment
 from benchorch.executors.scheduling.capacity import CapacityPlanner, CapacityRules, ClusterState
 from benchorch.executors.scheduling.cluster_file import RESOURCE_PREFIX, Placement
-from benchorch.executors.scheduling.cluster_status import (
-    AutoscalerStatus,
-    LaunchStatus,
-    explain_no_capacity,
-)
+from benchorch.executors.scheduling.cluster_status import LaunchStatus, explain_no_capacity
 from benchorch.executors.scheduling.dispatcher import (
     POLL_S,
     Ended,
@@ -106,7 +103,7 @@ class RayFleet(Fleet):
         self,
         ray: Any,
         work: TrialRunner,
-        autoscaler: AutoscalerStatus,
+        autoscaler: RayAutoscaler,
         *,
         setup: AgentSetup | None = None,
         rules: CapacityRules | None = None,

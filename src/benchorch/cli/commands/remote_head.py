@@ -5,9 +5,8 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 import click
 
@@ -33,40 +32,6 @@ _START_S = 180.0
 _LOOK_S = 0.5
 # Ray writes it into the command's output, at any moment.
 _RAY_LINE = re.compile(r"^Running entrypoint for job .*\n?", re.MULTILINE)
-
-
-class Jobs(Protocol):
-    """Commands on a head, as `RayJobs` runs them."""
-
-    def submit(
-        self, name: str, command: str, variables: Mapping[str, str], directory: Path | None = None
-    ) -> None:
-        """Start a command, with a directory copied to it."""
-        ...
-
-    def status(self, name: str) -> str:
-        """``PENDING``, ``RUNNING``, ``STOPPED``, ``SUCCEEDED`` or ``FAILED``."""
-        ...
-
-    def reason(self, name: str) -> str:
-        """Why it ended so."""
-        ...
-
-    def exit_code(self, name: str) -> int | None:
-        """Of an ended command; None for one that was never started."""
-        ...
-
-    def log(self, name: str) -> str:
-        """What it has written so far."""
-        ...
-
-    def stop(self, name: str) -> None:
-        """Ask it to end."""
-        ...
-
-    def forget(self, name: str) -> None:
-        """Take it from the list."""
-        ...
 
 
 UNCHANGED = Reply(text="Nothing was changed.", data={"changed": False}, exit_code=1)
@@ -112,11 +77,6 @@ class HeadCommand(Command):
         super().format_epilog(ctx, formatter)
 
 
-def jobs_of(url: str) -> Jobs:
-    """The jobs of a head, by its dashboard's URL."""
-    return RayJobs(url)
-
-
 def refuse_secrets(words: Sequence[str]) -> None:
     """ConfigError for arguments with passwords, which the head would show to others."""
     secret = [word.partition("=")[0] for word in words if strike_out(word) != word]
@@ -130,7 +90,7 @@ def refuse_secrets(words: Sequence[str]) -> None:
         )
 
 
-def submit(jobs: Jobs, url: str, words: Sequence[str], working_dir: Path | None) -> Reply:
+def submit(jobs: RayJobs, url: str, words: Sequence[str], working_dir: Path | None) -> Reply:
     """Start a run's coordinator on the head; returns once its plan is known.
 
     Args:
@@ -167,7 +127,7 @@ def next_words(reference: str, flags: str) -> str:
     return "\n".join(f"  {title:9} python -m benchorch {word}{flags}" for title, word in words)
 
 
-def _first_output(jobs: Jobs, name: str) -> tuple[str, str]:
+def _first_output(jobs: RayJobs, name: str) -> tuple[str, str]:
     """The job's state and output, once it has printed its plan or ended."""
     until_s = time.monotonic() + _START_S
     while True:
@@ -185,10 +145,10 @@ def relay(command: str, words: Sequence[str], url: str) -> int:
         if not terminal.confirm(f"End {' '.join(words)} on {url}? [yes/no] "):
             return terminal.reply(UNCHANGED)
         words = [*words, "--yes"]  # nobody can answer there
-    return ask(jobs_of(url), [command, *words], terminal.part)
+    return ask(RayJobs(url), [command, *words], terminal.part)
 
 
-def ask(jobs: Jobs, words: Sequence[str], say: Callable[[str], None]) -> int:
+def ask(jobs: RayJobs, words: Sequence[str], say: Callable[[str], None]) -> int:
     """Run a benchorch command on the head and pass on its output; its exit code."""
     name = f"benchorch-{words[0]}-{new_plan_id()}"
     command = shlex.join(["python", "-m", "benchorch", *words])
@@ -204,7 +164,7 @@ def ask(jobs: Jobs, words: Sequence[str], say: Callable[[str], None]) -> int:
     return 1 if code is None else code
 
 
-def _output(jobs: Jobs, name: str) -> Iterator[str]:
+def _output(jobs: RayJobs, name: str) -> Iterator[str]:
     """A job's output after the line with its own name: whole lines, as they come."""
     printed = 0
     goes_on = True

@@ -20,7 +20,7 @@ from benchorch.cli.run import benchmark
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
-from benchorch.executors.ray_jobs import default_head
+from benchorch.executors.ray_jobs import RayJobs, default_head
 from benchorch.journal import run_directory
 from benchorch.journal.lock import LOG, read_coordinator
 from benchorch.journal.registry import find_invocation, new_directory
@@ -77,7 +77,7 @@ def run(
         return run_here(words, check)
     if working_dir and trust.trusts(working_dir):
         words = [*words, trust.FLAG, "."]  # its copy on the head is in no work tree
-    return remote_head.submit(remote_head.jobs_of(url), url, words, working_dir)
+    return remote_head.submit(RayJobs(url), url, words, working_dir)
 
 
 def run_here(words: Sequence[str], check: Check) -> Reply:

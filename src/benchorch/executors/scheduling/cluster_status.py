@@ -1,8 +1,8 @@
 """Cluster status: launched and lost nodes, and reasons for missing ones."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, final
+from typing import final
 
 from benchorch.executors.scheduling.capacity import CapacityRules
 from benchorch.executors.scheduling.dispatcher import NoCapacity
@@ -46,30 +46,6 @@ class LaunchStatus:
     last_error: str = ""
     stopped: str = ""
     failed_starts: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-
-class AutoscalerStatus(Protocol):
-    """Further status reported by a cluster."""
-
-    def is_alive(self) -> bool:
-        """Whether its head responds now; ExecutorError once it never will again."""
-        ...
-
-    def draining(self) -> Iterable[str]:
-        """The ids of nodes that will be gone soon."""
-        ...
-
-    def drain(self, node: str, reason: str) -> None:
-        """Start nothing more on a node; what runs there may end."""
-        ...
-
-    def end_booting(self, kinds: Collection[str], joined: Collection[str]) -> None:
-        """End launched machines of these kinds whose addresses are not among the joined ones."""
-        ...
-
-    def launches(self) -> LaunchStatus:
-        """Launches of the autoscaler."""
-        ...
 
 
 def explain_no_capacity(

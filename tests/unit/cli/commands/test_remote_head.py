@@ -11,7 +11,7 @@ import pytest
 
 from benchorch.cli import main
 from benchorch.cli.commands import remote_head, submit
-from benchorch.cli.commands.remote_head import Jobs, ask, named, pack
+from benchorch.cli.commands.remote_head import ask, named, pack
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.executors.ray_jobs import RayJobs
 from benchorch.models import trust
@@ -19,7 +19,7 @@ from benchorch.models import trust
 URL = "http://127.0.0.1:8265"
 
 
-class FakeJobs(Jobs):
+class FakeJobs:
     """A head on which a job writes a piece of its log each time it is asked for its state."""
 
     def __init__(self, *pieces: str, code: int = 0) -> None:
@@ -267,7 +267,7 @@ def test_an_address_that_is_trusted_here_is_trusted_on_the_head(
     (tmp_path / "theirs.yaml").write_text("defaults: [config, _self_]\n")
     monkeypatch.chdir(tmp_path)
     jobs = FakeJobs("NAME\nbenchorch plan 20260101-000000-abcd: 1 trial\n", "more\n")
-    monkeypatch.setattr(remote_head, "jobs_of", lambda url: jobs)
+    monkeypatch.setattr(remote_head, "RayJobs", lambda url: jobs)
     words = ["submit", "--head", URL, "--working-dir", str(tmp_path), "theirs.yaml", *named]
     assert main.run(words) == 0
     there = shlex.split(jobs.command)
