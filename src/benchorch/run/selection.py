@@ -10,7 +10,7 @@ from pathlib import Path
 from benchorch.config.components import nearest
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, Correction, Problem
-from benchorch.results.report.tables import names_of
+from benchorch.results.report.plan_text import names_of
 from benchorch.run.planner import Planned
 
 

@@ -21,7 +21,7 @@ from benchorch.results.pricing.sweep_cost import (
     summary_notes,
     total_usd,
 )
-from benchorch.results.report.tables import plan_text
+from benchorch.results.report.plan_text import plan_text
 from benchorch.run.planner import Planned
 
 CHECKOUT = Path(__file__).resolve().parents[3]

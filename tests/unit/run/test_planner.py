@@ -13,7 +13,7 @@ from benchorch.domain.trial import Plan, node_of
 from benchorch.errors import ConfigError
 from benchorch.executors.stack import StackExecutor
 from benchorch.results.report.console import ConsoleReport
-from benchorch.results.report.tables import plan_text
+from benchorch.results.report.plan_text import plan_text
 from benchorch.run.planner import plan_jobs, session_for
 
 JOB = ["model=mlp", "conversion=eager", "recorder=none"]

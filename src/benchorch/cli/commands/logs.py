@@ -21,7 +21,7 @@ from benchorch.files import open_regular, read_bytes
 from benchorch.journal import run_directory
 from benchorch.journal.lock import LOG, is_running
 from benchorch.journal.registry import find_invocation
-from benchorch.results.report.tables import names_of
+from benchorch.results.report.plan_text import names_of
 from benchorch.run.sidecar import schedule_idle
 from benchorch.trial.supervisor import LOG as TRIAL_LOG
 

@@ -20,7 +20,7 @@ from benchorch.journal import run_directory
 from benchorch.journal.lock import LOG
 from benchorch.journal.registry import find_invocation, newest_invocations
 from benchorch.results.report.console_table import table_text
-from benchorch.results.report.tables import names_of
+from benchorch.results.report.plan_text import names_of
 from benchorch.run.sidecar import schedule_idle
 from benchorch.units import format_seconds
 

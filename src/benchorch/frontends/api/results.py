@@ -19,7 +19,8 @@ from benchorch.journal import run_directory
 from benchorch.results.report.console_table import table_text
 from benchorch.results.report.estimate_bars import Chart, bar_chart
 from benchorch.results.report.html_table import html_table
-from benchorch.results.report.tables import conclusion, fastest, ranked, skip_text, table_rows
+from benchorch.results.report.plan_text import skip_text
+from benchorch.results.report.tables import conclusion, fastest, ranked, table_rows
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]  # it comes without types

@@ -11,7 +11,6 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import Kind
 from benchorch.formatting import (
-    aligned,
     cell_name,
     interval_text,
     is_known,
@@ -21,29 +20,13 @@ from benchorch.formatting import (
     varying_labels,
 )
 from benchorch.results.report.execution_text import execution_matters, precision_text
+from benchorch.results.report.plan_text import names_of, skip_text
 from benchorch.results.report.request_coverage import Coverage, coverage, pending
 from benchorch.stats.pairs import SEQUENTIAL
 from benchorch.stats.ratio_test import INCONCLUSIVE
 from benchorch.units import format_bytes, format_seconds, significant
 
 _SIZES = re.compile(r"([0-9]{1,18})")  # 8 comes before 32
-
-
-def plan_text(plan: Plan) -> str:
-    """The plan as plain text, without rich, so that it appears at once."""
-    rows = [("trial", "model", "conversion", "hardware", "workload")]
-    for trial in plan.trials:
-        labels = trial.labels
-        workload = " ".join(filter(None, (labels["workload"], labels["axes"])))
-        rows.append(
-            (trial.trial_id, labels["model"], labels["conversion"], labels["hardware"], workload)
-        )
-    lines = [aligned(rows)]
-    lines += [f"skip  {skip_text(skip)}" for skip in plan.skips]
-    lines += [f"note  {note}" for note in plan.notes]
-    lines.append(f"{plural(len(plan.trials), 'trial')}, {plural(len(plan.skips), 'skip')}")
-    return "\n".join(lines)
-
 
 HEADERS = (
     "conversion",
@@ -55,7 +38,6 @@ HEADERS = (
     "same model?",
     "vs eager [95 %]",
 )
-
 
 COST = "USD per 1M [95 %]"
 """Column of tables with paid machines: the on-demand cost of a million items."""
@@ -509,17 +491,3 @@ def markdown(
 def _in_table(cell: str) -> str:
     """A cell of a Markdown table, whatever is in a name."""
     return " ".join(cell.split()).replace("|", "\\|")
-
-
-def names_of(trials: Sequence[Trial]) -> Mapping[str, str]:
-    """Each trial's short name among these, by its id."""
-    varying = varying_labels([trial.labels for trial in trials])
-    return {trial.trial_id: cell_name(trial.labels, varying) for trial in trials}
-
-
-def skip_text(skip: Skip) -> str:
-    """A skipped cell, the reason, and what would enable it."""
-    names = ("model", "conversion", "hardware", "workload", "axes")
-    cell = " / ".join(skip.labels[name] for name in names if skip.labels.get(name))
-    remedy = f" To enable it: {skip.remedy}." if skip.remedy else ""
-    return f"{cell}: {skip.reason}{remedy}"

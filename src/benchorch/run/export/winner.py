@@ -11,7 +11,8 @@ from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
 from benchorch.progress import Say
 from benchorch.results.compare.load_run import Derived, derive, locate
-from benchorch.results.report.tables import conclusions, names_of
+from benchorch.results.report.plan_text import names_of
+from benchorch.results.report.tables import conclusions
 from benchorch.run.selection import split_trial
 
 
