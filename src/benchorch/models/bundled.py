@@ -148,6 +148,7 @@ class _Reader(pickle.Unpickler):
         super().__init__(file)
         self._definitions = definitions
         self._tensors = tensors
+        self._sets: dict[str, set[object] | frozenset[object]] = {}
 
     def find_class(self, module: str, name: str) -> Any:
         if module != MAIN:
@@ -157,9 +158,12 @@ class _Reader(pickle.Unpickler):
             found = getattr(found, part)
         return found
 
-    def persistent_load(self, reference: tuple[str, bool]) -> torch.Tensor:
+    def persistent_load(self, reference: tuple[Any, ...]) -> object:
         import torch
 
-        name, is_parameter = reference
+        name, flag, *items = reference
+        if items:
+            values: list[object] = items[0]
+            return self._sets.setdefault(name, frozenset(values) if flag else set(values))
         tensor = self._tensors[name]
-        return torch.nn.Parameter(tensor, requires_grad=False) if is_parameter else tensor
+        return torch.nn.Parameter(tensor, requires_grad=False) if flag else tensor

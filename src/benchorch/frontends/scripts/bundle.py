@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from benchorch.domain.codec import Json
 from benchorch.errors import summary_of
@@ -104,6 +104,13 @@ def _source(script: Path) -> str:
     return script.read_bytes().decode()
 
 
+def _is_plain(value: object) -> bool:
+    """Whether a value is told from others by its text alone."""
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
+    return type(value) in (str, bytes, bool, int, float, type(None))
+
+
 class _Writer(pickle.Pickler):
     """Keeps tensors apart and records which of the script's own names a pickle needs."""
 
@@ -122,18 +129,27 @@ class _Writer(pickle.Pickler):
         writer.dump(value)
         return writer.names
 
-    def persistent_id(self, value: object) -> tuple[str, bool] | None:
+    def persistent_id(self, value: object) -> tuple[object, ...] | None:
         import torch
 
+        if type(value) in (set, frozenset) and all(map(_is_plain, cast("set[object]", value))):
+            return self._in_order(cast("set[object] | frozenset[object]", value))
         if not isinstance(value, torch.Tensor):
             return None
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.is_quantized:
             raise NotDefinedError(f"a {type(value).__name__} holds no plain numbers")
-        if id(value) not in self._known:
-            name = f"t{len(self._known)}"
-            self._known[id(value)] = name, value  # held, so that no other gets its id
-            self.tensors[name] = value.detach()
-        return self._known[id(value)][0], isinstance(value, torch.nn.Parameter)
+        name = self._name_of(value)
+        self.tensors[name] = value.detach()
+        return name, isinstance(value, torch.nn.Parameter)
+
+    def _in_order(self, values: set[object] | frozenset[object]) -> tuple[object, ...]:
+        """A set, whose own order differs from one Python process to the next, as a sorted list."""
+        items = sorted(values, key=lambda each: (type(each).__name__, repr(each)))
+        return self._name_of(values), isinstance(values, frozenset), items
+
+    def _name_of(self, value: object) -> str:
+        name, _ = self._known.setdefault(id(value), (f"t{len(self._known)}", value))
+        return name  # the value is held, so that no other gets its id
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, type | FunctionType) and value.__module__ == MAIN:

@@ -30,7 +30,7 @@ def definitions(
     defined = {node.name: node for node in ast.walk(tree) if isinstance(node, _Definition)}
     top = {node.name for node in _top_level(tree.body) if isinstance(node, _Definition)}
     head, chosen, values = [*_future(tree)], set[str](), dict[str, object]()
-    waiting, seen = [*roots], set[str]()
+    waiting, seen = sorted(roots), set[str]()
     while waiting:
         name = waiting.pop()
         if name in seen or name not in variables or name == "__name__":

@@ -120,6 +120,63 @@ json.dump(answer.tolist(), sys.stdout)
 """
 
 
+ORDERLESS = """
+import math, json, string, re
+import torch
+
+torch.manual_seed(0)
+
+def scaled(x): return x * math.pi
+def shifted(x): return x + len(string.digits) + len(json.dumps(1))
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 3)
+        self.same = self.names = {"alpha", "beta", "gamma", "delta", ("epsilon", 1), None}
+        self.fixed = frozenset("abcdefgh")
+        for name in ("first", "second", "third"):
+            self.register_buffer(name, torch.ones(3), persistent=False)
+
+    def forward(self, x):
+        if x.sum() > 0 and re.match("a", "a") and self.same is self.names:
+            return shifted(scaled(self.layer(x)) * self.first)
+        return x * len(self.fixed)
+
+Net()(torch.ones(2, 4))
+"""
+
+DIGEST = """
+import json, re, sys
+from pathlib import Path
+from benchorch.domain.codec import encode
+from benchorch.frontends.scripts.discovery_process import DiscoveryRequest, discover
+
+folder = Path(sys.argv[1])
+found = discover(
+    DiscoveryRequest(script=folder / "mine.py", arguments=(), folder=folder / "kept", capture=True)
+)
+(digest,) = re.findall('"bundle":.*?"digest": "([0-9a-f]{64})"', json.dumps(encode(found)))
+sys.stderr.write(digest)
+"""
+
+
+def test_a_bundle_has_the_same_digest_in_each_process(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(ORDERLESS)
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", DIGEST, str(tmp_path)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stderr[-64:]
+        for seed in ("1", "2", "3")
+    }
+    assert len(digests) == 1
+    assert len(digests.pop()) == 64
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("bundled")
