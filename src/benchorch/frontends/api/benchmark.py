@@ -39,6 +39,10 @@ COMPILED_NOTE = (
     "The model was given as torch.compile made it, and is measured as it was before: "
     "conversions=['inductor'] measures torch.compile."
 )
+GENERATE_PROBLEM = (
+    "model: generate() makes one call for each token, and is measured token by token: give "
+    "scenario='generate' besides, and workload={'new_tokens': N} for their number."
+)
 PROMPTS_NOTE = "The prompts have the size of the given ones; their tokens are drawn at random."
 _GENERATES = {"scenario=generate", "scenario.generate=true"}
 _ROWS = f"workload.{ROWS}"
@@ -69,6 +73,7 @@ class _Model:
         names: of forward's arguments, where they are known.
         note: how what is measured differs from what was given.
         write: writes what needs no inputs to be written to a directory; the keys of ``model``.
+        only_generates: whether ``generate`` was given, which is no single call.
     """
 
     choice: str
@@ -77,6 +82,7 @@ class _Model:
     module: torch.nn.Module | None = None
     names: tuple[str, ...] | None = None
     note: str = ""
+    only_generates: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +162,8 @@ def _checked(
     given = problems.attempt(lambda: keyword_overrides(overrides, _OWN)) or []
     if checked is not None and _is_generated(checked.module, given):
         checked, inputs = problems.attempt(partial(_generated, checked, inputs)), None
+    elif checked is not None and checked.only_generates:
+        raise ConfigError([GENERATE_PROBLEM])
     checked, sets = problems.attempt(lambda: _with_inputs(checked, inputs)) or (checked, [])
     if checked is not None:
         problems.add(
@@ -186,8 +194,10 @@ def _run(invocation: Invocation, request: _Request) -> None:
     try:
         words = [*_written(request, invocation.directory / "model"), *request.words]
         invocation.run(request.composer.jobs(words))
-    except ConfigError:
+    except ConfigError as error:
         _remove(new)
+        if error.next:
+            error.add_note(f"Next: {error.next}")
         raise
     except KeyboardInterrupt:
         invocation.interrupt()
@@ -211,9 +221,13 @@ def _model_of(model: object, composer: Composer) -> _Model:
     if isinstance(model, str):
         return _named(model, composer)
     torch = sys.modules.get("torch")  # a module's owner has imported it
+    if torch is not None and isinstance(model, torch.export.ExportedProgram):
+        model = model.module()
     if torch is not None and isinstance(model, torch.nn.Module):
         return _live(model)
     owner = getattr(model, "__self__", None)  # of estimator.predict
+    if torch is not None and isinstance(owner, torch.nn.Module) and _is_generate(model, owner):
+        return replace(_live(owner), only_generates=True)
     for each in (model, owner):
         if is_booster(each):
             return _estimator(each)
@@ -285,9 +299,11 @@ def _named(model: str, composer: Composer) -> _Model:
 
 
 def _live(module: torch.nn.Module) -> _Model:
+    from benchorch.frontends.api.function_model import by_name
     from benchorch.frontends.api.live_model import forward_names, model_name, module_problems
 
     compiled, module = module, getattr(module, "_orig_mod", module)
+    module = by_name(module)
     problems = module_problems(module)
     if problems:
         raise ConfigError(problems)
@@ -301,7 +317,7 @@ def _live(module: torch.nn.Module) -> _Model:
         ),
         module=module,
         names=forward_names(module),
-        note="" if compiled is module else COMPILED_NOTE,
+        note=COMPILED_NOTE if hasattr(compiled, "_orig_mod") else "",
     )
 
 
@@ -312,6 +328,13 @@ def _is_generated(module: torch.nn.Module | None, given: Sequence[str]) -> bool:
     from benchorch.models.architectures.decoder import is_language_model
 
     return is_language_model(module)
+
+
+def _is_generate(method: object, owner: torch.nn.Module) -> bool:
+    """Whether it is the ``generate`` of a language model."""
+    from benchorch.models.architectures.decoder import is_language_model
+
+    return getattr(method, "__name__", "") == "generate" and is_language_model(owner)
 
 
 def _generated(model: _Model, inputs: object) -> _Model:

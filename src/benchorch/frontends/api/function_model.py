@@ -8,7 +8,7 @@ import functools
 import inspect
 import itertools
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -54,13 +54,50 @@ class FunctionModule(torch.nn.Module):
 
 
 class PositionalModule(torch.nn.Module):
-    """A module that takes its inputs by position, called by name."""
+    """A module that takes its inputs by position, called by name.
 
-    def __init__(self, module: torch.nn.Module, names: Iterable[str]) -> None:
+    Args:
+        places: names of its arguments, in order.
+        defaults: values of those that are no inputs.
+
+    Attributes:
+        original_name: what it is called for people.
+    """
+
+    original_name: str
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        places: Sequence[str],
+        defaults: Mapping[str, object] = types.MappingProxyType({}),
+    ) -> None:
         super().__init__()
         self.module = module
-        arguments = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
-        self.forward = _with_arguments(lambda **named: module(*named.values()), arguments)
+        arguments = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+            for name in places
+            if name not in defaults
+        ]
+
+        def forward(**named: Any) -> Any:
+            given = {**defaults, **named}
+            return module(*(given[name] for name in places))
+
+        self.forward = _with_arguments(forward, arguments)
+
+
+def by_name(module: torch.nn.Module) -> torch.nn.Module:
+    """The module, or a wrapper of an exported program's that insists on arguments by position."""
+    tree = getattr(getattr(getattr(module, "graph", None), "_codegen", None), "pytree_info", None)
+    if tree is None or tree.in_spec is None or tree.in_spec.num_children != 2:
+        return module
+    by_place, by_keyword = tree.in_spec.children()
+    if not by_place.num_leaves or by_keyword.num_leaves:
+        return module
+    wrapped = PositionalModule(module, [*inspect.signature(module.forward).parameters])
+    wrapped.original_name = "ExportedProgram"  # its class keeps no other name
+    return wrapped
 
 
 def _as_lambda(function: Callable[..., Any], name: str) -> str:
@@ -80,7 +117,8 @@ def _forward(function: Callable[..., Any], name: str) -> Callable[..., Any]:
             [f"model: {name} does not declare its arguments; give {_as_lambda(function, name)}."]
         ) from error
     parameters = [one for one in signature.parameters.values() if one.kind not in _VARIADIC]
-    if not parameters:
+    more = [one for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD]
+    if not parameters and not more:
         raise ConfigError(
             [f"model: {name}{signature} does not name its arguments; give lambda x: {name}(x)."]
         )
@@ -92,14 +130,17 @@ def _forward(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         first = [named.pop(each) for each in itertools.takewhile(named.__contains__, places)]
         return function(*first, **named)
 
-    return _with_arguments(forward, parameters)
+    return _with_arguments(forward, [*parameters, *more])
 
 
 def _with_arguments(
     forward: Callable[..., Any], parameters: Iterable[inspect.Parameter]
 ) -> Callable[..., Any]:
     """Give a forward the names of its inputs, which tracers read from its signature."""
-    by_name = [one.replace(kind=one.KEYWORD_ONLY) for one in parameters]
+    by_name = [
+        one if one.kind is one.VAR_KEYWORD else one.replace(kind=one.KEYWORD_ONLY)
+        for one in parameters
+    ]
     forward.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
     return forward
 

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from benchorch.config.components import suggest
 from benchorch.domain.codec import Json
@@ -34,8 +34,15 @@ FACTORY_REMEDY = (
     "Give a function that makes the module instead, as 'path.py:function': it is imported where "
     "it is measured, not exported. A function can be called by the forward of such a module."
 )
+_NO_GRADIENT = "does not require grad"
 _OPTIONS = ("file", "further", "shapes")
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class OpenNames(tuple[str, ...]):
+    """Names of a forward's arguments that takes others by name, too."""
+
+    __slots__ = ()
 
 
 def forward_names(module: torch.nn.Module) -> tuple[str, ...]:
@@ -44,7 +51,9 @@ def forward_names(module: torch.nn.Module) -> tuple[str, ...]:
     if schema is not None:
         return tuple(one.name for one in schema.arguments[1:])
     parameters = inspect.signature(module.forward).parameters.values()
-    return tuple(one.name for one in parameters if one.kind in _BY_NAME)
+    names = (one.name for one in parameters if one.kind in _BY_NAME)
+    is_open = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters)
+    return OpenNames(names) if is_open else tuple(names)
 
 
 def named_arrays(inputs: object, names: Sequence[str] | None) -> Arrays:
@@ -75,7 +84,7 @@ def name_problems(by_name: Mapping[str, object], names: Sequence[str] | None) ->
         f"inputs[{name!r}]: the model takes no {name!r}.{suggest(name, names)} "
         f"The model takes: {', '.join(names)}."
         for name in by_name
-        if names is not None and name not in names
+        if names is not None and not isinstance(names, OpenNames) and name not in names
     ]
     return problems + [
         f"inputs[{name!r}]: is not a valid name of a tensor."
@@ -276,8 +285,13 @@ def _unscripted(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) ->
 
     from benchorch.frontends.api.function_model import PositionalModule
 
-    converted = TS2EPConverter(module, tuple(tensors.values())).convert()
-    return PositionalModule(converted.module(), tensors)
+    arguments = cast("Any", module.forward).schema.arguments[1:]
+    defaults = {one.name: one.default_value for one in arguments if one.has_default_value()}
+    given = {**defaults, **tensors}
+    # The converter takes every argument, each in its place.
+    places = [one.name for one in arguments if one.name in given]
+    converted = TS2EPConverter(module, tuple(given[name] for name in places)).convert()
+    return PositionalModule(converted.module(), places, defaults)
 
 
 @contextmanager
@@ -303,7 +317,12 @@ def _in_eval_mode(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
         return
     modes = [(part, part.training) for part in plain.modules()]
     try:
-        yield plain.eval()
+        try:
+            plain.eval()
+        except NotImplementedError:  # an exported graph has the mode that it was exported in
+            for part, _ in modes:
+                part.training = False
+        yield plain
     finally:
         for part, training in modes:
             part.training = training
@@ -320,6 +339,11 @@ def _call_once(module: torch.nn.Module, arrays: Arrays) -> str | None:
     except Exception as error:
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
         problem = f"inputs: {model_name(module)} called with {shapes} raised {summary_of(error)}"
+        if _NO_GRADIENT in str(error):
+            problem += (
+                ". Models are called without recording gradients: give what is called in service, "
+                "without its backward pass"
+            )
         raise ConfigError([problem]) from error
     return (
         None

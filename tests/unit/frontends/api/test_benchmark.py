@@ -330,6 +330,10 @@ def test_a_live_language_model_generates_where_its_scenario_does(
     assert cell.config["workload"]["prompt_tokens"] == 6  # type: ignore[index, call-overload]
     assert cell.config["model"]["architecture"] == "GPT2LMHeadModel"  # type: ignore[index, call-overload]
     assert not _checked(model, None, "eager", "local", given).model.note
+    with pytest.raises(ConfigError, match="give scenario='generate'"):
+        _checked(model.generate, torch.ones(2, 6, dtype=torch.int64), "eager", "local", {})
+    same = _checked(model.generate, torch.ones(2, 6, dtype=torch.int64), "eager", "local", given)
+    assert same.model.words == request.model.words
 
 
 def test_a_module_that_is_no_language_model_does_not_generate() -> None:

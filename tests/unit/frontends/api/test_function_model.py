@@ -156,3 +156,70 @@ def test_what_takes_its_arguments_by_place_alone_is_called_so(
     (name,) = live_model.forward_names(module) or ()
     program = live_model.export(module, [{name: x.numpy()}])
     assert torch.allclose(program.module()(**{name: x}), expected(x))
+
+
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor, double: bool = True, factor: float = 3.0) -> torch.Tensor:
+        if double:
+            return self.linear(x) * 2 * factor
+        return x
+
+
+class Difference(nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a - b
+
+
+class OfABatch(nn.Module):
+    def forward(self, **batch: torch.Tensor) -> torch.Tensor:
+        return batch["a"] - batch["b"]
+
+
+def of_more(a: torch.Tensor, **more: torch.Tensor) -> torch.Tensor:
+    return a - more["b"]
+
+
+def checked(model: Any, inputs: Any, **overrides: Any) -> Any:
+    from benchorch.frontends.api.benchmark import _checked
+
+    return _checked(model, inputs, "eager", "local", overrides)
+
+
+def test_a_scripted_module_keeps_the_defaults_of_arguments_that_are_not_given() -> None:
+    net = Scaled().eval()
+    exported = program(torch.jit.script(net), X).module()
+    torch.testing.assert_close(exported(x=X), net(X))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [torch.jit.script(Difference()), OfABatch(), of_more],
+    ids=["scripted", "keywords", "function"],
+)
+def test_inputs_go_by_name_whatever_their_order(model: Any) -> None:
+    inputs = {"b": torch.ones(3), "a": torch.full((3,), 5.0)}
+    exported = checked(model, inputs).program.module()
+    torch.testing.assert_close(exported(**inputs), torch.full((3,), 4.0))
+
+
+def test_an_exported_program_is_measured_as_it_is() -> None:
+    net = nn.Linear(4, 3)
+    exported = torch.export.export(net, (X,))
+    for given in (exported, exported.module()):
+        request = checked(given, {"input": X})
+        torch.testing.assert_close(request.program.module()(input=X), net(X))
+        assert "name=ExportedProgram" in request.model.words
+
+
+def test_a_step_of_training_is_refused_with_the_reason() -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        loss = NET.embed(x).sum()
+        loss.backward()
+        return loss
+
+    with pytest.raises(ConfigError, match="called without recording gradients"):
+        checked(step, X)
