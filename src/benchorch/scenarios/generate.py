@@ -39,6 +39,8 @@ class Generate(Scenario):
             raise ValueError(f"temperature: at least 0; got {self.temperature}")
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(f"top_k: at least 1, or null; got {self.top_k}")
+        if self.top_k is not None and not self.temperature:
+            raise ValueError(f"top_k: needs a temperature above 0; got {self.top_k} with greedy")
         if self.seed < 0:
             raise ValueError(f"seed: at least 0; got {self.seed}")
 

@@ -70,7 +70,7 @@ def test_draws_follow_the_softmax_of_the_scores_and_top_k_leaves_others_out() ->
     assert np.array_equal(again, Generate(temperature=1.0).choose(scores, 0))
 
 
-@pytest.mark.parametrize("wrong", [{"temperature": -1}, {"top_k": 0}, {"seed": -1}])
+@pytest.mark.parametrize("wrong", [{"temperature": -1}, {"top_k": 0}, {"top_k": 5}, {"seed": -1}])
 def test_a_rule_that_draws_nothing_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Generate(**wrong)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,7 @@ from benchorch.models.trust import grant, is_users_own
 
 _SEPARATOR = "::"
 _MAGIC = "*?["
+_LOST = "{}: there is no such option. Arguments of the script follow ' :: ', after all other words."
 _DIRECTORY = "hydra.run.dir="
 _Composed: TypeAlias = tuple[Composer, Request] | None
 _JOBS = max(1, (os.cpu_count() or 1) // 2)
@@ -54,10 +56,18 @@ class _Script(Words):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """The words before ::, which may end a script's name; those after it noted."""
-        at = next((n for n, word in enumerate(args) if word.endswith(_SEPARATOR)), len(args))
-        ctx.meta[_SEPARATOR] = tuple(args[at + 1 :])
-        name = [word.removesuffix(_SEPARATOR) for word in args[at : at + 1]]
-        return super().parse_args(ctx, [*args[:at], *filter(None, name)])
+        at = next((n for n, word in enumerate(args) if _ends_names(word)), len(args))
+        word = "".join(args[at : at + 1])
+        name, _, first = word.partition(_SEPARATOR)
+        if word.endswith(_SEPARATOR):
+            name, first = word.removesuffix(_SEPARATOR), ""
+        ctx.meta[_SEPARATOR] = (*filter(None, [first]), *args[at + 1 :])
+        return super().parse_args(ctx, [*args[:at], *filter(None, [name])])
+
+
+def _ends_names(word: str) -> bool:
+    """Whether the script's own arguments follow: ``::``, ``a.py::``, ``a.py::--epochs``."""
+    return word.endswith(_SEPARATOR) or word.partition(_SEPARATOR)[2].startswith("-")
 
 
 @final
@@ -174,7 +184,11 @@ class Prepared:
 )
 def run(terminal: Terminal, words: Sequence[str], **options: Any) -> Reply | int:
     """What was found, and the run that benchmarks it."""
-    behind = click.get_current_context().meta[_SEPARATOR]
+    context = click.get_current_context()
+    behind = context.meta[_SEPARATOR]
+    own = {name for option in context.command.params for name in option.opts}
+    if given := own.intersection(word.partition("=")[0] for word in behind):
+        terminal.say(f"{', '.join(sorted(given))} after :: is an argument of the script")
     prepared = prepare(words, behind, Options(**options), terminal)
     if not prepared.words:
         return prepared.reply
@@ -342,7 +356,12 @@ def parse(
     """Scripts and overrides; ConfigError with every problem."""
     overrides = [word for word in words if _is_override(word)]
     names = [word for word in words if word not in overrides]
-    problems = [f"{name}: there is no such option." for name in names if name[:1] == "-"]
+    next_line = ""
+    if lost := _lost_arguments(names):
+        names = [name for name in names if name not in lost]
+        typed = ["benchorch", "script", *names, *overrides, _SEPARATOR]
+        next_line = shlex.join([*typed, *lost])
+    problems = [_LOST.format(" ".join(lost))] if lost else []
     problems += [
         f"{text}: the models are those of the script; give script.py::hash to choose among them."
         for text in overrides
@@ -363,11 +382,22 @@ def parse(
         if wrong
     ]
     if problems:
-        raise ConfigError(problems)
-    import shlex
-
+        raise ConfigError(problems, next=next_line if len(problems) == 1 else "")
     given = (*shlex.split(options.script_args), *behind)
     return _labelled(_scripts(names, given, options), options.labels), overrides
+
+
+def _lost_arguments(names: Sequence[str]) -> list[str]:
+    """Words that can only be a script's own: an unknown option, and what behind it is no file."""
+    at = next((n for n, name in enumerate(names) if name[:1] == "-"), None)
+    if at is None:
+        return []
+    return [*names[at : at + 1], *(name for name in names[at + 1 :] if not _is_path(name))]
+
+
+def _is_path(name: str) -> bool:
+    text = name.partition(_SEPARATOR)[0]
+    return bool(set(_MAGIC) & set(text)) or Path(text).exists()
 
 
 def _is_override(word: str) -> bool:

@@ -1,0 +1,60 @@
+"""Which words are the script's own."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from benchorch.cli.commands.script import Options, _Script, parse
+from benchorch.errors import ConfigError
+
+OPTIONS = Options(
+    analyze_only=False,
+    build_only=False,
+    sandbox=None,
+    max_depth=0,
+    labels=(),
+    name="",
+    script_args="",
+    until_quiet=None,
+    first=False,
+    jobs=1,
+    no_capture=False,
+    resume=False,
+    timeout=600,
+)
+
+
+def taken_apart(line: str) -> tuple[list[str], tuple[str, ...]]:
+    """The words of the command and those of the script."""
+    arguments = [click.Argument(["words"], nargs=-1), click.Option(["--first"], is_flag=True)]
+    command = _Script("script", params=arguments)
+    context = click.Context(command)
+    command.parse_args(context, line.split())
+    return list(context.params["words"]), context.meta["::"]
+
+
+@pytest.mark.parametrize(
+    ("line", "own", "of_the_script"),
+    [
+        ("a.py :: --rows 3", ["a.py"], ("--rows", "3")),
+        ("a.py:: --rows 3", ["a.py"], ("--rows", "3")),
+        ("a.py ::--rows 3", ["a.py"], ("--rows", "3")),
+        ("a.py::--rows 3", ["a.py"], ("--rows", "3")),
+        ("a.py::12ab,34cd b.py :: -v", ["a.py::12ab,34cd", "b.py"], ("-v",)),
+        ("a.py :: x::-y :: z", ["a.py"], ("x::-y", "::", "z")),
+        ("a.py --first ::", ["a.py"], ()),
+        ("a.py::12ab", ["a.py::12ab"], ()),
+    ],
+)
+def test_arguments_of_the_script_follow_two_colons(
+    line: str, own: list[str], of_the_script: tuple[str, ...]
+) -> None:
+    assert taken_apart(line) == (own, of_the_script)
+
+
+def test_arguments_before_the_colons_come_with_the_line_that_has_them_behind() -> None:
+    words = ["a.py", "stopping=quick", "--rows", "3"]
+    with pytest.raises(ConfigError, match="Arguments of the script follow ' :: '") as caught:
+        parse(words, (), OPTIONS)
+    assert caught.value.next == "benchorch script a.py stopping=quick :: --rows 3"
