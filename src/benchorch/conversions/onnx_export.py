@@ -12,6 +12,7 @@ from benchorch.domain.outputs import Outputs
 from benchorch.errors import BuildError
 from benchorch.frameworks import onnx_files
 from benchorch.frameworks.onnx_files import MODEL_FILE
+from benchorch.frameworks.onnx_operators import translations
 from benchorch.frameworks.program_outputs import read_outputs, write_outputs
 from benchorch.frameworks.torch_call import program_in
 from benchorch.frameworks.torch_program import return_tensors
@@ -108,6 +109,7 @@ class OnnxExport(FileStep):
                 dynamo=True,
                 verbose=False,
                 output_names=names or None,
+                custom_translation_table=translations(),
                 **_call(request, source),
             )
         if outputs is not None:

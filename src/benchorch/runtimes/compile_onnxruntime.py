@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.frameworks.onnx_files import MODEL_FILE, runtime_distribution
+from benchorch.frameworks.onnx_operators import translations
 from benchorch.frameworks.torch_call import live_executable, module_in
 from benchorch.frameworks.torch_compile_stats import compile_facts
 from benchorch.frameworks.upstream_errors import raised_by_backend
@@ -166,6 +167,7 @@ def _export(graph: torch.fx.GraphModule, inputs: Sequence[torch.Tensor], model: 
             str(model),
             input_names=[str(index) for index in range(len(real))],
             external_data=True,
+            custom_translation_table=translations(),
             dynamo=True,
             verbose=False,
         )

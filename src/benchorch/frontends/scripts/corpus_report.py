@@ -68,7 +68,8 @@ class Gain:
         trials: how many models it was planned for.
         ran: of those, how many were built and measured.
         same_model: of those, how many passed parity.
-        faster: of those, how many have the verdict ``faster``.
+        faster: of those, how many have the verdict ``faster``; None where single processes, which
+            give none, are all there is.
         speedup_ratio: geometric mean of the speedups over the baseline of those that passed parity,
             from a single process too, but for intervals too wide for a number; None without one.
     """
@@ -78,7 +79,7 @@ class Gain:
     trials: int
     ran: int
     same_model: int
-    faster: int
+    faster: int | None
     speedup_ratio: float | None
 
 
@@ -224,6 +225,7 @@ def _gains(folder: str, run: StoredRun) -> Iterator[Gain]:
         ran = [each for each in tried if not each.failure]
         same = [each for each in ran if not each.disagreement]
         compared = [e.summary.speedup for e in same if e.summary and e.summary.speedup]
+        judged = [e for e in compared if e.verdict != INCONCLUSIVE or e.ratio.low is not None]
         ratios = [
             each.ratio.value
             for each in compared
@@ -235,7 +237,7 @@ def _gains(folder: str, run: StoredRun) -> Iterator[Gain]:
             trials=len(tried),
             ran=len(ran),
             same_model=len(same),
-            faster=sum(each.verdict == "faster" for each in compared),
+            faster=sum(each.verdict == "faster" for each in judged) if judged else None,
             speedup_ratio=geometric_mean(ratios) if ratios else None,
         )
 
@@ -246,4 +248,5 @@ def _folder(stored: StoredTrial) -> str:
 
 def _cells(gain: Gain) -> tuple[str, ...]:
     *counts, ratio = asdict(gain).values()
-    return (*map(str, counts), "" if ratio is None else f"{ratio:.3g}x")
+    shown = ("–" if count is None else str(count) for count in counts)
+    return (*shown, "–" if ratio is None else f"{ratio:.3g}x")

@@ -100,6 +100,13 @@ def test_a_gain_counts_ratios_of_single_processes_and_none_that_is_not_known() -
     assert (unknown.same_model, unknown.speedup_ratio) == (3, 1.0)
 
 
+def test_none_is_said_to_be_faster_or_not_where_no_process_was_repeated() -> None:
+    single = replace(RUN, trials=(measured("a/one.py", "onnxruntime", 8.0, "inconclusive"),))
+    report = corpus_report(PLACES, FOUNDS, single)
+    assert (report.gains[0].faster, report.tables()[1][1][-2:]) == (None, ("–", "8x"))
+    assert with_ratio(n=5, low=0.5, high=9.0).faster == 1
+
+
 def test_what_has_no_result_is_named_with_its_reason() -> None:
     ended = {**FOUNDS[1], "problem": {"message": "it raised <ValueError>"}}
     report = corpus_report(PLACES, [FOUNDS[0], ended, FOUNDS[2]], RUN)
