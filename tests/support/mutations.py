@@ -110,9 +110,11 @@ def with_odd_field(tree: Any, data: st.DataObject) -> None:
         tree[last] = copy.deepcopy(data.draw(st.sampled_from(ODD)))  # the next may change it
 
 
-def with_odd_value(text: bytes, data: st.DataObject) -> bytes:
-    """JSON with one value replaced or left out."""
+def with_odd_value(text: bytes, data: st.DataObject, *without: str) -> bytes:
+    """JSON with one value replaced or left out, and without these keys."""
     tree = json.loads(text)
+    for name in without:
+        tree.pop(name, None)
     path = data.draw(st.sampled_from(places(tree)))
     value = data.draw(st.sampled_from(ODD))
     if not path:

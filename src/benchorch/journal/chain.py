@@ -32,6 +32,7 @@ class Line:
         raw: its bytes without the newline.
         content: empty where it is damaged.
         problem: how it is damaged; empty where it is sound.
+        is_sealed: whether it carries a digest; lines of earlier versions do not.
         follows: whether the line before is the one that it was written after.
     """
 
@@ -39,6 +40,7 @@ class Line:
     raw: bytes
     content: Mapping[str, Json]
     problem: str = ""
+    is_sealed: bool = False
     follows: bool = True
 
 
@@ -64,15 +66,17 @@ def seal_all(values: Iterable[Mapping[str, Json]], before: bytes) -> list[bytes]
 
 @dataclass(slots=True)
 class Checker:
-    """Checks lines as they come."""
+    """Checks lines as they come; a line without a digest may only come before all that have one."""
 
     number: int = 0
     before: bytes = b""
+    sealed: bool = False
 
     def line(self, raw: bytes) -> Line:
         """The next line, with what is wrong with it."""
         self.number += 1
-        line = _checked(self.number, raw, self.before)
+        line = _checked(self.number, raw, self.before, sealed=self.sealed)
+        self.sealed = self.sealed or line.is_sealed
         self.before = raw
         return line
 
@@ -98,21 +102,24 @@ def digest_of_bytes(content: bytes) -> str:
     return sha256(content).hexdigest()
 
 
-def _checked(number: int, raw: bytes, before: bytes) -> Line:
-    try:
-        content = _content(raw)
-    except ValueError as error:
-        return Line(number=number, raw=raw, content={}, problem=str(error))
-    link = digest_of_bytes(before) if before else ""
-    return Line(number=number, raw=raw, content=content, follows=content.get(_BEFORE) == link)
-
-
-def _content(raw: bytes) -> Mapping[str, Json]:
-    """What a sound line holds; ValueError with what is wrong with another."""
-    content = mapping_of(raw)
+def _checked(number: int, raw: bytes, before: bytes, *, sealed: bool) -> Line:
     found = _SEAL.search(raw, max(0, len(raw) - 80))
-    if found is None or found.end() != len(raw):
-        raise ValueError("it has no digest")
-    if found[1].decode() != digest_of_bytes(raw[: found.start()]):
-        raise ValueError("its digest differs")
-    return content
+    is_sealed = found is not None and found.end() == len(raw)
+    try:
+        if found is not None and is_sealed:
+            _demand(
+                found[1].decode() == digest_of_bytes(raw[: found.start()]), "its digest differs"
+            )
+        content = mapping_of(raw)
+        _demand(is_sealed or not {_BEFORE, _DIGEST} & set(content), "its digest is damaged")
+        _demand(is_sealed or not sealed, "it has no digest, which lines before it have")
+    except ValueError as error:
+        return Line(number=number, raw=raw, content={}, problem=str(error), is_sealed=is_sealed)
+    link = digest_of_bytes(before) if before else ""
+    follows = not is_sealed or content.get(_BEFORE) == link
+    return Line(number=number, raw=raw, content=content, is_sealed=is_sealed, follows=follows)
+
+
+def _demand(kept: bool, problem: str) -> None:
+    if not kept:
+        raise ValueError(problem)

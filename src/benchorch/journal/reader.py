@@ -46,7 +46,7 @@ class Journal:
     Attributes:
         entries: the last one of each trial.
         damaged: lines that are not, each with its problem.
-        marks: sentences on what is unusual: lines that are missing, clocks set back.
+        marks: sentences on what is unusual: no digests, lines that are missing, clocks set back.
     """
 
     directory: Path
@@ -73,7 +73,7 @@ class Journal:
 def read_journal(directory: Path) -> Journal:
     """The results of a run; an empty journal where there are none; ConfigError for no file."""
     entries: dict[str, Entry] = {}
-    damaged, marks, before = [], [], False
+    damaged, marks, plain, before = [], [], 0, False
     for line in _lines(directory / run_directory.RESULTS):
         try:
             entry = entry_of(line)
@@ -86,8 +86,13 @@ def read_journal(directory: Path) -> Journal:
         if not line.follows and not before:
             marks.append(f"A line is missing before line {line.number} of {run_directory.RESULTS}.")
         before = False
+        plain += not line.is_sealed
         marks += _clock_marks(entry.result)
         entries[entry.result.trial_id] = entry
+    if plain:
+        marks.append(
+            f"{plural(plain, 'result')} of an earlier version: without digests, unchecked."
+        )
     return Journal(directory=directory, entries=entries, damaged=damaged, marks=marks)
 
 

@@ -52,7 +52,7 @@ _MOST_BYTES, _MOST_OF_A_LINE = 2**33, 2**28
 _ID = re.compile(r"[A-Za-z0-9_][\w.-]{0,127}", re.ASCII)
 
 
-_SERIES_DIGEST = "series_digest"
+SERIES_DIGEST = "series_digest"
 
 
 class SeriesError(ConfigError):
@@ -154,7 +154,7 @@ def _with_series_stored(
         series = [json.dumps(encode(_series_of(process))) for process in result.processes]
         content = "".join(f"{line}\n" for line in series).encode()
         write_bytes(folder / OBSERVATIONS, content)
-        own = {_SERIES_DIGEST: chain.digest_of_bytes(content)}
+        own = {SERIES_DIGEST: chain.digest_of_bytes(content)}
     line = encode(_without_series(result))
     assert isinstance(line, Mapping)
     return {**line, **extra, **own}
@@ -206,7 +206,7 @@ def with_series(directory: Path, line: Mapping[str, Json], result: TrialResult) 
     if not result.processes:
         return result
     path = series_path(directory, result.trial_id)
-    series = _read_series(path, line.get(_SERIES_DIGEST))
+    series = _read_series(path, line.get(SERIES_DIGEST))
     if len(series) != len(result.processes):
         problem = f"is damaged: it holds {len(series)} of {len(result.processes)} raw series"
         raise SeriesError(path, problem)
@@ -292,6 +292,11 @@ def _series_of(process: ProcessRecord) -> _Series:
     return _Series(observations=process.observations, paired=process.paired, split=process.split)
 
 
+def _series_in(line: Mapping[str, Json]) -> _Series:
+    """Series of one process; before schema 1 a line held only its observations."""
+    return decode(_Series, line if "observations" in line else {"observations": line})
+
+
 def _without_series(result: TrialResult) -> TrialResult:
     short = [
         replace(process, observations=_emptied(process.observations), paired=None, split=None)
@@ -317,17 +322,17 @@ def _round_of(line: chain.Line) -> _Round | None:
 
 
 def _read_series(path: Path, digest: Json) -> list[_Series]:
-    """The series of each process."""
+    """The series of each process; those of earlier versions have no digest."""
     try:
         content = read_bytes(path)
     except OSError as error:
         problem = f"cannot be read ({error.strerror}): its raw series is lost"
         raise SeriesError(path, problem) from error
-    if chain.digest_of_bytes(content) != digest:
+    if digest is not None and chain.digest_of_bytes(content) != digest:
         problem = "was changed after it was measured: the digest of its raw series differs"
         raise SeriesError(path, problem)
     try:
-        return [decode(_Series, chain.mapping_of(line)) for line in content.split(b"\n")[:-1]]
+        return [_series_in(chain.mapping_of(line)) for line in content.split(b"\n")[:-1]]
     except chain.UNREADABLE as error:
         raise SeriesError(path, f"is damaged ({error})") from error
 

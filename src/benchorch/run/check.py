@@ -81,6 +81,12 @@ def _of(name: str, work: Callable[[_Run], Iterator[str]], run: _Run) -> Finding:
 
 
 def _unchecked(name: str, run: _Run) -> list[str]:
+    plain = sum(
+        run_directory.SERIES_DIGEST not in e.content
+        for e in [entry for entry in run.journal.entries.values() if entry.result.processes]
+    )
+    if name in ("lines", "raw series") and plain:
+        return [f"{plain} of {len(run.journal.entries)} results have no digests."]
     table = run.directory / run_directory.TABLE
     return ["there is no table.md."] if name == "table" and not table.exists() else []
 

@@ -20,7 +20,7 @@ def plain(value: object) -> bytes:
 def test_sound_lines_have_no_problem_and_follow_each_other() -> None:
     first, second = checked([FIRST, SECOND])
     for number, line, event in (1, first, "one"), (2, second, "two"):
-        assert (line.number, line.problem, line.follows) == (number, "", True)
+        assert (line.number, line.problem, line.is_sealed, line.follows) == (number, "", True, True)
         assert line.content["event"] == event
 
 
@@ -30,27 +30,32 @@ def test_a_line_that_follows_another_one_is_sound_but_does_not_follow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "problem"),
+    ("raw", "problem", "is_sealed"),
     [
-        (FIRST.replace(b"one", b"0ne"), "its digest differs"),
-        (FIRST[:-1], "it is not JSON"),
-        (b"[1]", "it is not a JSON object"),
-        (plain({"event": "one"}), "it has no digest"),
-        (plain({"event": "one", "digest": HASH[1:]}), "it has no digest"),
+        (FIRST.replace(b"one", b"0ne"), "its digest differs", True),
+        (FIRST[:-1], "it is not JSON", False),
+        (b"[1]", "it is not a JSON object", False),
+        (plain({"event": "one", "before": ""}), "its digest is damaged", False),
+        (plain({"event": "one", "digest": HASH[1:]}), "its digest is damaged", False),
     ],
 )
-def test_a_damaged_line_is_empty_and_says_how(raw: bytes, problem: str) -> None:
+def test_a_damaged_line_is_empty_and_says_how(raw: bytes, problem: str, is_sealed: bool) -> None:
     (line,) = checked([raw])
-    assert (line.content, line.problem) == ({}, problem)
+    assert (line.content, line.problem, line.is_sealed) == ({}, problem, is_sealed)
+
+
+def test_a_line_without_a_digest_after_one_with_it_is_damaged() -> None:
+    _, line = checked([FIRST, plain({"event": "two"})])
+    assert line.problem == "it has no digest, which lines before it have"
 
 
 @pytest.mark.parametrize("more", [{}, {"more": 1}])
 def test_a_digest_among_the_values_is_not_the_lines_own(more: dict[str, int]) -> None:
     value = {"file": {"size": 1, "digest": HASH}, **more}
     (sealed,) = checked([seal(value, b"")])
-    assert sealed.problem == ""
-    (bare,) = checked([plain(value)])
-    assert bare.problem == "it has no digest"
+    assert (sealed.problem, sealed.is_sealed) == ("", True)
+    (before,) = checked([plain(value)])
+    assert (before.problem, before.is_sealed, before.content) == ("", False, value)
 
 
 @pytest.mark.parametrize("raw", [b"{", b"[" * 100_000, b"\xff"])

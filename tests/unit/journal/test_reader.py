@@ -67,6 +67,15 @@ def edited(run, change):
     results(run).write_bytes(b"".join(found))
 
 
+def plain(run):
+    """Without digests, as earlier versions wrote it."""
+    found = [json.loads(line) for line in lines(run)]
+    for line in found:
+        for name in ("before", "digest", "series_digest"):
+            line.pop(name)
+    results(run).write_text("".join(f"{json.dumps(line)}\n" for line in found))
+
+
 def salvaged(run):
     said = []
     found = [one.trial_id for one in reader.salvage(run, PLAN, said.append)]
@@ -127,12 +136,26 @@ def test_an_edited_series_is_refused_by_its_name_and_measured_again(run):
 
 
 @pytest.mark.parametrize("lose", ["unlink", "write_text"])
-def test_a_lost_series_is_measured_again(run, lose):
+@pytest.mark.parametrize("version", ["with digests", "of before"])
+def test_a_lost_series_is_measured_again(run, lose, version):
+    if version == "of before":
+        plain(run)
     path = run_directory.series_path(run, "t2")
     getattr(path, lose)(*([""] if lose == "write_text" else []))
     with pytest.raises(ConfigError, match=r"t2/observations\.jsonl"):
         reader.read_results(run)
     assert salvaged(run)[0] == ["t1", "t3"]
+
+
+def test_a_run_of_before_is_read_and_marked_and_goes_on_with_digests(run):
+    plain(run)
+    journal = reader.read_journal(run)
+    assert list(journal.entries) == list(IDS)
+    assert "3 results of an earlier version" in journal.marks[0]
+    later = dataclasses.replace(a_result("t2"), attempt=2)
+    run_directory.append_result(run, later, {})
+    assert not reader.read_journal(run).damaged
+    assert reader.read_results(run)[1] == later
 
 
 def test_a_damaged_round_costs_one_process(run):
@@ -218,17 +241,21 @@ def test_a_series_that_its_trial_goes_on_with_is_left_to_it(run):
 def test_no_mutation_of_a_journal_gives_a_wrong_result_or_another_error(tmp_path_factory, data):
     run = a_run(tmp_path_factory.mktemp("run"))
     names = [results(run), *(run_directory.series_path(run, one) for one in IDS)]
+    if data.draw(st.booleans()):
+        plain(run)
     path = data.draw(st.sampled_from(names))
     whole = path.read_bytes()
     start = data.draw(st.integers(0, len(whole)))
     end = data.draw(st.integers(start, min(len(whole), start + 60)))
     path.write_bytes(whole[:start] + data.draw(st.binary(max_size=20)) + whole[end:])
+    sealed = b'"series_digest"' in results(run).read_bytes()
     try:
         found = reader.read_results(run)
         list(reader.salvage(run, PLAN, lambda _: None))
     except ConfigError:
         return
-    assert all(one == a_result(one.trial_id) for one in found)
+    if sealed:
+        assert all(one == a_result(one.trial_id) for one in found)
 
 
 def test_the_list_of_known_runs_heals_itself(tmp_path, monkeypatch):

@@ -35,8 +35,27 @@ def a_result(trial_id="t1", durations=(5, 6, 7)):
     )
 
 
+def without_digests(text):
+    """Lines as earlier versions wrote them."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    for line in lines:
+        for name in ("before", "digest", "series_digest"):
+            line.pop(name, None)
+    return "".join(f"{json.dumps(line)}\n" for line in lines)
+
+
 def test_a_result_comes_back_with_its_raw_series(tmp_path):
     run_directory.append_result(tmp_path, a_result(), {"metrics": {"latency_ms/p50": 1.0}})
+    assert reader.read_results(tmp_path) == [a_result()]
+
+
+def test_series_of_the_first_schema_are_still_read(tmp_path):
+    run_directory.append_result(tmp_path, a_result(), {})
+    path = tmp_path / "trials" / "t1" / run_directory.OBSERVATIONS
+    lines = [json.loads(line)["observations"] for line in path.read_text().splitlines()]
+    results = tmp_path / run_directory.RESULTS
+    results.write_text(without_digests(results.read_text()))
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     assert reader.read_results(tmp_path) == [a_result()]
 
 

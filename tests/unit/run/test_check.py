@@ -14,7 +14,7 @@ from benchorch.journal import run_directory
 from benchorch.journal.reader import read_results
 from benchorch.results.metrics.summary import finding, summarise_all
 from benchorch.results.report.tables import full_markdown
-from benchorch.run.check import FAILS, HOLDS, check
+from benchorch.run.check import FAILS, HOLDS, UNCHECKED, check
 from benchorch.run.invocation import plain_metrics
 from support.synthetic_runs import failed, result, trial
 
@@ -108,6 +108,17 @@ def test_a_deleted_line_fails(run):
     path.write_bytes(lines[0] + lines[2])
     found = verdicts(run)
     assert (found["lines"], found["results"]) == (FAILS, FAILS)
+
+
+def test_a_run_of_before_is_not_checked_where_it_cannot_be(run):
+    path = run / run_directory.RESULTS
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        for name in ("before", "digest", "series_digest"):
+            line.pop(name, None)
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    found = verdicts(run)
+    assert (found["lines"], found["raw series"], found["figures"]) == (UNCHECKED, UNCHECKED, HOLDS)
 
 
 def test_what_is_no_run_is_refused(tmp_path):
