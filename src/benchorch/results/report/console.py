@@ -28,15 +28,14 @@ from benchorch.results.report.overview import (
     overview_rows,
     some_of,
 )
+from benchorch.results.report.plan_text import names_of, skip_text
 from benchorch.results.report.request_coverage import pending
 from benchorch.results.report.rich_table import rich_table
 from benchorch.results.report.run_page import PAGE
 from benchorch.results.report.tables import (
     conclusions,
     has_baseline,
-    names_of,
     primary_metric,
-    skip_text,
     table_rows,
 )
 

@@ -16,6 +16,7 @@ from benchorch.results.report import trial_details
 from benchorch.results.report.bars import case_charts
 from benchorch.results.report.chart import Chart
 from benchorch.results.report.notes import few, notes_of
+from benchorch.results.report.plan_text import names_of, skip_text
 from benchorch.results.report.request_coverage import pending
 from benchorch.results.report.rows import ReportRow
 from benchorch.results.report.series_figures import AllSeries
@@ -27,9 +28,7 @@ from benchorch.results.report.tables import (
     TOKEN_COST,
     TOKEN_PARITY,
     TOKENS,
-    names_of,
     serving_case,
-    skip_text,
 )
 from benchorch.results.report.tradeoffs import tradeoffs
 
