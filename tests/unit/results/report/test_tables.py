@@ -7,12 +7,12 @@ from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.domain.verdict import OutputParity, Verdict
+from benchorch.results.report.plan_text import plan_text
 from benchorch.results.report.tables import (
     HEADERS,
     conclusion,
     limit_text,
     markdown,
-    plan_text,
     speedup_text,
     table_rows,
 )
