@@ -40,12 +40,12 @@ def test_the_page_shows_the_verdict_the_timeline_and_every_table(browser, real) 
     analysis, page = real
     browser.open(page)
     first = browser.run("return document.querySelector('h1').textContent")
-    assert first == analysis.findings.verdict.sentence
+    assert first == analysis.verdict.sentence
     drawn = browser.run("return document.querySelectorAll('svg[aria-label=timeline] rect').length")
     assert isinstance(drawn, int)
     assert drawn > 10
     tables = browser.run("return document.querySelectorAll('table').length")
-    assert tables == len(analysis.findings.tables)
+    assert tables == len(analysis.tables)
     assert browser.complaints() == []
 
 

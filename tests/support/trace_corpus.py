@@ -48,8 +48,8 @@ def analyse(
             continue
         predictions[one["name"]] = (said.low_ns, said.predicted_ns, said.high_ns)
     return {
-        "class": CLASS_OF.get(analysis.findings.verdict.limit),
-        "period_ns": analysis.findings.period_ns,
+        "class": CLASS_OF.get(analysis.verdict.limit),
+        "period_ns": analysis.steps.period_ns,
         "predictions": predictions,
     }
 

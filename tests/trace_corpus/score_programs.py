@@ -18,8 +18,8 @@ from benchorch.trace.whatif.reading import parse
 
 def judge(true):
     analysis = analyze([Path(f) for f in true["files"]], range_name=true["range"])
-    verdict = analysis.findings.verdict.limit
-    period = analysis.findings.period_ns
+    verdict = analysis.verdict.limit
+    period = analysis.steps.period_ns
     rows = []
     basis = prepare(analysis)
     for name, change in true["changes"].items():

@@ -27,8 +27,8 @@ def test_the_verdict_the_period_and_the_predictions_are_right(name: str, tmp_pat
     for rank, file in zip(ranks, files, strict=True):
         rank.save(str(file))
     analysis = analyze(files)
-    assert analysis.findings.verdict.limit in classes
-    assert analysis.findings.period_ns == pytest.approx(period_ns, rel=0.07)
+    assert analysis.verdict.limit in classes
+    assert analysis.steps.period_ns == pytest.approx(period_ns, rel=0.07)
     basis, covered = prepare(analysis), 0
     for label, (asked, changed) in changes.items():
         true_ns = build(**changed)[1]

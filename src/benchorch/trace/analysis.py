@@ -1,4 +1,4 @@
-"""Analysis of a trace file: events, steps, graph, critical path and findings."""
+"""Analysis of a trace file: events, steps, graph, critical path, tables and verdict."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from benchorch.trace.attribution.entities import OwnerTimes, measured
 from benchorch.trace.attribution.nodes import NO_WORK, graph_nodes
 from benchorch.trace.attribution.owners import owners
 from benchorch.trace.attribution.tables import Ledger, with_shapes
-from benchorch.trace.breakdown import breakdown
+from benchorch.trace.breakdown import DeviceShare, breakdown
 from benchorch.trace.causes import CAUSES, Cause, Known, Reasons, of_edges, reasons
 from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.critical_path.periods import Periods, periods_of
 from benchorch.trace.dag import CLASSES, CriticalPath, Dag, Window
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
-from benchorch.trace.findings import EntityRow, Findings, Verdict
+from benchorch.trace.findings import EntityRow, Verdict
 from benchorch.trace.graph.build import build_dag
-from benchorch.trace.operators.branches import branches
+from benchorch.trace.operators.branches import Branch, branches
 from benchorch.trace.operators.graph import OperatorGraph, plain_op
 from benchorch.trace.operators.provenance import Provenance, is_fused
 from benchorch.trace.ranks import last_ranks, meetings, merged
@@ -35,18 +35,39 @@ GAINS = 5  # causes whose gain is replayed: those with the largest shares
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """Analysis of the steps of a trace."""
+    """Analysis of the steps of a trace; times are integer nanoseconds."""
 
     events: Events  # of the whole trace
     steps: Steps  # what is analysed
     dag: Dag  # of the trace from its beginning to the end of the last step
-    path: CriticalPath  # of the interval that is shown
+    path: CriticalPath  # of the interval that is shown, whose length it has
     reasons: Reasons  # of the path's segments
     periods: Periods  # replays of the graph
-    findings: Findings  # what was found
-    # of the model, where one is known; `provenance` of its compiled kernels
+    verdict: Verdict  # what limits it
+    # rows by the table's name, the most time on the path first
+    tables: Mapping[str, tuple[EntityRow, ...]]
+    devices: tuple[DeviceShare, ...]  # how each device spent each step
+    warnings: tuple[str, ...]  # sentences that belong on every page made of this
+    # of the model, where one is known; `provenance` of its compiled kernels, the share of its nodes
+    # that the trace was joined to, and ways between its forks and joins
     graph: OperatorGraph | None = None
     provenance: Sequence[Provenance] = ()
+    matched_ratio: float | None = None
+    branches: tuple[Branch, ...] = ()
+    # profiled over unprofiled latency; None where it was not measured
+    dilation_ratio: float | None = None
+
+    @property
+    def classes(self) -> Mapping[str, int]:
+        """Path time by class, the largest first; it sums to the path."""
+        sums = np.bincount(self.path.label, self.path.duration_ns, len(CLASSES)).astype(np.int64)
+        order = np.argsort(-sums, kind="stable").tolist()
+        return {CLASSES[code].value: int(sums[code]) for code in order if sums[code]}
+
+    @property
+    def repairs(self) -> Mapping[str, int]:
+        """What had to be mended, each with how often."""
+        return {**self.events.repairs, **self.dag.repairs}
 
 
 def analyze(
@@ -89,6 +110,7 @@ def analyze(
     by_node = graph_nodes(events, owners(events), graph, provenance)
     tables = _tables(events, ledger, by_node)
     node_ns = {row.name: row.total_ns for row in tables.get("graph nodes", ())}
+    matched = _matched(graph, node_ns)
     return Analysis(
         events=events,
         steps=steps,
@@ -96,25 +118,15 @@ def analyze(
         path=path,
         reasons=why,
         periods=periods,
+        verdict=_verdict(events, dag, path, why, periods, tables, times, dilation_ratio),
+        tables=tables,
+        devices=breakdown(events, steps),
+        warnings=_warnings(events, steps, matched, dilation_ratio),
         graph=graph,
         provenance=provenance,
-        findings=Findings(
-            steps=steps,
-            makespan_ns=interval_ns[1] - interval_ns[0],
-            path_ns=path.length_ns,
-            period_ns=steps.period_ns,
-            periods_ns=tuple(steps.periods_ns.tolist()),
-            verdict=_verdict(events, dag, path, why, periods, tables, times, dilation_ratio),
-            classes=_by_class(path),
-            tables=tables,
-            devices=breakdown(events, steps),
-            matched_ratio=_matched(graph, node_ns),
-            branches=branches(graph, node_ns) if graph and _matched(graph, node_ns) else (),
-            dilation_ratio=dilation_ratio,
-            repairs={**events.repairs, **dag.repairs},
-            warnings=_warnings(events, steps, graph, node_ns, dilation_ratio),
-            facts=dag.facts,
-        ),
+        matched_ratio=matched,
+        branches=branches(graph, node_ns) if graph and matched else (),
+        dilation_ratio=dilation_ratio,
     )
 
 
@@ -232,13 +244,6 @@ def _by_knowledge(path: CriticalPath, known: np.ndarray) -> dict[str, float]:
     return {one.name.lower(): float(sums[one]) for one in Known}
 
 
-def _by_class(path: CriticalPath) -> dict[str, int]:
-    """Path time by class, the largest first; it sums to the path."""
-    sums = np.bincount(path.label, path.duration_ns, len(CLASSES)).astype(np.int64)
-    order = np.argsort(-sums, kind="stable").tolist()
-    return {CLASSES[code].value: int(sums[code]) for code in order if sums[code]}
-
-
 def _matched(graph: OperatorGraph | None, node_ns: Mapping[str, int]) -> float | None:
     """Share of the model's nodes that do any work which have a time."""
     if graph is None:
@@ -261,11 +266,7 @@ def _tried(events: Events, in_window: np.ndarray) -> set[str]:
 
 
 def _warnings(
-    events: Events,
-    steps: Steps,
-    graph: OperatorGraph | None,
-    node_ns: Mapping[str, int],
-    dilation_ratio: float | None,
+    events: Events, steps: Steps, matched_ratio: float | None, dilation_ratio: float | None
 ) -> tuple[str, ...]:
     found = [*steps.notes, *filter(None, [last_ranks(events)])]
     if dilation_ratio is not None and dilation_ratio > SLOWED_DILATION:
@@ -273,6 +274,6 @@ def _warnings(
             f"Profiled, a call takes {dilation_ratio:.2f} times as long as without: gains hold "
             "for the profiled program, and host work is overstated."
         )
-    if graph is not None and not _matched(graph, node_ns):
+    if matched_ratio == 0:
         found.append("No node of the model was found in the trace, so nothing is drawn on it.")
     return tuple(found)

@@ -1,11 +1,7 @@
-"""Findings of a trace analysis: the values that tables, pictures and verdicts are made of."""
+"""Rows and verdict of a trace analysis: what tables, pictures and pages are made of."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-from benchorch.trace.breakdown import DeviceShare
-from benchorch.trace.operators.branches import Branch
-from benchorch.trace.steps import Steps
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,28 +39,3 @@ class Verdict:
     cause: Mapping[str, float]
     largest: str = ""  # and largest_gain_ratio: the one entity with the largest gain
     largest_gain_ratio: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """The findings of one analysis; times are integer nanoseconds."""
-
-    steps: Steps  # what was analysed
-    makespan_ns: int  # and path_ns: of the interval whose path is shown
-    path_ns: int
-    period_ns: int  # and periods_ns: the median steady period, and those of each step
-    periods_ns: tuple[int, ...]
-    verdict: Verdict  # what limits it
-    classes: Mapping[str, int]  # path time by class; sums to the makespan
-    # rows by the table's name, the most time on the path first
-    tables: Mapping[str, tuple[EntityRow, ...]]
-    devices: tuple[DeviceShare, ...] = ()  # how each device spent each step
-    # share of the model's nodes that the trace was joined to; None without one
-    matched_ratio: float | None = None
-    branches: tuple[Branch, ...] = ()  # ways between forks and joins of the model's graph
-    # profiled over unprofiled latency; None where it was not measured
-    dilation_ratio: float | None = None
-    # what had to be mended, each with how often
-    repairs: Mapping[str, int] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()  # sentences that belong on every page made of this
-    facts: Mapping[str, float] = field(default_factory=dict)  # fitted numbers of the graph

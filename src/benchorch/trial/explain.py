@@ -35,15 +35,15 @@ def analyse(trace: Path, *, dilation_ratio: float | None) -> Analysis:
 
 def bottleneck_of(analysis: Analysis) -> BottleneckVerdict:
     """Bottleneck in an analysis, for the trial's result."""
-    found = analysis.findings
+    found = analysis.verdict
     return BottleneckVerdict(
-        limit=found.verdict.limit,
-        sentence=found.verdict.sentence,
-        advice=found.verdict.advice,
-        largest=found.verdict.largest,
-        largest_gain_ratio=found.verdict.largest_gain_ratio,
-        critical_path_ns=int(found.path_ns),
-        classes_ns={str(name): int(spent) for name, spent in found.classes.items()},
+        limit=found.limit,
+        sentence=found.sentence,
+        advice=found.advice,
+        largest=found.largest,
+        largest_gain_ratio=found.largest_gain_ratio,
+        critical_path_ns=analysis.path.length_ns,
+        classes_ns={str(name): int(spent) for name, spent in analysis.classes.items()},
     )
 
 

@@ -56,8 +56,8 @@ def test_clocks_are_aligned_by_what_ends_together() -> None:
 
 
 def test_the_wait_for_the_slower_rank_is_not_communication() -> None:
-    found = analyze(both()).findings
-    assert found.period_ns == 6 * MS
+    found = analyze(both())
+    assert found.steps.period_ns == 6 * MS
     assert found.verdict.limit == "waiting for a straggler"
     assert found.verdict.shares["waiting for a straggler"] == pytest.approx(0.5, rel=0.02)
     assert found.verdict.shares["communication"] == pytest.approx(1 / 6, rel=0.02)

@@ -18,7 +18,7 @@ def frame(name: str, start_ns: int, end_ns: int, lane: str = "main") -> Made:
 
 
 def judged(*made: Made, **options: object) -> Verdict:
-    return analyze(trace(*made), **options).findings.verdict  # type: ignore[arg-type]
+    return analyze(trace(*made), **options).verdict  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_backward_in_bursts_has_one_join_and_keeps_its_pauses() -> None:
         )
     made.append(op("aten::add_", 9_100 * US, 10 * MS))
     analysis = analyze(trace(*made))
-    rows = {row.name: row for row in analysis.findings.tables["operators"]}
+    rows = {row.name: row for row in analysis.tables["operators"]}
     assert rows[name].on_path_ns == 6 * MS
     assert rows[name].gain_ns == 6 * MS
 
@@ -177,7 +177,7 @@ def test_the_collective_of_a_process_group_waits_for_the_rank_that_calls_it_last
             ]
         return trace(made)
 
-    found = analyze(merged([rank(2 * MS), rank(15 * MS)]), range_name="*: step").findings.verdict
+    found = analyze(merged([rank(2 * MS), rank(15 * MS)]), range_name="*: step").verdict
     assert found.limit == "waiting for a straggler"
     assert found.shares["sleep and lock"] > 0.1
 
@@ -246,7 +246,7 @@ def test_sleeps_have_a_row_for_each_function_even_inside_of_ranges() -> None:
             note("wait a little", MS, 9 * MS, lane=lane),
             frame("<built-in function sleep>", 2 * MS, 8 * MS, lane),
         ]
-    rows = {row.name for row in analyze(trace(*made)).findings.tables["python"]}
+    rows = {row.name for row in analyze(trace(*made)).tables["python"]}
     assert {"sleep, called by serve.py(3): one", "sleep, called by serve.py(3): two"} <= rows
 
 
@@ -268,5 +268,5 @@ def test_opening_ranges_is_the_profilers_own() -> None:
     opened = "<built-in method _record_function_enter_new of PyCapsule object at 0x7f>"
     made = [frame("train.py(3): step", 0, 10 * MS), frame(opened, MS, 2 * MS)]
     made += [frame("torch/autograd/profiler.py(932): __exit__", 3 * MS, 4 * MS)]
-    rows = {row.name: row for row in analyze(trace(*made)).findings.tables["python"]}
+    rows = {row.name: row for row in analyze(trace(*made)).tables["python"]}
     assert rows["record_function, the profiler's own"].total_ns == 2 * MS

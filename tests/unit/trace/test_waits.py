@@ -98,7 +98,7 @@ def flushing(at: int) -> Iterable[Made]:
 
 def test_a_lock_is_waited_for_whatever_name_the_profiler_has_for_it_on_each_thread() -> None:
     events = steps(10 * MS, flushing)
-    assert analyze(events).findings.verdict.limit == "sleep and lock"
+    assert analyze(events).verdict.limit == "sleep and lock"
     faster = asked(events, name="<built-in function sleep>", speedup=2)
     assert faster.predicted_ns == pytest.approx(6 * MS, rel=0.05)
 

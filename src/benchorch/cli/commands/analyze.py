@@ -254,19 +254,19 @@ def _difference(first: Path, second: Path, given: _Options, say: Say) -> Reply:
 def _text(
     analysis: Analysis, predictions: Sequence[Prediction], out: Path, files: Sequence[Path]
 ) -> str:
-    findings = analysis.findings
-    verdict, steps = findings.verdict, findings.steps
+    verdict, steps = analysis.verdict, analysis.steps
     lines = []
-    if findings.matched_ratio is not None:
-        lines.append(f"model     {findings.matched_ratio:.0%} of its nodes were found")
+    if analysis.matched_ratio is not None:
+        lines.append(f"model     {analysis.matched_ratio:.0%} of its nodes were found")
     lines += [verdict.sentence]
     if len(steps) > 1:
-        spread = f"{format_ns(min(findings.periods_ns))} to {format_ns(max(findings.periods_ns))}"
+        shortest_ns, *_, longest_ns = sorted(steps.periods_ns.tolist())
+        spread = f"{format_ns(shortest_ns)} to {format_ns(longest_ns)}"
         lines.append(f"steps     {len(steps)} of {steps.name}, {spread}")
     for name, known in (("lengths", verdict.length), ("causes", verdict.cause)):
         parts = ", ".join(f"{share:.0%} {how}" for how, share in known.items() if share >= 0.005)
         lines.append(f"evidence  {name} {parts}")
-    lines += [f"note      {warning}" for warning in findings.warnings]
+    lines += [f"note      {warning}" for warning in analysis.warnings]
     lines += [f"device    {line}" for line in _device_lines(analysis)]
     lines += ["", _gains_table(analysis), ""]
     lines += [line for one in predictions for line in _prediction_lines(one)]
@@ -278,7 +278,7 @@ def _text(
 
 def _device_lines(analysis: Analysis) -> Iterator[str]:
     """How each device spends its time, over all steps."""
-    devices = analysis.findings.devices
+    devices = analysis.devices
     numbers = list(dict.fromkeys(one.device for one in devices))
     for number in numbers[:_DEVICES_SHOWN]:
         mine = [one for one in devices if one.device == number]
@@ -300,18 +300,17 @@ def _gains_table(analysis: Analysis) -> str:
     from benchorch.results.report.console_table import table_text
     from benchorch.trace.report.table import HEADER, row_texts
 
-    findings = analysis.findings
-    tables = [rows for name, rows in findings.tables.items() if name in ("operators", "python")]
-    tables = tables or list(findings.tables.values())
+    tables = [rows for name, rows in analysis.tables.items() if name in ("operators", "python")]
+    tables = tables or list(analysis.tables.values())
 
     def known_ns(rows: Sequence[EntityRow]) -> int:
         return sum(row.on_path_ns for row in rows[:-1])
 
     rows = max(tables, key=known_ns, default=())
-    ranges = findings.tables.get("ranges", ())
+    ranges = analysis.tables.get("ranges", ())
     rows = ranges if known_ns(ranges) > 2 * known_ns(rows) else rows
     rows = rows[:ROWS_SHOWN]
-    texts = [row_texts(row, findings.period_ns) for row in rows]
+    texts = [row_texts(row, analysis.steps.period_ns) for row in rows]
     return table_text([list(HEADER), *([text[name] for name in HEADER] for text in texts)])
 
 

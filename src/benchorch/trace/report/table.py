@@ -3,20 +3,15 @@
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 
-from benchorch.pages.markup import escaped, plain, shortened
+from benchorch.pages.markup import plain, shortened
 from benchorch.trace.analysis import Analysis
-from benchorch.trace.findings import EntityRow, Findings
+from benchorch.trace.findings import EntityRow
 from benchorch.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
 SCHEMA_VERSION = 2  # of JSON files; raised when an older reader could misread them
-
-
-def html(text: object, most: int = 400) -> str:
-    """As content of an element or value of an attribute, shortened in its middle."""
-    return escaped(shortened(text, most))
 
 
 def duration(length_ns: float) -> str:
@@ -38,19 +33,20 @@ def percent(ratio: float) -> str:
 
 
 TOP_ROWS = 50
-_PLAIN = (
-    *("period_ns", "makespan_ns", "path_ns", "matched_ratio", "dilation_ratio", "classes"),
-    *("warnings", "repairs", "facts"),
-)
 
 
 def summary(analysis: Analysis) -> dict[str, object]:
     """Plain values, the most important first; times are whole nanoseconds."""
-    findings, steps = analysis.findings, analysis.steps
+    steps, (begin_ns, end_ns) = analysis.steps, analysis.periods.interval_ns
+    plain_values = ("matched_ratio", "dilation_ratio", "classes", "warnings", "repairs")
     return {
         "schema_version": SCHEMA_VERSION,
-        "verdict": asdict(findings.verdict),
-        **{name: getattr(findings, name) for name in _PLAIN},
+        "verdict": asdict(analysis.verdict),
+        "period_ns": steps.period_ns,
+        "makespan_ns": end_ns - begin_ns,
+        "path_ns": analysis.path.length_ns,
+        **{name: getattr(analysis, name) for name in plain_values},
+        "facts": analysis.dag.facts,
         "steps": {
             "name": steps.name,
             "marked": len(steps.start_ns),
@@ -58,16 +54,16 @@ def summary(analysis: Analysis) -> dict[str, object]:
             "count": len(steps),
             "shown": list(steps.shown),
             "back_to_back": steps.back_to_back,
-            "periods_ns": list(findings.periods_ns),
+            "periods_ns": steps.periods_ns.tolist(),
         },
         "devices": [
-            {**asdict(one), "utilisation_ratio": one.utilisation_ratio} for one in findings.devices
+            {**asdict(one), "utilisation_ratio": one.utilisation_ratio} for one in analysis.devices
         ],
         "tables": {
             name: [asdict(row) for row in (*rows[:-1][:TOP_ROWS], rows[-1])]
-            for name, rows in findings.tables.items()
+            for name, rows in analysis.tables.items()
         },
-        "branches": [asdict(branch) for branch in findings.branches],
+        "branches": [asdict(branch) for branch in analysis.branches],
         "graph": None if analysis.graph is None else analysis.graph.name,
     }
 
@@ -75,24 +71,26 @@ def summary(analysis: Analysis) -> dict[str, object]:
 HEADER = ("name", "×", "total", "on path", "if free", "shapes")
 
 
-def markdown(findings: Findings) -> str:
+def markdown(analysis: Analysis) -> str:
     """The verdict, then the first rows of every table; times are of one period."""
-    verdict = findings.verdict
+    verdict = analysis.verdict
     parts = [f"**{_cell(verdict.sentence)}**"]
-    parts += [f"> {_cell(one)}" for one in (*findings.warnings, *verdict.record)]
-    for name, rows in findings.tables.items():
+    parts += [f"> {_cell(one)}" for one in (*analysis.warnings, *verdict.record)]
+    for name, rows in analysis.tables.items():
         parts.append(f"## {name[0].upper()}{name[1:]}")
-        lines = [HEADER, ["---"] + ["---:"] * 4 + ["---"], *_lines(findings, rows[:TOP_ROWS])]
+        texts = [row_texts(row, analysis.steps.period_ns) for row in rows[:TOP_ROWS]]
+        lines = [HEADER, ["---"] + ["---:"] * 4 + ["---"]]
+        lines += [[_cell(text[column]) for column in HEADER] for text in texts]
         parts.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
     return "\n\n".join(parts) + "\n"
 
 
-def comma_separated(findings: Findings) -> str:
+def comma_separated(analysis: Analysis) -> str:
     """All rows of all tables, times in whole nanoseconds, one header."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     head = False
-    for name, rows in findings.tables.items():
+    for name, rows in analysis.tables.items():
         for row in rows:
             values = {key: value for key, value in asdict(row).items() if key != "events"}
             if not head:
@@ -114,11 +112,6 @@ def row_texts(row: EntityRow, period_ns: int) -> Mapping[str, str]:
         "if free": "" if gain is None else f"-{percent(max(gain, 0.0))}",
         "shapes": row.shapes,
     }
-
-
-def _lines(findings: Findings, rows: Sequence[EntityRow]) -> list[Sequence[str]]:
-    found = [row_texts(row, findings.period_ns) for row in rows]
-    return [[_cell(texts[column]) for column in HEADER] for texts in found]
 
 
 def _cell(text: str) -> str:

@@ -46,13 +46,13 @@ def write(
 def _write(analysis: Analysis, folder: _Folder, predictions: Sequence[Prediction]) -> None:
     folder.text("summary.json", json_text(summary(analysis)))
     folder.text("path.json", json_text(_path(analysis)))
-    folder.text("table.md", markdown(analysis.findings))
-    folder.text("table.csv", comma_separated(analysis.findings))
-    graph, findings = analysis.graph, analysis.findings
+    folder.text("table.md", markdown(analysis))
+    folder.text("table.csv", comma_separated(analysis))
+    graph = analysis.graph
     command = ""
-    if graph is not None and findings.matched_ratio:  # nothing is drawn where no node has a time
-        nodes = findings.tables.get("graph nodes", ())[:-1]
-        command = _drawn(graph, nodes, findings.period_ns, folder)
+    if graph is not None and analysis.matched_ratio:  # nothing is drawn where no node has a time
+        nodes = analysis.tables.get("graph nodes", ())[:-1]
+        command = _drawn(graph, nodes, analysis.steps.period_ns, folder)
     trace = perfetto(analysis)
     write_bytes(folder.path("perfetto.json.gz"), trace)
     names = file_names([one.name for one in predictions])
@@ -74,7 +74,7 @@ def _path(analysis: Analysis) -> dict[str, object]:
     column = np.argsort(order)[place[1:]]
     return {
         "schema_version": SCHEMA_VERSION,
-        "makespan_ns": analysis.findings.makespan_ns,
+        "makespan_ns": path.length_ns,
         "classes": [label.value for label in CLASSES],
         "causes": [cause.value for cause in CAUSES],
         "known": [one.name.lower() for one in Known],
@@ -117,11 +117,10 @@ def _drawn(
 
 
 def _index(analysis: Analysis, folder: _Folder) -> dict[str, object]:
-    findings = analysis.findings
     return {
         "schema_version": SCHEMA_VERSION,
-        "dilation_ratio": findings.dilation_ratio,
-        "warnings": list(findings.warnings),
+        "dilation_ratio": analysis.dilation_ratio,
+        "warnings": list(analysis.warnings),
         "files": [
             {
                 "path": path.relative_to(folder.directory).as_posix(),

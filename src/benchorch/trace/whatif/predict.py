@@ -250,7 +250,7 @@ def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:
 
 def _nodes(basis: Basis, replay: _Replay) -> tuple[EntityRow, ...]:
     analysis = basis.analysis
-    if not analysis.findings.matched_ratio:
+    if not analysis.matched_ratio:
         return ()
     interval_ns = analysis.periods.interval_ns
     times = measured(replay.dag, replay.path, interval_ns, len(basis.events))

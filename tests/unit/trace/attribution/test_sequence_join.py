@@ -33,15 +33,15 @@ def passes(names: tuple[str, ...], count: int = 3) -> list:
 def test_operators_join_nodes_in_order_and_a_bias_is_part_of_its_product() -> None:
     names = ("aten::linear", "aten::relu", "aten::linear", "aten::softmax")
     analysis = analyze(trace(passes(names)), graph=GRAPH)
-    assert analysis.findings.matched_ratio == 1
-    rows = {row.name: row for row in analysis.findings.tables["graph nodes"]}
+    assert analysis.matched_ratio == 1
+    rows = {row.name: row for row in analysis.tables["graph nodes"]}
     assert rows["act"].total_ns == 3 * 90
     assert rows["fc"].total_ns + rows["bias"].total_ns == rows["out"].total_ns == 3 * 90
 
 
 def test_another_model_is_not_joined() -> None:
     names = ("aten::conv2d", "aten::batch_norm", "aten::max_pool2d")
-    found = analyze(trace(passes(names)), graph=GRAPH).findings
+    found = analyze(trace(passes(names)), graph=GRAPH)
     assert found.matched_ratio == 0
     assert "No node of the model" in " ".join(found.warnings)
 
@@ -65,6 +65,6 @@ def test_a_training_step_joins_its_forward_pass_and_not_the_sums_of_gradients() 
         made.append(op(name, 100 * at, 100 * at + 90))
         if name == gradient:
             made.append(op("aten::add_", 100 * at + 10, 100 * at + 80))
-    found = analyze(trace(made), graph=graph).findings
+    found = analyze(trace(made), graph=graph)
     rows = {row.name: row.count for row in found.tables["graph nodes"][:-1]}
     assert rows == {name: 3 for name, _, _ in layers}

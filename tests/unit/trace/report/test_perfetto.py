@@ -29,7 +29,7 @@ def test_the_first_track_tiles_the_steps_exactly(tmp_path, names):
     analysis, shown = written(tmp_path, two_layers(names))
     tiles = slices(shown)[0, 1]
     assert [end for _, end in tiles[:-1]] == [start for start, _ in tiles[1:]]
-    assert sum(end - start for start, end in tiles) == analysis.findings.makespan_ns
+    assert sum(end - start for start, end in tiles) == analysis.path.length_ns
 
 
 def test_no_two_slices_of_a_track_overlap_in_part(tmp_path):
@@ -78,7 +78,7 @@ def test_of_a_long_trace_only_the_longest_events_are_written(tmp_path, monkeypat
     causes = [event["args"]["cause"] for event in shown if event["ph"] == "X" and "args" in event]
     assert len(causes) < len(analysis.path)
     assert all(one != other for one, other in pairwise(causes))
-    assert sum(end - start for start, end in slices(shown)[0, 1]) == analysis.findings.makespan_ns
+    assert sum(end - start for start, end in slices(shown)[0, 1]) == analysis.path.length_ns
 
 
 def test_the_same_analysis_gives_the_same_bytes(tmp_path):

@@ -87,7 +87,7 @@ def test_no_name_leads_out_of_the_directory(folder):
 
 def test_totals_of_every_file_are_the_makespan(folder):
     analysis, out, _ = folder
-    makespan_ns = analysis.findings.makespan_ns
+    makespan_ns = analysis.path.length_ns
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["makespan_ns"], summary["path_ns"]) == (makespan_ns, makespan_ns)
     assert summary["period_ns"] == makespan_ns
@@ -146,7 +146,7 @@ def test_the_page_begins_with_the_verdict_and_what_it_rests_on(folder):
     body = (out / "report.html").read_text().partition("<body>")[2]
     words = re.sub(r"<[^>]+>", "\n", body).strip().splitlines()
     said = [line for line in words if line.strip()]
-    assert said[0].split()[0] == analysis.findings.verdict.sentence.split()[0]
+    assert said[0].split()[0] == analysis.verdict.sentence.split()[0]
     assert any(line.startswith("Evidence for lengths") for line in said[:3])
 
 
@@ -157,7 +157,7 @@ def test_tables_survive_names_that_are_markup_or_formulas(folder):
     assert not [cell for row in rows for cell in row if cell[:1] in {"=", "@", "+"}]
     said = (out / "table.md").read_text()
     assert not re.search(r"(?<!\\)<(script|img|svg)", said)
-    assert len(rows) - 1 == sum(map(len, analysis.findings.tables.values()))
+    assert len(rows) - 1 == sum(map(len, analysis.tables.values()))
 
 
 def test_the_same_analysis_written_again_is_the_same(folder, tmp_path):
@@ -184,8 +184,7 @@ def test_a_directory_that_cannot_be_made_is_an_error(folder, tmp_path):
 
 
 def test_warnings_are_on_the_page(folder, tmp_path):
-    said = replace(folder[0].findings, warnings=("Look <here>.",))
-    write(replace(folder[0], findings=said), tmp_path)
+    write(replace(folder[0], warnings=("Look <here>.",)), tmp_path)
     assert "Look &lt;here&gt;." in (tmp_path / "report.html").read_text()
 
 
@@ -193,8 +192,8 @@ def test_a_model_that_the_trace_has_nothing_of_is_said_and_not_drawn(tmp_path):
     other = OperatorGraph(name="other", nodes=(OperatorNode(name="far", op="Far"),), source="onnx")
     analysis = analysed(trace_file(tmp_path / "trace.json", two_layers()), other)
     paths = write(analysis, tmp_path / "out")
-    assert analysis.findings.matched_ratio == 0
-    assert "No node of the model" in " ".join(analysis.findings.warnings)
+    assert analysis.matched_ratio == 0
+    assert "No node of the model" in " ".join(analysis.warnings)
     assert not [path for path in paths if path.parent.name == "model_explorer"]
 
 
@@ -213,7 +212,7 @@ def test_a_what_if_has_the_model_s_nodes_with_their_new_times(tmp_path):
         [Change(effect="speedup", select=Selector(op="aten::mm"), value=2.0)],
         name="mm twice as fast",
     )
-    before = {row.name: row for row in analysis.findings.tables["graph nodes"][:-1]}
+    before = {row.name: row for row in analysis.tables["graph nodes"][:-1]}
     after = {row.name: row for row in predicted.nodes}
     assert after["one"].total_ns == before["one"].total_ns / 2
     assert after["two"].total_ns == before["two"].total_ns
