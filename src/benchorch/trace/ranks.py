@@ -64,14 +64,13 @@ def merged(several: Sequence[Events]) -> Events:
             for rank, (one, shift_ns) in enumerate(zip(several, shifts_ns, strict=True))
             for label, rows in one.allocated.items()
         },
-        facts=several[0].facts,
     )
 
 
 _COLUMNS = tuple(
     entry.name
     for entry in fields(Events)
-    if entry.name not in ("names", "lanes", "details", "repairs", "allocated", "facts", "known")
+    if entry.name not in ("names", "lanes", "details", "repairs", "allocated", "known")
 )
 
 

@@ -111,8 +111,6 @@ class Gathered:
     halves: list[tuple[int, Record]] = field(default_factory=list)
     # bytes after each allocation: time in us, bytes, kind and number of the device
     allocated: list[tuple[object, object, object, object]] = field(default_factory=list)
-    # records that are no event on a lane, by what they are
-    left_out: Counter[str] = field(default_factory=Counter)
     repairs: Counter[str] = field(default_factory=Counter)
 
     def add(self, rows: list[Any], block: int) -> None:
@@ -134,9 +132,7 @@ class Gathered:
             self.pieces.append(piece)
 
     def _add_others(self, rows: list[Any], kinds: Counter[type], first: int) -> None:
-        """Take what is no complete event; most of it is only counted."""
-        known = sum(kinds[one] for one in (Record, Begin, End, Metadata, Unknown))
-        self.left_out["flow, instant or counter"] += len(rows) - known
+        """Take what is no complete event, of which most is left out."""
         self.repairs["record of an unknown kind"] += kinds[Unknown]
         if kinds[Metadata]:
             for row in rows:
@@ -164,7 +160,6 @@ class Gathered:
         kind = np.array(kinds, dtype=np.int8)[codes]
         spans = kind == _LEFT_OUT
         if spans.any():
-            self.left_out["span"] += int(spans.sum())
             rows = list(compress(rows, (~spans).tolist()))
             kind, places = kind[~spans], places[~spans]
         piece: Piece = {

@@ -151,7 +151,6 @@ def read_nsight(path: Path) -> Events:
                 _gather(gathered, table, number, columns, texts, awaited)
         for thread, name in file.rows("ThreadNames", "globalTid", "nameId"):
             gathered.name_thread(*_thread(thread), texts[0](name))
-        devices = [word(name) for (name,) in file.rows("TARGET_INFO_GPU", "name")]
         known = ", ".join(sorted(file.columns)[:8]) or "none"
     done = finished(gathered)
     if done is None:
@@ -164,7 +163,6 @@ def read_nsight(path: Path) -> Events:
         events,
         details=partial(_details, path, place),
         repairs=dict(sorted((+gathered.repairs).items())),
-        facts={"format": "nsight", "devices": devices, "left_out": dict(+gathered.left_out)},
     )
 
 
@@ -180,7 +178,7 @@ def _gather(
     rowid, start, end, thread, device, stream, correlation, graph_node, *named_by = columns
     start_ns, end_ns = integers(start), integers(end)
     ended = (start_ns != NOTHING) & (end_ns != NOTHING) & (np.abs(start_ns) <= MOST_NS)
-    gathered.left_out["without a start or an end"] += int((~ended).sum())
+    gathered.repairs["without a start or an end"] += int((~ended).sum())
     gathered.repairs["negative duration"] += int((ended & (end_ns < start_ns)).sum())
     sync = table.category is Category.SYNC
     lanes: list[Hashable] = [

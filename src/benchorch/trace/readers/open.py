@@ -51,7 +51,6 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
                 )
         done = finished(gathered)
     if done is None:
-        records = sum(gathered.left_out.values()) + sum(gathered.repairs.values())
         raise no_trace(path, f"a list of {records} records of which none is an event with a time")
     repairs = blocks.repairs + gathered.repairs + source.repairs
     events, place = done
@@ -60,11 +59,6 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
         details=partial(_details, path, spans, place),
         repairs=dict(sorted(repairs.items())),
         allocated=allocated(gathered),
-        facts={
-            **blocks.facts,
-            "format": "kineto" if blocks.is_object else "onnx_runtime",
-            "left_out": dict(sorted((+gathered.left_out).items())),
-        },
     )
 
 

@@ -53,19 +53,17 @@ class RecordBlock(NamedTuple):
 class RecordBlocks:
     """The records of one file, in its order; once through.
 
-    Attributes: the `facts` beside the records, whole after the last block; whether they are in an
-    object (`is_object`), as PyTorch writes them; `repairs` so far.
+    `repairs` counts what was left out so far.
     """
 
     def __init__(self, source: TraceFile, block_bytes: int = BLOCK_BYTES) -> None:
-        self.facts: dict[str, object] = {}
-        self.is_object = False
         self.repairs: Counter[str] = Counter()
         self._source = source
         self._block_bytes = max(block_bytes, 1)
         self._buffer = bytearray()  # once open, begins with the bracket or comma before a record
         self._offset = 0  # of the buffer in the file
         self._searched = 1  # of the buffer, for where a record begins
+        self._is_object = False  # the list is in one, as PyTorch writes it
         self._closed = False  # the list of records ends in the buffer
 
     def __iter__(self) -> Iterator[RecordBlock]:
@@ -96,7 +94,7 @@ class RecordBlocks:
             return
         if not start.startswith(b"{"):
             raise no_trace(self._source.path, _described(bytes(start)))
-        self.is_object = True
+        self._is_object = True
         searched = 0
         while (bracket := self._opening(searched)) is None:
             searched = max(0, len(self._buffer) - _LONGEST_MATCH_BYTES)
@@ -105,15 +103,13 @@ class RecordBlocks:
         self._drop(bracket)
 
     def _opening(self, searched: int) -> int | None:
-        """The bracket of the list ``traceEvents``, once it is there; facts before it are kept.
+        """The bracket of the list ``traceEvents``, once it is there.
 
         What stands before a key of that name inside another value is no object when closed there.
         """
         for match in islice(_OPENING.finditer(self._buffer, searched), _MOST_OPENINGS):
             header = bytes(self._buffer[self._buffer.index(b"{") : match.start()])
-            facts = _json_object(header.rstrip().removesuffix(b",") + b"}")
-            if facts is not None:
-                self.facts.update(facts)
+            if _json_object(header.rstrip().removesuffix(b",") + b"}") is not None:
                 return match.end() - 1
         return None
 
@@ -182,14 +178,11 @@ class RecordBlocks:
         self._drop(match.start(1))
 
     def _read_footer(self) -> None:
-        """Keep what the file holds after the list."""
+        """Count a file that ends in the list, or that is no object behind it."""
         while self._closed and len(self._buffer) < _MOST_BYTES and self._grow():
             pass
-        facts: Mapping[str, object] | None = {}
-        if self._closed and self.is_object:
-            facts = _json_object(b"{" + self._buffer[1:].lstrip().removeprefix(b","))
-        self.facts.update(facts or {})
-        if not self._closed or facts is None:
+        rest = b"{" + self._buffer[1:].lstrip().removeprefix(b",")
+        if not self._closed or (self._is_object and _json_object(rest) is None):
             self.repairs["truncated file"] += 1
 
 

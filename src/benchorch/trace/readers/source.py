@@ -1,5 +1,6 @@
 """The bytes of a trace's file, unpacked if it is packed, a bounded piece at a time."""
 
+import gzip
 import os
 import zlib
 from collections import Counter
@@ -13,8 +14,6 @@ from benchorch.units import format_bytes
 GZIP_MAGIC = b"\x1f\x8b"
 MOST_UNPACKED_BYTES = 16 * 2**30
 _MOST_RATIO, _ANY_BYTES = 300, 2**30
-_PACKED_BYTES = 64 * 2**10  # what a damaged place can cost
-_GZIP_FRAME = 31  # zlib's number for: with gzip's header and checksum
 _SKIPPED_BYTES = 2**20
 
 
@@ -33,7 +32,7 @@ class TraceFile:
         self._file = _opened(path)
         packed = self._file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
         self._file.seek(0)
-        self._inflate = zlib.decompressobj(_GZIP_FRAME) if packed else None
+        self._packed = gzip.GzipFile(fileobj=self._file) if packed else None
         size_bytes = os.fstat(self._file.fileno()).st_size
         if not packed and size_bytes > limit_bytes:
             self._file.close()
@@ -53,11 +52,12 @@ class TraceFile:
     def read(self, size: int) -> bytes:
         """The next bytes, as many as requested unless the file ends; empty at its end."""
         try:
-            found = self._file.read(size) if self._inflate is None else self._unpacked(size)
+            packed = self._packed
+            found = self._unpacked(packed, size) if packed else self._file.read(size)
         except OSError as error:
             raise TraceError(f"{self.path} cannot be read: {error.strerror}.") from error
         self._position += len(found)
-        if self._inflate is not None and self._position > self._limit_bytes:
+        if self._packed is not None and self._position > self._limit_bytes:
             raise TraceError(
                 f"{self.path} unpacks to more than {format_bytes(self._limit_bytes)}, which no "
                 "profile that can be analysed does. Profile fewer iterations."
@@ -66,33 +66,26 @@ class TraceFile:
 
     def skip_to(self, position: int) -> None:
         """Go on at a later position of the unpacked bytes."""
-        if self._inflate is None:
+        if self._packed is None:
             self._file.seek(position)
             self._position = position
         while self._position < position:
             if not self.read(min(_SKIPPED_BYTES, position - self._position)):
                 return
 
-    def _unpacked(self, size: int) -> bytes:
+    def _unpacked(self, packed: gzip.GzipFile, size: int) -> bytes:
         """Up to `size` bytes out of as many members as that takes."""
-        assert self._inflate is not None
         found = bytearray()
         while len(found) < size and not self._ended:
-            if self._inflate.eof:
-                packed = self._inflate.unused_data or self._file.read(_PACKED_BYTES)
-                if not packed.startswith(GZIP_MAGIC[:1]):  # padding, or nothing
-                    self._ended = True
-                    break
-                self._inflate = zlib.decompressobj(_GZIP_FRAME)
-            else:
-                packed = self._inflate.unconsumed_tail or self._file.read(_PACKED_BYTES)
-                if not packed:
-                    self._end("truncated gzip")
-                    break
             try:
-                found += self._inflate.decompress(packed, size - len(found))
-            except zlib.error:
+                piece = packed.read1(size - len(found))
+            except EOFError:
+                self._end("truncated gzip")
+            except (zlib.error, gzip.BadGzipFile):
                 self._end("damaged gzip")
+            else:
+                found += piece
+                self._ended = not piece
         return bytes(found)
 
     def _end(self, repair: str) -> None:

@@ -84,11 +84,8 @@ def _tables(analysis: Analysis) -> Iterator[tuple[str, Sequence[str], list[list[
     for name, rows in analysis.tables.items():
         texts = [row_texts(row, analysis.steps.period_ns) for row in rows[:MOST_ROWS]]
         heads = [head for head in HEADER if any(text[head] for text in texts)]
-        yield (
-            f"By {name.removesuffix('s')}",
-            heads,
-            [[one[head] for head in heads] for one in texts],
-        )
+        cells = [[one[head] for head in heads] for one in texts]
+        yield f"By {name.removesuffix('s')}", heads, cells
     branches = [
         [
             f"{one.fork} → {one.join or 'end'}",

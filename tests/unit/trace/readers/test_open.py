@@ -45,7 +45,6 @@ def test_every_kind_of_record_goes_where_it_belongs(tmp_path: Path) -> None:
         "MmBackward0": Category.OPERATOR,
         "Buffer Flush": Category.OVERHEAD,
     }
-    assert events.facts["left_out"] == {"flow, instant or counter": 2, "span": 1}
     assert events.repairs == {}
 
 
@@ -156,7 +155,6 @@ def test_the_size_of_a_block_changes_nothing(
     whole, blocks = read_json(path), read_json(path, block_bytes)
     assert same(whole, blocks)
     assert whole.repairs == {"duplicate correlation": 1, "duplicate device event": 1}
-    assert blocks.facts == whole.facts
     every = range(len(whole))
     assert blocks.details(every) == whole.details(every)
 
@@ -198,14 +196,6 @@ def test_details_of_a_file_that_changed_are_an_error(tmp_path: Path) -> None:
         events.details([0])
 
 
-def test_metadata_of_the_file_is_kept(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.json", steps(1), deviceProperties=[{"id": 0, "name": "a GPU"}])
-    events = read_events(path)
-    assert events.facts["deviceProperties"] == [{"id": 0, "name": "a GPU"}]
-    assert events.facts["traceName"] == "a trace"
-    assert events.facts["format"] == "kineto"
-
-
 def test_facts_after_the_records_are_no_records(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     devices = [{"id": number, "name": "a GPU"} for number in range(200)]
@@ -214,7 +204,6 @@ def test_facts_after_the_records_are_no_records(tmp_path: Path) -> None:
         events = read_json(path, block_bytes)
         assert len(events) == 1
         assert events.repairs == {}
-        assert events.facts["devices"] == devices
 
 
 def test_a_damaged_record_costs_itself_only(tmp_path: Path) -> None:
