@@ -22,10 +22,12 @@ from benchorch.units import NS_PER_US
 PATH_PROCESS = "critical path"
 MOST_EVENTS = 300_000  # beyond this, only the longest events of the steps shown are written
 MOST_ARROWS = 20_000
-LINES_AT_ONCE = 2_000
+RECORDS_AT_ONCE = 2_000
 _SUB_TRACKS = 100
 _COLORS = ("thread_state_running", "thread_state_runnable", "rail_response", "rail_animation")
 _HIDDEN = (Category.SYNC, Category.RECORD)
+
+Record = dict[str, object]
 
 
 def perfetto(analysis: Analysis) -> bytes:
@@ -35,18 +37,18 @@ def perfetto(analysis: Analysis) -> bytes:
     events are cut, device work gets further tracks.
     """
     raw = io.BytesIO()
-    lines = _lines(analysis)
+    records = _records(analysis)
     with gzip.GzipFile("", "wb", 5, raw, mtime=0) as file:
         file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
         separator = ""
-        while block := ",\n".join(islice(lines, LINES_AT_ONCE)):
-            file.write(f"{separator}{block}".encode())
+        while block := list(islice(records, RECORDS_AT_ONCE)):
+            file.write(f"{separator}{json_text(block)[1:-1]}".encode())
             separator = ",\n"
         file.write(b"\n]}\n")
     return raw.getvalue()
 
 
-def _lines(analysis: Analysis) -> Iterator[str]:
+def _records(analysis: Analysis) -> Iterator[Record]:
     events = analysis.events
     origin_ns = int(events.start_ns.min(initial=1 << 62))
     kept = _kept(analysis)
@@ -88,7 +90,7 @@ def _tracks(events: Events, kept: Int64s) -> Int64s:
     return track
 
 
-def _names(events: Events, tracks: Int64s, kept: Int64s) -> Iterator[str]:
+def _names(events: Events, tracks: Int64s, kept: Int64s) -> Iterator[Record]:
     yield _meta("process_name", 0, 0, PATH_PROCESS)
     yield _meta("thread_name", 0, 1, "on the path")
     numbers = _process_numbers(events)
@@ -107,50 +109,46 @@ def _process_numbers(events: Events) -> list[int]:
     return [number.setdefault(lane.process, len(number) + 1) for lane in events.lanes]
 
 
-def _meta(kind: str, process: int, track: int, name: str) -> str:
-    return json_text(
-        {"ph": "M", "name": kind, "pid": process, "tid": track, "args": {"name": name}}
-    )
+def _meta(kind: str, process: int, track: int, name: str) -> Record:
+    return {"ph": "M", "name": kind, "pid": process, "tid": track, "args": {"name": name}}
 
 
-def _slices(events: Events, kept: Int64s, tracks: Int64s, origin_ns: int) -> Iterator[str]:
+def _slices(events: Events, kept: Int64s, tracks: Int64s, origin_ns: int) -> Iterator[Record]:
     """The trace's own events, each cut where the one around it ends."""
     dense = np.unique(tracks, return_inverse=True)[1].astype(np.int32)
     spans = Spans(lane=dense, start_ns=events.start_ns[kept], end_ns=events.end_ns[kept])
     length_ns = nest(spans).end_ns - events.start_ns[kept]
-    names = [json_text(name) for name in events.names]
     processes = _process_numbers(events)
     # Viewers nest slices of the same start by their order in the file.
     order = np.lexsort((-length_ns, events.start_ns[kept], tracks))
-    columns = events.name[kept], events.lane[kept], tracks
-    rows = _in_blocks(*(column[order] for column in columns))
-    written = _spans(events.start_ns[kept][order] - origin_ns, length_ns[order])
-    for (name, lane, track), span in zip(rows, written, strict=True):
-        yield f'{{"ph":"X","name":{names[name]},"pid":{processes[lane]},"tid":{track},{span}}}'
+    columns = events.name[kept], events.lane[kept], tracks, events.start_ns[kept], length_ns
+    for name, lane, track, start_ns, long_ns in _rows(*(column[order] for column in columns)):
+        span = _span(start_ns - origin_ns, long_ns)
+        yield {"ph": "X", "name": events.names[name], "pid": processes[lane], "tid": track, **span}
 
 
-def _path(analysis: Analysis, origin_ns: int) -> Iterator[str]:
+def _path(analysis: Analysis, origin_ns: int) -> Iterator[Record]:
     """The path's segments, which tile the interval; of very many, neighbours of a cause are one."""
     path, events, why = analysis.path, analysis.events, analysis.reasons
     first = np.arange(len(path))
     if len(path) > MOST_EVENTS:
         first = np.flatnonzero(np.diff(why.cause, prepend=-1))
     length_ns = np.add.reduceat(path.duration_ns, first) if len(first) else path.duration_ns
-    spans = _spans(path.start_ns[first] - origin_ns, length_ns)
     name = np.where(path.owner == NOBODY, NOBODY, events.name[path.owner])
     columns = (column[first] for column in (name, path.label, why.cause, why.certainty))
-    rendered, quoted = cache(_said), cache(json_text)
-    for span, (code, *kinds) in zip(spans, _in_blocks(*columns), strict=True):
-        named = CLASSES[kinds[0]].value if code == NOBODY else events.names[code]
-        yield f'{{"ph":"X","name":{quoted(named)},"pid":0,"tid":1,{span},{rendered(*kinds)}}}'
+    said = cache(_said)
+    for code, label, *others, start_ns, long_ns in _rows(*columns, path.start_ns[first], length_ns):
+        named = CLASSES[label].value if code == NOBODY else events.names[code]
+        span = _span(start_ns - origin_ns, long_ns)
+        yield {"ph": "X", "name": named, "pid": 0, "tid": 1, **span, **said(label, *others)}
 
 
-def _said(label: int, cause: int, known: int) -> str:
+def _said(label: int, cause: int, known: int) -> Record:
     args = {"class": CLASSES[label].value, "cause": CAUSES[cause], "known": Known(known).name}
-    return f'"cname":"{_COLORS[cause % len(_COLORS)]}","args":{json_text(args)}'
+    return {"cname": _COLORS[cause % len(_COLORS)], "args": args}
 
 
-def _arrows(analysis: Analysis, kept: Int64s, tracks: Int64s, origin_ns: int) -> Iterator[str]:
+def _arrows(analysis: Analysis, kept: Int64s, tracks: Int64s, origin_ns: int) -> Iterator[Record]:
     """From each launch to its work, and wherever the path goes from one lane to another."""
     events, dag, path = analysis.events, analysis.dag, analysis.path
     track = np.zeros(len(events) + 1, dtype=np.int64)
@@ -162,28 +160,25 @@ def _arrows(analysis: Analysis, kept: Int64s, tracks: Int64s, origin_ns: int) ->
         ("launch", dag.event[dag.tail[launches]], dag.event[dag.head[launches]]),
         ("critical path", owned[changes], owned[changes + 1]),
     )
-    processes = _process_numbers(events)
-    number = 0
+    processes, number = _process_numbers(events), 0
     for kind, tails, heads in pairs:
-        for tail, head in zip(tails.tolist(), heads.tolist(), strict=True):
-            if not (track[tail] and track[head]) or tail == NOBODY or head == NOBODY:
-                continue
+        seen = (track[tails] > 0) & (track[heads] > 0) & (tails != NOBODY) & (heads != NOBODY)
+        for ends in zip(tails[seen].tolist(), heads[seen].tolist(), strict=True):
             number += 1
-            for phase, event in (("s", tail), ("f", head)):
-                at = f"{(int(events.start_ns[event]) - origin_ns) / NS_PER_US:.3f}"
-                yield (
-                    f'{{"ph":"{phase}","bp":"e","id":{number},"cat":"{kind}","name":"{kind}",'
-                    f'"pid":{processes[events.lane[event]]},"tid":{track[event]},"ts":{at}}}'
-                )
+            for phase, event in zip("sf", ends, strict=True):
+                yield {
+                    **{"ph": phase, "bp": "e", "id": number, "cat": kind, "name": kind},
+                    **{"pid": processes[events.lane[event]], "tid": int(track[event])},
+                    "ts": (int(events.start_ns[event]) - origin_ns) / NS_PER_US,
+                }
 
 
-def _spans(start_ns: Int64s, length_ns: Int64s) -> Iterator[str]:
-    for start, long in _in_blocks(start_ns, np.maximum(length_ns, 0)):
-        yield f'"ts":{start / NS_PER_US:.3f},"dur":{long / NS_PER_US:.3f}'
+def _span(start_ns: int, length_ns: int) -> Record:
+    return {"ts": start_ns / NS_PER_US, "dur": max(length_ns, 0) / NS_PER_US}
 
 
-def _in_blocks(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
+def _rows(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
     """Rows of columns as Python's values, of which only some exist at a time."""
-    for at in range(0, len(columns[0]), LINES_AT_ONCE):
-        rows = (column[at : at + LINES_AT_ONCE].tolist() for column in columns)
+    for at in range(0, len(columns[0]), RECORDS_AT_ONCE):
+        rows = (column[at : at + RECORDS_AT_ONCE].tolist() for column in columns)
         yield from zip(*rows, strict=True)
