@@ -21,16 +21,19 @@ def by_lane(
     """`np.searchsorted` for pairs of a lane and a time in columns that are sorted by both."""
     if not len(lane) or not len(at_lane):
         return np.zeros(len(at_lane), dtype=np.int64)
-    first_ns = min(time_ns.min(), at_ns.min())
-    span_ns = int(max(time_ns.max(), at_ns.max())) - int(first_ns) + 1
-    if span_ns * (int(max(lane.max(), at_lane.max())) + 1) >= _WIDEST:  # ranks of times fit
-        ranks = np.unique(np.concatenate([time_ns, at_ns]))
-        time_ns, at_ns = np.searchsorted(ranks, time_ns), np.searchsorted(ranks, at_ns)
-        first_ns, span_ns = np.int64(0), len(ranks)
-    key = lane * np.int64(span_ns) + (time_ns - first_ns)
-    keys = at_lane * np.int64(span_ns) + (at_ns - first_ns)
+    key, keys = _keys((lane, time_ns), (at_lane, at_ns))
     places: Int64s = np.searchsorted(key, keys, side=side)
     return places
+
+
+def _keys(*pairs: tuple[NDArray[np.integer], Int64s]) -> list[Int64s]:
+    """One number for each lane with a time, in their order."""
+    first_ns = min(int(time_ns.min()) for _, time_ns in pairs)
+    span_ns = max(int(time_ns.max()) for _, time_ns in pairs) - first_ns + 1
+    if span_ns * (max(int(lane.max()) for lane, _ in pairs) + 1) >= _WIDEST:  # ranks of times fit
+        ranks = np.unique(np.concatenate([time_ns for _, time_ns in pairs]))
+        return _keys(*((lane, np.searchsorted(ranks, time_ns)) for lane, time_ns in pairs))
+    return [lane * np.int64(span_ns) + (time_ns - first_ns) for lane, time_ns in pairs]
 
 
 def first_after(lane: NDArray[np.integer], start_ns: Int64s, end_ns: Int64s) -> Int64s:
@@ -43,12 +46,7 @@ def latest_so_far(lane: NDArray[np.integer], end_ns: Int64s, *, strictly: bool =
     if not len(lane):
         return np.zeros(0, dtype=np.int64)
     begins = np.diff(lane, prepend=-1) != 0
-    lanes = np.cumsum(begins)
-    first_ns, span_ns = int(end_ns.min()), int(end_ns.max()) - int(end_ns.min()) + 1
-    if span_ns * (int(lanes[-1]) + 1) >= _WIDEST:  # ranks of times fit
-        end_ns = np.unique(end_ns, return_inverse=True)[1]
-        first_ns, span_ns = 0, len(end_ns)
-    key = lanes * span_ns + end_ns - first_ns
+    (key,) = _keys((np.cumsum(begins), end_ns))
     reached = np.maximum.accumulate(key)
     at = np.maximum.accumulate(np.where(key == reached, np.arange(len(lane)), 0))
     return np.where(begins, NOTHING, np.insert(at[:-1], 0, NOTHING)) if strictly else at

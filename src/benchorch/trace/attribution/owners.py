@@ -86,13 +86,3 @@ def _forward_operators(events: Events) -> Int64s:
 def module_name(range_name: str) -> str:
     """The module that a range or a frame is of."""
     return range_name.removeprefix(MODULE).removeprefix(FRAME) or ROOT
-
-
-def module_names(events: Events, owned: Owners) -> tuple[Int64s, tuple[str, ...]]:
-    """Index of each event's module name, (n,), and the names."""
-    used = np.flatnonzero(np.bincount(events.name[owned.module[owned.module >= 0]]))
-    names = tuple(module_name(events.names[code]) for code in used)
-    code = np.where(
-        owned.module >= 0, np.searchsorted(used, events.name[owned.module]), NOTHING
-    ).astype(np.int64)
-    return code, names

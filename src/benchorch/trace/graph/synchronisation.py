@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchorch.trace.arrays import Int64s, mask
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.device_edges import Fitted, percentile_floors, stream_edges
@@ -75,8 +75,7 @@ _STREAM_SYNC = re.compile(r"StreamSynchronize|SynchronizeStream")
 _EVENT_SYNC = re.compile(r"EventSynchronize|SynchronizeEvent")
 _STREAM_WAIT = re.compile(r"StreamWaitEvent")
 _EVENT_CALLS = re.compile(r"StreamWaitEvent|EventRecord")
-_BLOCKING_COPY = re.compile(r"Memcpy(?!\w{0,40}Async)")  # returns only after its copy
-_COPY = re.compile(r"Memcpy")  # so do the others at least where the host's memory is pageable
+_COPY = re.compile(r"Memcpy")  # returns after its copy, an asynchronous one from pageable memory
 
 
 Awaited = tuple[Int64s, Int64s, Tier]
@@ -138,11 +137,8 @@ def _costs(scope: Scope, call: Int64s, work: Int64s, waited: Int64s) -> tuple[In
 
 def _context_syncs(scope: Scope, streams: Streams, records: SyncRecords) -> Awaited:
     """Everything that was launched before, on all streams of the device, or of all devices."""
-    launching = mask(len(scope) + 1, scope.launch[scope.device])  # the last one is NOTHING's
-    copies = scope.named(_BLOCKING_COPY, Category.RUNTIME)
     syncs = scope.named(_CONTEXT_SYNC, Category.RUNTIME)
-    freeing = scope.named(_ALLOCATION, Category.RUNTIME)
-    call = np.concatenate([syncs, copies[~launching[copies]], freeing])
+    call = np.concatenate([syncs, scope.named(_ALLOCATION, Category.RUNTIME)])
     lanes = streams.queue.lanes
     call, lane = np.repeat(call, len(lanes)), np.tile(lanes, len(call))
     device = records.device[call]

@@ -10,7 +10,7 @@ from benchorch.trace.analysis import Analysis
 from benchorch.trace.arrays import Bools, Floats, Int64s
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
-from benchorch.trace.attribution.owners import Owners, module_names, owners
+from benchorch.trace.attribution.owners import Owners, owners
 from benchorch.trace.causes import reasons
 from benchorch.trace.critical_path.disturbance import undisturbed
 from benchorch.trace.dag import CLASSES, Class, CriticalPath, Dag, EdgeKind
@@ -68,9 +68,6 @@ class Basis:
     observed_ns: Int64s  # (E,) the weights with it
     preempted_ratio: float  # share of threads' work in the steps in which others had the processor
     owned: Owners  # what each event belongs to
-    # (n,) number of each event's module, NOTHING for none; `modules` are their names
-    module: Int64s
-    modules: tuple[str, ...]
     # the last selection, so that a change and its check select once
     selected: dict[Selector, Selection] = field(
         init=False, repr=False, compare=False, default_factory=dict
@@ -181,13 +178,9 @@ def prepare(analysis: Analysis | Basis) -> Basis:
         path, _, _ = periods.path(dag, calm.weight_ns, dag.residual_ns, None)
         why = reasons(events, path)
         analysis = replace(analysis, dag=dag, periods=periods, path=path, reasons=why)
-    owned = owners(events)
-    module, modules = module_names(events, owned)
     return Basis(
         analysis=analysis,
         observed_ns=observed_ns,
         preempted_ratio=calm.preempted_ratio,
-        owned=owned,
-        module=module,
-        modules=modules,
+        owned=owners(events),
     )

@@ -14,6 +14,7 @@ from benchorch.errors import TraceError
 from benchorch.formatting import whole_number
 from benchorch.trace.arrays import Bools
 from benchorch.trace.attribution.entities import operator_types
+from benchorch.trace.attribution.owners import module_name
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category
 from benchorch.trace.operators.shapes import recorded
 from benchorch.trace.whatif.basis import Basis, Selection, Selector
@@ -87,12 +88,14 @@ def problems(basis: Basis, selector: Selector) -> list[str]:
     events, types = basis.events, operator_types(basis.events)
     operators = np.isin(events.category, (Category.OPERATOR, Category.NODE))
     device = np.isin(events.category, DEVICE_WORK)
+    ranges = basis.owned.module[basis.owned.module != NOTHING]
+    modules = [module_name(events.names[code]) for code in np.unique(events.name[ranges])]
     found = []
     for key, pattern, names in (
         ("name", selector.name, events.names),
         ("op", selector.op, {types[code] for code in np.unique(events.name[operators])}),
         ("kernel", selector.kernel, [events.names[i] for i in np.unique(events.name[device])]),
-        ("module", selector.module, basis.modules),
+        ("module", selector.module, modules),
         ("lane", selector.lane, [lane.label or lane.thread for lane in events.lanes]),
     ):
         if pattern and not any(map(matcher(pattern), names)):
@@ -168,9 +171,8 @@ def _in_module(basis: Basis, pattern: str) -> Bools:
         parts = name.split(".")
         return any(fits(".".join(parts[: count + 1])) for count in range(len(parts)))
 
-    flagged = np.array([*map(inside, basis.modules), False], dtype=np.bool_)
-    found: Bools = flagged[basis.module]
-    return found
+    events, module = basis.events, basis.owned.module
+    return (module != NOTHING) & events.called(lambda name: inside(module_name(name)))[module]
 
 
 def _of_node(basis: Basis, pattern: str) -> Bools:
