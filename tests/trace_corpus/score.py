@@ -27,6 +27,11 @@ def load(spec):
     return getattr(m, fn or "analyse")
 
 
+def void(dilation):
+    """Whether a profile is too unlike the measurement to predict anything of it."""
+    return not 1 / DILATED <= dilation <= DILATED
+
+
 def number(x):
     return isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x)
 
@@ -74,9 +79,9 @@ def judge(rec, folder, analyse):
     out["period_ns"], out["true_period_ns"] = p, base
     if base:
         out["period_ok"] = number(p) and abs(p / base - 1) <= tol
-    void = cpu and not 1 / DILATED <= rec.get("dilation", 9) <= DILATED
+    out["void"] = cpu and void(rec.get("dilation", 9))
     for w in rec["whatifs"]:
-        if void or not w.get("stable", True):
+        if out["void"] or not w.get("stable", True):
             continue
         t3 = (got.get("predictions") or {}).get(w["name"])
         row = {
@@ -127,6 +132,7 @@ def total(res):
             "periods": share(x["period_ok"] for x in r if x["period_ok"] is not None),
             "median_width": w[len(w) // 2] if w else None,
             "errors": sum(x["error"] is not None for x in r),
+            "void": sum(x["void"] for x in r),
             "cases": len(r),
         }
     return t
@@ -174,7 +180,7 @@ def main():
             + ", ".join(
                 f"{k} {100 * v[k][0]:.1f} % of {v[k][1]}" for k in GOALS if v[k][0] is not None
             )
-            + f", median width {v['median_width']}, errors {v['errors']}"
+            + f", median width {v['median_width']}, errors {v['errors']}, void {v['void']}"
         )
     for k, g in GOALS.items():
         met = met and t.get("all", {}).get(k, (0, 0))[0] is not None and t["all"][k][0] >= g

@@ -2,12 +2,15 @@
 
 FOLDER holds what `running.py` writes; --unseen chooses the programs that were kept apart while the analysis was mended.
 A prediction is right if its ratio to the period is within a tenth of the true
-ratio; a refused one is counted apart, neither right nor covered.
+ratio; a refused one is counted apart, neither right nor covered.  Profiles whose dilation is outside 1/1.5 to 1.5 are void:
+their predictions are shown and counted apart, their verdicts and periods count.
 """
 
 import json
 import sys
 from pathlib import Path
+
+from score import void
 
 from benchorch.errors import TraceError
 from benchorch.trace.analysis import analyze
@@ -41,6 +44,7 @@ def main():
     count = dict.fromkeys(
         ("verdicts", "right", "verdict period", "predictions", "correct", "covered", "refused"), 0
     )
+    count |= {"void programs": 0, "void predictions": 0}
     widths = []
     for path in sorted(Path(folder).glob("*.truth.json")):
         true = json.loads(path.read_text())
@@ -55,17 +59,22 @@ def main():
         count["verdicts"] += 1
         count["right"] += ok
         count["verdict period"] += bool(near)
+        apart = void(true["dilation"])
+        count["void programs"] += apart
         print(
             f"{'ok ' if ok else 'BAD'} {true['name']}: {verdict} (right: {'/'.join(true['classes'])}); period "
             f"{(period or 0) / 1e6:.2f} of {true['profiled_period_ns'] / 1e6:.2f} ms; dilation {true['dilation']:.2f}"
+            f"{': void for predictions' if apart else ''}"
         )
         for name, change, found, why in rows:
             want = change["ratio"]
             note = "" if change["stable"] else f" (unstable: {change['spread']:.2f}, not scored)"
+            scored = change["stable"] and not apart
+            count["void predictions"] += change["stable"] and apart
             if found is None:
                 print(f"      {name}: refused: {why}{note}")
-                count["refused"] += change["stable"]
-                count["predictions"] += change["stable"]
+                count["refused"] += scored
+                count["predictions"] += scored
                 continue
             low, value, high = found
             right, inside = (
@@ -76,7 +85,7 @@ def main():
                 f"      {'ok ' if right else 'BAD'} {name}: {value:.3f} [{low:.3f}, {high:.3f}], true {want:.3f}"
                 f"{'' if inside else ', not in the interval'}{note}"
             )
-            if change["stable"]:
+            if scored:
                 count["predictions"] += 1
                 count["correct"] += right
                 count["covered"] += inside

@@ -6,6 +6,8 @@ A slice of the simulated programs; the others, and mutated traces, take longer.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -69,3 +71,31 @@ def test_a_mutated_trace_is_analysed_or_refused_in_a_sentence(seeds: range, tmp_
         assert all(checks.values()), (seed, checks)
         write(analysis, tmp_path / "out")
     assert all(one.endswith(".") for one in refusals)
+
+
+@pytest.mark.parametrize(("dilation", "void"), [(1.2, 0), (1.6, 2), (0.6, 2)])
+def test_predictions_of_a_void_profile_are_counted_apart(
+    dilation: float, void: int, tmp_path: Path
+) -> None:
+    gpu_cases.run(gpu_cases.CASES, str(tmp_path), ("loss_item",), truth=False)
+    faster = {"ratio": 0.5, "spread": 0.0, "stable": True}
+    true = {
+        "name": "loss_item",
+        "files": [str(tmp_path / "loss_item_rank0.json")],
+        "classes": ["python"],
+        "unseen": False,
+        "range": None,
+        "period_ns": 1.0,
+        "profiled_period_ns": 1.0,
+        "dilation": dilation,
+        "changes": {
+            str(by): {**faster, "whatif": {"changes": [{"host": by}]}} for by in (2.0, 4.0)
+        },
+    }
+    (tmp_path / "loss_item.truth.json").write_text(json.dumps(true))
+    command = [sys.executable, str(Path(score.__file__).with_name("score_programs.py"))]
+    said = subprocess.run([*command, str(tmp_path)], check=True, capture_output=True, text=True)
+    assert f"'predictions': {2 - void}" in said.stdout
+    assert f"'void predictions': {void}" in said.stdout
+    assert f"'void programs': {int(void > 0)}" in said.stdout
+    assert "'verdicts': 1" in said.stdout
