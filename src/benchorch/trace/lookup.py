@@ -1,12 +1,12 @@
 """Lookups in columns: by lane and time, by a key that joins events, on any other lane."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.arrays import Int32s, Int64s
-from benchorch.trace.events import NOTHING
+from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among, once
 
 _WIDEST = 2**62
 
@@ -63,6 +63,23 @@ def joined_by(key: Int64s, among: Int64s, requested: Int64s) -> Int64s:
     return np.where(
         (place >= 0) & (key[found] == requested) & (requested != NOTHING), found, NOTHING
     )
+
+
+@once
+def launches(events: Events) -> Int32s:
+    """The host call that started each piece of device work, (n,); NOTHING for all else."""
+    device = np.flatnonzero(among(events.category, DEVICE_WORK))
+    calls = np.flatnonzero(events.category == Category.RUNTIME)
+    found = np.full(len(events), NOTHING, dtype=np.int32)
+    found[device] = joined_by(events.correlation, calls, events.correlation[device])
+    return found
+
+
+def longest(group: Int64s | Int32s, length: NDArray[Any]) -> NDArray[np.intp]:
+    """Places of the longest of each group, the first of equals, by group; NOTHING is no group."""
+    order = np.lexsort((-length, group))
+    found: NDArray[np.intp] = order[np.diff(group[order], prepend=NOTHING) != 0]
+    return found
 
 
 def last_elsewhere(

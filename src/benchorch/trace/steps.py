@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from benchorch.errors import TraceError
 from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
-from benchorch.trace.lookup import joined_by
+from benchorch.trace.lookup import launches
 from benchorch.trace.nesting import Spans, nest
 from benchorch.units import format_ns
 
@@ -341,8 +341,7 @@ def _work_of_ranges(
     """
     own = (events.ranks == rank)[events.lane]
     works = np.flatnonzero(among(events.category, DEVICE_WORK) & own)
-    calls = np.flatnonzero((events.category == Category.RUNTIME) & own)
-    call = joined_by(events.correlation, calls, events.correlation[works])
+    call = launches(events)[works]
     launched = call != NOTHING
     called_ns = events.start_ns[call[launched]]
     step = np.searchsorted(start_ns, called_ns, side="right") - 1

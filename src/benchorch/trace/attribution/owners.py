@@ -6,7 +6,7 @@ import numpy as np
 
 from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, once
-from benchorch.trace.lookup import joined_by
+from benchorch.trace.lookup import joined_by, launches
 from benchorch.trace.nesting import inherited, nest
 
 MODULE = "mod:"  # how the name of a range around a module's forward pass begins
@@ -54,7 +54,7 @@ def parents(events: Events) -> Int64s:
     device = np.flatnonzero(np.isin(events.category, DEVICE_WORK))
     calls = np.flatnonzero(events.category == Category.RUNTIME)
     operators = np.flatnonzero(events.category == Category.OPERATOR)
-    launch = joined_by(events.correlation, calls, events.correlation[device])
+    launch = launches(events)[device]
     named = joined_by(events.external_id, operators, events.external_id[device])
     parent[device] = np.where(launch == NOTHING, named, launch)
     lost = calls[parent[calls] == NOTHING]

@@ -11,7 +11,7 @@ from benchorch.trace.events import NOTHING
 from benchorch.trace.graph.edge_list import Edges, Found, edges
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
-from benchorch.trace.lookup import by_lane, latest_so_far
+from benchorch.trace.lookup import by_lane, latest_so_far, longest
 from benchorch.trace.ranks import meetings
 
 _MOST_RANKS = 16
@@ -59,8 +59,7 @@ def _received(scope: Scope, timelines: ThreadTimelines, part: Int64s) -> Int64s:
     """The point at which each part has its data: on a host the end of its longest own segment."""
     done = 2 * part + 1
     own = np.flatnonzero(np.isin(timelines.owner, part[part < scope.hosts]))
-    own = own[np.lexsort((-timelines.elapsed_ns[own], timelines.owner[own]))]
-    own = own[np.diff(timelines.owner[own], prepend=NOTHING) != 0]
+    own = own[longest(timelines.owner[own], timelines.elapsed_ns[own])]
     place = scattered(len(scope), timelines.owner[own], timelines.head[own])
     return np.where(place[part] != NOTHING, place[part], done)
 

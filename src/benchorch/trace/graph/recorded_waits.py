@@ -20,7 +20,7 @@ from benchorch.trace.graph.edge_list import Found, edges
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import BusyIntervals, ThreadTimelines
 from benchorch.trace.graph.time_classes import SLEEPING, TIMER, waiting
-from benchorch.trace.lookup import by_lane
+from benchorch.trace.lookup import by_lane, longest
 
 # The k-th item taken from a queue is the k-th that was put there. Where those waits of a thread
 # that did wait show what they waited for, and that is something another thread does as often and in
@@ -227,8 +227,7 @@ def loaded_elsewhere(scope: Scope, timelines: ThreadTimelines) -> Found:
     inside = waits[timelines.owner] & (within >= 0) & (timelines.owner < scope.after[call[within]])
     inside &= timelines.elapsed_ns > scope.thresholds.idle_ns
     segment = np.flatnonzero(inside)
-    segment = segment[np.lexsort((-timelines.elapsed_ns[segment], within[segment]))]
-    segment = segment[np.diff(within[segment], prepend=-1) != 0]  # the longest of each call
+    segment = segment[longest(within[segment], timelines.elapsed_ns[segment])]  # of each call
     head, source = timelines.head[segment], np.full(len(segment), 2 * len(scope))
     return _lasting(timelines, source, head, Class.DATA_LOADING, call[within[segment]])
 

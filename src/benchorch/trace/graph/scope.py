@@ -10,7 +10,7 @@ import numpy as np
 from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s, mask, scattered
 from benchorch.trace.dag import Window
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
-from benchorch.trace.lookup import joined_by, last_elsewhere, latest_so_far
+from benchorch.trace.lookup import last_elsewhere, latest_so_far, launches
 from benchorch.trace.nesting import NESTING_RANK, Nesting, Spans, by_start, nest, outside_first
 
 
@@ -187,8 +187,7 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     """
     streams = np.array([lane.on_device for lane in events.lanes], dtype=np.bool_)
     device = np.flatnonzero(among(events.category, DEVICE_WORK) & streams[events.lane])
-    calls = np.flatnonzero(events.category == Category.RUNTIME)
-    launch = joined_by(events.correlation, calls, events.correlation[device])
+    launch = launches(events)[device]
     idle = _daemons(events, streams, launch[launch != NOTHING])
     host = np.flatnonzero(among(events.category, _HOST) & ~(idle | streams)[events.lane])
     shift_ns = _shift_ns(events, device, launch)

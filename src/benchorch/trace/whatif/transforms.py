@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from benchorch.trace.arrays import Bools, Floats, Int32s, Int64s, mask, scattered
 from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind, Tier
 from benchorch.trace.events import DEVICE_WORK, NOTHING
+from benchorch.trace.lookup import longest
 from benchorch.trace.whatif.basis import Basis, Selection, Selector
 from benchorch.trace.whatif.selector import problems, select
 
@@ -225,10 +226,9 @@ def _totals(basis: Basis, hypothesis: Hypothesis, selection: Selection) -> tuple
 def _lengthened(hypothesis: Hypothesis, root: Int64s, more_ns: Floats) -> Hypothesis:
     """Hypothesis with more time on the longest edge of each event; the first of equals."""
     meant = np.flatnonzero(root >= 0)
-    order = meant[np.lexsort((meant, -hypothesis.weight_ns[meant], root[meant]))]
-    longest = order[np.flatnonzero(np.diff(root[order], prepend=NOTHING))]
+    chosen = meant[longest(root[meant], hypothesis.weight_ns[meant])]
     weight_ns = hypothesis.weight_ns.copy()
-    weight_ns[longest] += more_ns[root[longest]]
+    weight_ns[chosen] += more_ns[root[chosen]]
     return replace(hypothesis, weight_ns=weight_ns)
 
 
@@ -253,7 +253,9 @@ def _fuse(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
     host = removed_with(basis, later) & ~removed_with(basis, work & ~later) & ~later
     spared = _without_launches(basis, hypothesis, later, host)
     spared = spared.scaled(into(basis, later, EdgeKind.STREAM), 0.0)
-    shorter = basis.owned_by(work & ~_longest(basis, work, run))
+    chosen = np.flatnonzero(work)
+    chosen = chosen[longest(run[chosen], basis.events.duration_ns[chosen])]  # of each run
+    shorter = basis.owned_by(work & ~mask(len(work), chosen))
     best_ratio = np.where(shorter & (basis.dag.kind == EdgeKind.WORK), 0.0, spared.best_ratio)
     note = f"fuse: {work.sum()} pieces of device work become {work.sum() - later.sum()}."
     return replace(spared, best_ratio=best_ratio).noting(note)
@@ -308,13 +310,6 @@ def _runs(basis: Basis, work: Bools) -> Int64s:
     follows = (np.diff(events.lane[order]) == 0) & work[order[:-1]] & work[order[1:]]
     run = scattered(len(events), order, np.cumsum(np.insert(~follows, 0, True)[: len(order)]))
     return np.where(work, run, NOTHING)
-
-
-def _longest(basis: Basis, work: Bools, run: Int64s) -> Bools:
-    """Mask of the longest event of each run, the first of equals, (n,)."""
-    chosen = np.flatnonzero(work)
-    order = chosen[np.lexsort((-basis.events.duration_ns[chosen], run[chosen]))]
-    return mask(len(work), order[np.flatnonzero(np.diff(run[order], prepend=NOTHING))])
 
 
 def _without_launches(basis: Basis, hypothesis: Hypothesis, work: Bools, host: Bools) -> Hypothesis:
