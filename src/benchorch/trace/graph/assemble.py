@@ -1,9 +1,10 @@
 """Assembly of dependencies to a graph that replays what was observed."""
 
-import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,20 +95,15 @@ def _sorted(places: list[int], pairs: Iterable[tuple[int, int]]) -> list[int]:
 
     Those on a circle stay as they were, behind the others: the caller drops their pairs.
     """
-    after: dict[int, list[int]] = defaultdict(list)
-    before = dict.fromkeys(places, 0)
+    sorter: TopologicalSorter[int] = TopologicalSorter()
     for one, other in pairs:
-        after[one].append(other)
-        before[other] += 1
-    ready = [place for place in places if not before[place]]
+        sorter.add(other, one)
+    with suppress(CycleError):
+        sorter.prepare()
     done: list[int] = []
-    while ready:
-        place = heapq.heappop(ready)
-        done.append(place)
-        for other in after[place]:
-            before[other] -= 1
-            if not before[other]:
-                heapq.heappush(ready, other)
+    while ready := sorted(sorter.get_ready()):
+        done += ready
+        sorter.done(*ready)
     known = set(done)
     return done + [place for place in places if place not in known]
 

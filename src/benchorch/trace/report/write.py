@@ -68,17 +68,14 @@ def _path(analysis: Analysis) -> dict[str, object]:
     path, why, events = analysis.path, analysis.reasons, analysis.events
     owned = path.owner != NOBODY
     code = np.where(owned, events.name[path.owner], NOBODY)
-    known, first, place = np.unique(np.append(NOBODY, code), return_index=True, return_inverse=True)
-    order = np.argsort(first)  # in the order of the path
-    listed = ["", *(events.names[one] for one in known[order][1:].tolist())]
-    column = np.argsort(order)[place[1:]]
+    known, column = np.unique(code, return_inverse=True)
     return {
         "schema_version": SCHEMA_VERSION,
         "makespan_ns": path.length_ns,
         "classes": [label.value for label in CLASSES],
         "causes": [cause.value for cause in CAUSES],
         "known": [one.name.lower() for one in Known],
-        "names": listed,
+        "names": ["" if one == NOBODY else events.names[one] for one in known.tolist()],
         "segments": {
             "start_ns": _listed(path.start_ns),
             "duration_ns": _listed(path.duration_ns),
