@@ -12,14 +12,13 @@ from benchorch.trace.attribution import entities
 from benchorch.trace.attribution.entities import OwnerTimes, measured
 from benchorch.trace.attribution.nodes import NO_WORK, graph_nodes
 from benchorch.trace.attribution.owners import owners
-from benchorch.trace.attribution.tables import Ledger, with_shapes
+from benchorch.trace.attribution.tables import EntityRow, Ledger, with_shapes
 from benchorch.trace.breakdown import DeviceShare, breakdown
 from benchorch.trace.causes import CAUSES, Cause, Known, Reasons, of_edges, reasons
 from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.critical_path.periods import Periods, periods_of
 from benchorch.trace.dag import CLASSES, CriticalPath, Dag, Window
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
-from benchorch.trace.findings import EntityRow, Verdict
 from benchorch.trace.graph.build import build_dag
 from benchorch.trace.operators.branches import Branch, branches
 from benchorch.trace.operators.graph import OperatorGraph, plain_op
@@ -27,7 +26,7 @@ from benchorch.trace.operators.provenance import Provenance, is_fused
 from benchorch.trace.ranks import last_ranks, meetings, merged
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.steps import Steps, find_steps, typical, whole
-from benchorch.trace.verdict import SLOWED_DILATION, VerdictInputs, verdict
+from benchorch.trace.verdict import SLOWED_DILATION, Verdict, VerdictInputs, verdict
 
 GAINS = 5  # causes whose gain is replayed: those with the largest shares
 

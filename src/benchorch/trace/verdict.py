@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from benchorch.trace.attribution.tables import EntityRow
 from benchorch.trace.causes import Cause
-from benchorch.trace.findings import EntityRow, Verdict
 from benchorch.trace.steps import Steps
 from benchorch.units import format_ns
 
@@ -31,6 +32,27 @@ _WORDS: Mapping[Cause, str] = {
     Cause.PROFILER: "the profiler itself",
     Cause.UNKNOWN: "an unknown cause",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Bottleneck of the program."""
+
+    # the cause that most of the path is spent on; ``inconclusive`` where the cause of most of it is
+    # unknown, ``void`` where the profile is not like the program
+    limit: str
+    sentence: str  # the same for a person, with its numbers
+    advice: str  # what to try next; empty where nothing would help
+    record: tuple[str, ...]  # what to record next, a sentence each
+    shares: Mapping[str, float]  # of the path by cause, the largest first; they sum to 1
+    # share of the period saved if all time of a cause were gone, by replay
+    gains: Mapping[str, float]
+    # length, cause: of the path, how well the length and the cause of its pieces are known:
+    # ``recorded``, ``inferred``, ``unknown``
+    length: Mapping[str, float]
+    cause: Mapping[str, float]
+    largest: str = ""  # and largest_gain_ratio: the one entity with the largest gain
+    largest_gain_ratio: float = 0.0
 
 
 class VerdictInputs(NamedTuple):

@@ -6,8 +6,8 @@ import pytest
 
 from benchorch.trace.analysis import analyze
 from benchorch.trace.events import Category, Events
-from benchorch.trace.findings import Verdict
 from benchorch.trace.ranks import merged
+from benchorch.trace.verdict import Verdict
 from support.handmade_traces import Made, call, kernel, note, op, trace
 
 US, MS = 1_000, 1_000_000

@@ -26,8 +26,8 @@ from benchorch.units import format_bytes, format_ns
 if TYPE_CHECKING:
     from benchorch.domain.codec import Json
     from benchorch.trace.analysis import Analysis
+    from benchorch.trace.attribution.tables import EntityRow
     from benchorch.trace.comparison.diff import PeriodDifference
-    from benchorch.trace.findings import EntityRow
     from benchorch.trace.operators.graph import OperatorGraph
     from benchorch.trace.whatif.predict import Prediction
 

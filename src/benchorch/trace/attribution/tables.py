@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -11,13 +11,28 @@ from benchorch.trace.arrays import Int64s
 from benchorch.trace.attribution.entities import Entities, OwnerTimes, op_type
 from benchorch.trace.critical_path.periods import Periods
 from benchorch.trace.events import NOTHING, Events
-from benchorch.trace.findings import EntityRow
 from benchorch.trace.operators.shapes import recorded
 
 UNATTRIBUTED = "unattributed"  # the row of time that belongs to none of a table's entities
 REPLAYED = 8  # rows of a table whose gain is replayed: those with the most time on the path
 REPLAYED_EDGES = 3_000_000  # edges that the replays of one table may visit together
 NAMED_EVENTS = 3  # events that a row names, the longest first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityRow:
+    """Row of a table; times are those of one period, in ns."""
+
+    name: str  # as people know it
+    count: float  # events in a period
+    total_ns: int  # their own time, wherever it lies
+    on_path_ns: int  # of it, on the critical path
+    # by how much the period shortens if it takes no time, by replay; None where that was not
+    # replayed
+    gain_ns: int | None = None
+    op: str = ""  # and shapes: the type of an operator and its most frequent operands, where known
+    shapes: str = ""
+    events: tuple[int, ...] = ()  # indices of a few of its events, the longest first
 
 
 @final

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from benchorch.pages.markup import shortened
-from benchorch.trace.findings import EntityRow
+from benchorch.trace.attribution.tables import EntityRow
 from benchorch.trace.operators.branches import branches, dataflow_path
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.grouping import by_pattern

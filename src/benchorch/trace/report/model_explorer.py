@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from benchorch.trace.findings import EntityRow
+from benchorch.trace.attribution.tables import EntityRow
 from benchorch.trace.operators.branches import dataflow_path
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.report.table import duration

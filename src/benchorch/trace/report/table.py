@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from benchorch.pages.markup import plain, shortened
 from benchorch.trace.analysis import Analysis
-from benchorch.trace.findings import EntityRow
+from benchorch.trace.attribution.tables import EntityRow
 from benchorch.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
 SCHEMA_VERSION = 2  # of JSON files; raised when an older reader could misread them

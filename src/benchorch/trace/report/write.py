@@ -18,9 +18,9 @@ from benchorch.errors import StoreError
 from benchorch.files import write_bytes, write_text
 from benchorch.pages.markup import json_text
 from benchorch.trace.analysis import Analysis
+from benchorch.trace.attribution.tables import EntityRow
 from benchorch.trace.causes import CAUSES, Known
 from benchorch.trace.dag import CLASSES, NOBODY
-from benchorch.trace.findings import EntityRow
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.report.graphviz import pictures
 from benchorch.trace.report.model_explorer import edge_overlays, node_data, viewer_graph

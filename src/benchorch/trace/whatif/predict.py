@@ -10,10 +10,9 @@ from benchorch.errors import TraceError
 from benchorch.trace.analysis import Analysis
 from benchorch.trace.arrays import Int64s
 from benchorch.trace.attribution.entities import measured
-from benchorch.trace.attribution.tables import Ledger
+from benchorch.trace.attribution.tables import EntityRow, Ledger
 from benchorch.trace.causes import reasons
 from benchorch.trace.dag import CriticalPath, Dag, Tier
-from benchorch.trace.findings import EntityRow
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.selector import select
 from benchorch.trace.whatif.transforms import (

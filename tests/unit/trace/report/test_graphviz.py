@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from benchorch.trace.findings import EntityRow
+from benchorch.trace.attribution.tables import EntityRow
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.report.graphviz import pictures
 from support.analyzed_traces import HOSTILE

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from benchorch.trace.findings import EntityRow
+from benchorch.trace.attribution.tables import EntityRow
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.report.model_explorer import edge_overlays, node_data, viewer_graph
 from support.analyzed_traces import HOSTILE
