@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,9 +163,7 @@ def whole(events: Events, note: str = _UNMARKED) -> Steps:
     )
 
 
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkedRange:
+class MarkedRange(NamedTuple):
     """Ranges of one name, numbers in it apart."""
 
     name: str
@@ -174,20 +172,14 @@ class MarkedRange:
     median_ns: int
 
 
-def marked_ranges(events: Events) -> tuple[MarkedRange, ...]:
+def marked_ranges(events: Events) -> list[MarkedRange]:
     """All ranges that may be named to ``--range``, those with most time first."""
     found = []
     for name, these in _groups(events, among(events.category, _RANGES)):
         took_ns = events.duration_ns[these]
-        found.append(
-            MarkedRange(
-                name=name,
-                count=len(these),
-                total_ns=int(took_ns.sum()),
-                median_ns=int(np.median(took_ns)),
-            )
-        )
-    return tuple(sorted(found, key=lambda one: (-one.total_ns, one.name)))
+        total_ns, median_ns = int(took_ns.sum()), int(np.median(took_ns))
+        found.append(MarkedRange(name, len(these), total_ns, median_ns))
+    return sorted(found, key=lambda one: (-one.total_ns, one.name))
 
 
 def _groups(events: Events, chosen: Bools) -> Iterator[tuple[str, NDArray[np.intp]]]:
