@@ -32,6 +32,9 @@ _WORK = (Cause.DEVICE_COMPUTE, Cause.DEVICE_MEMORY, Cause.COMMUNICATION)
 _OVERHEAD = (Cause.FRAMEWORK, Cause.PYTHON, Cause.PROFILER)
 _CASTS = ("cast", "copy_")  # see `operator_kind`
 _MOST_READ = 100_000
+_WITHOUT_SHAPES = (
+    " Without record_shapes=True in both traces, other work cannot be told from other speed."
+)
 
 Key = tuple[str, str]  # kind of an operator, and its shapes
 
@@ -74,17 +77,10 @@ class PeriodDifference:
         told = [
             f"{format_ns(sign * ns)} {CAUSES_OF_DIFFERENCE[cause]}" for cause, ns in parts[:3] if ns
         ]
-        missing = (
-            ""
-            if self.shapes
-            else (
-                " Without record_shapes=True in both traces, other work cannot be told from "
-                "other speed."
-            )
-        )
         return (
             f"The {order[0]} takes {format_ns(longer)}, the {order[1]} {format_ns(shorter)}. Of "
-            f"the {format_ns(longer - shorter)} between them: {'; '.join(told)}.{missing}"
+            f"the {format_ns(longer - shorter)} between them: {'; '.join(told)}."
+            f"{'' if self.shapes else _WITHOUT_SHAPES}"
         )
 
 
