@@ -24,8 +24,7 @@ _SEARCHED = 3  # search range of one pass in graph lengths: other code may come 
 _MOST_NODES, _MOST_OPERATORS = 5_000, 200_000
 _BIASED = {"aten::linear", "aten::addmm"}
 NO_WORK = {"input", "output", "constant", "placeholder", "getitem", "identity", "shape"}
-_TIMED = "_kernel_time"  # what ONNX Runtime adds to a node's name
-_FUSED = "fused "  # and what it puts before that of a node with its activation
+_FUSED = "fused "  # what ONNX Runtime puts before the name of a node with its activation
 _RESULT = re.compile(r"(?<!\w)(\w+)\[([\d, ]*)\]")
 _COMPILED_CALL = "## Call CompiledFxGraph"
 
@@ -69,8 +68,7 @@ def _of_onnx_runtime(
     """Nodes by name; one that the runtime fused keeps its first part's before a slash."""
     chosen = np.flatnonzero(events.category == Category.NODE)
     named = {
-        int(code): (_known(events.names[code].removesuffix(_TIMED), nodes),)
-        for code in np.unique(events.name[chosen])
+        int(code): (_known(events.names[code], nodes),) for code in np.unique(events.name[chosen])
     }
     return {int(event): named[int(events.name[event])] for event in chosen}
 
