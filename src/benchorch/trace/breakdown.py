@@ -45,11 +45,15 @@ def breakdown(events: Events, steps: Steps) -> tuple[DeviceShare, ...]:
     found = []
     for one in np.unique(device[works]).tolist():
         mine = works[device[works] == one]
+        mine = mine[np.argsort(events.start_ns[mine], kind="stable")]
         rank = events.lanes[events.lane[mine[0]]].rank
         spans = events.start_ns[mine], events.end_ns[mine], kind[mine]
+        reached_ns = np.maximum.accumulate(spans[1])
         for step in range(steps.first, last):
-            bounds = int(steps.begin_ns[step]), int(steps.done_ns[step])
-            found.append(_of_step((one, rank), step, bounds, *spans))
+            begin, end = int(steps.begin_ns[step]), int(steps.done_ns[step])
+            near = slice(np.searchsorted(reached_ns, begin), np.searchsorted(spans[0], end))
+            columns = (column[near] for column in spans)
+            found.append(_of_step((one, rank), step, (begin, end), *columns))
     return tuple(found)
 
 

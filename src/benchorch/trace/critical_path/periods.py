@@ -30,11 +30,11 @@ def _milestones(
     if not len(host):
         host = np.array([0, dag.points - 1])
     host_ns = dag.time_ns[host]
-    devices = list(_device_ends(events, dag, steps))
+    devices = _device_ends(events, dag, steps)
 
     def ends(step: int) -> Int64s:
         at = max(int(np.searchsorted(host_ns, steps.end_ns[step], side="right")) - 1, 0)
-        return np.array([host[at], *(one[step] for one in devices if step in one)])
+        return np.append(host[at], devices[devices[:, step] != NOBODY, step])
 
     starts = np.searchsorted(host_ns, steps.start_ns[steps.first : steps.end])
     before = ends(steps.first - 1) if steps.back_to_back and steps.first > 0 else none
@@ -42,19 +42,17 @@ def _milestones(
     return before, every, host[np.minimum(starts, len(host) - 1)]
 
 
-def _device_ends(events: Events, dag: Dag, steps: Steps) -> list[dict[int, int]]:
-    """For each stream, by step, the end of the last work that belongs to it."""
+def _device_ends(events: Events, dag: Dag, steps: Steps) -> Int64s:
+    """The end of the last work of each step on each stream, (streams, m), NOBODY without any."""
     work, step = work_of_steps(events, steps)
     finish = np.full(len(events) + 1, NOBODY, dtype=np.int64)
     ended = np.flatnonzero(dag.is_end)
     finish[dag.event[ended]] = ended
-    point = finish[work]
-    known = point != NOBODY
-    work, step, point = work[known], step[known], point[known]
-    found: dict[int, dict[int, int]] = {}
-    for at in np.argsort(point, kind="stable").tolist():
-        found.setdefault(int(events.lane[work[at]]), {})[int(step[at])] = int(point[at])
-    return list(found.values())
+    lanes, lane = np.unique(events.lane[work], return_inverse=True)
+    found = np.full((len(lanes), len(steps.start_ns)), NOBODY, dtype=np.int64)
+    order = np.argsort(finish[work], kind="stable")  # of several the last one stays
+    found[lane[order], step[order]] = finish[work[order]]
+    return found
 
 
 @final
