@@ -143,7 +143,7 @@ def find_steps(events: Events, name: str | None = None, number: int | None = Non
         )
     if number is not None:
         return replace(found, first=number, end=number + 1)
-    return _without_warm_up(found)
+    return _without_warm_up(found, _may_be_ahead(events, found.lane))
 
 
 _UNMARKED = (
@@ -349,7 +349,14 @@ def _work_of_ranges(
     return np.concatenate(found), np.concatenate(steps)
 
 
-def _without_warm_up(steps: Steps) -> Steps:
+def _may_be_ahead(events: Events, lane: int) -> bool:
+    """Whether anything but the thread of the steps, or a process, may have made what they use."""
+    others = (events.lane != lane) & (events.category != Category.OVERHEAD)
+    others |= events.category == Category.PYTHON
+    return bool(others.any() or events.called(_LOADER.search).any())
+
+
+def _without_warm_up(steps: Steps, ahead: bool) -> Steps:
     """Without first steps that initialise or use what was made before, and a last one cut off."""
     periods_ns, end = steps.periods_ns, steps.end
     middle = float(np.median(periods_ns))
@@ -373,7 +380,7 @@ def _without_warm_up(steps: Steps) -> Steps:
     drained = len(periods_ns[first:end]) // 3 if steps.back_to_back and not first else 0
     others = periods_ns[drained:end]
     short = drained > 1 and np.mean(periods_ns[:drained]) < DRAINED_RATIO * np.mean(others)
-    if short:
+    if short and (ahead or typical(others).any()):
         first = drained
         notes.append(f"Set aside: the first {first} steps, which used what was made before them.")
     asynchronous = steps.back_to_back and bool((steps.done_ns > steps.end_ns).any())
