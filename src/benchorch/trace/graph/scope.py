@@ -282,7 +282,7 @@ def _ranges_cut(
         free, calls = free[order], calls[order]
 
 
-def _shift_ns(events: Events, device: Int64s, launch: Int64s) -> Int64s:
+def _shift_ns(events: Events, device: Int64s, launch: Int32s) -> Int64s:
     """By how much the clock of each lane is to be put forward."""
     number = events.devices
     shift = np.zeros(len(number), dtype=np.int64)
@@ -318,7 +318,7 @@ def _inside(events: Events, these: Int64s, window: Window, last_ns: int) -> Bool
 
 
 def _still_to_do(
-    events: Events, device: Int64s, launch: Int64s, window: Window, last_ns: int
+    events: Events, device: Int64s, launch: Int32s, window: Window, last_ns: int
 ) -> tuple[Bools, Bools]:
     """Which device work belongs to the window, and which was launched before it."""
     known = launch != NOTHING

@@ -172,7 +172,8 @@ def _in_module(basis: Basis, pattern: str) -> Bools:
         return any(fits(".".join(parts[: count + 1])) for count in range(len(parts)))
 
     events, module = basis.events, basis.owned.module
-    return (module != NOTHING) & events.called(lambda name: inside(module_name(name)))[module]
+    fits_name = events.called(lambda name: inside(module_name(name)))
+    return np.where(module != NOTHING, fits_name[module], np.False_)
 
 
 def _of_node(basis: Basis, pattern: str) -> Bools:

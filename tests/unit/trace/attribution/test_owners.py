@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from benchorch.trace.attribution.owners import inherited, module_names, owners
+from benchorch.trace.attribution.owners import inherited, module_name, owners
 from benchorch.trace.events import NOTHING
 from support.handmade_traces import call, kernel, note, op, trace
 
@@ -19,8 +19,8 @@ def test_a_kernel_belongs_to_its_launch_its_operator_and_its_module() -> None:
     assert owned.parent.tolist() == [NOTHING, 0, 1, 2, 3, 4, 0]
     assert owned.operator.tolist() == [NOTHING, NOTHING, 2, 3, 3, 3, 6]
     assert owned.module.tolist() == [0, 1, 1, 1, 1, 1, 0]
-    code, names = module_names(events, owned)
-    assert [names[one] for one in code] == ["(model)", *["layers.0"] * 5, "(model)"]
+    names = [module_name(events.names[events.name[one]]) for one in owned.module]
+    assert names == ["(model)", *["layers.0"] * 5, "(model)"]
 
 
 def test_device_work_without_a_known_call_belongs_to_nothing() -> None:
