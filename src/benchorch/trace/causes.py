@@ -114,5 +114,4 @@ def _stragglers(events: Events, path: CriticalPath) -> Bools:
 
 def of_edges(dag: Dag) -> Int8s:
     """Cause of every edge's weight, (E,), as an index into `CAUSES`."""
-    found: Int8s = _CAUSE_CODES[dag.label]
-    return found
+    return _CAUSE_CODES[dag.label]

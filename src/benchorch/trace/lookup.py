@@ -22,8 +22,7 @@ def by_lane(
     if not len(lane) or not len(at_lane):
         return np.zeros(len(at_lane), dtype=np.int64)
     key, keys = _keys((lane, time_ns), (at_lane, at_ns))
-    places: Int64s = np.searchsorted(key, keys, side=side)
-    return places
+    return np.searchsorted(key, keys, side=side)
 
 
 def _keys(*pairs: tuple[NDArray[np.integer], Int64s]) -> list[Int64s]:

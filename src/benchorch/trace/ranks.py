@@ -147,8 +147,7 @@ def collectives(events: Events, rank: int = 0) -> Int64s:
     if not len(works):
         calls = among(events.category, (Category.OPERATOR, Category.ANNOTATION)) & own
         works = np.flatnonzero(calls)
-    order: Int64s = works[np.argsort(events.start_ns[works], kind="stable")]
-    return order
+    return works[np.argsort(events.start_ns[works], kind="stable")]
 
 
 def _shift_ns(first: Events, other: Events) -> int:

@@ -165,8 +165,7 @@ def _short(scope: Scope) -> Int64s:
     name, took_ns = scope.name[operator], (scope.end_ns - scope.start_ns)[operator]
     count = np.bincount(name)
     below = np.bincount(name[took_ns < SHORT_NS], minlength=len(count))
-    found: Int64s = operator[((below > count // 2) & (count >= MANY))[name]]  # as the median is
-    return found
+    return operator[((below > count // 2) & (count >= MANY))[name]]  # as the median is
 
 
 def _inside_of(scope: Scope, these: Int64s) -> Bools:
@@ -174,8 +173,7 @@ def _inside_of(scope: Scope, these: Int64s) -> Bools:
     change = np.zeros(scope.hosts + 1, dtype=np.int64)
     np.add.at(change, these, 1)
     np.add.at(change, scope.after[these], -1)
-    inside: Bools = np.cumsum(change)[:-1] > 0
-    return inside
+    return np.cumsum(change)[:-1] > 0
 
 
 def _dispatching(scope: Scope) -> Bools:

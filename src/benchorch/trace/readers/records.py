@@ -198,8 +198,7 @@ BACKSLASH = re.compile(rb'\\(["\\/bfnrtu]?)')
 
 def decoded(text: bytes | memoryview) -> list[Any]:
     """The records of a JSON array, each of its kind; one of `UNREADABLE` where anything is off."""
-    found: list[Any] = _records.decode(text)
-    return found
+    return _records.decode(text)
 
 
 def mended(text: bytes) -> list[Any]:

@@ -158,8 +158,7 @@ class Basis:
 
     def labelled(self, *classes: Class) -> Bools:
         """The edges whose weight is spent on one of some classes, (E,)."""
-        chosen: Bools = np.array([one in classes for one in CLASSES])[self.dag.label]
-        return chosen
+        return np.array([one in classes for one in CLASSES])[self.dag.label]
 
     def owned_by(self, chosen: Bools) -> Bools:
         """The edges whose weight belongs to chosen events, (E,)."""

@@ -216,5 +216,4 @@ def _of_tensors(basis: Basis, selector: Selector, chosen: Bools) -> Bools:
     for event, given in arguments.items():
         call = recorded(given)
         right[event] = call is not None and of_type(call.dtype) and of_shape(call.shapes)
-    found: Bools = right[basis.owned.operator]
-    return found
+    return right[basis.owned.operator]

@@ -209,8 +209,7 @@ def removed_with(basis: Basis, work: Bools) -> Bools:
 def into(basis: Basis, work: Bools, *kinds: EdgeKind) -> Bools:
     """The edges of some kinds that lead to the start of some events, (E,)."""
     begins = np.append(work, False)[basis.dag.event] & ~basis.dag.is_end
-    found: Bools = np.isin(basis.dag.kind, kinds) & begins[basis.dag.head]
-    return found
+    return np.isin(basis.dag.kind, kinds) & begins[basis.dag.head]
 
 
 def _totals(basis: Basis, hypothesis: Hypothesis, selection: Selection) -> tuple[Int64s, Floats]:
