@@ -220,8 +220,8 @@ class Composer:
 
     def _cells_of(self, job: list[str]) -> Iterator[MatrixCell]:
         if self._first is None:  # one composition serves a command of a single job
+            self._compose(tuple(job))  # where it fails, the next one is the first
             self._first = tuple(job)
-            self._compose(self._first)
         rest = self._rest(job)
         given = rest.get(EACH) or []
         if not isinstance(given, list) or not all(isinstance(one, str) for one in given):

@@ -157,6 +157,12 @@ def test_hydras_own_setting_is_not_taken_for_the_mistake_beside_it() -> None:
     assert any("matrix.nothing" in problem for problem in caught.value.problems)
 
 
+def test_a_mistaken_job_that_a_sweep_repeats_is_refused() -> None:
+    wrong = ["model=mlp", "conversion=mlp"]
+    with pytest.raises(ConfigError, match="there is no 'mlp'"):
+        plan_jobs(Composer(config_loader()), [wrong, wrong], "p", to_run=False)
+
+
 def test_that_weights_are_fetched_is_a_note_of_the_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
