@@ -151,3 +151,65 @@ def test_an_interrupt_ends_every_process_and_is_an_interrupt(place):
     assert running.returncode != 0
     assert "KeyboardInterrupt" in complained
     assert "resume=out" in said
+
+
+def forest(x, y):
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(StandardScaler(), RandomForestClassifier(3)).fit(x, y)
+
+
+def xgboost_classifier(x, y):
+    made = pytest.importorskip("xgboost", reason="XGBoost is not installed")
+    return made.XGBClassifier(n_estimators=3, max_depth=2).fit(x, y)
+
+
+def lightgbm_regressor(x, y):
+    made = pytest.importorskip("lightgbm", reason="LightGBM is not installed")
+    return made.LGBMRegressor(n_estimators=3, verbose=-1).fit(x, y)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fit", [forest, xgboost_classifier, lightgbm_regressor])
+def test_an_estimator_and_its_onnx_graph_are_measured_and_agree(fit, here):
+    for package in ("sklearn", "skl2onnx"):
+        pytest.importorskip(package, reason=f"no {package}: benchorch[estimators]")
+    x = torch.rand(100, 4, generator=torch.Generator().manual_seed(0)).numpy()
+    fitted = fit(x, (x[:, 0] > 0.5).astype("int64"))
+    results = benchorch.benchmark(fitted, x[:4], ["eager", "onnxruntime"], quiet=True, **ONCE)
+    assert {row.conversion for row in results} == {"eager", "onnxruntime"}
+    assert all(row.failure is None and row.parity.passed for row in results)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        {"scenario": "server", "scenario.rate_per_s": 5.0, "scenario.duration_s": 2},
+        {"scenario": "peak_rate", "scenario.target_ms": 400, "scenario.budget_s": 4}
+        | {"scenario.capacity_s": 0.3, "scenario.duration_s": 2},
+    ],
+    ids=["server", "peak_rate"],
+)
+def test_prompts_that_arrive_have_their_tokens_timed(scenario, here):
+    sizes = {"workload.prompt_tokens": 4, "workload.new_tokens": 3}
+    load = {**scenario, "scenario.generate": True, "scenario.min_queries": 0}
+    (row,) = benchorch.benchmark(
+        "gpt2_tiny", None, "eager", quiet=True, **{**ONCE, **load, **sizes}
+    )
+    assert row.failure is None
+    assert row.parity.passed
+    assert {"ttft_ms/p50", "tpot_ms/p50", "offered_per_s/mean"} <= row.metrics.keys()
+
+
+@pytest.mark.slow
+def test_tokens_may_be_drawn_while_parity_stays_greedy(here):
+    sizes = {"workload.prompt_tokens": 4, "workload.new_tokens": 3, "scenario": "generate"}
+    drawn = {"scenario.temperature": 0.8, "scenario.top_k": 5, "scenario.seed": 3}
+    (row,) = benchorch.benchmark(
+        "gpt2_tiny", None, "eager", quiet=True, **{**ONCE, **sizes, **drawn}
+    )
+    assert row.parity.passed
+    assert row.metrics["decode_tokens_per_s/mean"].value > 0

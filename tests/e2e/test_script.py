@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -58,6 +61,13 @@ WORDS = {
     "missing_package": "it imports a_package_that_nobody_has, which is not installed",
     "other_framework": "it needs TensorFlow, which is not benchmarked",
 }
+ENDLESS = """
+import torch, time
+net = torch.nn.Linear(3, 3)
+net(torch.ones(1, 3))
+while True:
+    time.sleep(0.05)
+"""
 OF_EACH_KIND = ("raises_late", "exits_hard", "reads_input", "missing_package")
 """An error, an end of the process, an obstacle, and one that is there before torch is."""
 
@@ -88,6 +98,29 @@ def test_a_script_that_never_ends_is_ended_with_all_it_started(place):
     done = place.run("script", str(BAD / "loops.py"), "--analyze-only", "--timeout", "6", code=1)
     assert "it did not end within 6.0 s (--timeout gives it longer; it ran in a" in done.stdout
     assert until(lambda: not running(b"613"), 30)
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_an_endless_script_and_its_models_are_measured(place):
+    (place.path / "endless.py").write_text(ENDLESS)
+    command = place.command("script", "endless.py", "conversion=eager", *FAST)
+    running = subprocess.Popen(
+        command,
+        cwd=place.path,
+        env=place.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # the interrupt goes to all of it, as a terminal's does
+    )
+    lines = iter(running.stderr.readline, "")
+    assert any("net (Linear" in line for line in lines)
+    os.killpg(running.pid, signal.SIGINT)
+    said, rest = running.communicate(timeout=300)
+    assert running.returncode == 0, said + rest
+    assert "going on with what was found so far" in rest
+    assert "ended early: interrupted" in said
+    assert "endless.py:net" in said
 
 
 def test_a_wrong_request_runs_nothing(place):

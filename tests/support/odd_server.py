@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -18,6 +18,7 @@ class Answer:
         missing_bytes: how many more bytes its header promises than come.
         dropped: whether the connection ends instead, after the request.
         location: where a redirect leads, by default to the same place.
+        headers: further ones.
         pause_s: waited before each byte of it, head and body, after those that come `at_once`.
     """
 
@@ -29,6 +30,7 @@ class Answer:
     pause_s: float = 0
     at_once: int = 0
     location: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 Respond = Callable[[str, str, bytes], Answer]
@@ -61,6 +63,8 @@ class OddServer:
         handler.send_response(answer.status)
         handler.send_header("Content-Type", answer.kind)
         handler.send_header("Content-Length", str(len(answer.body) + answer.missing_bytes))
+        for name, value in answer.headers.items():
+            handler.send_header(name, value)
         if 300 <= answer.status < 400:
             handler.send_header("Location", answer.location or handler.path)
         handler.end_headers()

@@ -12,7 +12,7 @@ from benchorch.errors import MissedQuery
 from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
-from benchorch.scenarios.series import Series, cycled, fill, grown
+from benchorch.scenarios.series import Series, cycled, fill, grown, nothing_answered
 from benchorch.units import s_to_ns
 
 # Long enough for a queue to fill and drain once without that showing in the rate.
@@ -61,7 +61,11 @@ class Offline(Scenario):
             series = self._blocks(
                 guarded, clock, calibration, stopping, cold_caches=cold_caches, guard=guard
             )
-        return series.observations(items_per_call)
+        observed = series.observations(items_per_call)
+        missed = sum(map(len, observed.missed.values()))
+        if missed == len(observed.durations_ns) * observed.calls_per_block:
+            raise nothing_answered("queries", observed.events, "look at the server's log")
+        return observed
 
     def _blocks(
         self,

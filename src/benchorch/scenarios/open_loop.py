@@ -8,14 +8,14 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from benchorch.domain.measurement import Calibration, Load, Observations, missed_in
+from benchorch.domain.measurement import Calibration, Load, Observations
 from benchorch.errors import MeasureError, check_options
 from benchorch.interfaces.generation import TokenCall
 from benchorch.interfaces.hardware import Clock
 from benchorch.interfaces.scenario import Sampling, Scenario, likeliest
 from benchorch.interfaces.stopping import Stopping
 from benchorch.scenarios.arrivals import Arrivals, Kind, fresh_seed
-from benchorch.scenarios.series import token_fields, token_times
+from benchorch.scenarios.series import nothing_answered, token_fields, token_times
 from benchorch.scenarios.virtual_queue import QueryQueue, ServedQueries, serve
 from benchorch.stats.queueing import LoadPhase
 from benchorch.units import NS_PER_S, s_to_ns
@@ -212,12 +212,8 @@ class LoadRun:
         self._back_to_back(min(target, MOST_QUERIES), self.now_ns() + 2 * enough_ns)
         phase = self.last().settled()
         if not phase.answered.any():
-            causes = ", ".join(missed_in(self._served.events))
-            raise MeasureError(
-                f"None of {phase.answered.size} queries at full speed got an answer: {causes}.",
-                kind="endpoint",
-                remedy="scenario=server scenario.rate_per_s=RATE, which needs no full speed",
-            )
+            remedy = "scenario=server scenario.rate_per_s=RATE, which needs no full speed"
+            raise nothing_answered("queries at full speed", self._served.events, remedy)
         return phase.completed_per_s()
 
     def _back_to_back(self, count: int, until_ns: int) -> None:
@@ -291,8 +287,10 @@ class LoadRun:
         )
 
     def observations(self, items_per_call: float) -> Observations:
-        """Every query so far, as stored."""
+        """Every query so far, as stored; MeasureError where none has an answer."""
         served = self._served
+        if len(served.missed) == len(served.durations_ns):
+            raise nothing_answered("queries", served.events, "look at the server's log")
         origin_ns = min(min(self._scheduled_ns), min(served.started_ns))
         tokens = token_times(self._streams)
         return Observations(

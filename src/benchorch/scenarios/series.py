@@ -6,12 +6,12 @@ import gc
 import itertools
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
-from benchorch.domain.measurement import Calibration, Observations, missed
+from benchorch.domain.measurement import Calibration, Observations, missed, missed_in
 from benchorch.errors import MeasureError
 from benchorch.interfaces.generation import TokenCall
 from benchorch.interfaces.hardware import Clock, Counts, Timing
@@ -363,6 +363,16 @@ def fault(saw: str) -> MeasureError:
         f"The clock contradicts itself: {saw}.",
         kind="instrument_fault",
         remedy="run it again; if it repeats, this machine's clock cannot be trusted",
+    )
+
+
+def nothing_answered(
+    queries: str, events: Mapping[str, Sequence[int]], remedy: str
+) -> MeasureError:
+    """The error of a run whose queries all had no answer, to be raised."""
+    causes = ", ".join(f"{cause}: {len(places)}" for cause, places in missed_in(events).items())
+    return MeasureError(
+        f"None of the {queries} got an answer ({causes}).", kind="endpoint", remedy=remedy
     )
 
 

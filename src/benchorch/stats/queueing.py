@@ -321,6 +321,6 @@ def steady(stretch: LoadPhase) -> bool | None:
     """
     if stretch.load.max_batch > 1 or stretch.due_ns.size < LEAST_TO_SETTLE:
         return None
-    durations = stretch.settled().duration_ns
+    durations = stretch.settled().with_answer().duration_ns
     found = stability(durations, least_steady_ns=0)
     return found.start is not None and found.start <= WARMUP_RATIO * durations.size

@@ -183,6 +183,18 @@ def test_a_busy_server_is_asked_once_while_calls_are_timed(
     assert len(Handler.seen) == 1
 
 
+def test_the_body_of_a_busy_server_may_be_compressed_in_any_way(
+    server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module: Any = model(server).load(0)
+    for encoding, shown in (("gzip", ": slow down."), ("br", ": ")):
+        body = gzip.compress(b"slow down")
+        replies(monkeypatch, (503, {"Content-Encoding": encoding}, body))
+        with module.timed(), pytest.raises(MissedQuery, match="answered 503") as caught:
+            module(x=torch.ones(1, 2))
+        assert shown in str(caught.value)
+
+
 def test_a_wait_that_is_too_long_ends_the_checks(
     server: ThreadingHTTPServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

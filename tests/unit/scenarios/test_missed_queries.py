@@ -11,6 +11,7 @@ import pytest
 from benchorch.domain.codec import decode, encode
 from benchorch.domain.measurement import Observations
 from benchorch.errors import MeasureError, MissedQuery
+from benchorch.interfaces.scenario import Scenario
 from benchorch.results.metrics.latency import latency_metrics
 from benchorch.results.metrics.load import load_metrics
 from benchorch.results.metrics.load_curve import load_points
@@ -115,6 +116,14 @@ def test_the_highest_rate_is_one_that_the_server_answers() -> None:
     assert 120 < found["target_rate_per_s/max"].value < 205
 
 
+def test_no_rate_is_the_highest_where_misses_do_not_depend_on_it() -> None:
+    clock = QuickClock()
+    scenario = PeakRate(target_ms=100, budget_s=200, duration_s=20, seed=3)
+    processes = [process(run(scenario, refusing(clock, every=20), clock))]
+    assert "target_rate_per_s/max" not in load_metrics(processes)
+    assert any(each.startswith("Not sustained: 5") for each in load_warnings(processes))
+
+
 def test_a_curve_has_the_times_of_answered_queries() -> None:
     clock = QuickClock()
     scenario = ThroughputLatency(fractions=(0.3, 0.5), replicates=1, seed=2)
@@ -122,10 +131,18 @@ def test_a_curve_has_the_times_of_answered_queries() -> None:
     assert [point.p50 is not None and point.p50.value >= 4.0 for point in points] == [True, True]
 
 
-def test_nothing_answered_at_full_speed_is_a_sentence() -> None:
-    clock = QuickClock()
-    scenario = Server(utilisation_ratio=0.5, duration_s=1)
-    with pytest.raises(MeasureError, match=r"None of .* queries at full speed got an answer: 503"):
+@pytest.mark.parametrize(
+    ("scenario", "said"),
+    [
+        (Server(utilisation_ratio=0.5, duration_s=1), "queries at full speed got"),
+        (Server(rate_per_s=50, duration_s=1), "queries got"),
+        (Offline(min_duration_s=0.5), "queries got"),
+    ],
+    ids=["capacity", "server", "offline"],
+)
+def test_a_run_without_any_answer_fails_with_the_counts(scenario: Scenario, said: str) -> None:
+    clock = VirtualClock()
+    with pytest.raises(MeasureError, match=rf"None of the {said} an answer \(503: \d+\)"):
         run(scenario, refusing(clock, every=1), clock)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import inspect
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -109,8 +110,8 @@ def benchmark(
     """Measure a model under each conversion, against eager, and compare.
 
     Args:
-        model: a live module, also compiled or scripted; a fitted estimator of scikit-learn,
-            XGBoost or LightGBM; a callable without arguments that makes a module,
+        model: a live module, also compiled, scripted or exported; a fitted estimator of
+            scikit-learn, XGBoost or LightGBM; a callable without arguments that makes a module,
             ``"path.py:callable"``, ``"package.module:callable"``, or a name such as ``"bert"``. A
             callable that needs arguments, or a module's method, is measured itself.
         inputs: of forward, or of the function: tensors or arrays by name, or in its order; or a
@@ -226,8 +227,13 @@ def _model_of(model: object, composer: Composer) -> _Model:
     if torch is not None and isinstance(model, torch.nn.Module):
         return _live(model)
     owner = getattr(model, "__self__", None)  # of estimator.predict
-    if torch is not None and isinstance(owner, torch.nn.Module) and _is_generate(model, owner):
-        return replace(_live(owner), only_generates=True)
+    if torch is not None and isinstance(owner, torch.nn.Module):
+        if getattr(model, "__name__", "") == "_wrapped_call_impl":  # its __call__
+            return _live(owner)
+        if _is_generate(model, owner):
+            return replace(_live(owner), only_generates=True)
+    if isinstance(model, type) and torch is not None and issubclass(model, torch.nn.Module):
+        _refuse_class_with_arguments(model)
     for each in (model, owner):
         if is_booster(each):
             return _estimator(each)
@@ -267,6 +273,18 @@ def _estimator(given: object) -> _Model:
     )
 
 
+def _refuse_class_with_arguments(made: type) -> None:
+    """ConfigError for a class that cannot make a module without being told how."""
+    parameters = inspect.signature(made).parameters.values()
+    fixed = [one for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    needed = [one.name for one in fixed if one.default is one.empty]
+    if needed:
+        name, listed = made.__name__, ", ".join(needed)
+        raise ConfigError(
+            [f"model: {name} is a class that needs {listed}; give a module: {name}(...)."]
+        )
+
+
 def _by_reference(reference: str) -> _Model:
     """The model of a factory, which each trial's process calls."""
     from benchorch.models.callables import reference_problems
@@ -299,10 +317,14 @@ def _named(model: str, composer: Composer) -> _Model:
 
 
 def _live(module: torch.nn.Module) -> _Model:
+    import torch
+
     from benchorch.frontends.api.function_model import by_name
     from benchorch.frontends.api.live_model import forward_names, model_name, module_problems
 
     compiled, module = module, getattr(module, "_orig_mod", module)
+    if isinstance(module, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel):
+        module = module.module
     module = by_name(module)
     problems = module_problems(module)
     if problems:
@@ -432,7 +454,8 @@ def _with_inputs(model: _Model | None, inputs: object) -> tuple[_Model | None, S
     sets = sets_by_name(inputs, model.names)
     if not holds_more(sets):
         return model, input_sets(inputs, model.names)
-    call = with_tensors_alone(model.module, sets, model.names or ())
+    names = () if model.names is None else model.names
+    call = with_tensors_alone(model.module, sets, names)
     return replace(model, module=call.module, note=f"{model.note} {call.note}".strip()), call.sets
 
 

@@ -57,8 +57,9 @@ class PositionalModule(torch.nn.Module):
     """A module that takes its inputs by position, called by name.
 
     Args:
-        places: names of its arguments, in order.
+        places: names of those arguments, in order.
         defaults: values of those that are no inputs.
+        keywords: names of the arguments that it takes by name.
 
     Attributes:
         original_name: what it is called for people.
@@ -71,18 +72,20 @@ class PositionalModule(torch.nn.Module):
         module: torch.nn.Module,
         places: Sequence[str],
         defaults: Mapping[str, object] = types.MappingProxyType({}),
+        keywords: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.module = module
         arguments = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
-            for name in places
+            for name in (*places, *keywords)
             if name not in defaults
         ]
 
         def forward(**named: Any) -> Any:
             given = {**defaults, **named}
-            return module(*(given[name] for name in places))
+            by_name = {name: given[name] for name in keywords}
+            return module(*(given[name] for name in places), **by_name)
 
         self.forward = _with_arguments(forward, arguments)
 
@@ -92,10 +95,11 @@ def by_name(module: torch.nn.Module) -> torch.nn.Module:
     tree = getattr(getattr(getattr(module, "graph", None), "_codegen", None), "pytree_info", None)
     if tree is None or tree.in_spec is None or tree.in_spec.num_children != 2:
         return module
-    by_place, by_keyword = tree.in_spec.children()
-    if not by_place.num_leaves or by_keyword.num_leaves:
+    by_place, _ = tree.in_spec.children()
+    names, count = [*inspect.signature(module.forward).parameters], by_place.num_children
+    if not count:
         return module
-    wrapped = PositionalModule(module, [*inspect.signature(module.forward).parameters])
+    wrapped = PositionalModule(module, names[:count], keywords=names[count:])
     wrapped.original_name = "ExportedProgram"  # its class keeps no other name
     return wrapped
 

@@ -269,6 +269,8 @@ def export(
         except Exception as error:
             reason = summary_of(error).rstrip(".")
             problem = f"model: {model_name(module)} cannot be exported: {reason}. {FACTORY_REMEDY}"
+            if nothing:  # such as a generator, which is the reason
+                problem = f"model: {model_name(module)} {nothing}."
             raise ConfigError([problem]) from error
     if nothing:
         raise ConfigError([f"model: {model_name(module)} {nothing}."])

@@ -34,14 +34,14 @@ _MOST_BYTES = 2**28
 _STALE = (RemoteDisconnected, BadStatusLine, BrokenPipeError, ConnectionResetError)
 """Errors of a connection that the server has closed meanwhile."""
 
-_OVERLOADED = frozenset({429, 502, 503, 504})
+_OVERLOADED = frozenset({"429", "502", "503", "504"})
 _NO_ANSWER = frozenset({408, 425, 429, *range(500, 600)})
 """Statuses of a server that could not answer now, where others say that the request is wrong."""
 
 _MOST_REPEATS = 5
 _MOST_PAUSE_S = 30.0
 _FIRST_PAUSE_S = 0.5
-_BODY_SHOWN = 200
+_BODY_SHOWN, _HEADER_SHOWN = 200, 40
 
 
 @final
@@ -102,21 +102,26 @@ class Endpoint(OpaqueModule):
             MissedQuery: nobody answers, too late, or with a status of an overloaded server.
             MeasureError: of kind ``endpoint``: any other status, and what is no answer.
         """
-        for repeats in range(_MOST_REPEATS + 1):
+        repeats = 0
+        while True:
             try:
                 return self._send_once(body)
             except MissedQuery as error:
-                pause_s = error.retry_after_s
+                pause_s = self._pause_s(error, repeats)
                 if pause_s is None:
-                    pause_s = _FIRST_PAUSE_S * 2**repeats
-                hopeless = not error.cause.isdigit() or int(error.cause) not in _OVERLOADED
-                if self._is_timed or hopeless or pause_s > _MOST_PAUSE_S:
                     raise
-                if repeats == _MOST_REPEATS:
-                    raise
+                repeats += 1
                 self.repeated[error.cause] += 1
                 time.sleep(pause_s)
-        raise AssertionError("the last try returns or raises")
+
+    def _pause_s(self, error: MissedQuery, repeats: int) -> float | None:
+        """Seconds until a request is sent again; None where it is not."""
+        if self._is_timed or repeats == _MOST_REPEATS or error.cause not in _OVERLOADED:
+            return None
+        pause_s = error.retry_after_s
+        if pause_s is None:
+            pause_s = _FIRST_PAUSE_S * 2**repeats
+        return pause_s if pause_s <= _MOST_PAUSE_S else None
 
     def _send_once(self, body: bytes) -> bytes:
         try:
@@ -133,9 +138,12 @@ class Endpoint(OpaqueModule):
             raise _missed(message, "reset", "look at the server's log") from error
         except (OSError, HTTPException) as error:
             raise _failed(f"{self.url}: {type(error).__name__}: {error}.") from error
-        if 200 <= response.status < 300:
-            return content
-        raise self._refusal(response, content)
+        if not 200 <= response.status < 300:
+            raise self._refusal(response, content)
+        try:
+            return _plain(response, content)
+        except ValueError as error:
+            raise _failed(f"{self.url} answered {error}.", _IDENTITY) from error
 
     def _refusal(self, response: HTTPResponse, content: bytes) -> MeasureError:
         """The error of an answer that is none."""
@@ -146,12 +154,14 @@ class Endpoint(OpaqueModule):
             return _failed(
                 f"{answered}: it redirects to {place}.", "name that address, as model.url"
             )
+        with suppress(ValueError):  # it is shown as it came
+            content = _plain(response, content)
         lines = content.decode(errors="replace").strip().splitlines()
         shown = f": {lines[0][:_BODY_SHOWN]}" if lines else ""
         if status not in _NO_ANSWER:
             return _failed(f"{answered}{shown}.")
         asked = response.getheader("Retry-After", "").strip()
-        wait = f" (Retry-After: {asked})" if asked else ""
+        wait = f" (Retry-After: {asked[:_HEADER_SHOWN]})" if asked else ""
         return _missed(f"{answered}{wait}{shown}.", str(status), _COUNTED, _seconds(asked))
 
     def _exchange(self, body: bytes) -> tuple[HTTPResponse, bytes]:
@@ -178,12 +188,7 @@ class Endpoint(OpaqueModule):
             raise _failed(f"{self.url} answered more than {_MOST_BYTES >> 20} MiB.")
         if response.length:
             raise IncompleteRead(content, response.length)
-        try:
-            return decompressed(
-                content, response.getheader("Content-Encoding", ""), most_bytes=_MOST_BYTES
-            )
-        except ValueError as error:
-            raise _failed(f"{self.url} answered {error}.", _PLAIN) from error
+        return content
 
     def _connection(self) -> HTTPConnection:
         parts = urlsplit(self.url)
@@ -222,11 +227,17 @@ def _with_values(body: Json, values: Mapping[str, Json]) -> Json:
     return body
 
 
-_PLAIN = "let the server send plain bodies, as `Accept-Encoding: identity` requests"
+_IDENTITY = "let the server send plain bodies, as `Accept-Encoding: identity` requests"
 _COUNTED = (
     "scenario=server scenario.rate_per_s=RATE, which counts such queries as missed; or a rate that "
     "the server allows, once it has recovered"
 )
+
+
+def _plain(response: HTTPResponse, content: bytes) -> bytes:
+    """The body without compression; ValueError where it cannot be read."""
+    encoding = response.getheader("Content-Encoding", "")
+    return decompressed(content, encoding, most_bytes=_MOST_BYTES)
 
 
 def _failed(message: str, remedy: str = "") -> MeasureError:

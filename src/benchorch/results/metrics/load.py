@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import Observations, ProcessRecord
 from benchorch.stats.between_processes import over_processes
-from benchorch.stats.binomial_bound import ExceedanceCount, Target, TargetStatus, kept, target_of
+from benchorch.stats.binomial_bound import (
+    ExceedanceCount,
+    Target,
+    TargetStatus,
+    kept,
+    share_bounds,
+    target_of,
+)
 from benchorch.stats.correlated_quantiles import correlated_quantile, correlation_time
 from benchorch.stats.peak_rate import LEVEL_RATIO as BELIEF_LEVEL_RATIO
 from benchorch.stats.peak_rate import Belief, belief, never, probe
@@ -187,7 +194,8 @@ def _target_rate(observations: Sequence[Observations]) -> Estimate | None:
 def peak_of(observed: Observations) -> Belief | None:
     """Posterior of one process's highest rate at which its target holds.
 
-    None without a target, where fewer than two rates were offered, and where no rate can hold it.
+    None without a target, where fewer than two rates were offered, where no rate can hold it, and
+    where even the lowest ones left more queries without an answer than it allows.
     """
     at_full_speed = capacity_of(observed)
     target = target_of(observed.loads[-1])
@@ -195,6 +203,12 @@ def peak_of(observed: Observations) -> Belief | None:
         return None
     offered = [s for s in stretches(observed) if s.load.purpose != CAPACITY]
     if len({s.load.rate_per_s for s in offered}) < 2:
+        return None
+    lowest = [s for s in offered if s.load.rate_per_s <= offered[-1].load.rate_per_s]
+    missed = sum(int((~s.answered).sum()) for s in lowest)
+    queries = sum(s.answered.size for s in lowest)
+    low, _ = share_bounds(ExceedanceCount(violations=missed, queries=queries))
+    if low > 1.0 - target.quantile_ratio:
         return None
     capacity_per_s = at_full_speed.settled().completed_per_s()
     return belief([probe(s, target) for s in offered], capacity_per_s, target.quantile_ratio)

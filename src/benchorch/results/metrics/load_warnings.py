@@ -208,7 +208,8 @@ def _unsettled(observations: Sequence[Observations]) -> Iterator[str]:
 def _few(mains: Sequence[LoadPhase]) -> Iterator[str]:
     if not mains or unstable(mains):
         return
-    p99 = quantile_over([[to_ms(main.settled().response_ns)] for main in mains], 0.99)
+    responses = [[to_ms(main.settled().with_answer().response_ns)] for main in mains]
+    p99 = quantile_over(responses, 0.99)
     if p99 is None:
         yield (
             f"There is no p99: it takes {minimum_n(0.99)} queries after the first tenth of the "

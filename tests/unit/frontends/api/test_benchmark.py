@@ -95,7 +95,8 @@ def test_what_is_not_there_is_told_as_by_any_module() -> None:
         (torch.compile(Scaled()), (X, SCALE, X), "inputs: 3 given; the model takes x, scale"),
         (lambda *given: given[0].shape, X, "lambda called without arguments raised IndexError"),
         (torch.relu, X, "relu does not declare its arguments; give lambda x: relu(x)"),
-        (lambda x: x.numpy(), X, "lambda cannot be exported"),
+        (lambda x: torch.from_numpy(x.numpy()), X, "lambda cannot be exported"),
+        (lambda x: x.numpy(), X, "lambda returned a ndarray, in which is no tensor"),
         (lambda x: "words", X, "lambda returned a str, in which is no tensor"),
         (lambda x: None, X, "lambda returned None, in which is no tensor"),
         (nn.Module(), X, "Module has no forward"),
@@ -338,3 +339,17 @@ def test_a_live_language_model_generates_where_its_scenario_does(
 
 def test_a_module_that_is_no_language_model_does_not_generate() -> None:
     assert "needs a language model" in refused(Scaled(), (X, SCALE), scenario="generate")[0]
+
+
+def test_the_command_that_mends_a_request_is_a_note_of_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchorch.run.invocation import Invocation
+
+    def run(_self: Invocation, _jobs: object) -> None:
+        raise ConfigError(["needs a package"], next="pip install it")
+
+    monkeypatch.setattr(Invocation, "run", run)
+    with pytest.raises(ConfigError) as caught:
+        benchorch.benchmark("mlp", None, "eager", directory=tmp_path / "out", quiet=True)
+    assert caught.value.__notes__ == ["Next: pip install it"]

@@ -206,6 +206,13 @@ def test_inputs_go_by_name_whatever_their_order(model: Any) -> None:
     torch.testing.assert_close(exported(**inputs), torch.full((3,), 4.0))
 
 
+def test_a_forward_of_keywords_alone_takes_more_than_tensors_too() -> None:
+    inputs = {"a": torch.full((3,), 5.0), "b": torch.ones(3), "names": ["first", None]}
+    exported = checked(OfABatch(), inputs).program.module()
+    tensors = {name: inputs[name] for name in ("a", "b")}
+    torch.testing.assert_close(exported(**tensors), torch.full((3,), 4.0))
+
+
 def test_an_exported_program_is_measured_as_it_is() -> None:
     net = nn.Linear(4, 3)
     exported = torch.export.export(net, (X,))
@@ -213,6 +220,9 @@ def test_an_exported_program_is_measured_as_it_is() -> None:
         request = checked(given, {"input": X})
         torch.testing.assert_close(request.program.module()(input=X), net(X))
         assert "name=ExportedProgram" in request.model.words
+    mixed = torch.export.export(Net().eval(), (X,), {"shift": SHIFT})
+    answer = checked(mixed, {"shift": SHIFT, "x": X}).program.module()(x=X, shift=SHIFT)
+    torch.testing.assert_close(answer, mixed.module()(X, shift=SHIFT))
 
 
 def test_a_step_of_training_is_refused_with_the_reason() -> None:
@@ -223,3 +233,26 @@ def test_a_step_of_training_is_refused_with_the_reason() -> None:
 
     with pytest.raises(ConfigError, match="called without recording gradients"):
         checked(step, X)
+
+
+@pytest.mark.parametrize(
+    "given", [nn.DataParallel(Net().eval()), Net().eval().__call__], ids=["parallel", "call"]
+)
+def test_a_module_is_measured_however_it_is_wrapped(given: Any) -> None:
+    net = getattr(given, "module", None) or given.__self__
+    request = checked(given, (X, SHIFT))
+    answer = request.program.module()(x=X, shift=SHIFT)["y"]
+    torch.testing.assert_close(answer, net(X, SHIFT)["y"])
+    assert "name=Net" in request.model.words
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (nn.Linear, "Linear is a class that needs in_features, out_features; give a module"),
+        (lambda x: (each for each in x), "lambda returned a generator, in which is no tensor"),
+    ],
+)
+def test_what_gives_no_answer_is_refused_with_the_reason(given: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        checked(given, X)
