@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import Observations, ProcessRecord
+from benchorch.stats.autocorrelation import integrated_time
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.binomial_bound import (
     ExceedanceCount,
@@ -204,14 +205,23 @@ def peak_of(observed: Observations) -> Belief | None:
     offered = [s for s in stretches(observed) if s.load.purpose != CAPACITY]
     if len({s.load.rate_per_s for s in offered}) < 2:
         return None
-    lowest = [s for s in offered if s.load.rate_per_s <= offered[-1].load.rate_per_s]
-    missed = sum(int((~s.answered).sum()) for s in lowest)
-    queries = sum(s.answered.size for s in lowest)
-    low, _ = share_bounds(ExceedanceCount(violations=missed, queries=queries))
-    if low > 1.0 - target.quantile_ratio:
+    if _never_answered(offered, 1.0 - target.quantile_ratio):
         return None
     capacity_per_s = at_full_speed.settled().completed_per_s()
     return belief([probe(s, target) for s in offered], capacity_per_s, target.quantile_ratio)
+
+
+def _never_answered(offered: Sequence[LoadPhase], allowed_ratio: float) -> bool:
+    """Whether more queries than allowed had no answer even at the lowest rates.
+
+    Those up to the last one, which is what the search found. Misses in a row, as of a server that
+    limits its rate, count for what they are worth: one in each correlation time.
+    """
+    lowest = [~s.answered for s in offered if s.load.rate_per_s <= offered[-1].load.rate_per_s]
+    missed, queries = sum(int(each.sum()) for each in lowest), sum(each.size for each in lowest)
+    time = sum(integrated_time(each) * each.size for each in lowest) / queries
+    low, _ = share_bounds(ExceedanceCount(violations=missed / time, queries=queries / time))
+    return low > allowed_ratio
 
 
 def verdict(mains: Sequence[LoadPhase], target: Target) -> tuple[TargetStatus, ExceedanceCount]:
