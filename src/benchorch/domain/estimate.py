@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from benchorch.domain.bounds import Real
+
 _TAILS = {"p50": "median", "p90": "90 %", "p95": "95 %", "p99": "99 %", "p99.9": "99.9 %"}
 
 METRIC_GROUPS: Mapping[str, Mapping[str, str]] = {
@@ -117,9 +119,9 @@ class Estimate:
         at_least: whether only the lower end is known: the truth may lie far above the value.
     """
 
-    value: float
-    low: float | None = None
-    high: float | None = None
+    value: Real
+    low: Real | None = None
+    high: Real | None = None
     level_ratio: float
     n: int
     unit: str

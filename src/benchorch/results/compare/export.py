@@ -16,8 +16,7 @@ Schema history: 1, first.
 """
 
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, cast
@@ -170,39 +169,13 @@ def _stored(node: ConfigNode, common: Mapping[str, ConfigNode], plan_id: str) ->
         "baseline_id": trial.baseline_id,
         "environment": {**common["environment"], **own},
     }
-    stored = StoredTrial(
+    return StoredTrial(
         plan_id=plan_id,
         trial=trial,
         result=decode(TrialResult, result),
         summary=decode(Summary, node),
         evidence=decode(ProcessValues, node["evidence"]),
     )
-    _check_numbers(stored)
-    return stored
-
-
-def _check_numbers(stored: StoredTrial) -> None:
-    """Raise ValueError for a number that is not finite."""
-    for name, value in _numbers(stored):
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-        ):
-            raise ValueError(f"{name}: {value!r} is not a number")
-
-
-def _numbers(stored: StoredTrial) -> Iterator[tuple[str, object]]:
-    assert stored.summary is not None
-    for name, estimate in stored.summary.metrics.items():
-        ends = (end for end in (estimate.low, estimate.high) if end is not None)
-        yield from ((name, value) for value in (estimate.value, estimate.n, *ends))
-    evidence = stored.evidence
-    for name, values in evidence.values.items():
-        yield from ((name, value) for value in values)
-    for name in ("pairs_ns", "canaries_ns", "memory_ns"):
-        times = getattr(evidence, name)
-        yield from ((name, time) for group in times for time in group)
 
 
 def _text(value: Json, levels: int, indent: str = "") -> str:

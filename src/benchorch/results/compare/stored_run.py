@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from benchorch.domain.bounds import Real
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
@@ -24,11 +25,11 @@ class ProcessValues:
         unsteady_ratio: share of the processes that reached no steady state; None where not noted.
     """
 
-    values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    pairs_ns: tuple[tuple[float, ...], ...] = ()
+    values: Mapping[str, tuple[Real, ...]] = field(default_factory=dict)
+    pairs_ns: tuple[tuple[Real, ...], ...] = ()
     design: str = "sequential"
-    canaries_ns: tuple[tuple[float, ...], ...] = ()
-    memory_ns: tuple[tuple[float, ...], ...] = ()
+    canaries_ns: tuple[tuple[Real, ...], ...] = ()
+    memory_ns: tuple[tuple[Real, ...], ...] = ()
     facts: Mapping[str, Json] = field(default_factory=dict)
     device: Mapping[str, Json] = field(default_factory=dict)
     unsteady_ratio: float | None = None
