@@ -213,7 +213,7 @@ def _history(
 def _certificate(side: Side) -> Certificate | None:
     """The calibration of this machine, if it is the one that a side was measured on."""
     known = certificates.kept()
-    places = [one.result.environment for one in side.trials if one.result is not None]
+    places = [one.environment for one in side.trials]
     if known and any(known.is_of(place.get("host"), place.get("cpu_model")) for place in places):
         return known
     return None

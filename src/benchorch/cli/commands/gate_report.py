@@ -251,7 +251,7 @@ def _places(found: Gate) -> Iterator[str]:
 def _place(stored: StoredTrial) -> str:
     if stored.result is None:
         return "no machine: it never ran"
-    known = stored.result.environment
+    known = stored.environment
     packages = known.get("packages")
     named = packages.items() if isinstance(packages, Mapping) else ()
     facts = [

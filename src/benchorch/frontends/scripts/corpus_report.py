@@ -224,7 +224,7 @@ def _gains(folder: str, run: StoredRun) -> Iterator[Gain]:
         tried = [each for each in trials if each.trial.labels["conversion"] == conversion]
         ran = [each for each in tried if not each.failure]
         same = [each for each in ran if not each.disagreement]
-        compared = [e.summary.speedup for e in same if e.summary and e.summary.speedup]
+        compared = [each.speedup for each in same if each.speedup]
         judged = [e for e in compared if e.verdict != INCONCLUSIVE or e.ratio.low is not None]
         ratios = [
             each.ratio.value

@@ -131,7 +131,7 @@ def _trial(stored: StoredTrial, common: Mapping[str, ConfigNode]) -> ConfigNode:
     dropped = ("trial_id", "labels", "processes", "environment", "baseline_id")
     return {
         **planned,
-        "environment": _own(stored.result.environment, common["environment"]),
+        "environment": _own(stored.environment, common["environment"]),
         "result": {key: value for key, value in result.items() if key not in dropped},
         **cast(ConfigNode, encode(stored.summary)),
         "evidence": encode(stored.evidence),

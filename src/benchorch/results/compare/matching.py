@@ -25,6 +25,11 @@ class Match:
     a: StoredTrial
     b: StoredTrial
 
+    def sides_that(self, is_so: Callable[[StoredTrial], object]) -> str:
+        """``A``, ``B``, ``A and B`` or nothing: those of which something holds."""
+        sides = {"A": self.a, "B": self.b}
+        return " and ".join(name for name, side in sides.items() if is_so(side))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmatched:

@@ -129,9 +129,7 @@ def unpaired_samples(
     """The two medians with their intervals, else values of the processes; None without either."""
     if machine is not None and metric_kinds.is_rate(metric):
         machine = replace(machine, centre=-machine.centre)
-    b_own, a_own = (
-        side.summary and side.summary.metrics.get(metric) for side in (match.b, match.a)
-    )
+    b_own, a_own = (side.metrics.get(metric) for side in (match.b, match.a))
     if b_own and a_own and None not in (b_own.high, a_own.high):
         own = b_own, a_own
         if session is None and _may_differ_by_session(match, metric):
@@ -170,9 +168,9 @@ def session_change(
     same = [one.b for trials in sessions for one in pair_up([match.a], trials, across)[0]]
     level = reference_floor_level if metric == metric_kinds.FLOOR else reference_level
     found = [
-        (one.summary.metrics[metric], level(one.evidence.canaries_ns))
+        (one.metrics[metric], level(one.evidence.canaries_ns))
         for one in (match.a, *same)
-        if one.summary is not None and metric in one.summary.metrics
+        if metric in one.metrics
     ]
     levels = [reference for _, reference in found if reference is not None]
     sign = -1.0 if metric_kinds.is_rate(metric) else 1.0

@@ -76,9 +76,10 @@ def expectations(trials: Sequence[StoredTrial]) -> Mapping[str, Mapping[str, Est
 
 def figures(match: Match) -> tuple[str, ...]:
     """Figures of a repetition that are judged: the primary metric, the gain, and counts."""
-    known = {} if match.a.summary is None else match.a.summary.metrics
     gain = (metric_kinds.SPEEDUP,) if match.a.evidence.pairs_ns else ()
-    counts = tuple(name for name in METRICS if name in metric_kinds.EXACT and name in known)
+    counts = tuple(
+        name for name in METRICS if name in metric_kinds.EXACT and name in match.a.metrics
+    )
     return (primary_metric(match), *gain, *counts)
 
 
@@ -219,8 +220,7 @@ def _inside(expected: Estimate, found: float | None) -> bool:
 def _expected(match: Match, figure: str, alpha: float) -> Estimate | None:
     """Expected figure of side B, from side A's processes alone."""
     if figure in metric_kinds.EXACT:
-        assert match.a.summary is not None  # which has the figure
-        return match.a.summary.metrics[figure]
+        return match.a.metrics[figure]
     return repetition_interval(
         _values(match.a, figure),
         max(1, len(_values(match.b, figure))),
@@ -250,8 +250,7 @@ def _values(stored: StoredTrial, figure: str) -> Sequence[float]:
 
 def _value(stored: StoredTrial, figure: str) -> float | None:
     if figure in metric_kinds.EXACT:
-        known = {} if stored.summary is None else stored.summary.metrics
-        return known[figure].value if figure in known else None
+        return stored.metrics[figure].value if figure in stored.metrics else None
     values = _values(stored, figure)
     if not values or not all(value > 0 for value in values):
         return None
@@ -259,8 +258,7 @@ def _value(stored: StoredTrial, figure: str) -> float | None:
 
 
 def _unit(stored: StoredTrial, figure: str) -> str:
-    known = {} if stored.summary is None else stored.summary.metrics
-    return known[figure].unit if figure in known else "ratio"
+    return stored.metrics[figure].unit if figure in stored.metrics else "ratio"
 
 
 def _by_how_much(found: float, expected: Estimate) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from benchorch.domain.bounds import Real
 from benchorch.domain.codec import Json
-from benchorch.domain.estimate import Summary
+from benchorch.domain.estimate import Comparison, Estimate, Summary
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 
@@ -50,6 +50,21 @@ class StoredTrial:
     result: TrialResult | None = None
     summary: Summary | None = None
     evidence: ProcessValues = field(default_factory=ProcessValues)
+
+    @property
+    def metrics(self) -> Mapping[str, Estimate]:
+        """Derived metrics; empty without a result."""
+        return {} if self.summary is None else self.summary.metrics
+
+    @property
+    def speedup(self) -> Comparison | None:
+        """The comparison with its baseline, where there is one."""
+        return None if self.summary is None else self.summary.speedup
+
+    @property
+    def environment(self) -> Mapping[str, Json]:
+        """Facts of the machine and the packages; empty without a result."""
+        return {} if self.result is None else self.result.environment
 
     @property
     def failure(self) -> str:

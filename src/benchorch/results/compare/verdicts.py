@@ -97,8 +97,7 @@ def applies(match: Match, metric: str) -> bool:
 
 def has_floor(match: Match, metric: str) -> bool:
     """Whether two trials that are compared by this metric have a floor as well."""
-    summaries = (match.a.summary, match.b.summary)
-    both = all(one is not None and metric_kinds.FLOOR in one.metrics for one in summaries)
+    both = all(metric_kinds.FLOOR in one.metrics for one in (match.a, match.b))
     return both and metric == metric_kinds.LATENCY
 
 
@@ -170,7 +169,7 @@ class _Case:
                 refused_for=differing,
             )
         if self._a is None or self._b is None:
-            return self._outcome(reason=_missing(self.metric, self._a, self._b))
+            return self._outcome(reason=self._missing())
         if self._is_unpaired() and metric_kinds.drifts(self.metric) and self._machine() is None:
             return self._outcome(
                 ratio=_bare_ratio(self._a, self._b),
@@ -179,6 +178,10 @@ class _Case:
                 design=SEQUENTIAL,
             )
         return None
+
+    def _missing(self) -> str:
+        lacking = self.match.sides_that(lambda side: self.metric not in _metrics(side))
+        return f"no {self.metric} in {lacking}: it was not measured, or too little to estimate it"
 
     def compared(self, family: int) -> MetricVerdict:
         """The verdict, one of `family` that are read together."""
@@ -299,9 +302,9 @@ class _Case:
         """Why even a clear interval is inconclusive, and a remedy; or two empty strings."""
         if not metric_kinds.needs_steady_state(self.metric):
             return "", ""
-        sides = {"A": self.match.a, "B": self.match.b}
         if samples.design != SEQUENTIAL:
-            return next(filter(None, map(_own_warning, sides.values())), ""), ""
+            warnings = map(_own_warning, (self.match.a, self.match.b))
+            return next(filter(None, warnings), ""), ""
         return unsettled(self.match)
 
 
@@ -355,15 +358,13 @@ def unsettled(match: Match) -> tuple[str, str]:
 
     A noisy machine is no such reason: what it changed by between the two is in their interval.
     """
-    sides = {"A": match.a, "B": match.b}
-    unsteady = " and ".join(name for name, side in sides.items() if not _is_steady(side))
+    unsteady = match.sides_that(lambda side: not _is_steady(side))
     return (f"no steady state in {unsteady}", _LONGER) if unsteady else ("", "")
 
 
 def too_noisy(match: Match) -> str:
     """Which side's machine varies by too much for absolute figures, or an empty string."""
-    sides = {"A": match.a, "B": match.b}
-    noisy = " and ".join(name for name, side in sides.items() if _grade(side) == _WORST_GRADE)
+    noisy = match.sides_that(lambda side: side.result and side.result.grade == _WORST_GRADE)
     return f"the machine of {noisy} is too noisy (grade C) for absolute figures" if noisy else ""
 
 
@@ -379,11 +380,6 @@ def _unusable(match: Match) -> str:
     return "; ".join(failed or differing)
 
 
-def _missing(metric: str, a: Estimate | None, b: Estimate | None) -> str:
-    lacking = " and ".join(name for name, side in (("A", a), ("B", b)) if side is None)
-    return f"no {metric} in {lacking}: it was not measured, or too little to estimate it"
-
-
 def _alike(differing: Sequence[FieldDifference]) -> str:
     factors = dict.fromkeys(difference.factor for difference in differing)
     words = " ".join(f"--across {factor}" for factor in factors)
@@ -391,8 +387,7 @@ def _alike(differing: Sequence[FieldDifference]) -> str:
 
 
 def _no_reference_workload(match: Match) -> str:
-    sides = {"A": match.a, "B": match.b}
-    lacking = " and ".join(name for name, side in sides.items() if not pairing.reference_ns(side))
+    lacking = match.sides_that(lambda side: not pairing.reference_ns(side))
     return f"measured apart, and {lacking} has no reference workloads to bound the machine's drift"
 
 
@@ -414,7 +409,7 @@ def _verdict(found: Comparison, metric: str) -> str:
 
 def _own_warning(stored: StoredTrial) -> str:
     """Why this side's own run has no verdict, where more pairs would not bring one."""
-    speedup = None if stored.summary is None else stored.summary.speedup
+    speedup = stored.speedup
     withheld = speedup is not None and speedup.verdict == INCONCLUSIVE
     return speedup.reason if speedup and withheld and speedup.pairs_needed is None else ""
 
@@ -439,12 +434,9 @@ def inverted(ratio: Estimate) -> Estimate:
 
 
 def _metrics(stored: StoredTrial) -> Mapping[str, Estimate]:
-    summary = stored.summary
-    if summary is None:
-        return {}
-    paired = bool(stored.evidence.pairs_ns)
-    gain = {metric_kinds.SPEEDUP: summary.speedup.ratio} if summary.speedup and paired else {}
-    return {**summary.metrics, **gain}
+    if stored.speedup is None or not stored.evidence.pairs_ns:
+        return stored.metrics
+    return {**stored.metrics, metric_kinds.SPEEDUP: stored.speedup.ratio}
 
 
 def _is_steady(stored: StoredTrial) -> bool:
@@ -453,7 +445,3 @@ def _is_steady(stored: StoredTrial) -> bool:
     if unsteady is None:
         return stored.summary is not None and stored.summary.steady
     return unsteady <= MOST_UNSTEADY_RATIO
-
-
-def _grade(stored: StoredTrial) -> str:
-    return "" if stored.result is None else stored.result.grade

@@ -117,7 +117,7 @@ def series_of(
 
 def machine_of(stored: StoredTrial, across: Collection[str] = ()) -> str:
     """The machine by its name and what it is: ``node-1, Xeon Platinum 8375C, 2 cores``."""
-    environment = {} if stored.result is None else stored.result.environment
+    environment = stored.environment
     device = stored.evidence.device.get("name")
     cores = environment.get("cpu_physical_count")
     parts = [
@@ -187,12 +187,9 @@ def _short(commit: Json) -> str:
 
 
 def _estimate(stored: StoredTrial, metric: str) -> Estimate | None:
-    summary = stored.summary
-    if summary is None:
-        return None
     if metric == SPEEDUP:
-        return None if summary.speedup is None else summary.speedup.ratio
-    found = summary.metrics.get(metric)
+        return None if stored.speedup is None else stored.speedup.ratio
+    found = stored.metrics.get(metric)
     return found if found is not None and found.value > 0 else None
 
 

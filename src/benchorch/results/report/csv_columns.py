@@ -48,7 +48,7 @@ def _latency(*, cpu: bool) -> Callable[[ReportRow], Cell]:
 
 
 def _environment(row: ReportRow, name: str) -> str | None:
-    value = None if row.result is None else row.result.environment.get(name)
+    value = row.stored.environment.get(name)
     return None if value is None else str(value)
 
 

@@ -50,12 +50,12 @@ class ReportRow:
     @property
     def metrics(self) -> Mapping[str, Estimate]:
         """Derived metrics; empty without a result."""
-        return {} if self.stored.summary is None else self.stored.summary.metrics
+        return self.stored.metrics
 
     @property
     def speedup(self) -> Comparison | None:
         """The comparison with its baseline, where there is one."""
-        return None if self.stored.summary is None else self.stored.summary.speedup
+        return self.stored.speedup
 
     @property
     def outcome(self) -> str:
@@ -119,7 +119,7 @@ class ReportRow:
         kind = str(evidence.facts.get("device") or "")
         if evidence.device.get("name"):
             return str(evidence.device["name"])
-        model = None if self.result is None else self.result.environment.get("cpu_model")
+        model = self.stored.environment.get("cpu_model")
         return str(model or kind) if kind in ("", "cpu", "CPU") else kind
 
     @property

@@ -36,8 +36,8 @@ def machines(rows: Sequence[ReportRow]) -> list[MachineFacts]:
     """Each machine once."""
     found: dict[tuple[Fact, ...], list[ReportRow]] = {}
     for row in rows:
-        if row.result is not None and row.result.environment:
-            found.setdefault(tuple(_machine(row.result.environment)), []).append(row)
+        if row.stored.environment:
+            found.setdefault(tuple(_machine(row.stored.environment)), []).append(row)
     return [_with_trials(facts, ran) for facts, ran in found.items()]
 
 

@@ -241,8 +241,7 @@ def _measured_files(trials: Sequence[StoredTrial]) -> Mapping[str, str]:
     """
     noted: dict[str, set[str]] = {}
     for one in trials:
-        files = node_of(one.result.environment, "files") if one.result else {}
-        for name, digest in files.items():
+        for name, digest in node_of(one.environment, "files").items():
             noted.setdefault(name, set()).add(str(digest))
     several = [name for name, digests in noted.items() if len(digests) > 1]
     if several:
@@ -258,7 +257,7 @@ def _seed(spec: Mapping[str, Json]) -> int | None:
 
 
 def _write_notes(folder: Path, manifest: Manifest, trials: Sequence[StoredTrial]) -> None:
-    pythons = {str(one.result.environment.get("python")) for one in trials if one.result}
+    pythons = {str(one.environment.get("python")) for one in trials if one.result}
     text = _TEXT.format(
         plan_id=manifest.plan_id,
         trials=", ".join(one.labels["conversion"] for one in manifest.trials.values()),
@@ -271,7 +270,7 @@ def _write_notes(folder: Path, manifest: Manifest, trials: Sequence[StoredTrial]
 
 def _requirements(trials: Sequence[StoredTrial]) -> Iterator[str]:
     """The lock: all packages where they still are as measured, else those that were noted."""
-    nodes = [node_of(one.result.environment, "packages") for one in trials if one.result]
+    nodes = [node_of(one.environment, "packages") for one in trials]
     measured = {name: str(version) for node in nodes for name, version in node.items()}
     if package_versions(measured) != measured:
         yield "# Packages have changed since it was measured; these are the ones that were noted."

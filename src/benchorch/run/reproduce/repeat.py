@@ -130,7 +130,7 @@ def _other_surroundings(trials: Sequence[StoredTrial], across: Collection[str]) 
     for one in trials:
         if one.result is None:
             continue
-        names = node_of(one.result.environment, "packages")
+        names = node_of(one.environment, "packages")
         now = {**host, "packages": package_versions(names)}
         here = replace(one, result=replace(one.result, environment=now))
         for found in differences(one, here):
