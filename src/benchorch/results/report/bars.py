@@ -12,6 +12,7 @@ from benchorch.results.report.chart import (
     Chart,
     at,
     axis,
+    ends,
     from_zero,
     head_texts,
     interval,
@@ -146,9 +147,9 @@ def _bars(bars: Sequence[_Bar], title: str, line_at: float | None = None) -> Spe
         {**_bar_values(bar, _ROW_PX * index), "line": line_at} for index, bar in enumerate(bars)
     ]
     y, y2 = {"field": "top", **rows_px(height)}, {"field": "bottom"}
-    ends = [end for bar in bars for end in interval(bar.estimate) or ()]
+    reached = [end for bar in bars for end in interval(bar.estimate) or ()]
     known = [bar.estimate.value for bar in bars if bar.estimate and not is_unknown(bar.estimate)]
-    x = from_zero("value", title, max([*ends, *known, line_at or 0.0]))
+    x = from_zero("value", title, max([*reached, *known, line_at or 0.0]))
     kinds = [kind for kind in COLORS if any(bar.kind == kind for bar in bars)]
     colors = {"domain": kinds, "range": [COLORS[kind] for kind in kinds]}
     middle = {"field": "middle", **rows_px(height)}
@@ -175,7 +176,6 @@ def _figure(bar: _Bar) -> str:
 
 
 def _bar_values(bar: _Bar, top: float) -> Spec:
-    ends = interval(bar.estimate)
     middle = top + _ROW_PX - _BAR_PX / 2 - 8
     return {
         "name": bar.name,
@@ -183,8 +183,7 @@ def _bar_values(bar: _Bar, top: float) -> Spec:
         "kind": bar.kind,
         "tip": f"{bar.name}: {bar.figure} {bar.kind}".rstrip(),
         "value": bar.estimate.value if bar.estimate and not is_unknown(bar.estimate) else None,
-        "low": ends[0] if ends else None,
-        "high": ends[1] if ends else None,
+        **ends(bar.estimate),
         "head": top + _HEAD_PX,
         "middle": middle,
         "top": middle - _BAR_PX / 2,

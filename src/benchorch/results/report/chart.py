@@ -45,6 +45,12 @@ def interval(estimate: Estimate | None) -> tuple[float, float] | None:
     return estimate.low, estimate.high
 
 
+def ends(estimate: Estimate | None, prefix: str = "") -> Spec:
+    """Fields ``low`` and ``high`` of a mark's whisker; None where there is none worth drawing."""
+    low, high = interval(estimate) or (None, None)
+    return {f"{prefix}low": low, f"{prefix}high": high}
+
+
 def rows_px(height: float) -> Spec:
     """A vertical scale in pixels from the top, for charts whose rows are laid out here."""
     scale = {"domain": [0, height], "reverse": True, "nice": False, "zero": False}

@@ -7,7 +7,7 @@ from benchorch.formatting import interval_text
 from benchorch.pages.chart_script import Spec
 from benchorch.results.history.series import Point, Series
 from benchorch.results.report.bars import COLORS
-from benchorch.results.report.chart import Chart, at, axis, interval, layer, tip
+from benchorch.results.report.chart import Chart, at, axis, ends, interval, layer, tip
 
 _HEIGHT_PX = 190
 _CHANGES_TOLD = 6
@@ -23,8 +23,8 @@ def history_chart(series: Series) -> Chart:
     known = [point.estimate for point in series.points if point.estimate is not None]
     if not known:
         return Chart(title=series.name, sentence="No session has this figure.")
-    ends = [end for one in known for end in (interval(one) or (one.value,))]
-    y = axis("value", _title(series.metric, known[0].unit), ends)
+    reached = [end for one in known for end in (interval(one) or (one.value,))]
+    y = axis("value", _title(series.metric, known[0].unit), reached)
     x = _dates(series)
     layers = [
         *_levels(series, x, y),
@@ -124,12 +124,10 @@ def _points(series: Series) -> Iterator[Spec]:
     for place, point in enumerate(series.points):
         if point.estimate is None:
             continue
-        ends = interval(point.estimate)
         yield {
             "x": place,
             "value": point.estimate.value,
-            "low": ends[0] if ends else None,
-            "high": ends[1] if ends else None,
+            **ends(point.estimate),
             "tip": _tip(point, point.estimate),
         }
 

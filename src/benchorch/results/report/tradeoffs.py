@@ -8,7 +8,7 @@ from benchorch.domain.estimate import Estimate
 from benchorch.formatting import interval_text, is_unknown
 from benchorch.pages.chart_script import Spec
 from benchorch.results.metrics.load_curve import LoadPoint
-from benchorch.results.report.chart import Chart, at, axis, from_zero, interval, layer, tip
+from benchorch.results.report.chart import Chart, at, axis, ends, from_zero, interval, layer, tip
 from benchorch.results.report.rows import ReportRow
 from benchorch.results.report.series_figures import AllSeries, SeriesFigures
 from benchorch.units import format_seconds
@@ -264,14 +264,11 @@ def _places(dots: Sequence[_Dot], of: str) -> Iterator[float]:
 
 
 def _dot_values(dot: _Dot) -> Spec:
-    x_ends, y_ends = interval(dot.x), interval(dot.y)
     return {
         "x": dot.x.value,
         "y": dot.y.value,
-        "x_low": x_ends[0] if x_ends else None,
-        "x_high": x_ends[1] if x_ends else None,
-        "y_low": y_ends[0] if y_ends else None,
-        "y_high": y_ends[1] if y_ends else None,
+        **ends(dot.x, "x_"),
+        **ends(dot.y, "y_"),
         "series": series_of(dot.row),
         "group": dot.group or None,
         "wrong": dot.row.disqualified,
@@ -315,11 +312,10 @@ def _responses(points: Sequence[LoadPoint]) -> Iterator[Spec]:
     for point in points:
         for name, found in (("p50", point.p50), ("p99", point.p99)):
             if found is not None:
-                ends = interval(found) or (None, None)
                 at = f"at {point.rate_per_s:.4g} queries a second"
                 fields = {"quantile": name, "tip": f"{name} {interval_text(found)} ms {at}"}
                 place = {"rate": point.rate_per_s, "ms": found.value}
-                yield {**place, "low": ends[0], "high": ends[1], **fields}
+                yield {**place, **ends(found), **fields}
 
 
 def _load_spec(values: Sequence[Spec], lost: Sequence[Spec], target_ms: float | None) -> Spec:
