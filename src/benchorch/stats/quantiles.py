@@ -37,6 +37,11 @@ def minimum_n(quantile_ratio: float, level_ratio: float = LEVEL_RATIO) -> int:
     return math.ceil(math.log((1.0 - level_ratio) / 2.0) / math.log(rarest_side))
 
 
+def without_interval(value: float, unit: str, method: str, n: int = 1) -> Estimate:
+    """A number that was counted or read once, or an extreme of `n` observations."""
+    return Estimate(value=float(value), level_ratio=LEVEL_RATIO, n=n, unit=unit, method=method)
+
+
 def order_bounds(
     n: int, quantile_ratio: float, level_ratio: float = LEVEL_RATIO
 ) -> tuple[int, int] | None:

@@ -24,7 +24,7 @@ from benchorch.results.compare.matching import Match
 from benchorch.results.compare.pairing import Samples
 from benchorch.results.compare.stored_run import StoredTrial
 from benchorch.stats.pairs import SEQUENTIAL
-from benchorch.stats.quantiles import LEVEL_RATIO
+from benchorch.stats.quantiles import without_interval
 from benchorch.stats.significance import holm
 
 EQUIVALENT, INCONCLUSIVE, REFUSED = "equivalent", "inconclusive", "refused"
@@ -417,13 +417,8 @@ def _own_warning(stored: StoredTrial) -> str:
 def _bare_ratio(a: Estimate, b: Estimate) -> Estimate | None:
     if a.value == 0:
         return None
-    return Estimate(
-        value=b.value / a.value,
-        level_ratio=LEVEL_RATIO,
-        n=min(a.n, b.n),
-        unit="ratio",
-        method="ratio of the two values",
-    )
+    ratio = b.value / a.value
+    return without_interval(ratio, "ratio", "ratio of the two values", min(a.n, b.n))
 
 
 def inverted(ratio: Estimate) -> Estimate:

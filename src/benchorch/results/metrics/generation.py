@@ -11,7 +11,7 @@ from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import Observations, ProcessRecord
 from benchorch.results.metrics.load import at_one_rate, unstable
 from benchorch.stats.between_processes import over_processes
-from benchorch.stats.quantiles import LEVEL_RATIO, minimum_n, sample_quantile
+from benchorch.stats.quantiles import minimum_n, sample_quantile, without_interval
 from benchorch.units import NS_PER_MS, NS_PER_S
 
 _TTFT = {"p50": 0.5, "p90": 0.9}
@@ -140,10 +140,4 @@ def _cache_bytes(process: ProcessRecord) -> Estimate | None:
     found = process.facts.get("kv_cache_bytes_per_token")
     if not isinstance(found, int | float):
         return None
-    return Estimate(
-        value=float(found),
-        level_ratio=LEVEL_RATIO,
-        n=1,
-        unit="bytes",
-        method="size of the cache's tensors",
-    )
+    return without_interval(found, "bytes", "size of the cache's tensors")

@@ -13,7 +13,7 @@ from benchorch.stats.autocorrelation import independent, independent_n
 from benchorch.stats.between_processes import over_processes, steady_queries_ns
 from benchorch.stats.clustered_quantiles import pooled_quantile
 from benchorch.stats.heavy_tailed_mean import is_heavy, mean_over_processes
-from benchorch.stats.quantiles import LEVEL_RATIO, minimum_n, sample_quantile
+from benchorch.stats.quantiles import minimum_n, sample_quantile, without_interval
 from benchorch.stats.steady_state import median
 from benchorch.units import NS_PER_MS, ns_to_s
 
@@ -127,13 +127,8 @@ def best_ms(processes: Sequence[ProcessRecord]) -> Estimate:
     Source: Chen and Revels, *Robust benchmarking in noisy environments*, 2016.
     """
     samples = [queries_ms(process) for process in processes]
-    return Estimate(
-        value=min(float(sample.min()) for sample in samples),
-        level_ratio=LEVEL_RATIO,
-        n=sum(sample.size for sample in samples),
-        unit="ms",
-        method="minimum",
-    )
+    count = sum(sample.size for sample in samples)
+    return without_interval(min(sample.min() for sample in samples), "ms", "minimum", count)
 
 
 def undisturbed_ms(processes: Sequence[ProcessRecord]) -> Estimate | None:

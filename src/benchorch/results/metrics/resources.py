@@ -17,7 +17,7 @@ from benchorch.domain.result import EnergyRecord, EnergyWindow, TrialResult
 from benchorch.results.metrics.break_even import break_even, break_even_warnings
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.mean_of_processes import mean
-from benchorch.stats.quantiles import LEVEL_RATIO
+from benchorch.stats.quantiles import without_interval
 from benchorch.units import NS_PER_S, ns_to_ms, ns_to_s
 
 _COPIES = ("h2d", "d2h")
@@ -142,17 +142,6 @@ def _largest(sizes: Iterable[int | None]) -> Estimate | None:
         without_interval(max(known), "bytes", "maximum over processes", len(known))
         if known
         else None
-    )
-
-
-def without_interval(value: float, unit: str, method: str, n: int = 1) -> Estimate:
-    """A number that was counted or read once, or a maximum."""
-    return Estimate(
-        value=float(value),
-        level_ratio=LEVEL_RATIO,
-        n=n,
-        unit=unit,
-        method=method,
     )
 
 

@@ -20,11 +20,7 @@ from benchorch.results.metrics.latency import (
     throughput,
 )
 from benchorch.results.metrics.load import load_metrics
-from benchorch.results.metrics.resources import (
-    resource_metrics,
-    resource_warnings,
-    without_interval,
-)
+from benchorch.results.metrics.resources import resource_metrics, resource_warnings
 from benchorch.results.metrics.speedup import (
     Question,
     answered_alone,
@@ -36,6 +32,7 @@ from benchorch.results.metrics.speedup import (
 from benchorch.results.metrics.warnings import profile_warnings, trial_warnings
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.moderated_variance import UsualSpread, usual_spread
+from benchorch.stats.quantiles import without_interval
 from benchorch.stats.speed_covariate import SpeedEffect, Timed, speed_effect
 
 ADJUSTED = "adjusted_latency_ms/p50"
