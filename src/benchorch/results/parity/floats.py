@@ -1,7 +1,7 @@
 """Judgement of one floating-point output: as a whole, what varies in it, and slice by slice."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy import float64, int64
@@ -53,12 +53,7 @@ def judge_floats(
     lenient = _judged(parts, limits.excused(baseline_ratio))
     if lenient.reasons:
         return strict
-    return Judged(
-        reasons=(),
-        centred_ratio=lenient.centred_ratio,
-        slices=lenient.slices,
-        excused=True,
-    )
+    return replace(lenient, excused=True)
 
 
 def _judged(parts: Sequence[Compared], limits: Limits) -> Judged:
@@ -124,10 +119,7 @@ def _lost_between(slices: Slices, found: SliceParity, ratios: Floats, limits: Li
     """Loss of variation from row to row: in a group's channels together, and in single ones."""
     for group in np.unique(slices.groups):
         members = slices.groups == group
-        error, value = (
-            float(np.sqrt(squares[members].sum()))
-            for squares in (slices.sums.error_squares, slices.sums.value_squares)
-        )
+        error, value = slices.sums.norms(members)
         if error > limits.surviving_ratio * value and ratios[members].any():
             return (
                 f"how it varies over rows and inputs is lost: the error is {error / value:.3g} of "
@@ -149,10 +141,7 @@ def _groups(part: Compared, limits: Limits) -> Iterator[str]:
         numbers = np.unique(groups)
         for number in numbers if len(numbers) > 1 else ():
             members = np.flatnonzero(groups == number).astype(np.int64)
-            error, value = (
-                float(np.sqrt(squares[members].sum()))
-                for squares in (sums.error_squares, sums.value_squares)
-            )
+            error, value = sums.norms(members)
             explained = part.rounding * (sums.size * len(members)) ** 0.5
             if error > limits.tenth_ratio * value and error > explained:
                 yield (
@@ -166,10 +155,7 @@ def _rows(part: Compared, limits: Limits) -> Iterator[str]:
     """Groups of rows that are much smaller or larger than the others, each as a whole."""
     sums = part.sums((0, 1))
     for members in part.row_groups():
-        error, value = (
-            float(np.sqrt(squares[members].sum()))
-            for squares in (sums.error_squares, sums.value_squares)
-        )
+        error, value = sums.norms(members)
         explained = part.rounding * (sums.size * len(members)) ** 0.5
         if error > limits.tenth_ratio * value and error > explained:
             number, row = divmod(int(members[0]), part.shape[1])

@@ -50,6 +50,11 @@ class Sums:
     value_squares: Floats
     noise_squares: Floats
 
+    def norms(self, members: NDArray[generic]) -> tuple[float, float]:
+        """Error and value of these slices together, by a mask or by their numbers."""
+        squares = self.error_squares[members].sum(), self.value_squares[members].sum()
+        return float(np.sqrt(squares[0])), float(np.sqrt(squares[1]))
+
     @property
     def centred(self) -> Sums:
         """The same with each slice's own mean taken out of error and reference."""
