@@ -30,7 +30,6 @@ from benchorch.cli.commands.comparison_arguments import (
     share,
 )
 from benchorch.cli.terminal import Terminal
-from benchorch.domain.certificate import Certificate
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError, Correction, NoBaseline, Problem
@@ -147,7 +146,8 @@ def run(
     )
     if any(map(is_same, found.matches)):
         raise ConfigError([_itself(new.run.plan_id)])
-    report = gate_report.GateReport(found, old.run.reference, new.run.reference, _certificate(new))
+    certificate = certificates.kept_of(one.environment for one in new.trials)
+    report = gate_report.GateReport(found, old.run.reference, new.run.reference, certificate)
     code = gate_report.exit_code(found.state, strict)
     text, markdown = gate_report.text(report), gate_report.markdown(report)
     return _reply(terminal, text, markdown, gate_report.data(report, code), code)
@@ -208,15 +208,6 @@ def _history(
     found = sessions_before(candidate.run, runs, last=last, across=pooled)
     say(f"baseline: {found[0].reference}, and {plural(len(found) - 1, 'session')} before it")
     return [Side(run=one, conversion="", trials=one.trials) for one in found]
-
-
-def _certificate(side: Side) -> Certificate | None:
-    """The calibration of this machine, if it is the one that a side was measured on."""
-    known = certificates.kept()
-    places = [one.environment for one in side.trials]
-    if known and any(known.is_of(place.get("host"), place.get("cpu_model")) for place in places):
-        return known
-    return None
 
 
 def _itself(plan_id: str) -> Problem:

@@ -213,9 +213,8 @@ class ConsoleReport:
 
     def _calibration(self, results: Mapping[str, TrialResult]) -> None:
         """Print what this machine can tell, where that was calibrated and it measured any."""
-        found = certificates.kept()
-        places = [one.environment for one in results.values()]
-        if found and any(found.is_of(p.get("host"), p.get("cpu_model")) for p in places):
+        found = certificates.kept_of(one.environment for one in results.values())
+        if found:
             self.text(f"\nmachine   {summary(found)}")
 
     def _notes(self, summaries: Mapping[str, Summary], directory: Path) -> None:
