@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -133,3 +134,14 @@ class Example:
     keywords: Mapping[str, Json]
     specs: tuple[TensorSpec, ...]
     dynamic: tuple[str, ...] = ()
+
+
+def digest_of_arrays(*sets: Arrays) -> str:
+    """SHA-256 (hex) over names, dtypes, shapes and values of all of them."""
+    import numpy as np
+
+    total = hashlib.sha256()
+    for name, array in (item for one in sets for item in one.items()):
+        total.update(f"{name}|{array.dtype}|{array.shape}|".encode())
+        total.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return total.hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -41,18 +40,6 @@ def data_sets(reference: str, specs: Sequence[TensorSpec], workload: Workload) -
     for one in found:
         _check(reference, one, specs, workload)
     return [_with_dtypes(one, specs, workload) for one in found]
-
-
-def data_digest(sets: Sequence[Arrays]) -> str:
-    """SHA-256 (hex) of every value in them."""
-    import numpy as np
-
-    total = hashlib.sha256()
-    for one in sets:
-        for name, array in one.items():
-            total.update(f"{name}|{array.dtype}|{array.shape}|".encode())
-            total.update(np.ascontiguousarray(array).tobytes())
-    return total.hexdigest()
 
 
 def _read(reference: str, specs: Sequence[TensorSpec], workload: Workload) -> Iterator[Arrays]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import DTYPES, Array, Arrays
+from benchorch.domain.tensors import DTYPES, Array, Arrays, digest_of_arrays
 from benchorch.frameworks.host_arrays import array_of, dtype_name
 from benchorch.frameworks.model_caches import holds_tokens, is_cache, is_layer, is_written
 
@@ -297,10 +297,14 @@ def arrays_of(arguments: CapturedArguments) -> dict[str, Array]:
     return {name: array_of(tensor) for name, tensor in arguments.tensors.items()}
 
 
-def digest_of_arrays(arrays: Arrays) -> str:
-    """SHA-256 (hex) over names, dtypes, shapes and values."""
-    total = hashlib.sha256()
-    for name, array in arrays.items():
-        total.update(f"{name}|{array.dtype}|{array.shape}|".encode())
-        total.update(array.tobytes())
-    return total.hexdigest()
+def save_arrays(arrays: Arrays, folder: Path) -> Path:
+    """A file of inputs, named by what it holds: the same inputs are the same file in every run."""
+    from safetensors.numpy import save_file
+
+    path = folder / f"{digest_of_arrays(arrays)[:16]}.safetensors"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        save_file({name: array.copy(order="C") for name, array in arrays.items()}, partial)
+        partial.replace(path)
+    return path

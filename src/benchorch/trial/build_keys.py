@@ -19,6 +19,7 @@ from uuid import uuid4
 from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.artifact import BuildKey, digest_of
 from benchorch.domain.codec import Json
+from benchorch.domain.tensors import digest_of_arrays
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import read_json, write_json
 from benchorch.frameworks.identity.calls import BASELINE, NEVER, Consulted, current
@@ -31,9 +32,8 @@ from benchorch.frameworks.identity.start import Start
 from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
 from benchorch.host.environment import package_versions
 from benchorch.interfaces.model import Model
-from benchorch.models.parity_data import data_digest
 from benchorch.trial.identity_stamps import Stamps
-from benchorch.trial.reference import given_sets, values_digest
+from benchorch.trial.reference import given_sets
 
 if TYPE_CHECKING:
     import torch
@@ -127,7 +127,7 @@ class Keys:
             fields["data"] = self._known(
                 "data",
                 {**self._request, "data": data},
-                lambda: data_digest(given_sets(self._setup, data)),
+                lambda: digest_of_arrays(*given_sets(self._setup, data)),
             )
         return BuildKey(fields=fields)
 
@@ -247,7 +247,7 @@ class Keys:
             if len(noted) < count:
                 raise Unknown
             return noted[:count]
-        found: list[Json] = [values_digest(make(number)) for number in range(count)]
+        found: list[Json] = [digest_of_arrays(make(number)) for number in range(count)]
         if found != noted[:count]:
             self._take_note(kind, self._request, found)
         return found

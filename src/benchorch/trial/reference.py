@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -21,7 +20,7 @@ from benchorch.domain.codec import decode, encode
 from benchorch.domain.noise import Noise
 from benchorch.domain.outputs import Outputs
 from benchorch.domain.result import ModelCounts
-from benchorch.domain.tensors import TensorSpec
+from benchorch.domain.tensors import TensorSpec, digest_of_arrays
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import BenchorchError, BuildError, MeasureError, summary_of
 from benchorch.files import read_json, write_json
@@ -146,17 +145,6 @@ def given_sets(setup: TrialSetup, data: str) -> list[Arrays]:
     return data_sets(data, setup.model.specs(), setup.workload)
 
 
-def values_digest(arrays: Arrays) -> str:
-    """SHA-256 (hex) over names, dtypes, shapes and every array's bytes."""
-    import numpy as np
-
-    total = hashlib.sha256()
-    for name, array in arrays.items():
-        total.update(f"{name}|{array.dtype}|{array.shape}|".encode())
-        total.update(np.ascontiguousarray(array).view(np.uint8).data)
-    return total.hexdigest()
-
-
 def finest(setup: TrialSetup, reference: Reference) -> float:
     """The least error that two right computations in the baseline's dtype may be apart."""
     import numpy as np
@@ -270,7 +258,7 @@ def write_reference(
             first, refused = _tolerant(executable, given)
         consulted = dict(state(calls)) if calls else {}
         if replaces:
-            consulted[BASELINE] = {"outputs": digest_of([*map(values_digest, first.values())])}
+            consulted[BASELINE] = {"outputs": digest_of([*map(digest_of_arrays, first.values())])}
         took_s = time.monotonic() - started_s
         between = {}
         if not (setup.generates or _is_opaque(load())):

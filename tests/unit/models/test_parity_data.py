@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchorch.domain.tensors import TensorSpec, Workload
+from benchorch.domain.tensors import TensorSpec, Workload, digest_of_arrays
 from benchorch.errors import BuildError
-from benchorch.models.parity_data import data_digest, data_problems, data_sets
+from benchorch.models.parity_data import data_problems, data_sets
 
 SPECS = (TensorSpec(name="x", shape=("batch_size", 3), dtype="float32"),)
 WORKLOAD = Workload(symbols={"batch_size": 4})
@@ -33,8 +33,8 @@ def test_one_array_is_the_only_input(tmp_path: Path) -> None:
 
 
 def test_other_values_have_another_digest() -> None:
-    assert data_digest([{"x": X}]) != data_digest([{"x": X + 1}])
-    assert data_digest([{"x": X}]) == data_digest([{"x": X.copy()}])
+    assert digest_of_arrays({"x": X}) != digest_of_arrays({"x": X + 1})
+    assert digest_of_arrays({"x": X}) == digest_of_arrays({"x": X.copy()})
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from benchorch.frameworks.host_arrays import array_of
 from benchorch.frameworks.torch_call import live_tensors, tensors_in
 from benchorch.frameworks.torch_tracing import open_shapes, traceable
 from benchorch.frontends.api.input_shapes import InputShapes, common_rows
-from benchorch.models.script_inputs import digest_of_arrays
+from benchorch.models.script_inputs import save_arrays
 
 if TYPE_CHECKING:
     import torch
@@ -177,21 +177,9 @@ def in_batches(sets: Sequence[Arrays], rows: int | None) -> list[Arrays]:
 
 def write_inputs(sets: Sequence[Arrays], directory: Path) -> dict[str, Json]:
     """Write the input sets to the directory; the node ``model.inputs`` that reads them."""
-    directory.mkdir(parents=True, exist_ok=True)
-    path, *further = (_write_set(arrays, directory) for arrays in sets)
+    path, *further = (str(save_arrays(arrays, directory.resolve())) for arrays in sets)
     more: dict[str, Json] = {"further": further} if further else {}
     return {"file": path, **more, **InputShapes.of(sets).declared()}
-
-
-def _write_set(arrays: Arrays, directory: Path) -> str:
-    import numpy as np
-    from safetensors.numpy import save_file
-
-    # Named by its content, so runs with equal inputs have equal names.
-    path = (directory / f"{digest_of_arrays(arrays)[:16]}.safetensors").resolve()
-    # Not ascontiguousarray, which makes a single number an array of one.
-    save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, path)
-    return str(path)
 
 
 def module_problems(module: torch.nn.Module) -> list[str]:

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, cast
 
 from benchorch.domain.codec import Json, from_json, to_json
-from benchorch.domain.tensors import Arrays
 from benchorch.errors import text_of
 from benchorch.frameworks.host_arrays import dtype_name
 from benchorch.frameworks.module_fingerprint import state_digest
@@ -26,7 +25,7 @@ from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
 from benchorch.frontends.scripts.reported import ReportedCall, ReportedModel, Seconds
 from benchorch.host.processes import child_channel
 from benchorch.models.script_files import DEFINITIONS, GRAPH_SUFFIX, PROGRAM_SUFFIX, SEED
-from benchorch.models.script_inputs import arrays_of, digest_of_arrays
+from benchorch.models.script_inputs import arrays_of, save_arrays
 from benchorch.models.script_run import run_script
 from benchorch.models.script_watch import (
     CallSignature,
@@ -155,7 +154,7 @@ def watch_child() -> None:
     """Record the models of a process that a script has started, until it ends."""
     reports = ChildReports.inherited()
     request = from_json(DiscoveryRequest, reports.request.encode())
-    keep = _InputFiles.of(request, process=0)
+    keep = _InputFiles(request=request, process=0)
 
     def progress(seen: FoundModel) -> None:
         _report_child(seen, keep, reports)
@@ -193,7 +192,7 @@ def discover(
                 spent_s = time.monotonic() - began_s
                 report(DiscoveryReply(seconds=spent_s, sources=_sources(), busy=True))
 
-    keep = _InputFiles.of(request, process=process, on_capture=busy)
+    keep = _InputFiles(request=request, process=process, on_capture=busy)
 
     def progress(seen: FoundModel) -> None:
         if os.getpid() != process:
@@ -294,43 +293,20 @@ class _InputFiles:
     """Takes down each signature as it is met, and keeps its inputs where that is asked for.
 
     Attributes:
-        script: the one that is run.
-        folder: where inputs go, or None where nothing is to be benchmarked.
-        wanted: hashes of models or calls; empty for all.
-        capture: whether the modules are exported besides.
-        generation: whether language models are saved instead.
-        on_capture: called before each export, which may take long.
+        request: what is looked for, and what is kept of it.
         process: that of the script; other processes are not run again for a call of theirs.
+        on_capture: called before each export, which may take long.
         captured_bytes: weights that were written so far.
         calls: what is told of each call, by its hash.
         generating: hashes of the models that can generate tokens.
     """
 
-    script: Path
-    folder: Path | None
-    wanted: frozenset[str]
-    capture: bool
-    generation: bool
+    request: DiscoveryRequest
     process: int
     on_capture: Callable[[], None] = lambda: None
     captured_bytes: int = 0
     calls: dict[str, dict[str, Json]] = field(default_factory=dict)
     generating: set[str] = field(default_factory=set)
-
-    @classmethod
-    def of(
-        cls, request: DiscoveryRequest, process: int, on_capture: Callable[[], None] = lambda: None
-    ) -> Self:
-        """Those of a request."""
-        return cls(
-            script=request.script,
-            folder=request.folder,
-            wanted=frozenset(request.wanted),
-            capture=request.capture,
-            generation=request.generation,
-            process=process,
-            on_capture=on_capture,
-        )
 
     def __call__(self, first_call: FirstCall) -> None:
         from benchorch.models.architectures.decoder import is_language_model
@@ -353,17 +329,18 @@ class _InputFiles:
         self.calls[invocation.hash] = call
         if is_language_model(first_call.module):
             self.generating.add(first_call.seen.hash)
-        if self.folder is not None and self.generation:
-            self._save(first_call, call, self.folder / "language_models")
+        folder = self.request.folder
+        if folder is not None and self.request.generation:
+            self._save(first_call, call, folder / "language_models")
             return
-        if self.folder is None or call["obstacle"] or not self._is_requested(first_call):
+        if folder is None or call["obstacle"] or not self._is_requested(first_call):
             return
-        if not self.wanted and len(first_call.seen.invocations) > KEPT_INVOCATIONS:
+        if not self.request.wanted and len(first_call.seen.invocations) > KEPT_INVOCATIONS:
             call["obstacle"] = (
                 f"only the first {KEPT_INVOCATIONS} shapes are taken; select it by its hash"
             )
             return
-        fields, reason = self._model_fields(first_call, self.folder)
+        fields, reason = self._model_fields(first_call, folder)
         if first_call.step and reason:
             call["obstacle"] = f"{first_call.step} cannot be exported: {reason}"
             return
@@ -399,14 +376,15 @@ class _InputFiles:
 
     def _is_requested(self, first_call: FirstCall) -> bool:
         hashes = {first_call.seen.hash, first_call.invocation.hash}
-        return not self.wanted or bool(hashes & self.wanted)
+        return not self.request.wanted or not hashes.isdisjoint(self.request.wanted)
 
     def _model_fields(self, first_call: FirstCall, folder: Path) -> tuple[dict[str, Json], str]:
         """The model's configuration for this call, and why it is no exported program."""
         from benchorch.models.architectures.called import goes_by_name
 
         arguments = first_call.arguments
-        inputs: dict[str, Json] = {"file": str(_saved(folder / "inputs", arrays_of(arguments)))}
+        file = save_arrays(arrays_of(arguments), folder / "inputs")
+        inputs: dict[str, Json] = {"file": str(file)}
         captured, reason = self._captured(first_call, folder)
         if captured is not None and not reason:
             return {"inputs": inputs, "kwargs": {}, **captured}, ""
@@ -431,7 +409,7 @@ class _InputFiles:
             too_large,
         )
 
-        if not self.capture:
+        if not self.request.capture:
             return None, ""
         size = state_bytes(first_call.module)
         reason = too_large(self.captured_bytes, size)
@@ -445,7 +423,7 @@ class _InputFiles:
             if first_call.step:
                 return None, reason
             try:
-                captured = bundle(first_call, self.script, _modules(), folder / "bundles")
+                captured = bundle(first_call, self.request.script, _modules(), folder / "bundles")
             except NotCapturedError as why:
                 return None, f"{reason}; {why}"
         self.captured_bytes += size
@@ -469,19 +447,6 @@ def _state(module: torch.nn.Module) -> str | None:
         return state_digest(module)
     except (RuntimeError, TypeError, ValueError):
         return None
-
-
-def _saved(folder: Path, arrays: Arrays) -> Path:
-    """A file of inputs, named by what it holds: the same inputs are the same file in every run."""
-    from safetensors.numpy import save_file
-
-    path = folder / f"{digest_of_arrays(arrays)[:16]}.safetensors"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        save_file({name: array.copy(order="C") for name, array in arrays.items()}, partial)
-        partial.replace(path)
-    return path
 
 
 def _sources() -> tuple[str, ...]:
