@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from benchorch.domain.estimate import Estimate
 from benchorch.frontends.accelerate.report import (
+    NOT_MEASURED,
     FunctionProfile,
     GraphTiming,
     Segment,
@@ -78,7 +79,7 @@ class Account:
 
     def _on(self, backend: str, keys: Counter[Key], local: Mapping[Key, Estimate]) -> GraphTiming:
         """A graph on a backend: over its shapes, each as often as it was called with them."""
-        found = {k: self.measured.get((backend, k), _NOTHING) for k in keys if k not in local}
+        found = {k: self.measured.get((backend, k), NOT_MEASURED) for k in keys if k not in local}
         times = {**{key: each.ms for key, each in found.items()}, **local}
         known = [scaled(ms, keys[key] / keys.total()) for key, ms in times.items() if ms]
         return GraphTiming(
@@ -99,9 +100,6 @@ class Account:
         price = self.usd_per_hour.get(backend)
         usd = usd_per_million_calls(ms, price) if ms and price else None
         return Total(ms=ms, usd_per_million_calls=usd)
-
-
-_NOTHING = GraphTiming(reason="it was not measured")
 
 
 def _part(segment: Segment, backend: str) -> Estimate | None:

@@ -8,11 +8,9 @@ from benchorch.domain.price import Market
 from benchorch.domain.result import TrialResult
 from benchorch.frontends.accelerate.backends import RequestedBackend, backend_labels
 from benchorch.frontends.accelerate.cost import Key
-from benchorch.frontends.accelerate.report import GraphTiming
+from benchorch.frontends.accelerate.report import NOT_MEASURED, GraphTiming
 from benchorch.frontends.accelerate.transfer import ExportedCall
 from benchorch.run.invocation import Invocation
-
-_NOT_RUN = GraphTiming(reason="it was not measured")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +31,12 @@ class Outcomes:
         for requested in self.backends:
             gone = GraphTiming(reason=requested.unavailable) if requested.unavailable else None
             for key, call in self.exported.items():
-                found = by_trial.get((call.model, *requested.labels), _NOT_RUN)
+                found = by_trial.get((call.model, *requested.labels), NOT_MEASURED)
                 yield (requested.name, key), gone or found
 
     def ready(self) -> list[str]:
         """The backends on which every graph has a time or has failed, in order."""
-        waiting = {name for (name, _), timing in self.measured() if timing == _NOT_RUN}
+        waiting = {name for (name, _), timing in self.measured() if timing == NOT_MEASURED}
         there = [each.name for each in self.backends if not each.unavailable]
         return [name for name in there if name not in waiting]
 

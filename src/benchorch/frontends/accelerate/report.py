@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from benchorch.domain.estimate import Estimate
-from benchorch.errors import BenchorchError
 from benchorch.formatting import interval_text
 from benchorch.frontends.accelerate.graph_breaks import GraphBreak
+from benchorch.frontends.api.results import data_frame
 from benchorch.results.metrics.cost import ITEMS, SECONDS_PER_HOUR
 from benchorch.results.report.console_table import table_text
 from benchorch.stats.interval_arithmetic import scaled
@@ -49,6 +49,9 @@ class GraphTiming:
     is_median: bool = False
     failures: int = 0
     reason: str = ""
+
+
+NOT_MEASURED = GraphTiming(reason="it was not measured")
 
 
 @final
@@ -173,11 +176,7 @@ class AcceleratedReport:
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row for each segment, and for each backend of a graph; needs pandas."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise BenchorchError("to_pandas() needs pandas: pip install pandas") from error
-        return pd.DataFrame([row for profile in self.profiles for row in _records(profile)])
+        return data_frame([row for profile in self.profiles for row in _records(profile)])
 
     def __str__(self) -> str:
         return self.table()

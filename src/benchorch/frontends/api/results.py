@@ -134,11 +134,7 @@ class Results(Sequence[ResultRow]):
 
     def to_pandas(self) -> pandas.DataFrame:
         """A row for each trial; BenchorchError where pandas is not installed."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise BenchorchError("to_pandas() needs pandas: pip install pandas") from error
-        return pd.DataFrame([_record(row) for row in self.rows])
+        return data_frame([_record(row) for row in self.rows])
 
     def plot(self) -> Chart:
         """Medians with their intervals as an SVG; a notebook shows it, `save` writes it."""
@@ -228,3 +224,12 @@ def _record(row: ResultRow) -> dict[str, object]:
         "failure": f"{row.failure.kind}: {row.failure.message}" if row.failure else None,
         "directory": str(row.directory),
     }
+
+
+def data_frame(records: Sequence[Mapping[str, object]]) -> pandas.DataFrame:
+    """A row for each record; BenchorchError where pandas is not installed."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise BenchorchError("to_pandas() needs pandas: pip install pandas") from error
+    return pd.DataFrame(records)
