@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -38,6 +38,27 @@ def to_json(value: object) -> bytes:
 def from_json(kind: type[T], text: bytes) -> T:
     """The domain value that `to_json` wrote; ValueError for any other text."""
     return decode(kind, json.loads(text))
+
+
+def leaves(value: Json, path: str = "") -> Iterator[tuple[str, Json]]:
+    """Each value that holds no others, by its path below `path`: ``steps.export.inputs[0]``."""
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple) and value:
+        for number, item in enumerate(value):
+            yield from leaves(item, f"{path}[{number}]")
+    else:
+        yield path, value
+
+
+def with_texts(value: Json, change: Callable[[str], str]) -> Json:
+    """The same value with each text changed, but for keys."""
+    if isinstance(value, Mapping):
+        return {key: with_texts(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_texts(item, change) for item in value]
+    return change(value) if isinstance(value, str) else value
 
 
 def _builtins(value: object) -> Json:

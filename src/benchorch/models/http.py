@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from benchorch.config.components import suggest
 from benchorch.domain.artifact import Format
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, leaves
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
 from benchorch.files import read_small
@@ -165,12 +165,9 @@ def _resolved(value: str) -> str:
 
 
 def _placeholders(body: Json) -> Iterator[str]:
-    if isinstance(body, str):
-        name = body.removeprefix("$")
-        yield from [name] if name != body and name.isidentifier() else []
-    elif isinstance(body, Mapping | list | tuple):
-        for value in body.values() if isinstance(body, Mapping) else body:
-            yield from _placeholders(value)
+    for _, text in leaves(body):
+        if isinstance(text, str) and text.startswith("$") and text[1:].isidentifier():
+            yield text[1:]
 
 
 def read_answers(path: Path) -> list[tuple[Json, Json]]:

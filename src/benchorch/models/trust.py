@@ -26,7 +26,7 @@ from typing import final
 
 from benchorch.config.environment_references import withheld
 from benchorch.config.user_settings import settings_path, user_settings
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import leaves
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, Correction, Problem
@@ -341,21 +341,19 @@ def _is_users(reference: str) -> bool:
 
 def references_of(plan: Plan) -> list[str]:
     """References in a plan's trials: dotted names, paths to code and addresses."""
-    nodes = (trial.spec.get(key) for trial in plan.trials for key in _CODE)
-    texts = dict.fromkeys(text for node in nodes for text in _texts(node))
     return [
-        text for text in texts if text.endswith(_FILES) or is_reference(text) or _is_address(text)
+        text
+        for text in _texts(plan.trials)
+        if text.endswith(_FILES) or is_reference(text) or _is_address(text)
     ]
 
 
 def own_files(trials: Iterable[Trial]) -> Mapping[str, Path]:
     """The files of the user that trials name or refer to, by that text."""
-    nodes = (trial.spec.get(key) for trial in trials for key in _CODE)
-    texts = dict.fromkeys(text for node in nodes for text in _texts(node) if "\0" not in text)
     places = {
         text: _place(text) if is_reference(text) else Path(text)
-        for text in texts
-        if is_reference(text) or "/" in text or Path(text).suffix
+        for text in _texts(trials)
+        if "\0" not in text and (is_reference(text) or "/" in text or Path(text).suffix)
     }
     return {
         text: place
@@ -373,15 +371,11 @@ def _is_address(text: str) -> bool:
     return text.lower().startswith(_ADDRESSES)
 
 
-def _texts(node: Json) -> Iterator[str]:
-    if isinstance(node, str):
-        yield node
-    elif isinstance(node, Mapping):
-        for value in node.values():
-            yield from _texts(value)
-    elif isinstance(node, list | tuple):
-        for value in node:
-            yield from _texts(value)
+def _texts(trials: Iterable[Trial]) -> Iterable[str]:
+    """What trials name, each once."""
+    nodes = (trial.spec.get(key) for trial in trials for key in _CODE)
+    found = (text for node in nodes for _, text in leaves(node) if isinstance(text, str))
+    return dict.fromkeys(found)
 
 
 def variables(session: Session) -> dict[str, str]:

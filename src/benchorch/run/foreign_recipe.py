@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import leaves
 from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.models import trust
 
@@ -29,13 +29,12 @@ def chosen_places(session: ConfigNode, choices: Mapping[str, str]) -> Iterator[s
         return
     default = _defaults(choices)
     yield from _chosen_quota(session, choices.get("store", ""))
-    for key in _KEYS:
-        for place, value in _texts(session.get(key), key):
-            harmless = _WORD.fullmatch(value) and not place.endswith(f".{_PROGRAM}")
-            if harmless or value == default.get(place):
-                continue
-            if why := trust.choice_refusal(value):
-                yield why.within(f"{place}: ")
+    for place, value in _texts(session):
+        harmless = _WORD.fullmatch(value) and not place.endswith(f".{_PROGRAM}")
+        if harmless or value == default.get(place):
+            continue
+        if why := trust.choice_refusal(value):
+            yield why.within(f"{place}: ")
 
 
 def _chosen_quota(session: ConfigNode, option: str) -> Iterator[str]:
@@ -55,15 +54,12 @@ def _defaults(choices: Mapping[str, str]) -> Mapping[str, str]:
         f"{group}={choices[group]}" for group in _NODES if choices.get(group) in own.options(group)
     ]
     config = own.session(known)
-    return dict(text for key in _KEYS for text in _texts(config.get(key), key))
+    return dict(_texts(config))
 
 
-def _texts(node: Json, place: str) -> Iterator[tuple[str, str]]:
-    if isinstance(node, str):
-        yield place, node
-    elif isinstance(node, Mapping):
-        for key, value in node.items():
-            yield from _texts(value, f"{place}.{key}")
-    elif isinstance(node, list | tuple):
-        for number, value in enumerate(node):
-            yield from _texts(value, f"{place}[{number}]")
+def _texts(session: ConfigNode) -> Iterator[tuple[str, str]]:
+    """Each text of a session's components, by its place."""
+    for key in _KEYS:
+        for place, value in leaves(session.get(key), key):
+            if isinstance(value, str):
+                yield place, value

@@ -15,7 +15,7 @@ from benchorch.config.components import make, misspelt, nearest
 from benchorch.config.composer import Composer, MatrixCell
 from benchorch.config.descriptions import default_keys
 from benchorch.config.overrides import refuse_twice
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, leaves
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
@@ -296,22 +296,11 @@ def _shape_problems(cells: Iterable[MatrixCell], known: Collection[str]) -> Iter
 
 
 def _value_problems(key: str, node: Json) -> Iterator[str]:
-    for path, value in _leaves(node, key):
+    for path, value in leaves(node, key):
         if isinstance(value, float) and not math.isfinite(value):
             yield f"{path}: expected a finite number, got {value}."
         if isinstance(value, str) and printable(value) != value:
             yield f"{path}: {printable(value)!r} holds characters that a terminal obeys."
-
-
-def _leaves(node: Json, path: str = "") -> Iterator[tuple[str, Json]]:
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            yield from _leaves(value, f"{path}.{key}" if path else str(key))
-    elif isinstance(node, list | tuple):
-        for value in node:
-            yield from _leaves(value, path)
-    else:
-        yield path, node
 
 
 def _baseline(session: ConfigNode, composer: Composer) -> tuple[str, ConfigNode] | None:

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, leaves
 from benchorch.domain.reply import Reply
 from benchorch.formatting import plural
 from benchorch.interfaces.store import Entry, Store
@@ -19,15 +19,9 @@ _SHOWN_NEVER = 3
 _LONGEST_GROUP = 24
 
 
-def flatten(value: Json, path: str = "") -> dict[str, Json]:
+def flatten(fields: Json) -> dict[str, Json]:
     """Every leaf of a key's fields by its dotted path: ``steps[0].opset``."""
-    if isinstance(value, Mapping) and value:
-        parts = [flatten(item, f"{path}.{name}" if path else name) for name, item in value.items()]
-    elif isinstance(value, Sequence) and not isinstance(value, str) and value:
-        parts = [flatten(item, f"{path}[{index}]") for index, item in enumerate(value)]
-    else:
-        return {path: value} if path else {}
-    return {name: leaf for part in parts for name, leaf in part.items()}
+    return {path: leaf for path, leaf in leaves(fields) if path}
 
 
 def differences(before: Entry, after: Entry) -> dict[str, tuple[Json, Json]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, leaves
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
@@ -155,16 +155,11 @@ def script_files(script: Path) -> FolderContent:
 
 def _named(value: Json, base: Path) -> Iterator[Path]:
     """Every regular file that a string names: by its path, folder, module or callable."""
-    if isinstance(value, Mapping):
-        for item in value.values():
-            yield from _named(item, base)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _named(item, base)
-    elif isinstance(value, str) and _may_name_a_file(value):
-        yield from _at(base / value.partition(":")[0], base)
-        yield from _at(base / value, base)
-        yield from _module(value.partition(":")[0].split(".")[0], base)
+    for _, text in leaves(value):
+        if isinstance(text, str) and _may_name_a_file(text):
+            yield from _at(base / text.partition(":")[0], base)
+            yield from _at(base / text, base)
+            yield from _module(text.partition(":")[0].split(".")[0], base)
 
 
 def _may_name_a_file(value: str) -> bool:

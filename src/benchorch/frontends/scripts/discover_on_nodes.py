@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from benchorch.domain.codec import Json
+from benchorch.domain.codec import Json, with_texts
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ExecutorError
 from benchorch.executors.scheduling.file_transfer import (
@@ -133,19 +133,12 @@ def _taken(script: Script, reply: NodeReply | ExecutorError) -> ConfigNode:
     if reply.log:
         script.folder.mkdir(parents=True, exist_ok=True)
         write_bytes(script.log, reply.log)
-    found = cast(ConfigNode, _moved(cast(Json, reply.found), reply.folder, str(folder)))
-    return {**found, "log": str(script.log)}
 
+    def moved(text: str) -> str:
+        inside = text.startswith(f"{reply.folder}/")
+        return f"{folder}{text.removeprefix(reply.folder)}" if inside else text
 
-def _moved(value: Json, there: str, here: str) -> Json:
-    """A value in which paths below one folder are those below another."""
-    if isinstance(value, Mapping):
-        return {key: _moved(each, there, here) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_moved(each, there, here) for each in value]
-    if isinstance(value, str) and value.startswith(f"{there}/"):
-        return f"{here}{value.removeprefix(there)}"
-    return value
+    return {**cast(ConfigNode, with_texts(reply.found, moved)), "log": str(script.log)}
 
 
 def not_run(script: Script, message: str) -> dict[str, Json]:

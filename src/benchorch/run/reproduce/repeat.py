@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias, cast
 
 from benchorch.config.components import make
 from benchorch.config.parity_setup import parity_setup
 from benchorch.config.trial_setup import open_trial
+from benchorch.domain.codec import with_texts
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
 from benchorch.errors import ConfigError, Correction, Problem, Problems
 from benchorch.formatting import shell_word
@@ -64,15 +65,8 @@ def unpacked_names(plan: Plan, files: Mapping[str, str], carried: Mapping[str, P
 
 def renamed(trial: Trial, names: Names) -> Trial:
     """The trial with other names for its files."""
-    return replace(trial, spec=_renamed(trial.spec, names))
-
-
-def _renamed(node: Any, names: Names) -> Any:
-    if isinstance(node, Mapping):
-        return {key: _renamed(value, names) for key, value in node.items()}
-    if isinstance(node, list | tuple):
-        return [_renamed(value, names) for value in node]
-    return names.get(node, node) if isinstance(node, str) else node
+    spec = with_texts(trial.spec, lambda text: names.get(text, text))
+    return replace(trial, spec=cast(ConfigNode, spec))
 
 
 def refuse_unknown(trials: Sequence[Trial]) -> None:
