@@ -110,11 +110,15 @@ def check_inside(name: str, root: Path) -> None:
         raise ValueError(f"{name!r} leads out of {root}")
 
 
+def file_digest(path: Path) -> str:
+    """SHA-256 (hex) of a file's bytes; OSError as `open_regular`."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def folder_digest(folder: Path) -> str:
     """SHA-256 (hex) of a folder's files and their names."""
     total = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        total.update(f"{path.relative_to(folder).as_posix()} {digest}\n".encode())
+        total.update(f"{path.relative_to(folder).as_posix()} {file_digest(path)}\n".encode())
     return total.hexdigest()

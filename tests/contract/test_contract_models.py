@@ -15,8 +15,8 @@ import yaml
 from benchorch.config.components import make
 from benchorch.domain.artifact import digest_of
 from benchorch.domain.tensors import DTYPES, Workload
+from benchorch.files import file_digest
 from benchorch.interfaces.model import Model
-from benchorch.models.script_files import script_digest
 
 FOLDER = Path(__file__).resolve().parents[2] / "conf" / "model"
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -83,7 +83,7 @@ SMALLER: Mapping[str, Mapping[str, object]] = {
     },
     "script": {
         "script": str(SCRIPT),
-        "digest": script_digest(SCRIPT),
+        "digest": file_digest(SCRIPT),
         "call": "cd181ac1",
         "inputs": {"x": {"shape": ["batch_size", 4], "generator": "normal"}},
     },

@@ -104,7 +104,7 @@ def _settings(walk: Walk) -> None:
     import torch
     import torch.nn.modules.module as machinery
 
-    from benchorch.frameworks.identity.distributions import file_digest
+    from benchorch.files import file_digest
 
     found = {
         "python": platform.python_version(),

@@ -13,6 +13,7 @@ from typing import Any, final
 import torch
 
 from benchorch.domain.tensors import Example
+from benchorch.files import file_digest
 from benchorch.frameworks.onnx_external import external_files
 from benchorch.frameworks.onnx_files import LARGEST_SINGLE_FILE_BYTES, write_graph
 from benchorch.frameworks.opaque_module import OpaqueModule
@@ -216,6 +217,5 @@ def _content(model: Any, path: Path) -> torch.Tensor:
     """SHA-256 over the file and those that hold its weights, as 32 bytes; ConfigError as there."""
     total = hashlib.sha256()
     for file in (path, *external_files(model, path)):
-        with file.open("rb") as opened:
-            total.update(hashlib.file_digest(opened, "sha256").digest())
+        total.update(bytes.fromhex(file_digest(file)))
     return torch.tensor(list(total.digest()), dtype=torch.uint8)

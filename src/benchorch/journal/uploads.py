@@ -1,12 +1,11 @@
 """Download of the files that nodes have uploaded by themselves, by the journal's digests."""
 
-import hashlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
 from benchorch.domain.result import TrialResult, UploadedFile
-from benchorch.files import check_inside
+from benchorch.files import check_inside, file_digest
 from benchorch.journal.run_directory import trial_directory
 
 ATTEMPTS = "attempts"
@@ -48,9 +47,7 @@ def _accept(upload: UploadedFile, part: Path, path: Path) -> None:
     if not part.exists():
         LOG.warning("%s is gone from the bucket; the result stands without it.", upload.key)
         return
-    with part.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest == upload.sha256:
+    if file_digest(part) == upload.sha256:
         part.replace(path)
     else:
         LOG.warning("%s was changed in the bucket; the result stands without it.", upload.key)

@@ -16,6 +16,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import BuildError
+from benchorch.files import file_digest
 from benchorch.frameworks.identity.distributions import installed
 from benchorch.models import trust
 from benchorch.models.boosters import as_estimator
@@ -74,7 +75,7 @@ class EstimatorModel(DeclaredModel):
         """Digest of the file and releases of the libraries; None for a callable."""
         if self._file is None:
             return None
-        return {"digest": _digest(self._file), "packages": dict(installed(_LIBRARIES))}
+        return {"digest": file_digest(self._file), "packages": dict(installed(_LIBRARIES))}
 
     def makers(self) -> Sequence[Callable[..., object]]:
         """The callable, if it is one."""
@@ -103,7 +104,7 @@ class EstimatorModel(DeclaredModel):
             return []
         if not path.is_file():
             return [f"there is no {path} on this machine."]
-        if self.digest and _digest(path) != self.digest:
+        if self.digest and file_digest(path) != self.digest:
             return [f"{path} is not the estimator that was written there."]
         refused = trust.refusal(self.estimator)
         return [refused.within(f"{path} may not be loaded: ", ".")] if refused else []
@@ -147,14 +148,10 @@ def write_estimator(fitted: object, directory: Path) -> ConfigNode:
     path = directory.resolve() / "estimator.joblib"
     joblib.dump(fitted, path)
     trust.grant(str(path))
-    return {"estimator": str(path), "digest": _digest(path)}
+    return {"estimator": str(path), "digest": file_digest(path)}
 
 
 def _unpickled(path: Path) -> object:
     import joblib
 
     return joblib.load(path)
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

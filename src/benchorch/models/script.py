@@ -12,11 +12,12 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError
+from benchorch.files import file_digest
 from benchorch.frameworks.identity.code import file_syntax_digest
 from benchorch.models import trust
 from benchorch.models.callables import user_code
 from benchorch.models.declared_model import DeclaredModel
-from benchorch.models.script_files import GRAPH_SUFFIX, MODEL_SUFFIXES, SEED, script_digest
+from benchorch.models.script_files import GRAPH_SUFFIX, MODEL_SUFFIXES, SEED
 from benchorch.models.seeding import frozen
 from benchorch.models.weights import load_checkpoint
 
@@ -141,7 +142,7 @@ class ScriptModel(DeclaredModel):
         path = Path(self.script)
         if not path.is_file():
             return [f"there is no script {self.script} on this machine."]
-        if script_digest(path) != self.digest:
+        if file_digest(path) != self.digest:
             return [
                 f"{self.script} has changed since its models were found; "
                 f"find them again: benchorch script {self.script}"

@@ -1,7 +1,4 @@
-"""Suffixes and digests of script files; importing this module is free."""
-
-import hashlib
-from pathlib import Path
+"""Suffixes of script files; importing this module is free."""
 
 SEED = 0
 """Seed of a script's random numbers during discovery: the default of workload.seed."""
@@ -21,8 +18,3 @@ MODEL_SUFFIXES = (PROGRAM_SUFFIX, GRAPH_SUFFIX)
 
 SCRIPT_SUFFIXES = (".py", NOTEBOOK_SUFFIX, *MODEL_SUFFIXES)
 """Suffixes that `run_script` accepts; a file without a suffix is a script too."""
-
-
-def script_digest(path: Path) -> str:
-    """SHA-256 (hex) of a script's bytes."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -5,7 +5,6 @@ once the trial's line is in the journal, which has their names and digests: what
 that was interrupted before is in no line, and is never taken for another attempt's.
 """
 
-import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import final
 
 from benchorch.domain.result import UploadedFile
+from benchorch.files import file_digest
 from benchorch.interfaces.attempt_files import AttemptFiles
 from benchorch.journal.uploads import ATTEMPTS
 from benchorch.stores.s3 import bucket_at
@@ -31,8 +31,7 @@ class AttemptBucket(AttemptFiles):
         bucket = bucket_at(self.url)
         found = []
         for name in names:
-            with (folder / name).open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = file_digest(folder / name)
             bucket.add(f"{place}/{name}", folder / name)
             found.append(UploadedFile(name=name, key=f"{place}/{name}", sha256=digest))
         return tuple(found)

@@ -9,7 +9,6 @@
 Files whose inode, size and times are those of the last comparison are not read again.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -26,7 +25,7 @@ from benchorch.domain.bounds import Amount, Count
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import StoreError
-from benchorch.files import read_small, write_json
+from benchorch.files import file_digest, read_small, write_json
 from benchorch.interfaces.store import Entry
 from benchorch.units import s_to_ns
 
@@ -164,7 +163,7 @@ def seal(
     """Write the signed manifest of a new entry, with every file."""
     found, settled = _file_status(directory)
     files = tuple(
-        FileRecord(path=path, size_bytes=status[1], sha256=_sha256(directory / FILES / path))
+        FileRecord(path=path, size_bytes=status[1], sha256=file_digest(directory / FILES / path))
         for path, status in sorted(found.items())
     )
     manifest = sign(replace(draft, files=files))
@@ -217,7 +216,7 @@ def _verify_files(directory: Path, manifest: Manifest, prove: Prove) -> None:
     if proof and _last_verification(directory) == proof:
         return
     for path, file in recorded.items():
-        if _sha256(directory / FILES / path) != file.sha256:
+        if file_digest(directory / FILES / path) != file.sha256:
             raise CorruptEntry(f"{path} has other bytes than were built")
     if settled:
         _remember(directory, proof)
@@ -248,11 +247,6 @@ def _walk(directory: Path, prefix: str = "") -> Iterator[tuple[str, os.stat_resu
                 yield from _walk(Path(item.path), f"{prefix}{item.name}/")
             else:
                 yield f"{prefix}{item.name}", item.stat(follow_symlinks=False)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb", buffering=0) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _verification(manifest: Manifest, found: Mapping[str, _Status]) -> Json:

@@ -6,10 +6,10 @@ import pytest
 from benchorch.config.composer import Composer, config_loader
 from benchorch.errors import ConfigError
 from benchorch.executors.node_packages import bundled_packages
+from benchorch.files import file_digest
 from benchorch.frameworks.tensorrt_libraries import LINKED_WITH
 from benchorch.host.packages import install_command
 from benchorch.interfaces.executor import Executor
-from benchorch.models.script_files import script_digest
 from benchorch.run.expand import plan
 
 
@@ -329,7 +329,7 @@ def of_scripts(tmp_path):
         node = {
             "_target_": "benchorch.models.script.ScriptModel",
             "script": str(graph),
-            "digest": script_digest(graph),
+            "digest": file_digest(graph),
             "call": "c",
             "inputs": {"x": {"shape": ["batch_size", 4], "generator": "normal"}},
             "labels": {"script": f"{name}.onnx", "model": f"{name}.onnx:net"},

@@ -59,13 +59,13 @@ def store(tmp_path: Path) -> LocalStore:
 def hashed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files whose bytes were read again, in order."""
     seen: list[str] = []
-    real = manifests._sha256
+    real = manifests.file_digest
 
     def noting(path: Path) -> str:
         seen.append(path.name)
         return real(path)
 
-    monkeypatch.setattr(manifests, "_sha256", noting)
+    monkeypatch.setattr(manifests, "file_digest", noting)
     return seen
 
 

@@ -84,7 +84,7 @@ def test_files_are_compared_once_by_who_has_the_key(
     store = LocalStore(root=str(tmp_path / "store"))
     build(store, BUILT_HERE)
     read: list[Path] = []
-    monkeypatch.setattr(manifest, "_sha256", lambda path: read.append(path) or "")
+    monkeypatch.setattr(manifest, "file_digest", lambda path: read.append(path) or "")
     assert build(store, BUILT_HERE) == (BUILT_HERE, False)
     assert not read
 

@@ -25,6 +25,7 @@ from types import CodeType
 from typing import Any, Final, TypeAlias
 
 from benchorch.domain.trial import ConfigNode
+from benchorch.files import file_digest
 from benchorch.frameworks.identity.code import file_syntax_digest
 from benchorch.frameworks.identity.consulted import (
     OWN_VARIABLES,
@@ -33,7 +34,7 @@ from benchorch.frameworks.identity.consulted import (
     place_kind,
     recorded,
 )
-from benchorch.frameworks.identity.distributions import CLOSED, file_digest, installed
+from benchorch.frameworks.identity.distributions import CLOSED, installed
 from benchorch.frameworks.identity.owners import USER, Owners, module_label, normalised
 from benchorch.frameworks.identity.stacks import PACKAGE, asker_of_model, kind_of
 from benchorch.frameworks.identity.start import Start

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import CodeType
 from typing import TypeAlias
 
+from benchorch.files import file_digest
+
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _SILENT = frozenset({"NOP", "RESUME", "CACHE", "EXTENDED_ARG", "PRECALL"})
 
@@ -170,7 +172,7 @@ def file_syntax_digest(path: Path) -> str:
     try:
         return syntax_digest(ast.parse(path.read_bytes()))
     except (SyntaxError, ValueError):
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return file_digest(path)
 
 
 def syntax_digest(node: ast.AST) -> str:

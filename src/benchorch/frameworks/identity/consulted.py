@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchorch.domain.artifact import digest_of
-from benchorch.frameworks.identity.distributions import file_digest
+from benchorch.files import file_digest
 from benchorch.frameworks.identity.stacks import STDLIB, asked_by_user, asker
 
 _UNTRACKED: Final = {

@@ -2,7 +2,6 @@
 
 import base64
 import csv
-import hashlib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import Json
-from benchorch.files import open_regular
+from benchorch.files import file_digest
 from benchorch.frameworks.identity.owners import listing, normalised
 from benchorch.host.environment import release
 
@@ -147,9 +146,3 @@ def _found(distribution: Distribution) -> Iterator[str]:
         for path in inside:
             if path.is_file() and "__pycache__" not in path.parts:
                 yield path.relative_to(root).as_posix()
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes."""
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

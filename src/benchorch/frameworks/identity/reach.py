@@ -19,6 +19,7 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from benchorch.domain.artifact import digest_of
+from benchorch.files import file_digest
 from benchorch.frameworks.identity.code import (
     Source,
     code_digest,
@@ -27,7 +28,7 @@ from benchorch.frameworks.identity.code import (
     parse,
     syntax_digest,
 )
-from benchorch.frameworks.identity.distributions import describe, file_digest, is_closed
+from benchorch.frameworks.identity.distributions import describe, is_closed
 from benchorch.frameworks.identity.indirect import handed_on, reaches_any_module
 from benchorch.frameworks.identity.leaves import Leaves
 from benchorch.frameworks.identity.owners import (

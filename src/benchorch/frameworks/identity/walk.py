@@ -24,8 +24,8 @@ import torch
 from torch._library.custom_ops import CustomOpDef
 
 from benchorch.domain.artifact import digest_of
+from benchorch.files import file_digest
 from benchorch.frameworks.identity.code import code_digest
-from benchorch.frameworks.identity.distributions import file_digest
 from benchorch.frameworks.identity.leaves import MOST_ITEMS, Leaves
 from benchorch.frameworks.identity.owners import module_label
 from benchorch.frameworks.identity.start import Start

@@ -10,10 +10,9 @@ from typing import cast
 
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
-from benchorch.files import read_json, read_small, write_text
+from benchorch.files import file_digest, read_json, read_small, write_text
 from benchorch.frontends.scripts.discover import Script
 from benchorch.models.saved_language_model import WEIGHTS
-from benchorch.models.script_files import script_digest
 
 _NOT_WHOLE = ("interrupt", "timeout", "memory", "stopped", "not_run")
 
@@ -53,7 +52,7 @@ def _place(script: Script) -> Path:
 def _key(script: Script, how: str) -> str:
     """Digest of the script's bytes, its arguments and the environment."""
     words = (
-        script_digest(script.path),
+        file_digest(script.path),
         *script.arguments,
         str(script.depth),
         str(script.capture),

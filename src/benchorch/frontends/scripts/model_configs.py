@@ -7,10 +7,10 @@ from typing import cast
 
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
-from benchorch.files import write_text
+from benchorch.files import file_digest, write_text
 from benchorch.frontends.scripts.discover import Script
 from benchorch.models.saved_language_model import WEIGHTS
-from benchorch.models.script_files import MODEL_SUFFIXES, script_digest
+from benchorch.models.script_files import MODEL_SUFFIXES
 
 RUNS_AGAIN = "script runs each time"
 """What the name of a row has whose module could not be captured."""
@@ -21,7 +21,7 @@ _DTYPES = ("float64", "float16")  # what workload.dtype can be besides its defau
 def write_configs(script: Script, found: ConfigNode) -> dict[str, Path]:
     """A file for each call that can be made again; names for ``model=``, with their files."""
     folder = script.folder / "conf" / "model"
-    digest = script_digest(script.path)
+    digest = file_digest(script.path)
     folder.mkdir(parents=True, exist_ok=True)
     written = {}
     calls = list(benchmarkable(found))

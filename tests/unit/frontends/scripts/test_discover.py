@@ -12,9 +12,9 @@ import pytest
 
 from benchorch.domain.codec import encode
 from benchorch.errors import BuildError
+from benchorch.files import file_digest
 from benchorch.frontends.scripts.discovery_process import DiscoveryRequest, discover
 from benchorch.models.script import ScriptModel
-from benchorch.models.script_files import script_digest
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "data" / "scripts"
 GOOD = sorted((SCRIPTS / "good").glob("*.py"))
@@ -47,7 +47,7 @@ def taken(name: str, call: dict[str, Any]) -> ScriptModel:
     path = SCRIPTS / "good" / f"{name}.py"
     return ScriptModel(
         script=path,
-        digest=script_digest(path),
+        digest=file_digest(path),
         call=call["hash"],
         arguments=tuple(ARGUMENTS.get(name, [])),
         **call["model"],
@@ -202,7 +202,7 @@ def test_a_script_that_changed_is_told_while_planning(tmp_path: Path) -> None:
 
     (call,) = calls_of(found_in("top_level", tmp_path))
     path = SCRIPTS / "good" / "main_guard.py"
-    digest = script_digest(SCRIPTS / "good" / "top_level.py")
+    digest = file_digest(SCRIPTS / "good" / "top_level.py")
     model = ScriptModel(script=path, digest=digest, call=call["hash"], **call["model"])
     (problem,) = model.problems(Workload(symbols={}))
     assert "has changed since its models were found" in problem
@@ -211,7 +211,7 @@ def test_a_script_that_changed_is_told_while_planning(tmp_path: Path) -> None:
 def test_a_script_that_makes_other_weights_each_time_is_told(tmp_path: Path) -> None:
     path = SCRIPTS / "bad" / "other_weights.py"
     (call,) = calls_of(found_in("", tmp_path, script=path))
-    digest = script_digest(path)
+    digest = file_digest(path)
     model = ScriptModel(script=path, digest=digest, call=call["hash"], **call["model"])
     with pytest.raises(BuildError, match="other weights each time"):
         model.load(0)

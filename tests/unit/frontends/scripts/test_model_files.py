@@ -16,9 +16,9 @@ from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import encode
 from benchorch.errors import BuildError
+from benchorch.files import file_digest
 from benchorch.frontends.scripts.discovery_process import DiscoveryRequest, discover
 from benchorch.models.script import ScriptModel
-from benchorch.models.script_files import script_digest
 from support import conversions as lab
 
 ROWS = np.random.default_rng(0)
@@ -62,7 +62,7 @@ def model_of(path: Path, folder: Path, *arguments: str) -> ScriptModel:
     (call,) = found["models"][0]["invocations"]
     return ScriptModel(
         script=str(path),
-        digest=script_digest(path),
+        digest=file_digest(path),
         call=call["hash"],
         arguments=arguments,
         **call["model"],
