@@ -1,5 +1,7 @@
-"""Intervals, counts and trial names as text."""
+"""Intervals, counts, trial names and tables of records as text."""
 
+import csv
+import io
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -110,3 +112,13 @@ def aligned(table: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = ("  ".join(map(str.ljust, cells, widths)) for cells in table)
     return "\n".join(line.rstrip() for line in lines)
+
+
+def csv_of(records: Sequence[Mapping[str, object]]) -> str:
+    """A header and a line for each record, under the fields of all; what one lacks is empty."""
+    written = io.StringIO()
+    names = dict.fromkeys(name for record in records for name in record)
+    writer = csv.DictWriter(written, list(names), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return written.getvalue()

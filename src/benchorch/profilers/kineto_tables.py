@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchorch.formatting import csv_of
 from benchorch.profilers.ranges import PREFIXES
 
 if TYPE_CHECKING:
@@ -42,7 +41,8 @@ def write_rows(rows: Sequence[Row], directory: Path) -> tuple[Path, ...]:
         ranked = sorted(rows, key=lambda row: -abs(float(row[order])))
         if not any(row[order] for row in ranked):
             continue
-        for suffix, text in (("txt", _text(ranked, order)), ("csv", _csv(ranked))):
+        plain = [{key: _plain(value) for key, value in row.items()} for row in ranked]
+        for suffix, text in (("txt", _text(ranked, order)), ("csv", csv_of(plain))):
             path = directory / f"operators_by_{order.rpartition('_')[0]}.{suffix}"
             path.write_text(text)
             written.append(path)
@@ -62,14 +62,6 @@ def _value(average: object, names: Sequence[str]) -> float:
     """The first of the attributes that this version of torch has; 0 where it has none."""
     found = (getattr(average, name) for name in names if hasattr(average, name))
     return float(next(found, 0.0))
-
-
-def _csv(rows: Sequence[Row]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, ["operator", *_COLUMNS], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: _plain(value) for key, value in row.items()} for row in rows)
-    return text.getvalue()
 
 
 def _text(rows: Sequence[Row], order: str) -> str:

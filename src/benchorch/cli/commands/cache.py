@@ -19,7 +19,7 @@ from benchorch.domain.reply import Reply
 from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import expanded, write_text
-from benchorch.formatting import aligned, plural
+from benchorch.formatting import aligned, csv_of, plural
 from benchorch.interfaces.store import Entry, Store
 from benchorch.stores import signing
 from benchorch.trial.identity_stamps import Stamps
@@ -212,7 +212,7 @@ def _report(store: Store, terminal: Terminal) -> Reply:
     if path is None:
         return Reply(text=cache_report.as_text(rows), data=rows)
     with writing(path):
-        write_text(path, json.dumps(rows) if path.suffix == ".json" else cache_report.as_csv(rows))
+        write_text(path, json.dumps(rows) if path.suffix == ".json" else csv_of(rows))
     return Reply(text=f"Wrote {len(rows)} rows to {path}.", data=rows)
 
 

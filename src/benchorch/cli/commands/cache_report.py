@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 
 from benchorch.cli.commands.cache_explain import SHORT_KEY, flatten
@@ -41,16 +39,6 @@ def _steps(fields: ConfigNode) -> str:
     nodes = steps if isinstance(steps, Sequence) and not isinstance(steps, str) else []
     targets = [str(node.get("_target_", "?")) for node in nodes if isinstance(node, Mapping)]
     return "+".join(target.rpartition(".")[2] for target in targets)
-
-
-def as_csv(rows: Sequence[Mapping[str, Json]]) -> str:
-    """All rows under the union of their columns; missing values are empty."""
-    buffer = io.StringIO()
-    columns = dict.fromkeys(name for row in rows for name in row)
-    writer = csv.DictWriter(buffer, list(columns), restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
 
 
 def as_text(rows: Sequence[Mapping[str, Json]]) -> str:

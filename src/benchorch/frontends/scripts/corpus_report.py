@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import write_text
-from benchorch.formatting import is_unknown
+from benchorch.formatting import csv_of, is_unknown
 from benchorch.results.report.html_table import html_table
 from benchorch.stats.ratio_test import INCONCLUSIVE
 
@@ -115,13 +113,7 @@ class CorpusReport:
     def csv(self) -> str:
         """A line for each folder and conversion, with the folder's coverage."""
         found = {row.folder: asdict(row) for row in self.coverage}
-        lines = [{**found[gain.folder], **asdict(gain)} for gain in self.gains]
-        text = io.StringIO()
-        names = dict.fromkeys(name for line in lines for name in line)
-        writer = csv.DictWriter(text, list(names), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
-        return text.getvalue()
+        return csv_of([{**found[gain.folder], **asdict(gain)} for gain in self.gains])
 
     def tables(self) -> list[list[tuple[str, ...]]]:
         """Coverage and gains as cells, the headers first."""
