@@ -201,7 +201,11 @@ def test_prompts_that_arrive_have_their_tokens_timed(scenario, here):
     )
     assert row.failure is None
     assert row.parity.passed
-    assert {"ttft_ms/p50", "tpot_ms/p50", "offered_per_s/mean"} <= row.metrics.keys()
+    (process,) = row.result.valid
+    queries = len(process.observations.durations_ns)
+    assert queries
+    assert process.observations.tokens_per_call == 3
+    assert len(process.observations.token_ns) == 3 * queries
 
 
 @pytest.mark.slow

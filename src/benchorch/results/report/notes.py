@@ -6,7 +6,8 @@ from typing import NamedTuple, final
 
 from benchorch.domain.estimate import Summary
 
-_ANOTHER_THING = re.compile(r"^rehearsed: | was requested, and")  # was measured than was asked for
+# Was measured than was asked for, or of some of the queries only.
+_ANOTHER_THING = re.compile(r"^rehearsed: | was requested, and| queries had no answer \(")
 _ACTION = re.compile(r"\b[Tt]ry |leave the step out")
 _NOISE = re.compile(r"a quieter machine|benchorch doctor")
 _MOST = 3

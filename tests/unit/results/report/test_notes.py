@@ -47,3 +47,9 @@ def test_figures_of_another_thing_than_was_asked_for_always_say_so() -> None:
 
 def test_no_more_than_three_are_told() -> None:
     assert len(shown(eager=[f"{name}: try more." for name in "abcde"])) == 3
+
+
+def test_missing_answers_are_always_told() -> None:
+    missed = "8.3 % of 24 queries had no answer (503: 2). Look at the server's log."
+    others = [f"Of {word}: try more." for word in ("one", "two", "three", "four")]
+    assert missed in [text for text, *_ in shown(eager=[*others, missed])]
