@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 PROGRAM_FILE = "program.pt2"
 # What a program may call beyond ATen, by the words that its file holds: importing the module
 # registers the operators, and without it torch cannot read the file.
-_OPERATORS = {b"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
+_OPERATORS = {
+    b"quantized_decomposed": "torch.ao.quantization.fx._decomposed",
+    b"torch.ops.transformers.grouped_mm": "transformers.integrations.moe",
+}
 _GRAPH = "models/model.json"
 _NUMERIC = re.compile(
     r"((Optional|List)\[)*(Tensor|int|float|bool|number|Device|ScalarType|Layout|MemoryFormat)\]*"
