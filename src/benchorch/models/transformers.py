@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,16 @@ if TYPE_CHECKING:
 
 _START = "decoder_input_ids"
 _NOT_FITTING = "drop the settings with '~model.config'"
+_OF_READING = frozenset(
+    {
+        *("cache_dir", "force_download", "local_files_only", "proxies", "token", "revision"),
+        *("subfolder", "variant", "gguf_file", "return_unused_kwargs", "trust_remote_code"),
+        *("weights_only", "use_safetensors", "state_dict", "config", "key_mapping", "use_kernels"),
+        *("kernel_config", "allow_all_kernels", "adapter_kwargs", "adapter_name", "device_map"),
+        *("offload_folder", "distributed_config", "tp_plan", "device_mesh", "output_loading_info"),
+    }
+)
+_IMPLEMENTATIONS = ("attn_implementation", "experts_implementation")
 _NOT_FETCHED = (
     "with a connection to the hub, with model.hub_id=FOLDER that save_pretrained wrote, or with "
     "model.pretrained=false, which draws random weights"
@@ -72,6 +83,8 @@ class TransformersModel(DeclaredModel):
 
         from benchorch.models.architectures.flat import flat
 
+        for problem in self._loading_problems():
+            raise BuildError(problem, kind="user_code")
         with _hub(open=self.pretrained):
             kind = getattr(transformers, self.architecture, None)
             if getattr(kind, "config_class", None) is None:
@@ -94,13 +107,21 @@ class TransformersModel(DeclaredModel):
         return model
 
     def _fetch(self, kind: Any) -> torch.nn.Module:
+        revision = self.revision or "main"
         with _refusals(f"{self.hub_id} cannot be loaded", "checkpoint"):
+            # Apart from the weights, whose loader takes how to read files from the same keywords.
+            config, unused = kind.config_class.from_pretrained(
+                self.hub_id, revision=revision, return_unused_kwargs=True, **self.config
+            )
+            if unknown := [name for name in self.config if name in unused]:
+                raise TypeError(f"its configuration has no {', '.join(unknown)}")
             model, report = kind.from_pretrained(
                 self.hub_id,
-                revision=self.revision or "main",
+                config=config,
+                revision=revision,
                 dtype="auto",  # as it was saved
+                weights_only=True,
                 output_loading_info=True,
-                **self.config,
             )
         if report["missing_keys"]:
             lacking = ", ".join(sorted(report["missing_keys"])[:5])
@@ -144,7 +165,9 @@ class TransformersModel(DeclaredModel):
         from transformers import AutoTokenizer
 
         with _hub(open=True), _refusals(f"{self.hub_id} has no tokenizer", "inputs"):
-            tokenizer = AutoTokenizer.from_pretrained(self.hub_id, revision=self.revision or "main")
+            tokenizer = AutoTokenizer.from_pretrained(
+                self.hub_id, revision=self.revision or "main", trust_remote_code=False
+            )
             ids: Sequence[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
         return ids
 
@@ -177,6 +200,7 @@ class TransformersModel(DeclaredModel):
         """Architecture, configuration, names of inputs, limits, source of weights."""
         return [
             *self._source_problems(),
+            *self._loading_problems(),
             *self._architecture_problems(),
             *self.declared_problems(workload),
             *self._limit_problems(workload),
@@ -190,6 +214,20 @@ class TransformersModel(DeclaredModel):
                 "model.checkpoint: weights cannot come from a checkpoint and from the hub at once."
             ]
         return []
+
+    def _loading_problems(self) -> list[str]:
+        """What would choose files, or code of the hub, instead of the architecture."""
+        return [
+            f"model.config.{name}: is of how files are read, and no setting of an architecture."
+            for name in self.config
+            if name in _OF_READING or name.startswith("_")
+        ] + [
+            f"model.config.{name}: {value!r} would be code of the hub; name an implementation of "
+            "transformers itself, such as sdpa."
+            for name in _IMPLEMENTATIONS
+            for value in _leaves(self.config.get(name))
+            if not re.fullmatch(r"\w+", value)
+        ]
 
     def _architecture_problems(self) -> list[str]:
         if not catalog.is_readable():
@@ -221,6 +259,14 @@ class TransformersModel(DeclaredModel):
             for symbol, largest in self.limits.items()
             if workload.symbols.get(symbol, 0) > largest
         ]
+
+
+def _leaves(value: Json) -> Iterator[str]:
+    """Texts of a name, or of one for each part of a model."""
+    if isinstance(value, Mapping):
+        yield from (text for part in value.values() for text in _leaves(part))
+    elif value is not None:
+        yield str(value)
 
 
 def _unknown(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -114,6 +115,51 @@ def test_pretrained_weights_come_from_a_saved_folder(tmp_path: Path) -> None:
     assert all(torch.equal(expected[name], value) for name, value in loaded.items())
 
 
+CLIP: dict[str, Json] = {
+    "model_type": "clip",
+    "projection_dim": 4,
+    "text_config": {"hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1},
+    "vision_config": {"hidden_size": 4, "num_hidden_layers": 1, "num_attention_heads": 1},
+}
+
+
+class Evil:
+    """Makes the marker when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.mkdir, (self.marker,)
+
+
+def test_no_configuration_has_a_folders_pickles_unpickled(tmp_path: Path) -> None:
+    """The settings of this architecture cannot be read from its files: any name passes for one."""
+    marker = tmp_path / "marker"
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CLIP))
+    torch.save({"x": Evil(marker)}, folder / "pytorch_model.bin")
+    torch.load(folder / "pytorch_model.bin", weights_only=False)  # it does work
+    marker.rmdir()
+    more: dict[str, object] = {"architecture": "CLIPModel", "pretrained": True}
+    config: dict[str, Json]
+    for config in ({"weights_only": False}, {"config": {"weights_only": False}}, {}):
+        with pytest.raises(BuildError):
+            bert(**more, hub_id=str(folder), config=config).load(0)
+        assert not marker.exists()
+
+
+def test_a_saved_folders_settings_may_be_changed_and_others_are_refused(tmp_path: Path) -> None:
+    bert().load(0).model.save_pretrained(tmp_path)
+    folder = {"pretrained": True, "hub_id": str(tmp_path)}
+    changed = bert(**folder, config={"attn_implementation": "eager", "hidden_dropout_prob": 0.5})
+    config = changed.load(0).model.config
+    assert (config._attn_implementation, config.hidden_dropout_prob) == ("eager", 0.5)
+    with pytest.raises(BuildError, match="configuration has no nonsense"):
+        bert(**folder, config={"nonsense": 1}).load(0)
+
+
 def test_pretrained_weights_that_are_not_all_there_are_refused(tmp_path: Path) -> None:
     bert().load(0).model.save_pretrained(tmp_path)
     deeper = bert(pretrained=True, hub_id=str(tmp_path), config={"num_hidden_layers": 2})
@@ -156,6 +202,10 @@ def test_nothing_is_fetched_unless_asked(monkeypatch: pytest.MonkeyPatch) -> Non
         ({"pretrained": True, "hub_id": "a", "checkpoint": "b"}, "at once"),
         ({"limits": {"seq_len": 4}}, "symbol 'seq_len' is 8, above the 4"),
         ({"kwargs": {"input_ids": 1}}, "is also an input tensor"),
+        ({"config": {"weights_only": False}}, "model.config.weights_only: is of how files"),
+        ({"config": {"_configuration_file": "x"}}, "is of how files are read"),
+        ({"config": {"attn_implementation": "evil/code"}}, "'evil/code' would be code of the hub"),
+        ({"config": {"attn_implementation": {"text": "evil/code:x"}}}, "would be code of the hub"),
     ],
 )
 def test_mistakes_are_told_without_importing_anything(
