@@ -409,6 +409,33 @@ def test_no_text_of_a_graph_becomes_code(good: Path, tmp_path: Path, place: str)
     assert "antigravity" not in sys.modules
 
 
+# Instructions that nothing wrote: an empty stack, an unknown place, a key that is none.
+ODD_PICKLES = (
+    b"\x80\x02.",
+    b"\x80\x02h\x05.",
+    b"\x80\x02]]K\x01s.",
+    b"\x80\x02}]K\x01s.",
+    b"\x80\x02G.",
+)
+
+
+@pytest.mark.parametrize("instructions", ODD_PICKLES)
+def test_a_pickle_of_odd_instructions_is_a_sentence(
+    good: Path, tmp_path: Path, instructions: bytes
+) -> None:
+    sample = io.BytesIO()
+    with ZipFile(io.BytesIO(pickled(1))) as old, ZipFile(sample, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, instructions if name.endswith("data.pkl") else old.read(name))
+    odd = changed(
+        good,
+        tmp_path / "odd.pt2",
+        lambda name, old: sample.getvalue() if name.endswith(".pt") else old,
+    )
+    with pytest.raises(BuildError, match="holds more than tensors"):
+        read_program(odd)
+
+
 def archive_of(good: Path, tmp_path: Path, expression: str, filled: int) -> bytes:
     path = changed(good, tmp_path / "part.pt2", graph(expr_str=expression))
     with ZipFile(path, "a") as archive:

@@ -21,7 +21,7 @@ from zipfile import BadZipFile, ZipFile, is_zipfile
 from benchorch.errors import BuildError
 from benchorch.files import ARCHIVE_DAMAGE
 from benchorch.frameworks.program_graph import graph_problems
-from benchorch.frameworks.upstream_errors import wrap_errors
+from benchorch.frameworks.upstream_errors import first_line, wrap_errors
 
 if TYPE_CHECKING:
     import torch
@@ -45,25 +45,19 @@ _EXTRA = re.compile(r"[^/]+/extra/.+")
 _END, _LOCATOR, _LONG_END = 22, 20, 56  # bytes of the records after an archive's directory
 
 
-def read_program(
-    path: Path, custom: Callable[[str], bool] = lambda _: False
-) -> torch.export.ExportedProgram:
-    """The program of a file.
+def read_program(path: Path) -> torch.export.ExportedProgram:
+    """The program of a file; BuildError if it could run code, or is none of this torch."""
+    check_program(path)
+    return load_checked(path)
 
-    Args:
-        path: what ``torch.export.save`` wrote.
-        custom: whether an operator that is not among torch's own, ``namespace::name``, may be
-            called.
 
-    Raises:
-        BuildError: it holds what could run code, or is no program of this torch.
-    """
+def load_checked(path: Path) -> torch.export.ExportedProgram:
+    """The program of a file that `check_program` let through; BuildError if it is none."""
     import pickle
 
     import torch
     from torch._export.verifier import SpecViolationError
 
-    check_program(path, custom)
     unreadable = (BadZipFile, pickle.UnpicklingError, SpecViolationError, SyntaxError)
     what = f"{path} is no exported program that PyTorch {torch.__version__} can read"
     with (
@@ -75,9 +69,15 @@ def read_program(
 
 
 def check_program(path: Path, custom: Callable[[str], bool] = lambda _: False) -> None:
-    """BuildError unless all that the file holds is data."""
+    """BuildError unless all that the file holds is data.
+
+    Args:
+        path: what ``torch.export.save`` wrote; no archive is left to torch.
+        custom: whether an operator that is not among torch's own, ``namespace::name``, may be
+            called.
+    """
     if not is_zipfile(path):
-        return  # torch says what it thinks of it
+        return
     for found in _problems(path, custom):
         raise BuildError(
             f"{path} may not be loaded: {found}, which torch would run or trust",
@@ -141,7 +141,6 @@ def _member_problems(archive: ZipFile, size: int) -> Iterator[str]:
 
 def _pickle_problems(archive: ZipFile, name: str) -> Iterator[str]:
     import io
-    import pickle
 
     import torch
 
@@ -150,8 +149,8 @@ def _pickle_problems(archive: ZipFile, name: str) -> Iterator[str]:
         return
     try:
         torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        yield f"{name} holds more than tensors ({str(error).splitlines()[0][:80]})"
+    except Exception as error:  # instructions of a pickle that nothing wrote end in any way
+        yield f"{name} holds more than tensors ({first_line(error)[:80]})"
 
 
 @contextmanager

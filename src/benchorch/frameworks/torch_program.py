@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from benchorch.domain.codec import Json
 from benchorch.domain.outputs import Outputs
 from benchorch.frameworks.output_paths import leaf_paths
-from benchorch.frameworks.program_archive import read_program
+from benchorch.frameworks.program_archive import check_program, load_checked
 from benchorch.frameworks.program_outputs import write_outputs
 from benchorch.frameworks.torch_operators import program_operators
 
@@ -42,9 +42,10 @@ def load_program(directory: Path) -> torch.export.ExportedProgram:
         zipfile.BadZipFile: it is no archive.
     """
     path = directory / PROGRAM_FILE
+    check_program(path, is_own_operator)
     for module in _needed(path):
         import_module(module)
-    return read_program(path, is_own_operator)
+    return load_checked(path)
 
 
 def save_program(program: torch.export.ExportedProgram, directory: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from benchorch.domain.tensors import Array, Arrays, Workload
 from benchorch.errors import BuildError
+from benchorch.files import read_text
 from benchorch.frameworks.numpy_files import read_npy, read_npz
 from benchorch.interfaces.generation import CONTINUATION, IDS, NEW, POSITIONS, PROMPT, DecoderModel
 
@@ -52,7 +53,7 @@ def _ids(path: Path, model: DecoderModel) -> Array:
 
     try:
         if path.suffix == TEXT:
-            return np.asarray(model.token_ids(path.read_text(encoding="utf-8")))
+            return np.asarray(model.token_ids(read_text(path)))
         if path.suffix == ".npy":
             return read_npy(path)
         if path.suffix == ".npz":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, cast
 
@@ -59,3 +60,11 @@ def test_words_need_a_tokenizer_and_an_encoder_has_none_of_this(tmp_path: Path) 
         sets(text)
     with pytest.raises(BuildError, match="no encoder"):
         sets(text, "t5_tiny")
+
+
+def test_a_text_without_end_is_refused(tmp_path: Path) -> None:
+    text = tmp_path / "words.txt"
+    text.touch()
+    os.truncate(text, 2**40)
+    with pytest.raises(BuildError, match="more than 1024 MiB"):
+        sets(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 import torch
@@ -56,6 +57,17 @@ def test_names_and_sizes_that_do_not_fit_are_all_told(checkpoint: Path) -> None:
     assert "it lacks 1.bias" in str(caught.value)
     assert "it holds unknown extra" in str(caught.value)
     assert "0.weight is 5x4 where the model has 3x4" in str(caught.value)
+
+
+@pytest.mark.parametrize("instructions", [b"\x80\x02.", b"\x80\x02h\x05.", b"\x80\x02}]K\x01s."])
+def test_a_pickle_of_odd_instructions_is_a_sentence(tmp_path: Path, instructions: bytes) -> None:
+    whole, odd = tmp_path / "whole.pt", tmp_path / "odd.pt"
+    torch.save(net().state_dict(), whole)
+    with ZipFile(whole) as old, ZipFile(odd, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, instructions if name.endswith("data.pkl") else old.read(name))
+    with pytest.raises(BuildError, match=r"odd\.pt cannot be read"):
+        load_checkpoint(net(), str(odd))
 
 
 def test_many_names_are_counted_rather_than_listed(checkpoint: Path) -> None:
