@@ -76,7 +76,7 @@ EXAMPLES: Mapping[str, str] = {
     "export": "export RUN --output winner",
     "compare": "compare RUN_A RUN",
     "gate": "gate --baseline RUN_A --candidate RUN --max-regression 2%",
-    "history": "history --output history",
+    "history": "history RUN --output history",
     "check": "check RUN",
     "analyze": "analyze trace.json",
     "logs": "logs RUN",

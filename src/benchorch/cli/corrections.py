@@ -22,6 +22,7 @@ from benchorch.errors import BenchorchError, ConfigError, Correction, NoMachine,
 from benchorch.models import trust
 from benchorch.recorders.location import strike_out
 from benchorch.results.compare.load_run import is_run
+from benchorch.results.history.collect import is_folder_of_runs
 from benchorch.units import SECONDS
 
 _ROUNDS = 6
@@ -233,6 +234,8 @@ def _without_run(command: str, given: Mapping[str, Any]) -> ConfigError | None:
     separator = ":" if command == "export" else "::"
     named = [str(one) for one in values if isinstance(one, str)]
     missing = [one for one in named if not is_run(one.partition(separator)[0])]
+    if command == "history":
+        missing = [one for one in missing if not is_folder_of_runs(one)]
     unknown = [Problem(f"{one!r} is not a run.", Correction(run=one)) for one in missing]
     return ConfigError(unknown) if unknown and _needs_a_run([command]) else None
 

@@ -111,6 +111,7 @@ def refused(words: list[str]) -> ConfigError:
         ("status ~nobody-here", "'~nobody-here' is neither", ""),
         ("reproduce ~nobody-here", "'~nobody-here' is neither", ""),
         ("history ~nobody-here", "'~nobody-here' is neither", ""),
+        ("history nosuch", "'nosuch' is neither", "benchorch run recipes/tiny.yaml"),
         ("compare nosuch other", "'nosuch' is neither", "benchorch run recipes/tiny.yaml"),
         ("init --inpt x", "did you mean --input", "benchorch init mine.yaml --module"),
         ("plan model=mlp batch=4", "Did you mean 'workload.batch_size'?", ""),
@@ -615,6 +616,10 @@ def test_other_tools_lines_are_answered_with_ours(
             "gate --baseline 'last~1' --candidate last --max-regression 5%",
         ),
         ("compare last previous", "compare last plan-one"),
+        ("history nosuch", "history plan-two"),
+        ("history runs nosuch", "history runs plan-two"),
+        ("history empty plan-one", "history plan-two plan-one"),
+        ("history runs --metrc latency_ms/p50", "history runs --metric latency_ms/p50"),
         ("report --last", "report last"),
         ("rerun last --trial onnxruntime", "rerun last --only onnxruntime"),
         ("analyze last", "run recipes/tiny.yaml profile=winner"),
@@ -626,6 +631,7 @@ def test_a_line_of_the_first_hour_is_answered_with_what_was_typed_and_meant(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     Path("ranker.py").write_text("def build(hidden=16): ...\n")
+    Path("empty").mkdir()
     eager = trial()
     for name in ("one", "two"):
         remember(f"plan-{name}", write_run(tmp_path / "runs" / name, (eager, result(eager))))

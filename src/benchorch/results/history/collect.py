@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import expanded
 from benchorch.journal import run_directory
 from benchorch.journal.registry import newest_invocations
@@ -43,7 +43,7 @@ def collect(
     for reference in references:
         try:
             several = is_folder_of_runs(reference)
-            runs = _below(expanded(reference), say) if several else [load(reference, say)]
+            runs = _below(reference, say) if several else [load(reference, say)]
             found |= {run.plan_id: run for run in runs}
         except ConfigError as error:
             problems += error.problems
@@ -54,14 +54,14 @@ def collect(
     return sorted(found.values(), key=started_at)
 
 
-def _below(folder: Path, say: Say) -> list[StoredRun]:
+def _below(folder: str, say: Say) -> list[StoredRun]:
     """The runs of a folder; ConfigError where it has none."""
-    runs = list(_readable(_places(folder), say))
+    runs = list(_readable(_places(expanded(folder)), say))
     if not runs:
         problem = (
             f"{folder}: no run below it has a result, and no file of `report --json` is in it."
         )
-        raise ConfigError([problem])
+        raise ConfigError([Problem(problem, Correction(run=folder))])
     return runs
 
 
