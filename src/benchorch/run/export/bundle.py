@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -23,10 +24,11 @@ from benchorch.domain.session import Session
 from benchorch.domain.tensors import Arrays
 from benchorch.errors import BuildError, ConfigError
 from benchorch.files import read_json
-from benchorch.formatting import interval_text, is_known
+from benchorch.formatting import interval_text, is_known, printable
 from benchorch.interfaces.conversion import BuildRequest
 from benchorch.interfaces.store import Store
 from benchorch.models.trust import look_in, session_of
+from benchorch.pages.markup import markdown_text, shortened
 from benchorch.progress import Say, silent
 from benchorch.results.metrics.latency import median_ms
 from benchorch.run.export.winner import Chosen
@@ -41,6 +43,14 @@ _CHECK_S = 300
 _CPU_WHEELS = "https://download.pytorch.org/whl/cpu"
 _SERVER = ("fastapi", "uvicorn")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
+# As PEP 440 spells them. Of anything else a line of the Dockerfile could be made.
+_VERSION = re.compile(
+    r"v?([0-9]+!)?[0-9]+(\.[0-9]+)*"
+    r"([-_.]?(alpha|beta|preview|pre|post|rev|dev|rc|a|b|c|r)([-_.]?[0-9]+)?){0,3}"
+    r"(\+([a-z0-9]+([-_.][a-z0-9]+)*)?)?",
+    re.IGNORECASE,
+)
+_LONGEST_VERSION, _LONGEST_NAME = 64, 120
 
 
 @final
@@ -106,6 +116,8 @@ def export(chosen: Chosen, out: Path, say: Say = silent) -> str:
     kind = _KINDS.get(kind_of)
     if kind is None or type(setup.runtime).__name__ != kind.runtime:
         _refuse(chosen, setup)
+    for name in ("python", *_packages(kind)):
+        _measured_version(name, chosen)
     out.mkdir(parents=True, exist_ok=True)
     source = built.sources.get(kind_of)
     if source is None:
@@ -196,11 +208,11 @@ def _write(chosen: Chosen, setup: TrialSetup, kind: _Kind, built: Built, out: Pa
     (out / "model.py").write_text(loader)
     for name in ("check.py", "server.py"):
         (out / name).write_text((_FILES / f"{name}.txt").read_text())
-    pins = [_pin(name, chosen) for name in (*kind.requires, *_SERVER)]
+    pins = [_pin(name, chosen) for name in _packages(kind)]
     on_cpu = "torch" in kind.requires and not setup.on_gpu
     index = [f"--extra-index-url {_CPU_WHEELS}"] if on_cpu else []
     (out / "requirements.txt").write_text("\n".join([*index, *pins]) + "\n")
-    python = ".".join(str(_fact(chosen, "python")).split(".")[:2])
+    python = ".".join(str(_measured_version("python", chosen)).split(".")[:2])
     docker = (_FILES / "Dockerfile.txt").read_text().format(python=python)
     (out / "Dockerfile").write_text(docker)
     (out / ".dockerignore").write_text("**/__pycache__\n")
@@ -252,16 +264,38 @@ def _of_one_process(chosen: Chosen) -> Estimate | None:
     return found if found is not None and is_known(found) else None
 
 
+def _packages(kind: _Kind) -> tuple[str, ...]:
+    return (*kind.requires, *_SERVER)
+
+
 def _pin(name: str, chosen: Chosen) -> str:
     """The version that was measured; of the server's packages the installed one, if any."""
-    packages = _fact(chosen, "packages")
-    version = packages.get(name) if isinstance(packages, Mapping) else None
+    version = _measured_version(name, chosen)
     if version is None:
         try:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             return name
-    return f"{name}=={str(version).partition('+')[0]}"
+    return f"{name}=={version.partition('+')[0]}"
+
+
+def _measured_version(name: str, chosen: Chosen) -> str | None:
+    """Of a package, or of Python, in the run's own record; ConfigError where it is none."""
+    packages = _fact(chosen, "packages")
+    known = packages if isinstance(packages, Mapping) else {}
+    version = _fact(chosen, "python") if name == "python" else known.get(name)
+    if version is None and name != "python":
+        return None
+    text = str(version)
+    if len(text) > _LONGEST_VERSION or not _VERSION.fullmatch(text):
+        raise ConfigError(
+            [
+                f"the run's record says that {name} was of version {shortened(text, 40)!r}, which "
+                "is no version (as 2.13.0 is), so that no Dockerfile can be written: measure "
+                "again, then export."
+            ]
+        )
+    return text
 
 
 def _fact(chosen: Chosen, name: str) -> Json:
@@ -281,19 +315,25 @@ def _readme(chosen: Chosen, kind: _Kind, inputs: Arrays) -> str:
     if parity is not None and parity.outputs:
         worst = max(one.relative_l2_ratio for one in parity.outputs)
         figures.append(f"Relative L2 error of its outputs at most {worst:.2g}.")
-    machine = f"{_fact(chosen, 'cpu_model')}, {_fact(chosen, 'cpu_physical_count')} cores"
+    cores = _fact(chosen, "cpu_physical_count")
+    machine = f"{_fact(chosen, 'cpu_model')}, {cores} cores"
     name = " ".join(filter(None, (labels["model"], labels["conversion"], labels["workload"])))
     return (
         (_FILES / "README.md.txt")
         .read_text()
         .format(
-            name=name,
+            name=markdown_text(name, _LONGEST_NAME),
             figures=" ".join(figures),
-            machine=machine,
-            call=", ".join(f"{each}=array" for each in inputs),
+            machine=markdown_text(machine, _LONGEST_NAME),
+            call=", ".join(f"{_code(each)}=array" for each in inputs),
             artifact=kind.says,
         )
     )
+
+
+def _code(text: str) -> str:
+    """Text for a span of code, which it cannot end."""
+    return shortened(printable(text), _LONGEST_NAME).replace("`", "'")
 
 
 def _json(path: Path, value: Json) -> None:

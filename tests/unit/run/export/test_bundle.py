@@ -14,6 +14,7 @@ import pytest
 from benchorch.cli.commands import export as export_command
 from benchorch.config.composer import Composer, config_loader
 from benchorch.config.trial_setup import open_trial
+from benchorch.domain.codec import Json
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
 from benchorch.journal import run_directory
@@ -151,6 +152,53 @@ def test_a_session_waits_as_it_did_when_it_was_measured(run: Path, tmp_path: Pat
     bundle.export(chosen._replace(result=measured_so), tmp_path / "out")
     assert json.loads((tmp_path / "out" / "settings.json").read_text())["spinning"] is False
     assert "session.intra_op.allow_spinning" in (tmp_path / "out" / "model.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        *(("python", text) for text in ("3.11 AS x\nRUN touch /tmp/x\n#.1", "latest", "")),
+        *(("numpy", text) for text in ("2.1\n--index-url http://127.0.0.1:1", "2.1; touch x", [1])),
+        *(("onnxruntime", text) for text in ("1.22 @ http://127.0.0.1:1/x.whl", "1" * 65, "-1")),
+        ("fastapi", "1.0$(touch x)"),
+    ],
+)
+def test_what_is_no_version_goes_into_no_dockerfile(
+    run: Path, tmp_path: Path, name: str, version: Json
+) -> None:
+    chosen = choose(f"{run}:onnxruntime", lambda _: None)
+    known = chosen.result.environment
+    packages = {**known["packages"], name: version}  # type: ignore[dict-item]
+    said = {"python": version} if name == "python" else {"packages": packages}
+    foreign = replace(chosen.result, environment={**known, **said})
+    with pytest.raises(ConfigError, match=f"says that {name} was of version") as refused:
+        bundle.export(chosen._replace(result=foreign), tmp_path / "out")
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("version", ["3.13.0rc1", "3.14.0a2+", "3.9.25"])
+def test_pythons_own_versions_are_versions(run: Path, version: str) -> None:
+    chosen = choose(f"{run}:onnxruntime", lambda _: None)
+    environment = {**chosen.result.environment, "python": version}
+    result = replace(chosen.result, environment=environment)
+    assert bundle._measured_version("python", chosen._replace(result=result)) == version
+
+
+def test_a_name_is_no_markdown_in_the_folders_page(run: Path, tmp_path: Path) -> None:
+    chosen = choose(f"{run}:onnxruntime", lambda _: None)
+    evil = "<img src=x>\n# [a](javascript:1) `b`\x1b[2J" + "n" * 20_000
+    labels = {**chosen.trial.labels, "model": evil}
+    environment = {**chosen.result.environment, "cpu_model": evil}
+    foreign = chosen._replace(
+        trial=replace(chosen.trial, labels=labels),
+        result=replace(chosen.result, environment=environment),
+    )
+    bundle.export(foreign, tmp_path / "out")
+    page = (tmp_path / "out" / "README.md").read_text()
+    assert not [one for one in ("<img", "](javascript", "\n# [", "\x1b") if one in page]
+    assert page.count("\n# ") == 0
+    assert len(page) < 3000
 
 
 def test_what_needs_a_compiler_in_each_process_is_refused_with_a_way_on(
