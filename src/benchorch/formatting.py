@@ -81,10 +81,22 @@ def varying_labels(labels: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
     return tuple(name for name in _VARYING if len({label.get(name) for label in labels}) > 1)
 
 
+LONGEST_NAME = 200
+"""Characters of a name in a sentence or a table: one of a stranger's file may have any number."""
+
+
+def bounded(text: str, most: int = LONGEST_NAME) -> str:
+    """At most that many characters: the ends of a long name say more than its middle."""
+    if len(text) <= most:
+        return text
+    front = (most - 1) // 2
+    return f"{text[:front]}…{text[len(text) - (most - 1 - front) :]}"
+
+
 def cell_name(labels: Mapping[str, str], varying: Sequence[str]) -> str:
     """A trial's name in this plan, in one line: its conversion, and whatever else differs."""
     others = [labels[name] for name in varying if labels.get(name)]
-    return " ".join(" ".join([*others, labels["conversion"]]).split())
+    return bounded(" ".join(" ".join([*others, labels["conversion"]]).split()))
 
 
 def shell_word(value: object) -> str:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 import pytest
 
@@ -470,6 +470,31 @@ def test_an_archive_has_one_directory(good: Path, tmp_path: Path, kind: str) -> 
     path = tmp_path / "evil.pt2"
     path.write_bytes(hidden + seen[:end] + last)
     with pytest.raises(BuildError, match=r"two directories|damaged"):
+        read_program(path)
+    assert not marker.exists()
+
+
+def test_a_member_has_one_place(good: Path, tmp_path: Path) -> None:
+    """Of two fields for members beyond 4 GiB Python takes the last one, torch the first."""
+    changed(good, path := tmp_path / "evil.pt2", lambda _, content: content)
+    with ZipFile(path, "a") as archive:
+        member = ZipInfo("good/extra/x")
+        member.extra = 2 * struct.pack("<HHQ", 1, 8, 0)
+        archive.writestr(member, b"x")
+    with pytest.raises(BuildError, match="two places"):
+        read_program(path)
+
+
+def test_an_archive_that_python_does_not_see_is_not_left_to_torch(
+    good: Path, tmp_path: Path
+) -> None:
+    """Python takes the last signature for the end; torch looks on where that cannot be one."""
+    marker = tmp_path / "marker"
+    path = tmp_path / "evil.pt2"
+    path.write_bytes(archive_of(good, tmp_path, CODE.format(marker=marker), 0) + b"PK\x05\x06xx")
+    assert not is_zipfile(path)
+    assert torch._C.PyTorchFileReader(str(path)).get_all_records()
+    with pytest.raises(BadZipFile, match="is no archive"):
         read_program(path)
     assert not marker.exists()
 

@@ -130,7 +130,7 @@ class Terminal:
             print()
         elif reply.text:
             text = (printable_with_colours if reply.is_coloured else printable)(reply.text)
-            print(text if reply.verbatim else folded(text, sys.stdout))
+            print(text if reply.verbatim else folded(_cut_lines(text), sys.stdout))
         return reply.exit_code
 
     def _write(self, reply: Reply, path: Path) -> None:
@@ -159,8 +159,11 @@ def print_error(error: BenchorchError, *, as_json: bool = False) -> int:
 
 
 def _print_wrong(text: str) -> None:
-    lines = (_cut(line) for line in printable(text).splitlines())
-    print(folded("\n".join(lines), sys.stderr), file=sys.stderr)
+    print(folded(_cut_lines(printable(text)), sys.stderr), file=sys.stderr)
+
+
+def _cut_lines(text: str) -> str:
+    return "\n".join(map(_cut, text.split("\n")))
 
 
 def _cut(line: str) -> str:

@@ -42,11 +42,12 @@ _MEMBER = re.compile(
 )
 
 _EXTRA = re.compile(r"[^/]+/extra/.+")
+_LONG_PLACE = 1  # the extra field of a member beyond 4 GiB
 _END, _LOCATOR, _LONG_END = 22, 20, 56  # bytes of the records after an archive's directory
 
 
 def read_program(path: Path) -> torch.export.ExportedProgram:
-    """The program of a file; BuildError if it could run code, or is none of this torch."""
+    """The program of a file; BuildError or BadZipFile if it could run code, or is none."""
     check_program(path)
     return load_checked(path)
 
@@ -69,15 +70,19 @@ def load_checked(path: Path) -> torch.export.ExportedProgram:
 
 
 def check_program(path: Path, custom: Callable[[str], bool] = lambda _: False) -> None:
-    """BuildError unless all that the file holds is data.
+    """Look through an archive of a program: an error unless all that it holds is data.
 
     Args:
-        path: what ``torch.export.save`` wrote; no archive is left to torch.
+        path: what ``torch.export.save`` wrote.
         custom: whether an operator that is not among torch's own, ``namespace::name``, may be
             called.
+
+    Raises:
+        BuildError: of kind ``user_code``.
+        BadZipFile: it is no archive.
     """
-    if not is_zipfile(path):
-        return
+    if not is_zipfile(path):  # torch's reader may find one all the same
+        raise BadZipFile(f"{path} is no archive, as torch.export.save writes one")
     for found in _problems(path, custom):
         raise BuildError(
             f"{path} may not be loaded: {found}, which torch would run or trust",
@@ -129,6 +134,8 @@ def _member_problems(archive: ZipFile, size: int) -> Iterator[str]:
     names = [member.filename for member in members]
     if len({name.casefold() for name in names}) < len(names):
         yield "two members have one name"
+    if any(_places(member.extra) > 1 for member in members):
+        yield "a member has two places"
     yield from (
         f"it holds {name[:80]!r}"
         for name in names
@@ -137,6 +144,16 @@ def _member_problems(archive: ZipFile, size: int) -> Iterator[str]:
     total = sum(member.file_size for member in members)
     if total > _MOST_TIMES * size + _FREE_BYTES:
         yield f"its {size} bytes expand to {total}"
+
+
+def _places(extra: bytes) -> int:
+    """How often a member's extra fields say where it lies: readers differ in which they take."""
+    count = 0
+    while len(extra) >= 4:
+        kind, length = struct.unpack("<HH", extra[:4])
+        count += kind == _LONG_PLACE
+        extra = extra[4 + length :]
+    return count
 
 
 def _pickle_problems(archive: ZipFile, name: str) -> Iterator[str]:

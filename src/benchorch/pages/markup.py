@@ -6,7 +6,7 @@ from html import escape
 
 import msgspec
 
-from benchorch.formatting import printable
+from benchorch.formatting import LONGEST_NAME, bounded, printable
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 excludes even when escaped: control characters, lone surrogates."""
@@ -56,22 +56,9 @@ def json_in_script(value: object) -> str:
     return re.sub("[<>&\u2028\u2029]", lambda found: _IN_SCRIPT[found[0]], json_text(value))
 
 
-LONGEST_NAME = 200
-"""Characters of a name in a sentence or a table: one of a stranger's file may have any number."""
-
-
 def shortened(text: object, most: int = LONGEST_NAME) -> str:
-    """At most that many characters: the ends of a long name say more than its middle."""
-    line = " ".join(plain(text).split())
-    if len(line) <= most:
-        return line
-    front = (most - 1) // 2
-    return f"{line[:front]}…{line[len(line) - (most - 1 - front) :]}"
-
-
-def bounded(text: str, most: int = LONGEST_NAME) -> str:
-    """The text as it is, shortened where it is longer."""
-    return text if len(text) <= most else shortened(text, most)
+    """Text of anything in one line, of at most that many characters."""
+    return bounded(" ".join(plain(text).split()), most)
 
 
 def markdown_text(text: object, most: int) -> str:

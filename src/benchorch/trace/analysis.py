@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 
 from benchorch.errors import TraceError
+from benchorch.pages.markup import shortened
 from benchorch.trace.attribution import entities
 from benchorch.trace.attribution.entities import OwnerTimes, measured
 from benchorch.trace.attribution.nodes import NO_WORK, graph_nodes
@@ -96,7 +97,9 @@ def analyze(
         raise TraceError(f"{place}{error}") from None
     periods = periods_of(events, build_dag(events, window_of(events, steps)), steps)
     if steps.lane >= 0 and periods.interval_ns[0] >= periods.interval_ns[1]:
-        steps = whole(events, f"The clocks of the trace contradict the order of {steps.name!r}.")
+        steps = whole(
+            events, f"The clocks of the trace contradict the order of {shortened(steps.name)!r}."
+        )
         periods = periods_of(events, build_dag(events, window_of(events, steps)), steps)
     dag, interval_ns = periods.dag, periods.interval_ns
     path = critical_path(dag, int(periods.end[np.argmax(dag.time_ns[periods.end])]), interval_ns[0])

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
+from benchorch.pages.markup import shortened
 from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
 from benchorch.trace.lookup import launches
@@ -138,8 +139,8 @@ def find_steps(events: Events, name: str | None = None, number: int | None = Non
         return whole(events)
     if number is not None and not 0 <= number < len(found.start_ns):
         raise TraceError(
-            f"There is no step {number}; {found.name!r} has 0 to {len(found.start_ns) - 1}. "
-            "See --list-ranges."
+            f"There is no step {number}; {shortened(found.name)!r} has 0 to "
+            f"{len(found.start_ns) - 1}. See --list-ranges."
         )
     if number is not None:
         return replace(found, first=number, end=number + 1)
@@ -299,13 +300,13 @@ def _steps(
     notes = []
     if len(marks) == 1 and late.any():
         notes.append(
-            f"{name!r} occurs once and does not end in a synchronisation; record several steps "
-            "for a steady period."
+            f"{shortened(name)!r} occurs once and does not end in a synchronisation; record "
+            "several steps for a steady period."
         )
     elif apart and not own_calls:
         notes.append(
-            f"The time between {name!r}, {pauses_ns / max(span_ns, 1):.0%} of the whole, "
-            "is not part of any step."
+            f"The time between {shortened(name)!r}, {pauses_ns / max(span_ns, 1):.0%} of the "
+            "whole, is not part of any step."
         )
     return Steps(
         name=name,
@@ -428,7 +429,9 @@ def _on_one_lane(events: Events, marks: NDArray[np.intp]) -> NDArray[np.intp]:
 
 def _unknown(events: Events, name: str) -> str:
     ranges = np.unique(events.name[among(events.category, _RANGES)])
-    known: Sequence[str] = [repr(events.names[index]) for index in ranges[:_MOST_NAMED].tolist()]
+    known: Sequence[str] = [
+        repr(shortened(events.names[index])) for index in ranges[:_MOST_NAMED].tolist()
+    ]
     more = f" and {len(ranges) - _MOST_NAMED} more" if len(ranges) > _MOST_NAMED else ""
     there = f"Its ranges are {', '.join(known)}{more}." if known else "It has no named ranges."
     return f"No event of the trace is called {name!r}. {there} See --list-ranges."

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from benchorch.pages.markup import shortened
 from benchorch.trace.attribution.tables import EntityRow
 from benchorch.trace.causes import Cause
 from benchorch.trace.steps import Steps
@@ -87,7 +88,9 @@ def verdict(given: VerdictInputs) -> Verdict:
     gain = (best.gain_ns or 0) / period_ns if best and period_ns else 0.0
     remedy = ""
     if best and gain >= 0.005:
-        remedy = f"The largest single gain is {best.name}: {gain:.0%} if it took no time."
+        remedy = (
+            f"The largest single gain is {shortened(best.name)}: {gain:.0%} if it took no time."
+        )
     record = tuple(_to_record(given))
     return Verdict(
         limit=limit,
@@ -124,7 +127,7 @@ def _sentence(limit: str, given: VerdictInputs) -> str:
         )
     if limit == INCONCLUSIVE:
         unknown = given.shares.get(Cause.UNKNOWN, 0.0)
-        where = f", most of it in {given.unknown!r}" if given.unknown else ""
+        where = f", most of it in {shortened(given.unknown)!r}" if given.unknown else ""
         return f"No verdict: the trace does not record the cause of {unknown:.0%} of {each}{where}."
     named = [
         f"{share:.0%} {_WORDS[cause]}"
@@ -172,8 +175,9 @@ def _advice(limit: str, given: VerdictInputs) -> str:
     leads = best and 2 * (best.gain_ns or 0) > most  # half of what any one could save
     if cause in (Cause.OUTSIDE, Cause.PYTHON) and leads:
         return (
-            f"Call {called} less, or from a thread beside the work: it is a library's own code, of "
-            "which the trace has the duration only; a profiler for native code shows more."
+            f"Call {shortened(called)} less, or from a thread beside the work: it is a library's "
+            "own code, of which the trace has the duration only; a profiler for native code shows "
+            "more."
         )
     return _ADVICE[cause]
 

@@ -21,6 +21,7 @@ from benchorch.config.yaml_limits import check_yaml
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.frameworks.lightning_report import read_lightning_reports
+from benchorch.pages.markup import shortened
 from benchorch.units import format_bytes, format_ns
 
 if TYPE_CHECKING:
@@ -262,7 +263,7 @@ def _text(
     if len(steps) > 1:
         shortest_ns, *_, longest_ns = sorted(steps.periods_ns.tolist())
         spread = f"{format_ns(shortest_ns)} to {format_ns(longest_ns)}"
-        lines.append(f"steps     {len(steps)} of {steps.name}, {spread}")
+        lines.append(f"steps     {len(steps)} of {shortened(steps.name)}, {spread}")
     for name, known in (("lengths", verdict.length), ("causes", verdict.cause)):
         parts = ", ".join(f"{share:.0%} {how}" for how, share in known.items() if share >= 0.005)
         lines.append(f"evidence  {name} {parts}")
@@ -318,7 +319,7 @@ def _prediction_lines(one: Prediction) -> Iterator[str]:
     before, after = format_ns(one.makespan_ns), format_ns(one.predicted_ns)
     low, high = format_ns(one.low_ns), format_ns(one.high_ns)
     yield (
-        f"what if   {one.name}: {before} would be {after}, {one.speedup:.3g}x "
+        f"what if   {shortened(one.name)}: {before} would be {after}, {one.speedup:.3g}x "
         f"(90 %: {low} to {high})"
     )
     for note in one.notes:

@@ -6,7 +6,7 @@ from typing import final
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.trial import Trial
-from benchorch.formatting import interval_text, is_unknown, varying_labels
+from benchorch.formatting import bounded, interval_text, is_unknown, varying_labels
 from benchorch.pages.chart_script import Spec
 from benchorch.results.report.chart import (
     Chart,
@@ -79,8 +79,8 @@ def _names(trials: Sequence[Trial]) -> Mapping[str, str]:
     varying = varying_labels([trial.labels for trial in trials])
     told = [one for one in varying if one != "hardware" or "hardware_kind" not in varying]
     return {
-        trial.trial_id: " ".join(
-            [trial.labels["conversion"], *(trial.labels[one] for one in told if trial.labels[one])]
+        trial.trial_id: bounded(
+            " ".join([trial.labels["conversion"], *filter(None, map(trial.labels.get, told))])
         )
         for trial in trials
     }

@@ -16,6 +16,7 @@ from benchorch.domain.trial import Plan, Trial
 from benchorch.formatting import plural, printable, shell_word
 from benchorch.journal import certificates
 from benchorch.journal.run_directory import PLAN, RESULTS, TABLE
+from benchorch.pages.markup import shortened
 from benchorch.recorders.mlflow_links import MlflowLinks, mlflow_links
 from benchorch.results.compare.detectable import summary
 from benchorch.results.report.console_table import EVERY_COLUMN, columns_of, folded
@@ -74,7 +75,7 @@ class ConsoleReport:
         already = f", {done} already there" if done else ""
         count = plural(len(plan.trials), "trial")
         if not self._quiet:
-            title = f"[bold]{_plain(plan.name)}[/] plan {plan.plan_id}: {count}{already}"
+            title = f"[bold]{_plain(shortened(plan.name))}[/] plan {plan.plan_id}: {count}{already}"
             self._console.print(title, highlight=False)
         for text in _skips(plan):
             self._console.print(f"  [yellow]skip[/] {_plain(text)}", highlight=False)

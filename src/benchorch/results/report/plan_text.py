@@ -3,18 +3,17 @@
 from collections.abc import Mapping, Sequence
 
 from benchorch.domain.trial import Plan, Skip, Trial
-from benchorch.formatting import aligned, cell_name, plural, varying_labels
+from benchorch.formatting import aligned, bounded, cell_name, plural, varying_labels
 
 
 def plan_text(plan: Plan) -> str:
     """The plan as plain text, without rich, so that it appears at once."""
-    rows = [("trial", "model", "conversion", "hardware", "workload")]
+    rows: list[tuple[str, ...]] = [("trial", "model", "conversion", "hardware", "workload")]
     for trial in plan.trials:
         labels = trial.labels
         workload = " ".join(filter(None, (labels["workload"], labels["axes"])))
-        rows.append(
-            (trial.trial_id, labels["model"], labels["conversion"], labels["hardware"], workload)
-        )
+        named = (labels["model"], labels["conversion"], labels["hardware"], workload)
+        rows.append((trial.trial_id, *map(bounded, named)))
     lines = [aligned(rows)]
     lines += [f"skip  {skip_text(skip)}" for skip in plan.skips]
     lines += [f"note  {note}" for note in plan.notes]
@@ -33,4 +32,4 @@ def skip_text(skip: Skip) -> str:
     names = ("model", "conversion", "hardware", "workload", "axes")
     cell = " / ".join(skip.labels[name] for name in names if skip.labels.get(name))
     remedy = f" To enable it: {skip.remedy}." if skip.remedy else ""
-    return f"{cell}: {skip.reason}{remedy}"
+    return f"{bounded(cell)}: {skip.reason}{remedy}"

@@ -7,7 +7,7 @@ from typing import final
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Skip, Trial
-from benchorch.formatting import plural
+from benchorch.formatting import bounded, plural
 
 _NAMED = 3
 
@@ -111,7 +111,7 @@ def _undecided(ran: Sequence[Trial], summaries: Mapping[str, Summary]) -> Iterat
 
 
 def _name(labels: Mapping[str, str], with_machine: bool) -> str:
-    name = labels.get("conversion", "")
+    name = bounded(labels.get("conversion", ""))
     return f"{name} on {labels.get('hardware', '')}" if with_machine else name
 
 

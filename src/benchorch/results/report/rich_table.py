@@ -6,6 +6,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from benchorch.formatting import bounded
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -42,6 +44,7 @@ def rich_table(rows: Sequence[Sequence[str]], width: int) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
+    rows = [[bounded(one) for one in row] for row in rows]
     kept, dropped = fitting(rows, width)
     head, *body = [[row[at] for at in kept] for row in rows]
     table = Table(box=box.SIMPLE_HEAD, header_style="bold")

@@ -11,6 +11,7 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import Kind
 from benchorch.formatting import (
+    bounded,
     cell_name,
     interval_text,
     is_known,
@@ -62,7 +63,7 @@ PRECISION = "ran in"
 LIMIT = "limited by"
 """Column of tables with a profiled trial."""
 
-_LONGEST_NAME = 32
+_LONGEST_NAME, _LONGEST_CELL = 32, 400
 
 
 class PrimaryMetric(NamedTuple):
@@ -374,7 +375,7 @@ def _conclude(
     best = fastest(trials, results, summaries)
     if best is None:
         nothing = f"no conversion gave a result that could be ranked{covered.remarks}"
-        return Conclusion(f"{case}: {nothing}.", None, covered)
+        return Conclusion(f"{bounded(case)}: {nothing}.", None, covered)
     equals = [trial for trial in qualified if trial.trial_id in summaries[best.trial_id].best]
     tables = {summaries[trial.trial_id].best for trial in qualified} - {()}
     if best not in equals or len(tables) > 1:
@@ -383,7 +384,7 @@ def _conclude(
         claim = _winner_text(best, summaries, covered)
     else:
         claim = _tie_text(sorted(equals, key=lambda t: _rank(t, results, summaries)[-1]), summaries)
-    return Conclusion(f"{case}: {claim}{covered.remarks}.", best, covered)
+    return Conclusion(f"{bounded(case)}: {claim}{covered.remarks}.", best, covered)
 
 
 def _figure_text(best: Trial, qualified: Sequence[Trial], summaries: Mapping[str, Summary]) -> str:
@@ -428,7 +429,7 @@ def _tied_text(trial: Trial, summaries: Mapping[str, Summary]) -> str:
 
 def named(trial: Trial) -> str:
     """``onnxruntime on local``."""
-    return f"{trial.labels['conversion']} on {trial.labels['hardware']}"
+    return f"{bounded(trial.labels['conversion'])} on {bounded(trial.labels['hardware'])}"
 
 
 def _gain_text(trial: Trial, summaries: Mapping[str, Summary]) -> str:
@@ -490,4 +491,4 @@ def markdown(
 
 def _in_table(cell: str) -> str:
     """A cell of a Markdown table, whatever is in a name."""
-    return " ".join(cell.split()).replace("|", "\\|")
+    return bounded(" ".join(cell.split()), _LONGEST_CELL).replace("|", "\\|")

@@ -7,7 +7,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison, Estimate
 from benchorch.domain.result import BuildRecord, TrialResult
 from benchorch.domain.verdict import Verdict
-from benchorch.formatting import interval_text
+from benchorch.formatting import bounded, interval_text
 from benchorch.results.report.execution_text import execution_facts
 from benchorch.results.report.rows import ReportRow
 from benchorch.results.report.tables import limit_text
@@ -63,7 +63,7 @@ def _packages(results: Sequence[TrialResult]) -> Iterator[str]:
 
 def name_of(row: ReportRow) -> str:
     """The model and the trial's short name."""
-    return " ".join(filter(None, (row.labels.get("model"), row.name)))
+    return bounded(" ".join(filter(None, (row.labels.get("model"), row.name))))
 
 
 def cost_text(row: ReportRow) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Meta
 
 from benchorch.errors import TraceError
+from benchorch.pages.markup import shortened
 from benchorch.trace.arrays import Floats
 from benchorch.trace.events import Category
 from benchorch.trace.operators.graph import plain_op
@@ -38,7 +39,9 @@ class NodeSpeedups:
         members = grouping.members if grouping else {}
         for number, name in nodes:
             if number in self.by_id and timed.isdisjoint(members[name]):
-                changed = changed.noting(f"op_id {number}, {name}, has no time in the trace.")
+                changed = changed.noting(
+                    f"op_id {number}, {shortened(name)}, has no time in the trace."
+                )
         return changed
 
     def __str__(self) -> str:
