@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     import torch
 
 _DAMAGE = (*ARCHIVE_DAMAGE, OSError, ValueError)
+# How instructions end that nothing wrote.
+_ODD_PICKLE = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError),
+    *(RuntimeError, TypeError, ValueError, struct.error),
+)
 _MOST_TIMES, _FREE_BYTES = 20, 2**26  # torch stores members uncompressed; some are of equal bytes
 _CONTENT = r"""
     archive_format | archive_version | version | byteorder | \.data/\w+ | extra/.+
@@ -158,15 +163,17 @@ def _places(extra: bytes) -> int:
 
 def _pickle_problems(archive: ZipFile, name: str) -> Iterator[str]:
     import io
+    import pickle
 
     import torch
 
     content = archive.read(name)
     if not content:
         return
+    odd = (pickle.UnpicklingError, *_ODD_PICKLE)
     try:
         torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception as error:  # instructions of a pickle that nothing wrote end in any way
+    except odd as error:
         yield f"{name} holds more than tensors ({first_line(error)[:80]})"
 
 

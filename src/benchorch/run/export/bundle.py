@@ -290,9 +290,8 @@ def _measured_version(name: str, chosen: Chosen) -> str | None:
     if len(text) > _LONGEST_VERSION or not _VERSION.fullmatch(text):
         raise ConfigError(
             [
-                f"the run's record says that {name} was of version {shortened(text, 40)!r}, which "
-                "is no version (as 2.13.0 is), so that no Dockerfile can be written: measure "
-                "again, then export."
+                f"the run records {name} {shortened(text, 40)!r}, which is no version (as 2.13.0 "
+                "is), so that no Dockerfile can be written: measure again, then export."
             ]
         )
     return text
