@@ -118,11 +118,12 @@ class _Sweep:
             sum_ns[node] += sum_ns[before]
         both_ns = np.append(length_ns + sum_ns[self.tail], 0)[self.chain].tolist()
         time_ns = [0]
+        push = time_ns.append
         for first, one, second, other in zip(
             self.begin[0], both_ns[0], self.begin[1], both_ns[1], strict=True
         ):
             early, late = time_ns[first] + one, time_ns[second] + other
-            time_ns.append(late if late > early else early)
+            push(late if late > early else early)
         found: Int64s = np.array(time_ns, dtype=np.int64)[self.join] + sum_ns
         return found
 

@@ -124,6 +124,11 @@ class Basis:
         return self.labelled(*WORK)
 
     @cached_property
+    def work_ns(self) -> int:
+        """Their sum, at least 1."""
+        return max(int(self.dag.weight_ns[self.work].sum()), 1)
+
+    @cached_property
     def outside(self) -> Bools:
         """The edges whose weight something decides that the trace may not record, (E,)."""
         unrecorded = [Class.OUTSIDE, Class.INPUT_OUTPUT]

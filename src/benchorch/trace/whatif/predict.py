@@ -159,11 +159,10 @@ def _preempted(basis: Basis) -> Iterator[str]:
 def _rare(basis: Basis, changes: Sequence[Transform]) -> Iterator[str]:
     """A note on each change that selects almost nothing: its pattern may not mean what it finds."""
     weight_ns, events = basis.dag.weight_ns, basis.events
-    all_ns = max(int(weight_ns[basis.work].sum()), 1)
     for number, change in enumerate(changes, 1):
         if isinstance(change, Change) and change.effect not in OVERALL:
             selection = select(basis, change.select)
-            share = int(weight_ns[selection.edges].sum()) / all_ns
+            share = int(weight_ns[selection.edges].sum()) / basis.work_ns
             if share < LEAST_RATIO:
                 codes = np.unique(events.name[selection.chosen])[:RARE_NAMES].tolist()
                 named = ", ".join(events.names[code] for code in codes)
