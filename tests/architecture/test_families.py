@@ -105,7 +105,12 @@ def test_every_group_of_the_configuration_is_known() -> None:
     assert {path.name for path in CONF.iterdir() if path.is_dir()} == {*GROUPS, *VALUES_ONLY}
 
 
-@pytest.mark.parametrize("path", YAMLS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize(
+    "path",
+    # A former name has its present one as its only default.
+    [path for path in YAMLS if "former name" not in path.read_text()],
+    ids=lambda path: f"{path.parent.name}/{path.stem}",
+)
 def test_a_yaml_names_members_of_its_family(path: Path) -> None:
     families = GROUPS[path.parent.name]
     named = targets(path)

@@ -71,7 +71,7 @@ def test_two_sessions_are_compared_with_what_the_machine_drifted(place):
 
 def test_a_gate_refuses_a_missing_trial_and_names_it_in_markdown(place):
     words = ("gate", "--baseline", "before.json", "--candidate", "after", "--max-regression", "2%")
-    found = answer(place, *words, "--output", "summary.md", code=3)
+    found = answer(place, *words, "--markdown", "summary.md", code=3)
     assert (found["state"], found["exit_code"]) == ("refused", 3)
     assert [one["name"] for one in found["missing"]] == ["onnxruntime"]
     text = (place.path / "summary.md").read_text()

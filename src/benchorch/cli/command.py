@@ -69,12 +69,14 @@ class Command(click.Command):
 
     Attributes:
         writes_output: whether its function writes ``--output`` itself, not the printing of replies.
+        former: spellings of options that were renamed, and the present ones.
     """
 
     def __init__(
         self,
         *args: Any,
         writes_output: bool = False,
+        former: dict[str, str] | None = None,
         **settings: Any,
     ) -> None:
         settings.setdefault("epilog", SHARED)
@@ -84,6 +86,7 @@ class Command(click.Command):
         }
         super().__init__(*args, **settings)
         self.writes_output = writes_output
+        self.former = former or {}
         own = {name for param in self.params for name in param.opts}
         self.params += [o for o in _shared_options() if not own & set(o.opts)]
 
@@ -97,10 +100,15 @@ class Command(click.Command):
             click.echo(json.dumps({"help": ctx.get_help()}, indent=2))
             ctx.exit()
         try:
-            return super().make_context(info_name, [*args], parent=parent, **extra)
+            return super().make_context(info_name, self._present(args), parent=parent, **extra)
         except click.UsageError as error:
             called = f"{parent.command_path} {info_name}" if parent else str(info_name)
             raise usage_problem(error, called, args) from error
+
+    def _present(self, words: Sequence[str]) -> list[str]:
+        """The words with present spellings of options."""
+        split = (word.partition("=") for word in words)
+        return [f"{self.former.get(name, name)}{sign}{value}" for name, sign, value in split]
 
     def invoke(self, ctx: click.Context) -> int:
         """Carry the command out and print its reply; the exit code."""

@@ -405,10 +405,12 @@ def _default(line: Line, key: str) -> str:
 
 def _at(line: Line, key: str) -> int | None:
     """The place of the word that sets a key, or of an option's value."""
+    from benchorch.config.renamed_keys import current_name
+
     if key.startswith("--"):
         return line.index(key) + 1 if key in line[:-1] else None
     settings = ((n, word) for n, word in enumerate(line) if "=" in word or word.startswith("~"))
-    places = (n for n, word in settings if key == key_of(word))
+    places = (n for n, word in settings if key in (key_of(word), key_of(current_name(word))))
     return next(places, None) if key else None
 
 

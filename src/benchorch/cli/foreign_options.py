@@ -41,8 +41,7 @@ FOREIGN: Mapping[str, Foreign] = {
     "--benchmark-only": Foreign(0, "", "is not needed: a run does nothing else."),
     **dict.fromkeys(("--benchmark-autosave", "--benchmark-save-data"), _STORED),
     **dict.fromkeys(("--benchmark-json", "--benchmark-histogram"), _FILE),
-    **dict.fromkeys(("--html", "--csv", "--md", "--markdown", "--out", "--outfile"), _FILE),
-    "--output-file": _FILE,
+    **dict.fromkeys(("--html", "--csv", "--md", "--out", "--outfile", "--output-file"), _FILE),
     **dict.fromkeys(("--benchmark-warmup", "--benchmark-warmup-iterations"), _WARM),
     **dict.fromkeys(
         ("--fail", "--benchmark-compare-fail", "--benchmark-compare"),

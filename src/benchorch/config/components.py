@@ -42,6 +42,14 @@ A user's own code that is not installed enters as a *factory*, which has its own
 
 TARGET = "_target_"
 
+MOVED = {
+    "benchorch.executors.here.Here": "benchorch.executors.local.Local",
+    "benchorch.scenarios.curve.ThroughputLatency": (
+        "benchorch.scenarios.throughput_latency.ThroughputLatency"
+    ),
+}
+"""Former dotted names, which stored plans and users' YAML may still have."""
+
 T = TypeVar("T")
 
 
@@ -148,6 +156,7 @@ def resolve(node: ConfigNode, interface: type[T], where: str) -> type[T]:
     dotted = node.get(TARGET) if isinstance(node, Mapping) else None
     if not isinstance(dotted, str):
         raise ConfigError([f"{where}: has no {TARGET}; it must name a class."])
+    dotted = MOVED.get(dotted, dotted)
     if not is_allowed(dotted):
         raise ConfigError(
             [

@@ -116,7 +116,7 @@ def add_directories(search_path: ConfigSearchPath, directories: Sequence[Path]) 
     from hydra._internal.sources_registry import SourcesRegistry
 
     from benchorch.config.aliases_source import AliasSource
-    from benchorch.config.yaml_source import ConfigDirectory
+    from benchorch.config.renamed_keys import ConfigDirectory
 
     for source in (ConfigDirectory, AliasSource):
         SourcesRegistry.instance().register(source)

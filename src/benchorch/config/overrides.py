@@ -92,12 +92,14 @@ def parse_override(text: str) -> Override:
 
 
 def lift_lists(overrides: Sequence[str], groups: frozenset[str]) -> list[str]:
-    """``conversion=[eager,onnxruntime]`` as an axis of the matrix.
+    """``conversion=[eager,onnxruntime]`` as an axis of the matrix, under present names.
 
     Hydra would merge the two files into one node, which is never what is meant here. What is
     overridden inside a group whose choice is thus still open is applied to each choice by `each`.
     """
-    overrides = [*overrides]
+    from benchorch.config.renamed_keys import current_name
+
+    overrides = [current_name(text) for text in overrides]
     lists: dict[str, list[str]] = {}
     chosen = set()
     for index, text in enumerate(overrides):

@@ -17,10 +17,8 @@ from hydra._internal.core_plugins.importlib_resources_config_source import (
     ImportlibResourcesConfigSource,
 )
 from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from benchorch.config.yaml_limits import check_yaml
-from benchorch.errors import Problem
 from benchorch.files import open_regular
 
 if TYPE_CHECKING:
@@ -39,32 +37,6 @@ class YamlDirectory(FileConfigSource):
         if not path.exists():
             raise ConfigLoadError(f"Config not found : {path}")
         return _result(self, path)
-
-
-class ConfigDirectory(YamlDirectory):
-    """A user's or an extension's directory of YAML files."""
-
-    @staticmethod
-    def scheme() -> str:
-        """``directory://`` and its path."""
-        return "directory"
-
-    def load_config(self, config_path: str) -> ConfigResult:
-        """A file's content; ValueError where it exceeds a limit or names folders to search."""
-        check_yaml(Path(self.path, self._normalize_file_name(config_path)))
-        found = super().load_config(config_path)
-        if isinstance(found.config, DictConfig):
-            _refuse_search_path(found.config)
-        return found
-
-    def _normalize_file_name(self, filename: str) -> str:  # type: ignore[override]
-        """The file's name with its suffix, which may be ``.yml``."""
-        if filename.endswith(".yml"):
-            return filename
-        name = super()._normalize_file_name(filename)
-        other = name.removesuffix(".yaml") + ".yml"
-        here = Path(self.path)
-        return other if (here / other).is_file() and not (here / name).exists() else name
 
 
 class YamlPackage(ImportlibResourcesConfigSource):
@@ -89,12 +61,6 @@ def read_faster(loader: ConfigLoader) -> None:
         else source
         for source in repository.sources
     ]
-
-
-def _refuse_search_path(content: DictConfig) -> None:
-    """ValueError where Hydra would search other folders, and import packages, that a file names."""
-    if OmegaConf.select(content, "hydra.searchpath", throw_on_resolution_failure=False) is not None:
-        raise ValueError(Problem("hydra.searchpath: is not for recipes; use --config-dir instead."))
 
 
 def _result(source: ConfigSource, path: Path) -> ConfigResult:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from benchorch.config.components import MOVED, TARGET
 from benchorch.config.composer import MatrixCell
 from benchorch.config.hardware_aliases import is_made, machine_of
 from benchorch.config.parity_setup import parity_setup
@@ -289,7 +290,14 @@ def _as_digested(name: str, node: Json, on_gpu: bool) -> Json:
         return _without(node, "conversions")  # those are defaults
     if name == "conversion":
         return _without(node, "description")
-    return node
+    return _as_first_named(node) if name == "scenario" else node
+
+
+def _as_first_named(node: Json) -> Json:
+    """A scenario under the dotted name it had first: a class that moves keeps its trials' ids."""
+    assert isinstance(node, Mapping)  # open_trial has checked it
+    first = {present: former for former, present in MOVED.items()}.get(str(node[TARGET]))
+    return {**node, TARGET: first} if first else node
 
 
 def _without(node: Json, key: str) -> Json:

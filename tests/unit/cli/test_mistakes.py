@@ -404,7 +404,7 @@ def test_a_password_is_not_repeated_in_the_line_that_was_meant() -> None:
             "model=mlp workload/batch_size=8",
             "model=mlp +workload.batch_size=8",
             "model=mlp ++workload.batchsize=3",
-            "model=mlp ~recorder",
+            "model=mlp ~tracking",
             "model=mlp profile=winer",
             "model=mlp budget.max_usd=abc",
             "model=mlp budget.minutes=-2",

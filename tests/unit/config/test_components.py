@@ -9,6 +9,8 @@ import pytest
 from benchorch.config import components
 from benchorch.config.components import describe, fits, make
 from benchorch.errors import ConfigError
+from benchorch.executors.local import Local
+from benchorch.interfaces.executor import Executor
 from benchorch.interfaces.stopping import Stopping
 
 
@@ -149,6 +151,12 @@ def test_an_extension_that_cannot_be_imported_is_named(text, tmp_path, monkeypat
         assert "a_package_that_is_not_there" in problem
     else:
         assert "'a_broken_extension', installed as one of benchorch.extensions" in problem
+
+
+def test_an_executor_of_a_stored_plan_is_made_by_its_former_name(monkeypatch):
+    monkeypatch.setattr(components, "ALLOWED_PREFIXES", ("benchorch.executors.",))
+    node = {"_target_": "benchorch.executors.here.Here", "isolated": True, "kinds": ["local"]}
+    assert make(node, Executor, "executor") == Local(isolated=True, kinds=["local"])
 
 
 class Named(ABC):

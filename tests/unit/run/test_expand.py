@@ -4,6 +4,7 @@ from collections.abc import Mapping
 import pytest
 
 from benchorch.config.composer import Composer, config_loader
+from benchorch.config.trial_setup import open_trial
 from benchorch.errors import ConfigError
 from benchorch.executors.node_packages import bundled_packages
 from benchorch.files import file_digest
@@ -288,6 +289,14 @@ def test_a_chain_whose_links_do_not_join_is_refused(composer):
 
 
 ONNX = "benchorch.runtimes.onnxruntime.OnnxRuntime"
+
+
+def test_a_scenario_keeps_its_trials_ids_under_its_former_name(composer):
+    words = ["model=mlp", "conversion=eager", "scenario=throughput_latency"]
+    former = "scenario._target_=benchorch.scenarios.curve.ThroughputLatency"
+    now, before = (planned(composer, job)[0].trials for job in (words, [*words, former]))
+    assert [trial.trial_id for trial in now] == [trial.trial_id for trial in before]
+    assert open_trial(before[0].spec).scenario == open_trial(now[0].spec).scenario
 
 
 def controls(plan):

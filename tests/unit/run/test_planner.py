@@ -141,10 +141,11 @@ def test_a_declared_machine_has_the_processors_of_its_size() -> None:
     assert any(f" {size['vcpus']} processors" in note for size in vcpus.values())
 
 
-def test_a_removed_recorder_is_told_how_it_is_switched_off() -> None:
+@pytest.mark.parametrize("word", ["~tracking", "~recorder"])
+def test_a_removed_recorder_is_told_how_it_is_switched_off(word: str) -> None:
     composer = Composer(config_loader())
     with pytest.raises(ConfigError) as caught:
-        plan_jobs(composer, composer.jobs(["model=mlp", "~recorder"]), "p")
+        plan_jobs(composer, composer.jobs(["model=mlp", word]), "p")
     assert any("recorder=none" in problem for problem in caught.value.problems)
 
 

@@ -61,6 +61,7 @@ class _Options:
     each. --output names the folder for the files that it writes, by default TRACE-analysis.
     """,
     writes_output=True,
+    former={"--out": "--output"},
 )
 @click.argument("trace", metavar="[TRACE ...]", nargs=-1, type=_PATH)
 @click.option("--diff", nargs=2, metavar="A B", type=_PATH, help="why B is slower or faster than A")

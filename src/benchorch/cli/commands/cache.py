@@ -205,6 +205,7 @@ def _trim(store: Store, terminal: Terminal) -> Reply:
     "report",
     "One row for every build; --output FILE.csv writes all columns.",
     writes_output=True,
+    former={"--csv": "--output"},
 )
 def _report(store: Store, terminal: Terminal) -> Reply:
     rows = [cache_report.row(entry) for entry in store.entries()]

@@ -66,6 +66,7 @@ def _count(text: str) -> int:
                 4  undecided
     """,
     writes_output=True,
+    former={"--markdown": "--output"},
 )
 @words_argument()
 @click.option("--against", metavar="REV", help="the revision that is the old version")

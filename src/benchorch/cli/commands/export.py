@@ -25,6 +25,7 @@ from benchorch.run.foreign_plan import refuse_foreign
     RUN is the run's folder or plan id; TRIAL its id or its name in the table, else the fastest one.
     --output DIR is a new folder.
     """,
+    former={"--out": "--output"},
     writes_output=True,
 )
 @run_argument(metavar="RUN[:TRIAL]")

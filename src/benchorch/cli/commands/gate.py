@@ -83,6 +83,7 @@ class _GateOrDuel(Command):
                 4  undecided           is redefined, fails, disagrees or missing
     """,
     writes_output=True,
+    former={"--markdown": "--output"},
 )
 @click.option(
     "--baseline",

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
+from benchorch.config.components import MOVED
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.results.compare.stored_run import StoredTrial
@@ -115,7 +116,7 @@ def _without_place(value: Json) -> Json:
     if not isinstance(value, str):
         return value
     found = _NAMED_BY_CONTENT.fullmatch(value)
-    return found[1] if found else value
+    return found[1] if found else MOVED.get(value, value)
 
 
 def excused_by(factors: Collection[str]) -> frozenset[str]:

@@ -27,7 +27,7 @@ def silent():
 
 
 def test_the_verdict_the_gains_and_the_files_are_told(trace, tmp_path, silent):
-    reply = analyze.run.reply([str(trace), "--output", str(tmp_path / "out")], progress=silent)
+    reply = analyze.run.reply([str(trace), "--out", str(tmp_path / "out")], progress=silent)
     told = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert reply.exit_code == 0
     assert told["verdict"]["sentence"] in reply.text
@@ -38,12 +38,12 @@ def test_the_verdict_the_gains_and_the_files_are_told(trace, tmp_path, silent):
 
 def test_programs_get_the_summary_the_what_ifs_and_the_files(trace, tmp_path, silent):
     out = tmp_path / "out"
-    plain = analyze.run.reply([str(trace), "--json", "--output", str(out)], progress=silent)
+    plain = analyze.run.reply([str(trace), "--json", "--out", str(out)], progress=silent)
     costly = plain.data["tables"]["operators"][0]["name"]
     asked = tmp_path / "speedups.json"
     asked.write_text(json.dumps({"speedups": [{"op_type": costly, "speedup": 2}]}))
     reply = analyze.run.reply(
-        [str(trace), "--json", "--whatif", str(asked), "--output", str(out)], progress=silent
+        [str(trace), "--json", "--whatif", str(asked), "--out", str(out)], progress=silent
     )
     [predicted] = reply.data["whatifs"]
     assert predicted["makespan_ns"] == reply.data["period_ns"]
@@ -60,7 +60,7 @@ def test_two_what_ifs_of_one_name_are_both_told_and_kept(trace, tmp_path, silent
         path.write_text(f"changes: [{{host: {speedup}}}]")
         asked += ["--whatif", str(path)]
     reply = analyze.run.reply(
-        [str(trace), "--json", *asked, "--output", str(tmp_path / "out")], progress=silent
+        [str(trace), "--json", *asked, "--out", str(tmp_path / "out")], progress=silent
     )
     files = [tmp_path / "out" / "whatif" / name for name in ("faster.json", "faster_2.json")]
     assert [json.loads(file.read_text()) for file in files] == reply.data["whatifs"]
@@ -70,10 +70,10 @@ def test_two_what_ifs_of_one_name_are_both_told_and_kept(trace, tmp_path, silent
 
 def test_a_trials_directory_stands_for_its_profile(trace, tmp_path, silent):
     reply = analyze.run.reply(
-        [str(trace.parent), "--json", "--output", str(tmp_path / "out")], progress=silent
+        [str(trace.parent), "--json", "--out", str(tmp_path / "out")], progress=silent
     )
     direct = analyze.run.reply(
-        [str(trace), "--json", "--output", str(tmp_path / "out")], progress=silent
+        [str(trace), "--json", "--out", str(tmp_path / "out")], progress=silent
     )
     assert reply.data == direct.data
 
@@ -95,10 +95,10 @@ def test_a_difference_is_split_into_causes_that_sum_to_it(trace, tmp_path, silen
         ([], "takes the TRACE of each rank"),
         (["gone.json"], "there is no trace"),
         (["{trace}", "--diff", "{trace}", "{trace}"], "takes the TRACE of each rank"),
-        (["--diff", "{trace}", "{trace}", "--output", "x"], "--output are of one"),
+        (["--diff", "{trace}", "{trace}", "--out", "x"], "--output are of one"),
         (["{trace}", "--model", "gone.onnx"], "there is no gone.onnx"),
         (["{trace}", "--model", "{trace}"], "expected a .onnx or .pt2 file"),
-        (["{trace}", "--output", "{trace}"], "is a file"),
+        (["{trace}", "--out", "{trace}"], "is a file"),
         (["{empty}"], "holds no profile"),
     ],
 )
@@ -119,21 +119,21 @@ def test_a_call_that_is_not_there_is_refused_with_those_that_are(
     trace, tmp_path, silent, words, told
 ):
     with pytest.raises(TraceError, match=told):
-        analyze.run.reply([str(trace), "--output", str(tmp_path / "out"), *words], progress=silent)
+        analyze.run.reply([str(trace), "--out", str(tmp_path / "out"), *words], progress=silent)
 
 
 def test_the_ranges_that_can_be_named_are_listed(trace, silent):
     reply = analyze.run.reply([str(trace), "--list-ranges"], progress=silent)
     assert "ProfilerStep#0" in {one["name"] for one in reply.data["ranges"]}
     with pytest.raises(ConfigError, match="nothing else"):
-        analyze.run.reply([str(trace), "--list-ranges", "--output", "x"], progress=silent)
+        analyze.run.reply([str(trace), "--list-ranges", "--out", "x"], progress=silent)
 
 
 def test_a_file_that_is_no_trace_is_refused(tmp_path, silent):
     path = tmp_path / "notes.json"
     path.write_text('{"hello": 1}')
     with pytest.raises(TraceError, match=r"notes\.json"):
-        analyze.run.reply([str(path), "--output", str(tmp_path / "out")], progress=silent)
+        analyze.run.reply([str(path), "--out", str(tmp_path / "out")], progress=silent)
 
 
 def test_neither_torch_nor_onnx_is_loaded(trace, tmp_path):
@@ -141,7 +141,7 @@ def test_neither_torch_nor_onnx_is_loaded(trace, tmp_path):
         "import sys\n"
         "for name in ('torch', 'onnx', 'onnxruntime', 'transformers'): sys.modules[name] = None\n"
         "from benchorch.cli import main\n"
-        f"sys.exit(main.run(['analyze', {str(trace)!r}, '--output', {str(tmp_path / 'out')!r}]))"
+        f"sys.exit(main.run(['analyze', {str(trace)!r}, '--out', {str(tmp_path / 'out')!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

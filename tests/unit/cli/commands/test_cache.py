@@ -267,7 +267,7 @@ def test_report_has_a_row_a_build_and_every_column(
     store: LocalStore, built: list[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "builds.csv"
-    reply = run(["report", "--output", str(path)], store)
+    reply = run(["report", "--csv", str(path)], store)
     assert reply.text == f"Wrote 3 rows to {path}."
     with path.open(newline="") as file:
         rows = {row["key"]: row for row in csv.DictReader(file)}

@@ -230,7 +230,7 @@ def test_the_markdown_summary_starts_with_the_verdict(baseline: Path, tmp_path: 
     before = write_run(tmp_path / "b", (EAGER, result(EAGER)), (named, result(named, 5e5)))
     after = candidate(tmp_path, same(EAGER, 2e6), same(named, 5e5))
     path = tmp_path / "summary.md"
-    judged(before, after, "--output", str(path))
+    judged(before, after, "--markdown", str(path))
     text = path.read_text()
     assert text.startswith(
         "## benchorch gate: REGRESSION: worse than its baseline by more than 2 %"
