@@ -198,6 +198,12 @@ def spelled(value: Json) -> str:
     return json.dumps(value)
 
 
+def spelled_name(name: str) -> str:
+    """A name as Hydra's grammar spells it, also one that it reads as a number or a truth value."""
+    text = spelled(name)
+    return text if isinstance(parse_override(f"name={text}").value(), str) else f"'{name}'"
+
+
 def plain_keys(overrides: tuple[str, ...]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Each dotted key that is simply given a value: the key, its text, the other overrides."""
     for index, text in enumerate(overrides):

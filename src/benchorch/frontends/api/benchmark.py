@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.config.overrides import keyword_overrides, parse_override, spelled
+from benchorch.config.overrides import keyword_overrides, parse_override, spelled, spelled_name
 from benchorch.domain.codec import Json
 from benchorch.domain.protocol import INPUT_SETS
 from benchorch.domain.trial import ConfigNode
@@ -264,10 +264,10 @@ def _estimator(given: object) -> _Model:
     problem = fitted_problem(fitted)
     if problem:
         raise ConfigError([f"model: is {problem}."])
-    labels = {"model": type(given).__name__}
+    name = spelled_name(type(given).__name__)
     return _Model(
         choice="estimator",
-        words=(f"name={spelled(labels['model'])}", f"++model.labels={spelled(labels)}"),
+        words=(f"name={name}", f"++model.labels={{model:{name}}}"),
         names=("X",),
         write=partial(write_estimator, fitted),
     )
@@ -329,13 +329,13 @@ def _live(module: torch.nn.Module) -> _Model:
     problems = module_problems(module)
     if problems:
         raise ConfigError(problems)
-    name = model_name(module)
+    name = spelled_name(model_name(module))
     return _Model(
         choice="exported",
         words=(
-            f"name={spelled(name)}",
-            f"model.architecture={spelled(name)}",
-            f"++model.labels={spelled({'model': name})}",
+            f"name={name}",
+            f"model.architecture={name}",
+            f"++model.labels={{model:{name}}}",
         ),
         module=module,
         names=forward_names(module),

@@ -256,3 +256,16 @@ def test_a_module_is_measured_however_it_is_wrapped(given: Any) -> None:
 def test_what_gives_no_answer_is_refused_with_the_reason(given: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         checked(given, X)
+
+
+@pytest.mark.parametrize("name", ["inf", "NaN", "true", "null"])
+def test_a_function_may_have_the_name_of_a_value(name: str) -> None:
+    def doubling(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    doubling.__qualname__ = name
+    request = checked(doubling, X)
+    words = [f"model={request.model.choice}", *request.model.words, *request.words]
+    (cell,) = request.composer.cells(words)
+    assert cell.config["model"]["architecture"] == name
+    assert cell.config["model"]["labels"] == {"model": name}
