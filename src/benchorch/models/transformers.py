@@ -34,6 +34,7 @@ _OF_READING = frozenset(
         *("offload_folder", "distributed_config", "tp_plan", "device_mesh", "output_loading_info"),
     }
 )
+_OF_THE_LIBRARY = re.compile(r"\w+")
 _IMPLEMENTATIONS = ("attn_implementation", "experts_implementation")
 _NOT_FETCHED = (
     "with a connection to the hub, with model.hub_id=FOLDER that save_pretrained wrote, or with "
@@ -103,7 +104,9 @@ class TransformersModel(DeclaredModel):
     def _random(self, kind: Any) -> torch.nn.Module:
         """From the configuration alone."""
         with _refusals(f"{self.architecture} cannot be built from config", "build_refused"):
-            model: torch.nn.Module = kind(kind.config_class(**self.config))
+            config = kind.config_class(**self.config)
+            _check_implementations(config)
+            model: torch.nn.Module = kind(config)
         return model
 
     def _fetch(self, kind: Any) -> torch.nn.Module:
@@ -115,6 +118,7 @@ class TransformersModel(DeclaredModel):
             )
             if unknown := [name for name in self.config if name in unused]:
                 raise TypeError(f"its configuration has no {', '.join(unknown)}")
+            _check_implementations(config)
             model, report = kind.from_pretrained(
                 self.hub_id,
                 config=config,
@@ -226,7 +230,7 @@ class TransformersModel(DeclaredModel):
             "transformers itself, such as sdpa."
             for name in _IMPLEMENTATIONS
             for value in _leaves(self.config.get(name))
-            if not re.fullmatch(r"\w+", value)
+            if not _OF_THE_LIBRARY.fullmatch(value)
         ]
 
     def _architecture_problems(self) -> list[str]:
@@ -259,6 +263,16 @@ class TransformersModel(DeclaredModel):
             for symbol, largest in self.limits.items()
             if workload.symbols.get(symbol, 0) > largest
         ]
+
+
+def _check_implementations(config: Any) -> None:
+    """ValueError where a configuration, a saved one or a part of it, names code of the hub."""
+    parts = [getattr(config, name, None) for name in getattr(config, "sub_configs", ())]
+    for name in _IMPLEMENTATIONS:
+        for part in (config, *parts):
+            value = getattr(part, f"_{name}", None)
+            if isinstance(value, str) and not _OF_THE_LIBRARY.fullmatch(value):
+                raise ValueError(f"its {name} {value[:80]!r} would be code of the hub")
 
 
 def _leaves(value: Json) -> Iterator[str]:

@@ -150,6 +150,23 @@ def test_no_configuration_has_a_folders_pickles_unpickled(tmp_path: Path) -> Non
         assert not marker.exists()
 
 
+@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation"])
+def test_a_saved_folder_names_no_code_of_the_hub(tmp_path: Path, key: str) -> None:
+    bert().load(0).model.save_pretrained(tmp_path)
+    saved = tmp_path / "config.json"
+    saved.write_text(json.dumps({**json.loads(saved.read_text()), key: "evil/code"}))
+    with pytest.raises(BuildError, match="'evil/code' would be code of the hub"):
+        bert(pretrained=True, hub_id=str(tmp_path), config={}).load(0)
+
+
+def test_a_part_of_a_saved_configuration_names_no_code_of_the_hub(tmp_path: Path) -> None:
+    saved = {**CLIP, "attn_implementation": {"text_config": "evil/code"}}
+    (tmp_path / "config.json").write_text(json.dumps(saved))
+    clip = bert(architecture="CLIPModel", pretrained=True, hub_id=str(tmp_path), config={})
+    with pytest.raises(BuildError, match="'evil/code' would be code of the hub"):
+        clip.load(0)
+
+
 def test_a_saved_folders_settings_may_be_changed_and_others_are_refused(tmp_path: Path) -> None:
     bert().load(0).model.save_pretrained(tmp_path)
     folder = {"pretrained": True, "hub_id": str(tmp_path)}
