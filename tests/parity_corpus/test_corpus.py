@@ -12,6 +12,7 @@ import pytest
 
 from parity_corpus import (
     architectures,
+    eighth_review,
     fifth_review,
     fourth_review,
     hostile,
@@ -39,6 +40,7 @@ MODELS = {
     "fifth review": fifth_review.MODELS,
     "sixth review": sixth_review.MODELS,
     "seventh review": seventh_review.MODELS,
+    "eighth review": eighth_review.MODELS,
 }
 # The lab builds, judges and verifies in one process, so what only differs between processes
 # cannot show in it.

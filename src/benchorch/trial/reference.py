@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
 
-    Arrays = Mapping[str, NDArray[generic]]
+    Array = NDArray[generic]
+    Arrays = Mapping[str, Array]
 
 # The module itself, on the CPU.
 _RUNTIME: ConfigNode = {"_target_": "benchorch.runtimes.eager.Eager"}
@@ -493,9 +494,15 @@ def _unstable(
     pairs = list(zip(first, again, strict=True))
     return tuple(
         path
-        for path in outputs.constants
-        if any(one.get(path) != other.get(path) for one, other in pairs)
+        for path, value in outputs.constants.items()
+        if value is not None
+        and any(_is_other(one.get(path), other.get(path)) for one, other in pairs)
     )
+
+
+def _is_other(one: Array | None, other: Array | None) -> bool:
+    """Whether two values that are no tensors differ; another input may have a tensor there."""
+    return not any(each is not None and each.ndim for each in (one, other)) and bool(one != other)
 
 
 def without(sets: Sequence[Arrays], paths: Collection[str]) -> list[Arrays]:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchorch.domain.outputs import Outputs
 from benchorch.errors import ConfigError
-from benchorch.trial.reference import _tolerant
+from benchorch.trial.reference import _tolerant, _unstable
 from benchorch.trial.worker import failure_of
 
 
@@ -66,3 +67,14 @@ def test_further_inputs_that_it_does_not_take_are_left_out_with_the_reason() -> 
     first, refused = _tolerant(refusing(ValueError("too wide"), 16), [of_width(16), of_width(17)])
     assert [*first] == [0]
     assert refused == {"1": "ValueError: too wide"}
+
+
+def test_a_number_that_changes_is_left_out_and_a_tensor_that_another_input_has_is_not() -> None:
+    outputs = Outputs(tensors=("y",), constants={"took_s": 0.5, "found": None})
+    first: list[Any] = [
+        {"y": np.zeros(3), "took_s": np.array(0.5)},
+        {"y": np.zeros(3), "took_s": np.array(0.6), "found": np.zeros(3)},
+    ]
+    again = [{**one, "took_s": one["took_s"] + 1} for one in first]
+    again[1]["found"] = np.ones(3)
+    assert _unstable(outputs, first, again) == ("took_s",)
