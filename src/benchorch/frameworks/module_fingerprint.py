@@ -113,6 +113,7 @@ def _settings(walk: Walk) -> None:
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "mkldnn": torch.backends.mkldnn.enabled,
         "products": _products(),
+        "compilers": _compiler_settings(),
         "flush_denormal": bool(torch.tensor([1e-310], dtype=torch.float64).mul(1)[0] == 0),
         "libraries": {
             Path(name).name: file_digest(Path(name))
@@ -123,6 +124,18 @@ def _settings(walk: Walk) -> None:
     }
     for name, value in found.items():
         walk.value(f"settings.{name}", value)
+
+
+def _compiler_settings() -> dict[str, str]:
+    """Options of Dynamo and Inductor that are not as torch has them, where those are loaded."""
+    found = {}
+    for name in ("torch._dynamo.config", "torch._inductor.config"):
+        options = sys.modules.get(name)
+        usual = getattr(options, "_config", {})  # nothing public has the defaults
+        for key, value in options.get_config_copy().items() if options and usual else ():
+            if value != usual[key].default:
+                found[f"{name}.{key}"] = repr(value)
+    return found
 
 
 def _products() -> dict[str, str]:

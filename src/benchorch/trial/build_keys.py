@@ -199,6 +199,7 @@ class Keys:
 
     def _find_content(self) -> Json:
         """Content of the loaded module, with the request, which names a difference."""
+        from benchorch.frameworks.identity.code import named_files
         from benchorch.frameworks.identity.consulted import evidence, recorded
 
         if self._load is None:
@@ -218,7 +219,11 @@ class Keys:
             self._stamps.take(
                 self._stamped_request(),
                 identity,
-                consulted=evidence(record, content.files, (*content.listings, *_texts(model))),
+                consulted=evidence(
+                    record,
+                    content.files,
+                    (*content.listings, *_texts(model), *named_files(content.files)),
+                ),
                 untracked=sorted(untracked),
             )
         return identity

@@ -15,18 +15,18 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.metadata import Distribution
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import CodeType
 from typing import Any, Final, TypeAlias
 
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import file_digest
-from benchorch.frameworks.identity.code import file_syntax_digest
+from benchorch.frameworks.identity.code import file_names, file_syntax_digest
 from benchorch.frameworks.identity.consulted import (
     OWN_VARIABLES,
     Record,
@@ -56,14 +56,15 @@ _PREFIXES_OF_A_TERMINAL = ("BENCHORCH", "SSH_", "XDG_", "TERM_", "TMUX", "VSCODE
 """Variables that are others in each terminal, and those of benchorch itself."""
 
 _LARGEST_DIGESTED_BYTES = 64 * 2**20
-_LONGEST_NAME = 200
 _CACHES = ("torchinductor", "/.triton/", "/torch_compile_debug/")
 _LOCAL = "<locals>"
 _DIGITS = 32
+_TIMES = frozenset({"getmtime", "st_mtime", "st_mtime_ns", "getctime", "st_ctime", "st_ctime_ns"})
+"""By which code reads when a file changed."""
 _PART_OF_ANOTHER = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 
 _DATES: Final[frozenset[Any]] = frozenset(
-    {time.localtime, time.gmtime, time.ctime, time.asctime}
+    {time.localtime, time.gmtime, time.ctime, time.asctime, time.strftime}
     | {datetime.datetime.now, datetime.datetime.utcnow, datetime.datetime.today}
     | {datetime.date.today}
 )
@@ -106,6 +107,7 @@ class Calls:
     _unreached: set[str] = field(default_factory=set)
     _package_files: dict[str, set[str]] = field(default_factory=dict)
     _facts: set[str] = field(default_factory=set)
+    _reads_times: bool = False
     _named: set[Path] = field(default_factory=set)
     _known: set[int] = field(default_factory=set)
     _kept: list[CodeType] = field(default_factory=list)
@@ -132,6 +134,7 @@ class Calls:
             "files": map(start.portable, files),
             "folders": map(start.portable, filter(_may_change, record.folders - gone)),
             "places": map(start.portable, looked),
+            "times": map(start.portable, record.found - gone if self._reads_times else ()),
             "environment": itertools.filterfalse(_is_of_process, record.variables),
             "code": map(start.portable, code),
             "packages": packages,
@@ -148,7 +151,7 @@ class Calls:
             if id(code) not in self._known:
                 self._call(frame, code)
         elif event == "c_call":
-            if argument in _DATES and asker_of_model() == USER:
+            if argument in _DATES and asker_of_model() in (USER, PACKAGE):
                 self.record.untracked.add("it reads the date")
             elif argument in _FACT_OF_BUILTIN and asker_of_model() == USER:
                 self._facts.add(_FACT_OF_BUILTIN[argument])
@@ -174,8 +177,9 @@ class Calls:
 
         A file that it names counts as opened: native code opens files unheard.
         """
+        self._reads_times |= bool(_TIMES.intersection(code.co_names))
         here = (Path.cwd(), Path(code.co_filename).parent)
-        names = [*_file_names((*code.co_consts, *map(frame.f_globals.get, code.co_names)))]
+        names = [*file_names((*code.co_consts, *map(frame.f_globals.get, code.co_names)))]
         self._named.update(folder / name for folder in here for name in names)
         module = module_label(frame.f_globals.get("__name__"))
         label = f"{module}.{code.co_qualname}"
@@ -219,14 +223,6 @@ def observed(identity: ConfigNode) -> Iterator[Calls]:
         yield calls
 
 
-def _file_names(values: Iterable[object]) -> Iterator[str]:
-    """Texts among a function's constants and globals that may name a file."""
-    for value in values:
-        text = os.fsdecode(value) if isinstance(value, str | bytes | PurePath) else ""
-        if len(text) < _LONGEST_NAME and {".", "/"}.intersection(text) and text.isprintable():
-            yield text
-
-
 def _names(group: object) -> list[str]:
     return [*map(str, group)] if isinstance(group, Mapping) else []
 
@@ -266,6 +262,7 @@ def current(names: Mapping[str, Collection[str]], invocation: str, start: Start)
         "files": lambda name: _file(start.place(name)),
         "folders": lambda name: names_digest(str(start.place(name)))[:_DIGITS],
         "places": lambda name: place_kind(str(start.place(name))),
+        "times": lambda name: _time(start.place(name)),
         "environment": lambda name: _value(start.environment.get(name)),
         "code": lambda name: _code(start.place(name)),
         "packages": lambda name: installed((name,))[name] or "(not installed)",
@@ -285,6 +282,13 @@ def _file(path: Path) -> str:
         if status.st_size > _LARGEST_DIGESTED_BYTES:
             return f"{status.st_size} {status.st_mtime_ns}"
         return file_digest(path)[:_DIGITS]
+    except (OSError, ValueError):
+        return ""
+
+
+def _time(path: Path) -> str:
+    try:
+        return str(path.stat().st_mtime_ns)
     except (OSError, ValueError):
         return ""
 

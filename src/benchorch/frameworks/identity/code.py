@@ -3,17 +3,19 @@
 import ast
 import dis
 import hashlib
+import os
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import CodeType
 from typing import TypeAlias
 
 from benchorch.files import file_digest
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_LONGEST_NAME = 200
 _SILENT = frozenset({"NOP", "RESUME", "CACHE", "EXTENDED_ARG", "PRECALL"})
 
 
@@ -150,6 +152,30 @@ def nested(code: CodeType) -> Iterator[CodeType]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from nested(constant)
+
+
+def file_names(values: Iterable[object]) -> Iterator[str]:
+    """Texts among a function's constants and globals that may name a file."""
+    for value in values:
+        text = os.fsdecode(value) if isinstance(value, str | bytes | PurePath) else ""
+        if len(text) < _LONGEST_NAME and {".", "/"}.intersection(text) and text.isprintable():
+            yield text
+
+
+def named_files(sources: Iterable[Path]) -> Iterator[str]:
+    """Files that source files name in one text, in the current folder or beside the source.
+
+    Native code opens such files unheard.
+    """
+    for path in sources:
+        source = parse(path)
+        names = {
+            name
+            for code in (source.compiled.values() if source else ())
+            for name in file_names(code.co_consts)
+        }
+        places = (folder / name for folder in (Path.cwd(), path.parent) for name in names)
+        yield from filter(os.path.isfile, map(str, places))
 
 
 def parsed(code: CodeType) -> ast.AST | None:

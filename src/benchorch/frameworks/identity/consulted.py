@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Final
 
 from benchorch.domain.artifact import digest_of
 from benchorch.files import file_digest
-from benchorch.frameworks.identity.stacks import STDLIB, asked_by_user, asker
+from benchorch.frameworks.identity.distributions import mapped_files
+from benchorch.frameworks.identity.owners import USER
+from benchorch.frameworks.identity.stacks import STDLIB, asked_by_user, asker, kind_of
 
 _UNTRACKED: Final = {
     "socket.connect": "it opens a network connection",
@@ -39,8 +41,9 @@ _NATIVE_READERS = {
     "safetensors": (("safe_open", 0),),
     "torch._C": (("PyTorchFileReader", 0), ("import_ir_module", 1)),
     "torch": (("from_file", 0),),
+    "torch:UntypedStorage": (("from_file", 0),),
 }
-"""Callables that open a file without Python, and which argument names it."""
+"""Callables that open a file without Python, by their module or class; which argument names it."""
 
 _UNSEEN_READERS = ("h5py", "pyarrow", "lmdb", "cv2", "tables", "netCDF4", "sentencepiece", "polars")
 """Packages that read files without Python."""
@@ -89,7 +92,7 @@ def recorded(counts: Callable[[str], bool] = lambda kind: True) -> Iterator[Reco
         _installed.set()
         sys.addaudithook(_hear)
     record = Record(counts=counts)
-    before = set(sys.modules)
+    before, mapped = set(sys.modules), mapped_files()
     with ExitStack() as undo:
         undo.enter_context(_variables_into(record))
         undo.enter_context(_lookups_into(record))
@@ -97,8 +100,13 @@ def recorded(counts: Callable[[str], bool] = lambda kind: True) -> Iterator[Reco
         _active.append(record)
         undo.callback(_active.remove, record)
         yield record
+    record.files.update(name for name in mapped_files() - mapped if _is_users_file(name))
     for name in sorted(set(_UNSEEN_READERS) & (set(sys.modules) - before)):
         record.untracked.add(f"it imports {name}, which reads files unseen")
+
+
+def _is_users_file(name: str) -> bool:
+    return not name.startswith(_NO_FILES) and kind_of(name) == USER and os.path.isfile(name)
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
@@ -235,14 +243,17 @@ def _note_lookup(path: Any, record: Record, *, is_there: bool) -> None:
 def _native_into(record: Record) -> Iterator[None]:
     """Replace native readers, wherever they were imported to, by ones that report the path."""
     with ExitStack() as undo:
-        for module_name, readers in _NATIVE_READERS.items():
+        for owner_name, readers in _NATIVE_READERS.items():
             try:
-                module = import_module(module_name)
-            except ImportError:
+                owner = resolve_name(owner_name)
+            except (ImportError, AttributeError):
                 continue
             for name, position in readers:
-                original = getattr(module, name, None)
-                if original is not None:
+                original = getattr(owner, name, None)
+                if original is not None and isinstance(owner, type):  # inherited from native code
+                    setattr(owner, name, staticmethod(_telling(original, position)))
+                    undo.callback(delattr, owner, name)
+                elif original is not None:
                     _replace(original, _telling(original, position), name, undo)
         yield
 
@@ -274,7 +285,13 @@ def evidence(record: Record, files: Iterable[Path], texts: Iterable[str]) -> dic
     """
     users = set(map(str, files))
     loaded = sorted({str(each) for each in _module_files()} - users)
-    own = sorted(users | ({*record.files, *map(os.path.abspath, texts)} - set(loaded)))
+    # Native code opens unheard what was looked for before.
+    opened = {
+        *record.files,
+        *filter(os.path.isfile, record.found - record.written),
+        *map(os.path.abspath, texts),
+    }
+    own = sorted(users | (opened - set(loaded)))
     places = sorted({*filter(_is_place, sys.path), *(str(path.parent) for path in files)})
     variables = sorted(record.variables - set(OWN_VARIABLES))
     return {

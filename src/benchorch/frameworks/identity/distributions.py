@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -125,9 +126,16 @@ def _difference(path: Path, recorded: str, size: str) -> str:
 def _loaded() -> Iterator[str]:
     """Files of modules in this process, and of the libraries that those loaded."""
     files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    with suppress(OSError):
-        files.update(line.split(maxsplit=5)[-1] for line in _MAPPED.read_text().splitlines())
+    files.update(mapped_files())
     yield from sorted(file for file in files if isinstance(file, str) and file.startswith("/"))
+
+
+def mapped_files() -> set[str]:
+    """Files that this process has mapped, libraries among them; none where nothing tells."""
+    with suppress(OSError):
+        found = (line.split(maxsplit=5)[-1] for line in _MAPPED.read_text().splitlines())
+        return {*filter(os.path.isabs, found)}
+    return set()
 
 
 def _is_noise(name: str) -> bool:

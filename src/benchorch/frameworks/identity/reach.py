@@ -451,6 +451,8 @@ class Reach:
         if owner == USER:
             self._described.append((kind, path))
             self._class_body(kind)
+            if len(kind.__bases__) > 1:  # the first one's methods come before the others'
+                self._leaves.put(f"{path}.<bases>", ", ".join(map(_class_name, kind.__bases__)))
             if isinstance(kind, enum.EnumMeta):
                 self._leaves.put(f"{path}.<order>", ", ".join(kind.__members__))
         closed = isinstance(owner, Distribution) and is_closed(owner)
@@ -482,6 +484,10 @@ class Reach:
         """Whether a user's function was put in place of a package's."""
         file = function.__code__.co_filename
         return self._owners.of_file(file) == USER and Path(file).is_file()
+
+
+def _class_name(kind: type) -> str:
+    return f"{module_label(kind.__module__)}.{kind.__qualname__}"
 
 
 def _imported_names(

@@ -23,7 +23,7 @@ _INSTALLED = re.compile(r".*/(?:site|dist)-packages/(\w+)")
 _COMPILERS = ("torch", "triton", "torchgen", "functorch")
 _SOURCE_READERS = tuple(
     f"{STDLIB}/{name}"
-    for name in ("linecache.py", "warnings.py", "traceback.py", "inspect.py", "logging/__init__.py")
+    for name in ("warnings.py", "traceback.py", "inspect.py", "logging/__init__.py")
 )
 """Parts of Python that show source lines and times to people, on behalf of any code."""
 
@@ -86,6 +86,15 @@ def _kinds(frame: Any) -> Iterator[str]:
         file = frame.f_code.co_filename
         if file in _SOURCE_READERS:
             yield IMPORTING
-        if kind := kind_of(file):
+        kind = kind_of(file)
+        outer, frame = frame, frame.f_back
+        if kind == IMPORTING and _reads_data(outer):
+            continue
+        if kind:
             yield kind
-        frame = frame.f_back
+
+
+def _reads_data(frame: Any) -> bool:
+    """Whether code asks a loader for a package's data, as `pkgutil.get_data` does."""
+    caller = frame.f_back.f_code.co_filename if frame.f_back else ""
+    return frame.f_code.co_name == "get_data" and kind_of(caller) != IMPORTING

@@ -5,11 +5,15 @@ on to whoever looks at code.
 """
 
 import contextvars
+import copyreg
 import ctypes
 import enum
 import functools
 import logging
+import operator
+import pickle
 import re
+import sys
 import types
 import typing
 import weakref
@@ -161,7 +165,7 @@ class Walk:
         digest = digest_of([plain.tobytes().hex()])[:32]
         shape = "x".join(map(str, value.shape)) or "scalar"
         self._leaves.put(path, f"array {value.dtype} {shape} {digest}")
-        if type(value) is not np.ndarray:
+        if type(value) not in (np.ndarray, np.memmap):
             self._state(path, value)
 
     def _scalar(self, path: str, value: Any) -> None:
@@ -369,18 +373,31 @@ class Walk:
             self._attributes(path, value)
             return
         try:
-            reduced = value.__reduce_ex__(4)
+            reduced = _reduced(value)
         except Exception:
             self._refuse(path, value)
             return
         if not by_pickle:
             self._attributes(path, value)
         if isinstance(reduced, str):
-            self._leaves.put(f"{path}.<name>", reduced)
+            self._global(path, value, reduced)
             return
         for index, part in enumerate(reduced):
             items = list(part) if index in (3, 4) and part is not None else part
             self.value(f"{path}.<reduced>[{index}]", items)
+
+    def _global(self, path: str, value: object, name: str) -> None:
+        """Add what pickle knows by its name in a module, where it is what has that name there."""
+        module = sys.modules.get(pickle.whichmodule(value, name))  # type: ignore[attr-defined]
+        try:
+            is_that = operator.attrgetter(name)(module) is value
+        except AttributeError:
+            is_that = False
+        if is_that:
+            self._leaves.put(f"{path}.<name>", f"{module_label(module).partition('.')[0]} {name}")
+            self._reach(module, "")
+        else:
+            self._refuse(path, value)
 
     def _attributes(self, path: str, value: object) -> None:
         stamps = _stamps(type(value))
@@ -393,6 +410,12 @@ def _stamps(kind: type) -> set[str]:
     """Names of the notes of a class, which those that derive from it have too."""
     packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
     return {name for package in packages for name in _STAMPS.get(package, ())}
+
+
+def _reduced(value: Any) -> Any:
+    """The recipe for copying an object that pickle uses."""
+    registered = copyreg.dispatch_table.get(type(value))
+    return registered(value) if registered else value.__reduce_ex__(4)
 
 
 def _name(kind: type) -> str:

@@ -378,3 +378,15 @@ def test_a_folder_that_the_factory_changes_to_is_as_it_was_before(
 def test_a_plain_model_consults_nothing(project: Project) -> None:
     project.write("scale = [2 for _ in range(1)][0]")
     assert project.consulted() == {}
+
+
+def test_the_date_counts_where_an_installed_package_asks_for_it(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = project.folder / "site-packages"
+    place.mkdir()
+    code = "import datetime\n\ndef month():\n    return datetime.date.today().month\n"
+    (place / "called_seasons.py").write_text(code)
+    monkeypatch.syspath_prepend(str(place))
+    project.write("import called_seasons; scale = called_seasons.month()")
+    assert [*project.consulted()["never"]] == ["it reads the date"]
