@@ -7,6 +7,7 @@ was finished.
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +21,13 @@ from identity_corpus import (
     held_out,
     hostile,
     second_review,
+    seventh_review,
     sixth_review,
     third_review,
 )
 from identity_corpus.unseen import cases as unseen
-from support.identity_lab import Identity, identity_of
-from support.slices import only
+from support.identity_lab import Identity, command, identity_of
+from support.slices import one_in, only
 
 CASES = {
     f"{part}-{case.name}": case
@@ -39,6 +41,7 @@ CASES = {
         ("fourth review", fourth_review),
         ("fifth review", fifth_review),
         ("sixth review", sixth_review),
+        ("seventh review", seventh_review),
     )
     for case in corpus.CASES
     if not case.debatable
@@ -76,7 +79,7 @@ def test_a_change_is_a_miss_or_a_hit_as_it_should_be(name: str, tmp_path: Path) 
     assert is_hit == (case.expected == "hit"), (case.why, why)
 
 
-CALLS = {case.name: case for case in sixth_review.CALLS}
+CALLS = {case.name: case for case in (*sixth_review.CALLS, *seventh_review.CALLS)}
 ALIKE = (
     *("file_of_a_spelled_name", "file_that_appears", "folder_of_a_spelled_name"),
     "precision_of_decimals",
@@ -91,6 +94,65 @@ def test_what_only_calls_show_is_a_miss(name: str, tmp_path: Path) -> None:
     assert is_hit == (case.expected == "hit"), (case.why, why)
 
 
+HITS = {name: case for name, case in CASES.items() if case.expected == "hit" and not case.needs}
+COMMAND = (
+    *("model=factory", "conversion=[eager,torchscript]", "workload.batch_size=2", "stopping=fixed"),
+    *("stopping.processes=1", "stopping.calls=2", "stopping.window_s=0.01", "control=false"),
+    *("executor=inline", "recorder=none", "profiler=none", "profile=[]", "protocol.pairing=none"),
+    *("protocol.canary_tolerance_ratio=null", "model.inputs={x:{shape:[batch_size,4]}}"),
+)
+
+
+@pytest.mark.parametrize("name", one_in(20, HITS))
+def test_the_command_builds_nothing_again_where_nothing_changed_that_counts(
+    name: str, tmp_path: Path
+) -> None:
+    """What the walk and the calls agree on is still one build in three invocations."""
+    case, folder = HITS[name], tmp_path / "project"
+    folder.mkdir()
+    case.before(folder)
+    run(case, folder, tmp_path, "first", changed=False)
+    folder = changed_folder(case, folder, tmp_path)
+    for number in ("second", "third"):
+        run(case, folder, tmp_path, number, changed=True)
+    said = tmp_path / "explained.json"
+    words = ("cache", "explain", "--json")
+    assert command(folder, words, said, env=places(tmp_path), server=1) == 0
+    builds = json.loads(said.read_text())["builds"]
+    again = {one["name"]: one["differences"] for one in builds if len(one["keys"]) > 1}
+    assert builds
+    assert not again, case.why
+
+
+def run(case: cases.Case, folder: Path, place: Path, name: str, *, changed: bool) -> None:
+    """One invocation; the conversion of any but the first comes from the store."""
+    arguments = case.arguments
+    if changed and case.arguments_after is not None:
+        arguments = case.arguments_after
+    given = json.dumps(dict(arguments)) if arguments else ""
+    words = [*COMMAND, f"model.factory={case.target}", f"hydra.run.dir={place / name}"]
+    words += [f"model.arguments={given}"] if given else []
+    site = folder / "site"
+    said = place / f"{name}.txt"
+    code = command(
+        folder,
+        words,
+        said,
+        env={**case.environment(folder, changed=changed), **places(place)},
+        site=site if site.is_dir() else None,
+        server=int(changed),
+    )
+    assert code == 0, said.read_text()
+    lines = map(json.loads, (place / name / "results.jsonl").read_text().splitlines())
+    states = {one["labels"]["conversion"]: one["build"]["cache"] for one in lines}
+    assert states["torchscript"] == ("hit" if changed else "miss"), (case.why, states)
+
+
+def places(place: Path) -> dict[str, str]:
+    """Variables that lead to a store and a state of this test's own."""
+    return {"BENCHORCH_CACHE_DIR": str(place / "store"), "XDG_STATE_HOME": str(place / "state")}
+
+
 def judged(case: cases.Case, place: Path, **kept: Path) -> tuple[bool, tuple[str, str]]:
     """Whether the second build is served from the first's cache, and what each was."""
     folder = place / "project"
@@ -102,16 +164,22 @@ def judged(case: cases.Case, place: Path, **kept: Path) -> tuple[bool, tuple[str
         if case.expected == "never":
             return first.key is not None and first.key == again.key, (first.why, again.why)
         assert first.key == again.key, (first.why, again.why)  # both None for what is never a hit
-    second_folder = folder
-    if case.moved:
-        second_folder = place / "elsewhere" / "copy"
-        shutil.copytree(folder, second_folder, symlinks=True)
-    if case.linked:
-        second_folder = place / "link"
-        second_folder.symlink_to(folder)
-    case.after(second_folder)
+    second_folder = changed_folder(case, folder, place)
     second = identity(case, second_folder, changed=True, **kept)
     return first.key is not None and first.key == second.key, (first.why, second.why)
+
+
+def changed_folder(case: cases.Case, folder: Path, place: Path) -> Path:
+    """The project after the change, which may be elsewhere."""
+    changed = folder
+    if case.moved:
+        changed = place / "elsewhere" / "copy"
+        shutil.copytree(folder, changed, symlinks=True)
+    if case.linked:
+        changed = place / "link"
+        changed.symlink_to(folder)
+    case.after(changed)
+    return changed
 
 
 def identity(

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -64,15 +64,43 @@ def identity_of(
         server: which process is forked; another one has other addresses and another hash seed.
     """
     request = {
-        "folder": str(Path(folder).resolve()),
+        **_process(folder, env, site),
         "target": target,
         "arguments": arguments or {},
-        "env": env or {},
-        "site": None if site is None else str(Path(site).resolve()),
         "conversion": conversion,
         "stamps": None if stamps is None else str(stamps),
         "store": None if store is None else str(store),
     }
+    return Identity(**_answered(request, server))
+
+
+def command(
+    folder: Path,
+    words: Sequence[str],
+    said: Path,
+    *,
+    env: dict[str, str] | None = None,
+    site: Path | None = None,
+    server: int = 0,
+) -> int:
+    """Exit code of the command line with these words, all that it prints in the file `said`.
+
+    Args:
+        folder, env, site, server: as of `identity_of`.
+    """
+    request = {**_process(folder, env, site), "words": [*words], "said": str(said)}
+    return int(_answered(request, server)["code"])
+
+
+def _process(folder: Path, env: dict[str, str] | None, site: Path | None) -> dict[str, Any]:
+    return {
+        "folder": str(Path(folder).resolve()),
+        "env": env or {},
+        "site": None if site is None else str(Path(site).resolve()),
+    }
+
+
+def _answered(request: Mapping[str, Any], server: int) -> dict[str, Any]:
     process = _server(server)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -81,10 +109,10 @@ def identity_of(
     line = process.stdout.readline()
     if not line:
         raise RuntimeError("the identity server ended")
-    answer = json.loads(line)
+    answer: dict[str, Any] = json.loads(line)
     if "error" in answer:
         raise RuntimeError(answer["error"])
-    return Identity(**answer)
+    return answer
 
 
 @cache
@@ -117,7 +145,7 @@ def _serve() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            setup = _setup(request["conversion"])
+            setup = _setup(request["conversion"]) if "conversion" in request else None
             answer = _forked(lambda request=request, setup=setup: _answer(request, setup))
         except Exception:
             answer = {"error": traceback.format_exc()}
@@ -164,6 +192,8 @@ def _answer(request: Mapping[str, Any], setup: Any) -> dict[str, Any]:
         site.addsitedir(request["site"])
     added = [place for place in sys.path if place not in known]
     sys.path[:] = [request["folder"], *filter(None, named), *added, *known]
+    if "words" in request:
+        return _commanded(request["words"], request["said"])
     names = _forked(lambda: _input_names(request))
     if not isinstance(names, list):
         return dict(names)
@@ -176,6 +206,22 @@ def _answer(request: Mapping[str, Any], setup: Any) -> dict[str, Any]:
     if request["store"]:
         return asdict(_built(setup, request["store"]))
     return asdict(_identity(setup, request["stamps"]))
+
+
+def _commanded(words: Sequence[str], said: str) -> dict[str, Any]:
+    from benchorch.cli.main import main
+
+    sys.argv = ["benchorch", *words]
+    with Path(said).open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        main()
+    except SystemExit as end:
+        return {"code": end.code or 0}
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
 
 
 def _input_names(request: Mapping[str, Any]) -> list[str]:
