@@ -22,8 +22,8 @@ def metrics(place):
     return place
 
 
-def verdict(place, name):
-    (result,) = [r for r in place.results("out") if r["labels"]["conversion"] == name]
+def verdict(place, name, directory="out"):
+    (result,) = [r for r in place.results(directory) if r["labels"]["conversion"] == name]
     assert result["outcome"] == "ok"
     return result["parity"]
 
@@ -204,6 +204,37 @@ def test_a_random_model_is_never_the_same_and_never_fastest(place):
     for name in ("eager", "torchscript"):
         found = verdict(place, name)
         assert (found["passed"], found["kind"]) == (False, "not_deterministic")
+
+
+DECODER = """
+import torch
+
+class Decoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.key = torch.nn.Linear(8, 8)
+
+    def forward(self, x, kv):
+        kv.copy_(torch.cat([self.key(x)[:, None], kv[:, :-1]], 1))
+        return (x[:, None] * kv).sum(-1)
+"""
+
+
+@pytest.mark.slow  # unit/trial/test_written_inputs.py has the verdicts
+def test_a_cache_that_stays_unwritten_is_another_model_unless_the_user_says_so(place):
+    (place.path / "decoding.py").write_text(DECODER)
+    words = ["model=factory", "model.factory=decoding:Decoder", "recorder=none", *FAST]
+    words += ["conversion=[eager,onnxruntime]", "protocol.pairing=none"]
+    words += ["model.inputs={x:{shape:[4,8]},kv:{shape:[4,3,8]}}"]
+    said = place.run(*words, "hydra.run.dir=out", code=1).stdout
+    found = verdict(place, "onnxruntime")
+    assert (found["passed"], found["kind"]) == (False, "differs")
+    assert "input kv" in found["reasons"][0]
+    assert "parity.ignore_written_inputs=true" in " ".join(said.split())
+    place.run(*words, "parity.ignore_written_inputs=true", "hydra.run.dir=accepted")
+    found = verdict(place, "onnxruntime", "accepted")
+    assert found["passed"]
+    assert [*found["unwritten"]] == ["kv"]
 
 
 @pytest.mark.parametrize(
