@@ -31,7 +31,7 @@ _BOUNDARY = re.compile(rb'\}\s{0,256}(,)\s{0,256}\{\s{0,256}"(?:' + _KEYS.encode
 """Between two records; inside a string it cannot be, for there the quote would be escaped."""
 
 _OPENING = re.compile(rb'(?<!\\)"traceEvents"\s{0,256}:\s{0,256}\[')
-_SEPARATOR = re.compile(r"\s*(?:,\s*|(?=\]))")
+_SEPARATOR = re.compile(r"[ \t\n\r]*(?:,[ \t\n\r]*|(?=\]))")  # JSON has no other white space
 _LONGEST_MATCH_BYTES = 1024  # of both; how far back to search again when more text came
 _SEARCHED_BYTES = 2**16
 _MOST_BYTES = 64 * 2**20  # before or after the records, and in one record

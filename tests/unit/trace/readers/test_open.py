@@ -216,6 +216,17 @@ def test_a_damaged_record_costs_itself_only(tmp_path: Path) -> None:
         assert events.repairs == {"undecodable record": 1}
 
 
+@pytest.mark.parametrize("space", [b"\x0c", b"\x1e", b"\x85"])
+def test_what_only_python_takes_for_white_space_is_damage(tmp_path: Path, space: bytes) -> None:
+    path = write(tmp_path / "t.json", [event("cpu_op", f"op{k}", k, 1) for k in range(20)])
+    broken = path.read_bytes().replace(b'}, {"ph": "X"', b"}," + space + b'{"ph": "X"', 5)
+    path.write_bytes(broken)
+    for block_bytes in (64, 10**6):
+        events = read_json(path, block_bytes)
+        assert 14 <= len(events) <= 20
+        assert "op19" in events.names
+
+
 def test_a_truncated_file_keeps_what_is_whole(tmp_path: Path) -> None:
     path = write(tmp_path / "t.json", [event("cpu_op", f"op{k}", k, 1) for k in range(100)])
     text = path.read_bytes()
