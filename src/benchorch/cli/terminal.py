@@ -113,7 +113,7 @@ class Terminal:
 
     def show(self, text: str) -> None:
         """Print a part of the answer at once."""
-        self.part(text if self.as_json else folded(text, sys.stdout))
+        self.part(text if self.as_json else folded(_cut_lines(text), sys.stdout))
 
     def confirm(self, question: str) -> bool:
         """Whether a person agrees, on the command line or when asked."""

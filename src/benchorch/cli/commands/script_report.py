@@ -6,7 +6,7 @@ from typing import cast
 
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
-from benchorch.formatting import plural
+from benchorch.formatting import bounded, plural
 from benchorch.frontends.scripts.model_configs import RUNS_AGAIN, described
 from benchorch.units import format_bytes, format_seconds
 
@@ -72,10 +72,11 @@ def _script(found: ConfigNode) -> Iterator[str]:
 def _model(model: ConfigNode) -> Iterator[str]:
     indent = "  " * (1 + cast(int, model["depth"]))
     calls = plural(cast(int, model["calls"]), "call")
-    yield f"{indent}{model['name']} ({calls}, {format_seconds(cast(float, model['seconds']))})"
+    name = bounded(str(model["name"]))
+    yield f"{indent}{name} ({calls}, {format_seconds(cast(float, model['seconds']))})"
     made = cast(int, model["instances"])
     rows = [
-        ("class", f"{model['class']}, {_where(model)}"),
+        ("class", f"{bounded(str(model['class']))}, {_where(model)}"),
         ("parameters", _parameters(model)),
         ("hash", str(model["hash"])),
     ]
@@ -85,8 +86,8 @@ def _model(model: ConfigNode) -> Iterator[str]:
         rows.append(("generates", "scenario=generate measures its tokens per second"))
     if "in_child" in model:
         rows.append(("process", "one that the script starts"))
-    for name, value in rows:
-        yield f"{indent}  {name:<11} {value}"
+    for label, value in rows:
+        yield f"{indent}  {label:<11} {value}"
     for call in cast("list[ConfigNode]", model["invocations"]):
         times = f"{call['calls']}×"
         yield f"{indent}  {call['hash']:<11} {times} {described(call)}{_obstacle(call)}"

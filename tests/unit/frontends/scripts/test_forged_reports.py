@@ -136,3 +136,10 @@ def test_sources_that_are_no_files_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.py")
     sources = [str(tmp_path / "pipe.py"), "/dev/zero", "\0", "x" * 10_000]
     assert found_in(tmp_path, sent(models=[MODEL], sources=sources))["models"] == [MODEL]
+
+
+def test_a_name_without_end_is_shown_in_part(tmp_path: Path) -> None:
+    long = "n" * 20_000
+    code = sent(models=[{**MODEL, "name": long, "class": long, "invocations": [CALL]}])
+    found = found_in(tmp_path, code)
+    assert "n" * 201 not in script_report.overview([found])
