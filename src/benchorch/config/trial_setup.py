@@ -367,10 +367,10 @@ def _dynamic_problems(dynamic: Json, symbols: Mapping[str, Json]) -> Iterator[st
         )
         return
     for name in dynamic:
-        if name not in symbols:
+        if not isinstance(name, str) or name not in symbols:
             yield f"workload.dynamic: {name!r} is not a symbol; symbols: {', '.join(symbols)}."
         elif isinstance(dynamic, Mapping):
-            yield from _size_problems(cast(str, name), dynamic[cast(str, name)], symbols)
+            yield from _size_problems(name, dynamic[name], symbols)
 
 
 def _size_problems(name: str, sizes: Json, symbols: Mapping[str, Json]) -> Iterator[str]:

@@ -246,6 +246,7 @@ def test_an_accelerator_without_a_conversion_is_a_skip_and_not_a_trial_on_its_cp
         (["workload.dtype=int3"], "workload.dtype: expected one of"),
         (["workload.seed=-1"], "workload.seed: expected a whole number of at least 0"),
         (["workload.dynamic=[nothing]"], "workload.dynamic: 'nothing' is not a symbol"),
+        (["workload.dynamic=[[]]"], "workload.dynamic: [] is not a symbol"),
         (["workload.batch_size=null"], "batch_size"),
         (["+model.depth=3"], "model.depth: unknown option"),
         (["conversion.tolerance_ratio=-1"], "conversion.tolerance_ratio"),
