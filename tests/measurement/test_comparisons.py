@@ -29,6 +29,7 @@ from benchorch.stats.ratio_test import compare_pairs
 from benchorch.stats.sequential_testing import USUAL_LOOKS
 from benchorch.stopping.precision import Precision
 from benchorch.trial.interleave import interleave
+from support import statistics_experiments
 from support.clocks import VirtualClock
 from support.simulated_samples import (
     COMPARED,
@@ -232,7 +233,7 @@ def test_looks_at_five_percent_each_would_be_wrong_more_often_than_ours(
     ours = Precision(target_ratio=0.99, min_pairs=5)
     node = Node(process_spread=0.03)
     with monkeypatch.context() as patch:
-        for module in (family, sequential_testing):
+        for module in (family, sequential_testing, statistics_experiments):
             patch.setattr(module, "look_alpha", lambda looks, overall=0.05: overall)
         naive = compared(node, 600, rule=ours).different
     kept = compared(node, 600, rule=ours).different

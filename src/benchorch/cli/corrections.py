@@ -182,6 +182,8 @@ def _answered(line: Line, problem: Problem) -> Line | None:
         return None
     for setting in one.settings:
         renamed = _with_setting(renamed, setting)
+    if one.added and one.added[0].startswith("--") and one.added[0] not in renamed:
+        return [*renamed, *one.added]  # an option's value may be a word that is there already
     return [*renamed, *(word for word in one.added if word not in renamed)]
 
 

@@ -22,6 +22,7 @@ _OPERATOR = re.compile(
         | (prims|quantized|quantized_decomposed)\.(?!__)\w+
         | torchvision\._?(nms|(ps_)?roi_(align|pool)|deform_conv2d)\w*
         | torchao\.(quantize|dequantize|choose_qparams)_\w+
+        | transformers\.grouped_mm_fallback
     )\.(?!__)\w+
     | torch\.ops\.higher_order\.(
         cond | while_loop | scan | associative_scan | map_impl | out_dtype | flex_attention

@@ -299,12 +299,13 @@ def arrays_of(arguments: CapturedArguments) -> dict[str, Array]:
 
 def save_arrays(arrays: Arrays, folder: Path) -> Path:
     """A file of inputs, named by what it holds: the same inputs are the same file in every run."""
+    import numpy as np
     from safetensors.numpy import save_file
 
     path = folder / f"{digest_of_arrays(arrays)[:16]}.safetensors"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
-        save_file({name: array.copy(order="C") for name, array in arrays.items()}, partial)
+        save_file({name: np.array(array, order="C") for name, array in arrays.items()}, partial)
         partial.replace(path)
     return path

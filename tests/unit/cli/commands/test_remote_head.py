@@ -267,7 +267,7 @@ def test_an_address_that_is_trusted_here_is_trusted_on_the_head(
     (tmp_path / "theirs.yaml").write_text("defaults: [config, _self_]\n")
     monkeypatch.chdir(tmp_path)
     jobs = FakeJobs("NAME\nbenchorch plan 20260101-000000-abcd: 1 trial\n", "more\n")
-    monkeypatch.setattr(remote_head, "RayJobs", lambda url: jobs)
+    monkeypatch.setattr(submit, "RayJobs", lambda url: jobs)
     words = ["submit", "--head", URL, "--working-dir", str(tmp_path), "theirs.yaml", *named]
     assert main.run(words) == 0
     there = shlex.split(jobs.command)
