@@ -182,9 +182,9 @@ def _answered(line: Line, problem: Problem) -> Line | None:
         return None
     for setting in one.settings:
         renamed = _with_setting(renamed, setting)
-    if one.added and one.added[0].startswith("--") and one.added[0] not in renamed:
-        return [*renamed, *one.added]  # an option's value may be a word that is there already
-    return [*renamed, *(word for word in one.added if word not in renamed)]
+    added = [*one.added]  # an option with its value, each of which may be there in another place
+    known = any(renamed[at : at + len(added)] == added for at in range(len(renamed)))
+    return renamed if known else [*renamed, *added]
 
 
 def _problems_of(line: Line) -> Sequence[Problem]:

@@ -24,7 +24,7 @@ PROGRAM_FILE = "program.pt2"
 # registers the operators, and without it torch cannot read the file.
 _OPERATORS = {
     b"quantized_decomposed": "torch.ao.quantization.fx._decomposed",
-    b"torch.ops.transformers.grouped_mm": "transformers.integrations.moe",
+    b"torch.ops.transformers.grouped_mm_fallback": "transformers.integrations.moe",
 }
 _GRAPH = "models/model.json"
 _NUMERIC = re.compile(

@@ -306,6 +306,7 @@ def save_arrays(arrays: Arrays, folder: Path) -> Path:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(".partial")
-        save_file({name: np.array(array, order="C") for name, array in arrays.items()}, partial)
+        # Not ascontiguousarray, which makes a single number an array of one.
+        save_file({name: np.asarray(array, order="C") for name, array in arrays.items()}, partial)
         partial.replace(path)
     return path
