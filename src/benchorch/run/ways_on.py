@@ -11,14 +11,13 @@ from benchorch.domain.trial import ConfigNode, Trial, node_of
 from benchorch.errors import ConfigError, NoMachine
 from benchorch.interfaces.hardware import Hardware
 from benchorch.journal.run_directory import plan_content
+from benchorch.results.pricing.cost_lines import summary_lines, summary_notes
 from benchorch.results.pricing.sweep_cost import (
     DEFAULT_REGION,
     HEAD,
     expected,
     machines,
     results_s,
-    summary_lines,
-    summary_notes,
     total_usd,
 )
 from benchorch.results.report.plan_text import plan_text

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, final
 
@@ -23,12 +22,10 @@ from benchorch.executors.scheduling.spending import (
     IDLE_S,
     LAUNCH_S,
 )
-from benchorch.formatting import plural
 from benchorch.interfaces.executor import Executor, Way
 from benchorch.journal.registry import state_directory
 from benchorch.results.metrics.cost import SECONDS_PER_HOUR, trial_usd
 from benchorch.results.pricing.sweep_history import SweepHistory, sweep_history
-from benchorch.units import format_seconds
 
 if TYPE_CHECKING:
     from benchorch.interfaces.price_source import PriceSource
@@ -40,9 +37,6 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)+-\d")
 
 OWN = "config"
 """The source of a price that the user has set."""
-
-FETCHED = ("pricing api", "spot history")
-"""The sources of prices that AWS was asked for, as `PriceBook` names them."""
 
 HEAD, HEAD_FAMILY, HEAD_VCPUS = "m7i.large", "m7i", 2
 """A stack's head, which is there while anything runs."""
@@ -193,7 +187,7 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
     places = _places(plan, chosen)
     known = {k: v for those in places for k, v in forecasts(those, past).items()}
     profiled = _profiled(plan, chosen)
-    beside = _beside(chosen, launched_kinds(plan, chosen))
+    beside = trials_beside(chosen, launched_kinds(plan, chosen))
     built: dict[str, set[str]] = {}
     for those in places:
         there: set[str] = set()
@@ -224,7 +218,7 @@ def _places(plan: Plan, trials: Sequence[Trial]) -> Sequence[Sequence[Trial]]:
     ]
 
 
-def _beside(trials: Sequence[Trial], launched: Collection[str]) -> Mapping[str, int]:
+def trials_beside(trials: Sequence[Trial], launched: Collection[str]) -> Mapping[str, int]:
     """How many trials run side by side on a launched machine of each kind, one a GPU."""
     from benchorch.results.pricing.price_book import gpus_of
 
@@ -295,7 +289,7 @@ def check_budget(plan: Plan, todo: Sequence[Trial], spent_usd: float = 0.0) -> N
     if plan.prices is None or not pricing:
         return
     market = market_of(plan)
-    unknown = [kind for kind in sorted(_rented(todo)) if plan.prices.of(kind, market) is None]
+    unknown = [kind for kind in sorted(rented_kinds(todo)) if plan.prices.of(kind, market) is None]
     if unknown:
         region = pricing.get("region")
         raise ConfigError(
@@ -333,7 +327,7 @@ def machines(
     seconds: dict[str, float] = {}
     launch_s = history_of(plan).launch_s()
     trials = [trial for trial in plan.trials if trial.trial_id in forecast]
-    beside = _beside(trials, launched)
+    beside = trials_beside(trials, launched)
     for trial in trials:
         kind = trial.hardware_kind
         if kind in launched:
@@ -341,14 +335,14 @@ def machines(
             seconds[kind] = so_far + forecast[trial.trial_id].seconds / beside[kind]
     found = [_machine(kind, s, _usd_per_hour(plan, kind)) for kind, s in seconds.items()]
     if found:
-        head_s, start_s = max(seconds.values()), _head_start_s(plan)
+        head_s, start_s = max(seconds.values()), head_start_s(plan)
         if start_s is not None:
             head_s += start_s + HEAD_IDLE_S - IDLE_S
         found.append(_machine(HEAD_KIND, head_s, _head_usd_per_hour()))
     return found
 
 
-def _head_start_s(plan: Plan) -> float | None:
+def head_start_s(plan: Plan) -> float | None:
     """Seconds until a head takes the sweep; None where one runs, or none is needed."""
     executor = _executor(plan)
     if executor is None or not executor.launches_head():
@@ -375,42 +369,17 @@ def _head_usd_per_hour() -> float:
     return HEAD_VCPUS * float(str(node_of(bundled_prices(), "per_vcpu")[HEAD_FAMILY]))
 
 
-def summary_lines(
-    plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str] = ()
-) -> Sequence[str]:
-    """Minutes and dollars of each kind of machine, then of all together."""
-    by_kind = _by_kind(plan, forecast)
-    whole = {machine.kind: machine for machine in machines(plan, forecast, launched)}
-    lines = [f"{kind}  {_line(those, whole.get(kind))}" for kind, those in by_kind.items()]
-    if HEAD_KIND in whole:
-        region = node_of(plan.session, "pricing").get("region")
-        elsewhere = f" at the price of {DEFAULT_REGION}" * (region != DEFAULT_REGION)
-        lines.append(f"head  {HEAD}, about {_duration_and_cost(whole[HEAD_KIND])}{elsewhere}")
-    if len(by_kind) > 1 or whole:
-        lines.append(f"all  {_sum_line(plan, forecast, launched)}")
-    lines += _price_lines(plan, by_kind)
-    return [*lines, *(f"note  {text}" for text in summary_notes(plan, launched))]
-
-
-def summary_notes(plan: Plan, launched: Collection[str] = ()) -> Iterator[str]:
-    """Sentences on what the minutes and dollars of a plan rest on."""
-    if plan.prices is not None:
-        yield from plan.prices.warnings
-        if any(plan.prices.of(kind, Market.SPOT) is None for kind in plan.prices.on_demand):
-            yield "pricing.source=aws reads spot prices and those of today, with AWS credentials."
-    yield from _of_several_gpus(plan)
-    kinds = {trial.hardware_kind for trial in plan.trials}
-    yield from _on_launches(plan, kinds & set(launched))
-
-
 def cheapest_first(plan: Plan, launched: Collection[str] = ()) -> Plan:
     """The plan with the trials of the kind first whose part of the sweep costs least.
 
     Kinds whose price is unknown are the last.
     """
-    forecast, rented = expected(plan), _rented(plan.trials)
+    forecast, rented = expected(plan), rented_kinds(plan.trials)
     whole = {machine.kind: machine for machine in machines(plan, forecast, launched)}
-    usd = {kind: _usd(those, whole.get(kind)) for kind, those in _by_kind(plan, forecast).items()}
+    usd = {
+        kind: cost_usd(those, whole.get(kind))
+        for kind, those in forecast_by_kind(plan, forecast).items()
+    }
     unpaid = {kind: math.inf if kind in rented else 0.0 for kind in usd}
     trials = sorted(
         plan.trials, key=lambda one: usd[one.hardware_kind] or unpaid[one.hardware_kind]
@@ -418,109 +387,17 @@ def cheapest_first(plan: Plan, launched: Collection[str] = ()) -> Plan:
     return replace(plan, trials=tuple(trials))
 
 
-def _by_kind(plan: Plan, forecast: Mapping[str, Expected]) -> Mapping[str, list[Expected]]:
+def forecast_by_kind(plan: Plan, forecast: Mapping[str, Expected]) -> Mapping[str, list[Expected]]:
+    """The forecast of a plan's trials by the kind of their machine, in the plan's order."""
     found: dict[str, list[Expected]] = {}
     for trial in plan.trials:
         found.setdefault(trial.hardware_kind, []).append(forecast[trial.trial_id])
     return found
 
 
-def _on_launches(plan: Plan, kinds: Collection[str]) -> Iterator[str]:
-    """Sentences on the time that launched machines take besides their trials."""
-    found = history_of(plan).launches_s()
-    for kind in sorted(set(kinds) & set(found)):
-        yield (
-            f"{kind}: {format_seconds(statistics.median(found[kind]))} from launch to first trial, "
-            f"the median of {plural(len(found[kind]), 'sweep')}."
-        )
-    idle = f"{format_seconds(IDLE_S)} idle before the end"
-    if set(kinds) - set(found):
-        yield (
-            f"{format_seconds(LAUNCH_S)} from launch to first trial and {idle} are assumed, "
-            "one machine a kind, side by side."
-        )
-    elif kinds:
-        yield f"{idle} are assumed, one machine a kind, side by side."
-    start_s = _head_start_s(plan) if kinds else None
-    if start_s is not None:
-        count = len(found.get(HEAD_KIND, ()))
-        source = f", the median of {plural(count, 'sweep')}" if count else " (assumed)"
-        yield (
-            f"No head runs: starting one takes {format_seconds(start_s)}{source}; it ends by "
-            f"itself after {format_seconds(HEAD_IDLE_S)} without a sweep. Both are counted."
-        )
-
-
-def _price_lines(plan: Plan, kinds: Iterable[str]) -> Iterator[str]:
-    """An hour of each rented kind of machine, on demand and as a spot machine."""
-    from benchorch.results.pricing.price_book import is_sold_in_blocks
-
-    if plan.prices is None:
-        return
-    rented = _rented(plan.trials)
-    for kind in (each for each in kinds if each in rented):
-        on_demand, spot = (plan.prices.of(kind, market) for market in Market)
-        if on_demand is not None and on_demand.source == OWN:
-            yield f"price  {kind}  {on_demand.usd_per_hour:g} USD an hour (pricing.usd_per_hour)"
-        elif on_demand is None and is_sold_in_blocks(kind):
-            yield (
-                f"price  {kind}  not listed by the hour: AWS sells it in capacity blocks, which no "
-                f"stack uses; '+pricing.usd_per_hour={{{kind}: 40.0}}' sets a price"
-            )
-        elif on_demand is None and spot is None:
-            yield (
-                f"price  {kind}  unknown: the bundled list has none in "
-                f"{node_of(plan.session, 'pricing').get('region')}{_elsewhere(plan, kind)}; "
-                "pricing.source=aws reads it from AWS, with credentials; "
-                f"'+pricing.usd_per_hour={{{kind}: 1.0}}' sets it; "
-                "to add the region: docs/cloud/costs.md"
-            )
-        else:
-            yield f"price  {kind}  on demand {_price(on_demand)}; spot {_price(spot)}"
-
-
-def _elsewhere(plan: Plan, kind: str) -> str:
-    """The bundled price of another region, to compare with; it is counted nowhere."""
-    those = [trial for trial in plan.trials if trial.hardware_kind == kind]
-    there = Pricing(region=DEFAULT_REGION, source="bundled", market=str(Market.ON_DEMAND))
-    prices = snapshot(those, there)
-    price = prices.of(kind, Market.ON_DEMAND) if prices else None
-    if price is None:
-        return ""
-    return f" ({price.usd_per_hour:g} USD an hour in {price.region}, {price.as_of[:10]})"
-
-
-def _rented(trials: Sequence[Trial]) -> Collection[str]:
+def rented_kinds(trials: Sequence[Trial]) -> Collection[str]:
     """The kinds of machines that are paid by the hour."""
     return {trial.hardware_kind for trial in trials if trial.hardware.get("size") is not None}
-
-
-def _price(price: Price | None) -> str:
-    if price is None:
-        return "unknown"
-    if price.source not in FETCHED:  # a note names the list
-        return f"{price.usd_per_hour:g} USD an hour"
-    least = price.least_usd_per_hour
-    cheapest = f", {least:g} in the cheapest zone" if least is not None else ""
-    as_of = price.as_of.replace("T", " ").partition("+")[0]
-    where = f"{price.source}, {price.region}, {as_of}"
-    return f"{price.usd_per_hour:g} USD an hour{cheapest} ({where})"
-
-
-def _of_several_gpus(plan: Plan) -> Iterator[str]:
-    """A sentence on each kind of machine of which a trial uses a part only."""
-    from benchorch.results.pricing.price_book import gpus_of
-
-    counts = {trial.hardware_kind: gpus_of(trial.hardware) for trial in plan.trials}
-    beside = _beside(plan.trials, launched_kinds(plan, plan.trials))
-    for kind, count in counts.items():
-        if count > 1:
-            there = beside.get(kind, 1)
-            yield (
-                f"{kind}: a trial measures one of its {count} GPUs, "
-                + (f"{there} trials side by side, " if there > 1 else "one trial at a time, ")
-                + "and USD per 1M is of that part; the sweep pays for the whole machine."
-            )
 
 
 def total_usd(
@@ -545,39 +422,12 @@ def results_s(plan: Plan, forecast: Mapping[str, Expected], launched: Collection
     kinds = {trial.trial_id: trial.hardware_kind for trial in plan.trials}
     here_s = sum(one.seconds for name, one in forecast.items() if kinds[name] not in launched)
     there = [one for one in machines(plan, forecast, launched) if one.kind != HEAD_KIND]
-    begin_s = (_head_start_s(plan) or 0.0) - IDLE_S
+    begin_s = (head_start_s(plan) or 0.0) - IDLE_S
     return max([here_s, *(begin_s + one.seconds for one in there)])
 
 
-def _sum_line(plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str]) -> str:
-    duration = format_seconds(results_s(plan, forecast, launched))
-    whole = machines(plan, forecast, launched)
-    unknown = ", ".join(one.kind for one in whole if one.usd is None)
-    usd = total_usd(plan, forecast, launched)
-    if unknown and all(one.usd is None or one.kind == HEAD_KIND for one in whole):
-        cost = f", at unknown prices of {unknown}"
-    else:
-        cost = f", about {usd:.2f} USD" if usd is not None else ""
-        cost += f" without {unknown}, whose price is unknown" if unknown else ""
-    waited = "results after about" if whole else "about"
-    return f"{plural(len(forecast), 'trial')}, {waited} {duration}{cost}"
-
-
-def _line(those: Sequence[Expected], machine: Machine | None = None) -> str:
-    duration = format_seconds(sum(one.seconds for one in those))
-    trials = f"{plural(len(those), 'trial')}, about {duration}"
-    if machine is not None:
-        return f"{trials}; its machine from launch to end about {_duration_and_cost(machine)}"
-    usd = _usd(those, None)
-    return f"{trials}, about {usd:.2f} USD" if usd is not None else trials
-
-
-def _duration_and_cost(machine: Machine) -> str:
-    cost = "its price is unknown" if machine.usd is None else f"about {machine.usd:.2f} USD"
-    return f"{format_seconds(machine.seconds)}, {cost}"
-
-
-def _usd(those: Sequence[Expected], machine: Machine | None) -> float | None:
+def cost_usd(those: Sequence[Expected], machine: Machine | None) -> float | None:
+    """What trials cost, or the machine that is launched for them; None where unpaid."""
     if machine is not None:
         return machine.usd
     paid = [one.usd for one in those if one.usd is not None]

@@ -14,7 +14,7 @@ from benchorch.executors.scheduling.spending import HEAD_IDLE_S, HEAD_START_S, I
 from benchorch.executors.stack import StackExecutor
 from benchorch.interfaces.price_source import SpotPrice
 from benchorch.results.metrics.cost import cost_warnings
-from benchorch.results.pricing import sweep_cost
+from benchorch.results.pricing import cost_lines, sweep_cost
 from benchorch.results.pricing.sweep_cost import Pricing
 from benchorch.results.pricing.sweep_history import SweepCost, SweepHistory
 from benchorch.units import format_seconds
@@ -69,7 +69,7 @@ def test_a_sum_names_the_machines_whose_price_nobody_knows():
     block = {"kind": "p5e.48xlarge", "size": "48xlarge", "sizes": {"48xlarge": {"vcpus": 192}}}
     made = plan(trial(1), trial(2, block))
     forecast = sweep_cost.expected(made, made.trials)
-    lines = sweep_cost.summary_lines(made, forecast, {"g5.xlarge", "p5e.48xlarge"})
+    lines = cost_lines.summary_lines(made, forecast, {"g5.xlarge", "p5e.48xlarge"})
     (total,) = [line for line in lines if line.startswith("all ")]
     assert total.endswith(" USD without p5e.48xlarge, whose price is unknown")
     (price,) = [line for line in lines if line.startswith("price  p5e.48xlarge")]
@@ -96,7 +96,7 @@ def test_of_a_machine_with_several_gpus_a_trial_pays_one_and_the_sweep_all():
     assert part.of_one_of(4) == part
     told = sweep_cost.expected(planned)[planned.trials[0].trial_id]
     assert told.usd == pytest.approx(told.seconds / 3600 * 5.672)
-    notes = sweep_cost.summary_lines(planned, sweep_cost.expected(planned))
+    notes = cost_lines.summary_lines(planned, sweep_cost.expected(planned))
     assert any("one of its 4 GPUs" in line for line in notes)
     on_its_cpu = {**four, "_target_": "benchorch.hardware.cpu.CpuHardware"}
     (whole,) = sweep_cost.prices_of(planned, {"hardware": on_its_cpu})
@@ -118,7 +118,7 @@ def test_trials_side_by_side_share_the_time_of_their_machine(monkeypatch):
         assert machine.seconds == pytest.approx(LAUNCH_S + IDLE_S + seconds / beside)
         usd = sum(one.usd for one in forecast.values())
         assert usd == pytest.approx(seconds / beside / 3600 * 5.672)
-        notes = sweep_cost.summary_lines(planned, forecast, {"g5.12xlarge"})
+        notes = cost_lines.summary_lines(planned, forecast, {"g5.12xlarge"})
         assert any(f"{beside} trials side by side" in line for line in notes) is (beside > 1)
 
 
@@ -153,7 +153,7 @@ def test_the_wait_for_all_results_is_that_of_the_slowest_machine():
     assert sweep_cost.results_s(planned, forecast, ()) == pytest.approx(
         sum(one.seconds for one in forecast.values())
     )
-    lines = sweep_cost.summary_lines(planned, forecast, kinds)
+    lines = cost_lines.summary_lines(planned, forecast, kinds)
     (total,) = [line for line in lines if line.startswith("all")]
     assert total.startswith(f"all  4 trials, results after about {format_seconds(slowest_s)}, ")
 
@@ -187,7 +187,7 @@ def test_the_cheapest_kind_of_machine_comes_first_where_that_is_asked():
     kinds = {"g5.xlarge", "c7i.xlarge"}
     planned = sweep_cost.cheapest_first(planned, kinds)
     assert [one.hardware_kind for one in planned.trials] == ["c7i.xlarge", "g5.xlarge"]
-    lines = sweep_cost.summary_lines(planned, sweep_cost.expected(planned), kinds)
+    lines = cost_lines.summary_lines(planned, sweep_cost.expected(planned), kinds)
     assert [line.split()[0] for line in lines[:4]] == ["c7i.xlarge", "g5.xlarge", "head", "all"]
 
 
@@ -212,7 +212,7 @@ def test_earlier_sweeps_correct_the_launch_and_the_trials(monkeypatch):
     machine, _ = sweep_cost.machines(planned, forecast, {"g5.xlarge"})
     assert machine.seconds == 90.0 + 14.0 + sweep_cost.IDLE_S
     assert sweep_cost.spending_rules(planned, 0.0).launch_s == {"g5.xlarge": 90.0}
-    lines = sweep_cost.summary_lines(planned, forecast, {"g5.xlarge"})
+    lines = cost_lines.summary_lines(planned, forecast, {"g5.xlarge"})
     told = "note  g5.xlarge: 1 min 30 s from launch to first trial, the median of 2 sweeps."
     assert told in lines
     idle = "note  5 min 00 s idle before the end are assumed, one machine a kind, side by side."
@@ -230,7 +230,7 @@ def test_a_head_that_does_not_run_is_started_first_and_paid_until_it_ends(monkey
     forecast = sweep_cost.expected(planned)
     machine, head = sweep_cost.machines(planned, forecast, {"g5.xlarge"})
     result_s = sweep_cost.results_s(planned, forecast, {"g5.xlarge"})
-    notes = " ".join(sweep_cost.summary_notes(planned, {"g5.xlarge"}))
+    notes = " ".join(cost_lines.summary_notes(planned, {"g5.xlarge"}))
     if runs:
         assert head.seconds == machine.seconds
         assert result_s == machine.seconds - IDLE_S
@@ -246,7 +246,7 @@ def test_a_head_that_does_not_run_is_started_first_and_paid_until_it_ends(monkey
     )
     later_s = sweep_cost.results_s(planned, forecast, {"g5.xlarge"})
     assert result_s - later_s == pytest.approx(HEAD_START_S - 90.0 + LAUNCH_S - 60.0)
-    notes = " ".join(sweep_cost.summary_notes(planned, {"g5.xlarge"}))
+    notes = " ".join(cost_lines.summary_notes(planned, {"g5.xlarge"}))
     assert "starting one takes 1 min 30 s, the median of 2 sweeps" in notes
 
 
@@ -261,19 +261,19 @@ class Market2026:
 
 
 def test_both_prices_of_each_kind_are_shown_with_where_they_are_from(monkeypatch):
-    bundled = sweep_cost.summary_lines(planned := plan(trial(1)), sweep_cost.expected(planned))
+    bundled = cost_lines.summary_lines(planned := plan(trial(1)), sweep_cost.expected(planned))
     (line,) = [one for one in bundled if one.startswith("price")]
     assert line == "price  g5.xlarge  on demand 1.006 USD an hour; spot unknown"
-    notes = [*sweep_cost.summary_notes(planned)]
+    notes = [*cost_lines.summary_notes(planned)]
     assert notes[0].startswith("g5.xlarge: priced by the list of 2026-09-24 for us-east-1;")
     assert notes[1].startswith("pricing.source=aws reads spot prices")
     monkeypatch.setattr(sweep_cost, "_source", lambda pricing: Market2026())
-    found = sweep_cost.summary_lines(planned := plan(trial(1)), sweep_cost.expected(planned))
+    found = cost_lines.summary_lines(planned := plan(trial(1)), sweep_cost.expected(planned))
     (line,) = [one for one in found if one.startswith("price")]
     assert "on demand 1.1 USD an hour (pricing api, us-east-1, 20" in line
     assert "spot 0.4 USD an hour, 0.35 in the cheapest zone (spot history, us-east-1, 20" in line
     own = plan(trial(1), trial(2, LOCAL), usd_per_hour={"g5.xlarge": 0.9})
-    told = sweep_cost.summary_lines(own, sweep_cost.expected(own))
+    told = cost_lines.summary_lines(own, sweep_cost.expected(own))
     prices = [one for one in told if one.startswith("price")]
     assert prices == ["price  g5.xlarge  0.9 USD an hour (pricing.usd_per_hour)"]
 
@@ -282,7 +282,7 @@ def test_another_regions_dollars_are_none_rather_than_the_lists():
     kind = {"kind": "c8g.xlarge", "size": "xlarge", "sizes": SIZES}
     planned = plan(trial(1), trial(2, kind), region="eu-central-1")
     forecast = sweep_cost.expected(planned)
-    lines = sweep_cost.summary_lines(planned, forecast, {"g5.xlarge", "c8g.xlarge"})
+    lines = cost_lines.summary_lines(planned, forecast, {"g5.xlarge", "c8g.xlarge"})
     (head,) = [one for one in lines if one.startswith("head")]
     assert head.endswith(" USD at the price of us-east-1")
     assert not [one for one in lines if "USD" in one and not one.startswith(("head", "price"))]
@@ -297,7 +297,7 @@ def test_another_regions_dollars_are_none_rather_than_the_lists():
 def test_the_cheapest_is_no_machine_whose_price_is_unknown():
     block = {"kind": "p5e.48xlarge", "size": "48xlarge", "sizes": {"48xlarge": {"vcpus": 192}}}
     planned = sweep_cost.cheapest_first(plan(trial(1, block), trial(2), trial(3, LOCAL)))
-    lines = sweep_cost.summary_lines(planned, sweep_cost.expected(planned))
+    lines = cost_lines.summary_lines(planned, sweep_cost.expected(planned))
     assert [one.split()[0] for one in lines[:3]] == ["local", "g5.xlarge", "p5e.48xlarge"]
 
 
@@ -312,7 +312,7 @@ def test_without_anything_to_pay_no_budget_is_too_small():
 
 def test_minutes_and_dollars_are_told_of_each_kind_and_of_all():
     planned = plan(trial(1), trial(2, LOCAL))
-    lines = sweep_cost.summary_lines(planned, sweep_cost.expected(planned))
+    lines = cost_lines.summary_lines(planned, sweep_cost.expected(planned))
     assert lines[0].startswith("g5.xlarge  1 trial, about ")
     assert "USD" in lines[0]
     assert "USD" not in lines[1]
