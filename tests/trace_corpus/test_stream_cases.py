@@ -14,7 +14,6 @@ from trace_corpus.stream_cases import PROGRAMS
 
 BLIND = {
     ("two_threads_one_stream", "host2x"): "the device becomes the slower one, by a little",
-    ("pin_thread_loader", "kernel2x"): "the recording begins with batches that were ready",
 }
 """Predictions that are more than a twentieth off, and why the trace cannot give them."""
 

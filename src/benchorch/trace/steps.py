@@ -87,9 +87,10 @@ class Steps:
     def period_ns(self) -> int:
         """The (lower) median period; the mean where most differ by half, or by turns."""
         periods_ns = self.periods_ns
-        in_turn = _in_turn(periods_ns)
-        if self.back_to_back and (in_turn or not typical(periods_ns).any()):
-            return round(float(np.mean(periods_ns[len(periods_ns) % 2 if in_turn else 0 :])))
+        if self.back_to_back and _in_turn(periods_ns):
+            return round(float(np.mean(periods_ns[len(periods_ns) % 2 :])))
+        if self.back_to_back and not typical(periods_ns).any():
+            return round(float(np.mean(periods_ns[whole_cycles(periods_ns)])))
         return int(np.sort(periods_ns)[(len(periods_ns) - 1) // 2])
 
     @property
@@ -108,6 +109,13 @@ def _in_turn(periods_ns: Int64s) -> bool:
     turns = np.diff(periods_ns > periods_ns.mean()) != 0
     far = np.abs(change_ns[turns]) > TURN_RATIO * np.median(periods_ns)
     return len(change_ns) > 2 and bool(turns.mean() >= TURNS_RATIO and far.all())
+
+
+def whole_cycles(periods_ns: Int64s) -> slice:
+    """The steps after the first long one up to the last: as many short ones as belong to them."""
+    (long,) = np.nonzero(periods_ns > periods_ns.mean())
+    several = len(long) > 1 and long[-1] - long[0] >= len(periods_ns) // 3
+    return slice(long[0] + 1, long[-1] + 1) if several else slice(None)
 
 
 def typical(periods_ns: Int64s, bursts: bool = True) -> Bools:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from benchorch.errors import TraceError
@@ -249,3 +250,14 @@ def test_an_interval_is_of_the_change_not_of_how_much_the_steps_differ() -> None
     assert found.predicted_ns == pytest.approx(0.75 * analysis.steps.period_ns, rel=0.01)
     assert found.reasons["steps"] < 0.01 * analysis.steps.period_ns
     assert found.high_ns - found.low_ns < 0.3 * found.predicted_ns
+
+
+def test_bursts_have_the_mean_of_whole_cycles() -> None:
+    took_ms = [3, 3, 1, 1, 20, 1, 1, 20, 1, 1, 20, 1]  # the recording begins with what was ready
+    ends = np.cumsum(took_ms) * MS
+    made = [
+        note(f"ProfilerStep#{number}", end - took * MS, end)
+        for number, (end, took) in enumerate(zip(ends.tolist(), took_ms, strict=True))
+    ]
+    steps = find_steps(trace(made))
+    assert steps.period_ns == pytest.approx(22 * MS / 3, abs=1)

@@ -12,7 +12,7 @@ from benchorch.trace.critical_path.replay import Contracted, contract
 from benchorch.trace.critical_path.replay import steps as edge_steps
 from benchorch.trace.dag import NOBODY, CriticalPath, Dag, EdgeKind
 from benchorch.trace.events import Events
-from benchorch.trace.steps import Steps, typical, work_of_steps
+from benchorch.trace.steps import Steps, typical, whole_cycles, work_of_steps
 
 SETTLED_RATIO = 1 / 3  # of the steps: those may depend on how the run began ...
 MANY = 6  # ... where there are at least so many.
@@ -116,11 +116,15 @@ class Periods:
         a changed run may need to settle. The error is that of a ratio estimator.
         """
         observed_ns, changed_ns = self.observed_ns, periods_ns
-        if len(observed_ns) >= MANY and self.steps.back_to_back:
+        bursts = self.steps.back_to_back and not typical(observed_ns).any()
+        if bursts:
+            cycles = whole_cycles(observed_ns)
+            observed_ns, changed_ns = observed_ns[cycles], changed_ns[cycles]
+        elif len(observed_ns) >= MANY and self.steps.back_to_back:
             settled = int(len(observed_ns) * SETTLED_RATIO)
             observed_ns, changed_ns = observed_ns[settled:], changed_ns[settled:]
         chosen = typical(observed_ns, self.steps.back_to_back)
-        if not chosen.any():
+        if bursts or not chosen.any():
             chosen = np.ones(len(observed_ns), dtype=np.bool_)
         elif self.steps.back_to_back and len(changed_ns) >= MANY:
             usual = chosen & typical(changed_ns)  # an accident need not be one in both
