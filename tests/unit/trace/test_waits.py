@@ -198,3 +198,72 @@ def test_a_range_that_python_opens_is_around_what_comes_next(tmp_path: Path) -> 
     (load,) = [at for at, code in enumerate(events.name) if events.names[code] == "load"]
     assert (events.start_ns[load], events.end_ns[load]) == (60 * US, 940 * US)
     assert asked(events, name="load", speedup=2).predicted_ns < 700 * US
+
+
+FUTURES = "concurrent/futures"
+LOCKED = "<built-in method acquire of _thread.lock object at 0x7f>"
+
+
+def pooled(at: int) -> Iterable[Made]:
+    """A long task and a short one, whose results the caller takes in that order."""
+    done = at + 8 * MS
+    return [
+        frame(f"{FUTURES}/thread.py(161): submit", at + 10 * US, at + 20 * US),
+        frame(f"{FUTURES}/thread.py(161): submit", at + 30 * US, at + 40 * US),
+        frame(f"{FUTURES}/_base.py(428): result", at + 50 * US, done + 20 * US),
+        frame(LOCKED, at + 60 * US, done + 10 * US),
+        frame(f"{FUTURES}/_base.py(428): result", done + 30 * US, done + 40 * US),
+        frame("a.py(9): own", done + 50 * US, at + 10 * MS),
+        frame(f"{FUTURES}/thread.py(53): run", at + 60 * US, done, "first"),
+        frame("a.py(5): long", at + 70 * US, done - 10 * US, "first"),
+        frame(f"{FUTURES}/thread.py(53): run", at + 70 * US, at + 3 * MS, "second"),
+        frame("a.py(7): short", at + 80 * US, at + 3 * MS - 10 * US, "second"),
+    ]
+
+
+def test_whoever_has_all_results_of_a_pool_waited_for_every_task() -> None:
+    found = asked(steps(10 * MS, pooled), name="*: short", speedup=0.25)
+    assert found.predicted_ns == pytest.approx(13.7 * MS, rel=0.02)
+    assert asked(steps(10 * MS, pooled), name="*: short", speedup=2).predicted_ns == 10 * MS
+
+
+def filling(at: int) -> Iterable[Made]:
+    """Another thread makes in 3 ms what a step takes from a queue, which is full by then."""
+    room, made = at + 8 * MS, at + 11 * MS
+    return [
+        frame("a.py(9): own", at, room),
+        frame("queue.py(154): get", room, room + 50 * US),
+        frame("a.py(9): own", room + 60 * US, at + 10 * MS),
+        frame("a.py(5): make", room + 100 * US, made, "maker"),
+        frame("queue.py(122): put", made + 10 * US, made + 7_090 * US, "maker"),
+        frame(LOCKED, made + 20 * US, made + 7_080 * US, "maker"),
+    ]
+
+
+def test_no_period_is_shorter_than_what_fills_a_queue_needs_for_it() -> None:
+    found = asked(steps(10 * MS, filling), name="*: make", speedup=0.2)
+    assert found.predicted_ns == pytest.approx(14.6 * MS, rel=0.01)
+    assert found.low_ns <= 10 * MS  # what was made before may last for so few steps
+    kept = asked(steps(10 * MS, filling), name="*: make", speedup=0.5)
+    assert kept.predicted_ns == pytest.approx(10 * MS, rel=0.04)
+
+
+def test_a_function_of_numpy_in_c_lasts_until_its_callers_next_call(tmp_path: Path) -> None:
+    rows = []
+    for number in range(STEPS):
+        at = 1_000 + number * 10_000
+        for name, start, end, category in (
+            (f"ProfilerStep#{number}", 0, 10_000, "user_annotation"),
+            ("a.py(1): step", 0, 9_990, "python_function"),
+            ("numpy/_core/multiarray.py(748): dot", 10, 11, "python_function"),
+            ("a.py(9): own", 6_000, 9_000, "python_function"),
+        ):
+            row = {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1}
+            rows.append({**row, "ts": at + start, "dur": end - start})
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": rows}))
+    analysis = analyze(path)
+    assert analysis.verdict.limit == "outside"
+    assert analysis.tables["python"][0].name.endswith("multiarray.py(748): dot")
+    found = predict(analysis, parse({"changes": [{"name": "*: dot", "speedup": 2}]}).changes)
+    assert found.predicted_ns == pytest.approx(7 * MS, rel=0.02)

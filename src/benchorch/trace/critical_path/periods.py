@@ -1,5 +1,6 @@
 """Periods of a replay: how long each step would take with other weights."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, final
@@ -12,11 +13,13 @@ from benchorch.trace.critical_path.replay import Contracted, contract
 from benchorch.trace.critical_path.replay import steps as edge_steps
 from benchorch.trace.dag import NOBODY, CriticalPath, Dag, EdgeKind
 from benchorch.trace.events import Events
+from benchorch.trace.graph.time_classes import PAUSE_NS
 from benchorch.trace.steps import Steps, typical, whole_cycles, work_of_steps
 
 SETTLED_RATIO = 1 / 3  # of the steps: those may depend on how the run began ...
 MANY = 6  # ... where there are at least so many.
 ALONE_RATIO = 0.02  # standard error of a single step, as a share of it
+_PUT = re.compile(r"^queue\.py\(\d+\): put$")
 
 
 def _milestones(
@@ -67,7 +70,8 @@ class Periods:
     starts: Int64s  # of each step the point where its range starts
     graph: Contracted  # the contracted graph
     observed_ns: Int64s  # (k,) periods as observed
-    streams: tuple[Int64s, ...]  # of each stream the edges of its work in the steps to analyse
+    # of each stream, and of each thread that fills a queue, the edges of its work, and in what time
+    streams: tuple[tuple[Int64s, int], ...]
     # periods of other readings of the run as it was, by name
     known: dict[str, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -121,7 +125,7 @@ class Periods:
             cycles = whole_cycles(observed_ns)
             observed_ns, changed_ns = observed_ns[cycles], changed_ns[cycles]
         elif len(observed_ns) >= MANY and self.steps.back_to_back:
-            settled = int(len(observed_ns) * SETTLED_RATIO)
+            settled = _settled(self.steps)
             observed_ns, changed_ns = observed_ns[settled:], changed_ns[settled:]
         chosen = typical(observed_ns, self.steps.back_to_back)
         if bursts or not chosen.any():
@@ -151,11 +155,11 @@ class Periods:
         return max(period_ns, self.least_ns(self.dag.weight_ns if weight_ns is None else weight_ns))
 
     def least_ns(self, weight_ns: Int64s) -> float:
-        """The busiest stream's work in a period, in ns: few steps let it be ahead of others."""
+        """The busiest one's work in a period, in ns: few steps let it be ahead of the others."""
         if not self.steps.back_to_back:
             return 0.0
-        busiest_ns = max((float(weight_ns[edges].sum()) for edges in self.streams), default=0.0)
-        return busiest_ns / max(float(self.observed_ns.sum()), 1.0) * self.steps.period_ns
+        shares = (float(weight_ns[edges].sum()) / max(ns, 1) for edges, ns in self.streams)
+        return max(shares, default=0.0) * self.steps.period_ns
 
     def path(
         self, dag: Dag, weight_ns: Int64s, residual_ns: Int64s, dropped: Bools | None
@@ -191,10 +195,28 @@ def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
     return replace(found, observed_ns=found.of(dag.time_ns[graph.points] - dag.time_ns[0]))
 
 
-def _work_by_stream(events: Events, dag: Dag, steps: Steps) -> Iterator[Int64s]:
+def _settled(steps: Steps) -> int:
+    """How many of the first steps to analyse may depend on how the run began."""
+    return int(len(steps) * SETTLED_RATIO) if len(steps) >= MANY else 0
+
+
+def _work_by_stream(events: Events, dag: Dag, steps: Steps) -> Iterator[tuple[Int64s, int]]:
     work, step = work_of_steps(events, steps)
-    chosen = mask(len(events) + 1, work[(step >= steps.first) & (step < steps.end)])
+    first = steps.first + _settled(steps)
+    first_ns = steps.begin_ns[first]
+    chosen = mask(len(events) + 1, work[(step >= first) & (step < steps.end)])
     works = np.flatnonzero((dag.kind == EdgeKind.WORK) & chosen[dag.event[dag.head]])
     lane = dag.lane[dag.head[works]]
     for one in np.unique(lane):
-        yield works[lane == one]
+        yield works[lane == one], int(steps.periods_ns[_settled(steps) :].sum())
+    # Who waits until there is room in a queue provides what the steps take from it.
+    puts = np.flatnonzero(events.called(_PUT.search) & (events.duration_ns > PAUSE_NS))
+    chain = np.flatnonzero(dag.kind == EdgeKind.CHAIN)
+    for one in np.unique(events.lane[puts]):
+        ends_ns = events.end_ns[puts[events.lane[puts] == one]]
+        ends_ns = ends_ns[(ends_ns > first_ns) & (ends_ns <= steps.done_ns[steps.end - 1])]
+        if len(ends_ns) >= MANY:
+            inside = dag.time_ns[dag.tail[chain]] >= ends_ns.min()
+            inside &= dag.time_ns[dag.head[chain]] <= ends_ns.max()
+            inside &= dag.lane[dag.head[chain]] == one
+            yield chain[inside], int(np.ptp(ends_ns))

@@ -87,4 +87,5 @@ def _of_threads(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[
     woken = threads.inferred_wakeups(scope, timelines, busy, explained, rigid)
     explained = np.append(explained, woken.edges.head)
     recurring = threads.recurring_wakeups(scope, timelines, busy, explained)
-    return [*known, starts, threads.within_ranges(scope, timelines, busy), woken, recurring]
+    within = threads.within_ranges(scope, timelines, busy)
+    return [*known, starts, within, woken, recurring, waits.pool_results(scope)]

@@ -316,3 +316,46 @@ def polled(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Fou
     # How often it sleeps until then is of no matter.
     several = edges(tail, head, *asleep, woke_ns), edges(2 * first, head, *asleep)
     return Found(*several, cuts=head)
+
+
+_SUBMIT, _RUN, _RESULT = (
+    re.compile(rf"concurrent[/\\]futures[/\\]{one}$")
+    for one in (
+        r"thread\.py\(\d+\): submit",
+        r"thread\.py\(\d+\): run",
+        r"_base\.py\(\d+\): result",
+    )
+)
+
+
+def pool_results(scope: Scope) -> Found:
+    """From the ends of tasks of a pool of threads to the call that returns the last result of them.
+
+    Tasks begin in the order in which they were submitted. Who has called for as many results as it
+    submitted tasks has them all, whether it waited for each or not.
+    """
+    submit, run, result = (
+        these[np.argsort(scope.start_ns[these], kind="stable")]
+        for these in (scope.named(one, Category.PYTHON) for one in (_SUBMIT, _RUN, _RESULT))
+    )
+    count = min(len(submit), len(run))
+    submit, run = submit[:count], run[:count]
+    if not count or (scope.start_ns[run] < scope.start_ns[submit]).any():
+        return Found()
+    tail, head = [run[:0]], [run[:0]]
+    for lane in np.unique(scope.lane[submit]):
+        given = scope.start_ns[submit]
+        mine = scope.lane[submit] == lane
+        calls = result[scope.lane[result] == lane]
+        open_ = np.searchsorted(given[mine], scope.start_ns[calls]) - np.arange(1, len(calls) + 1)
+        if (open_ < 0).any():
+            continue  # somebody else's tasks, or a result that was asked for twice
+        all_ = calls[open_ == 0]
+        at = np.searchsorted(scope.start_ns[all_], given[mine])
+        done = run[mine][at < len(all_)]
+        by = all_[at[at < len(all_)]]
+        in_time = scope.end_ns[done] <= scope.end_ns[by]
+        tail.append(done[in_time])
+        head.append(by[in_time])
+    task, by = np.concatenate(tail), np.concatenate(head)
+    return Found(edges(2 * task + 1, 2 * by + 1, EdgeKind.JOIN, Class.SYNC_EXIT, Tier.SEMANTIC))

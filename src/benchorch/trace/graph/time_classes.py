@@ -10,7 +10,7 @@ import numpy as np
 
 from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s, mask
 from benchorch.trace.dag import CLASSES, NOBODY, Class
-from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category
+from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, DISPATCHER, NOTHING, Category
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.nesting import inherited
 
@@ -124,7 +124,8 @@ def _of_library(name: str) -> bool:
     function = _OWN_FUNCTION.match(name)
     if function:
         return function[1] not in _OWN_FUNCTIONS
-    return name.startswith("<built-in method") and not _OWN_METHOD.match(name)
+    foreign = name.startswith("<built-in method") and not _OWN_METHOD.match(name)
+    return foreign or DISPATCHER.match(name) is not None
 
 
 def labels(scope: Scope) -> Int8s:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.arrays import Int8s, Int32s, Int64s, mask
-from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, Lane, among
+from benchorch.trace.events import DEVICE_WORK, DISPATCHER, NOTHING, Category, Events, Lane, among
 from benchorch.trace.lookup import by_lane, joined_by
 from benchorch.trace.nesting import Spans, by_start, nest
 from benchorch.trace.readers.columns import ON_STREAMS, Gathered
@@ -101,6 +101,7 @@ def finished(gathered: Gathered) -> tuple[Events, Int64s] | None:
     call = joined_by(columns["correlation"], calls, columns["awaited"][waits])
     columns["stream"][call[call != NOTHING]] = recorded_on[waits[call != NOTHING]]
     _open_ranges(columns, names)
+    _last_in_c(columns, names)
     place = columns.pop("place")
     given: dict[str, Any] = {**columns, "names": names, "lanes": lanes}
     return Events(**given), place
@@ -141,6 +142,29 @@ def _open_ranges(columns: Columns, names: Sequence[str]) -> None:
     around &= (start_ns[at] >= begin_ns) & (start_ns[at] < last_ns)
     begin_ns = np.where(around, start_ns[at], begin_ns)
     columns["start_ns"][opened], columns["duration_ns"][opened] = begin_ns, last_ns - begin_ns
+
+
+def _last_in_c(columns: Columns, names: Sequence[str]) -> None:
+    """NumPy's functions in C last until their caller's next call, or its end.
+
+    A profiler records the call of Python's part alone, which ends before the work begins.
+    """
+    called = np.array([DISPATCHER.match(name) is not None for name in names])[columns["name"]]
+    these = np.flatnonzero(called & (columns["category"] == Category.PYTHON))
+    if not len(these):
+        return
+    rows = np.flatnonzero(among(columns["category"], (Category.PYTHON, Category.OPERATOR)))
+    rows = rows[by_start(columns["lane"][rows], columns["start_ns"][rows])]
+    lane, start_ns = columns["lane"][rows], columns["start_ns"][rows]
+    end_ns = start_ns + columns["duration_ns"][rows]
+    at = np.flatnonzero(mask(len(called), these)[rows])
+    parent = nest(Spans(lane=lane, start_ns=start_ns, end_ns=end_ns)).parent[at]
+    at, parent = at[parent != NOTHING], parent[parent != NOTHING]
+    following = np.minimum(by_lane(lane, start_ns, lane[at], end_ns[at]), len(rows) - 1)
+    next_ns = np.where(start_ns[following] >= end_ns[at], start_ns[following], end_ns[parent])
+    next_ns = np.where(lane[following] == lane[at], next_ns, end_ns[parent])
+    last_ns = np.maximum(np.minimum(next_ns, end_ns[parent]), end_ns[at])
+    columns["duration_ns"][rows[at]] = last_ns - start_ns[at]
 
 
 def allocated(gathered: Gathered) -> dict[str, Int64s]:

@@ -172,6 +172,7 @@ def _rare(basis: Basis, changes: Sequence[Transform]) -> Iterator[str]:
 class _Replay(NamedTuple):
     dag: Dag
     period_ns: float
+    recorded_ns: float  # the same of so few steps as were recorded
     error_ns: float
     path: CriticalPath
     elapsed_ns: Int64s
@@ -186,10 +187,10 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     weight_ns, _, dropped = changed
     held_ns = weight_ns if dropped is None else np.where(dropped, 0, weight_ns)
     period_ns, error_ns = periods.period_ns(periods.of(elapsed_ns, graph))
-    if dag is basis.dag:
-        period_ns = max(period_ns, periods.least_ns(weight_ns))
+    least_ns = periods.least_ns(weight_ns) if dag is basis.dag else 0.0
     changed_dag = replace(dag, weight_ns=held_ns)
-    return _Replay(changed_dag, period_ns, error_ns, path, elapsed_ns, changed)
+    steady_ns = max(period_ns, least_ns)
+    return _Replay(changed_dag, steady_ns, period_ns, error_ns, path, elapsed_ns, changed)
 
 
 def _readings(
@@ -211,6 +212,8 @@ def _readings(
         replayed_ns = periods.replayed(*after, guess_ns=replay.elapsed_ns)
         return reading, period_ns * replayed_ns / periods.known[reading]
 
+    if replay.recorded_ns < replay.period_ns:
+        yield "what waits in queues", replay.recorded_ns
     if hypothesis.added is not None:
         return
     if dag.residual_ns.any():
