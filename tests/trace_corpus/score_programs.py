@@ -20,7 +20,8 @@ from benchorch.trace.whatif.reading import parse
 
 
 def judge(true):
-    analysis = analyze([Path(f) for f in true["files"]], range_name=true["range"])
+    files = [Path(f) for f in true["files"]]
+    analysis = analyze(files, range_name=true["range"], dilation_ratio=true["dilation"])
     verdict = analysis.verdict.limit
     period = analysis.steps.period_ns
     rows = []

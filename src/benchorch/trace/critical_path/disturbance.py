@@ -1,7 +1,8 @@
-"""Work of threads without the time in which other programs had their processor.
+"""Work of threads without what disturbed it: other programs, and recording the trace.
 
 A thread that is preempted stands still in the middle of whatever it does, and no event of a trace
-records it. But steps repeat: what takes longer in some of them was interrupted there.
+records it. But steps repeat: what takes longer in some of them was interrupted there. What a
+profiler does for each row, before it begins and after it ends, is no event either.
 """
 
 import re
@@ -11,7 +12,7 @@ import numpy as np
 
 from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind
-from benchorch.trace.events import Events
+from benchorch.trace.events import Category, Events, among
 from benchorch.trace.steps import Steps
 
 EVEN_RATIO = 0.05  # of the median: up to it, the middle half of the periods is not disturbed
@@ -28,6 +29,13 @@ _PROCESSOR = (
 """Classes of time for which a thread needs the processor, as a rule."""
 
 _NUMBER = re.compile(r"\d+")
+
+
+_RECORDED = (Category.OPERATOR, Category.PYTHON, Category.ANNOTATION)
+FASTEST, MANY, MOST_NS = 0.05, 300, 250
+"""Of neighbouring points, if there are so many, the fastest show what recording them takes: the
+program does next to nothing in between. What takes longer than that does not show it."""
+MOST_TIMES = 3.0  # recording may take so much longer than that where caches and memory are busy
 
 
 class Undisturbed(NamedTuple):
@@ -101,3 +109,22 @@ def _slow_alone(events: Events, dag: Dag, edges: Int64s, usual_ns: Int64s) -> Bo
     share = excess / max(excess.sum(), 1.0)
     slow: Bools = (share > OWN_RATIO) & (share > OWN_TIMES * usual / max(usual.sum(), 1.0))
     return slow[name]
+
+
+def recording_ns(events: Events, dag: Dag) -> Int64s:
+    """What recording its points took of each weight, (E,) in ns.
+
+    Only the times between two rows' starts, or ends, or an end and a start have a part: a row's
+    clock stops first and starts last.
+    """
+    recorded = np.append(among(events.category, _RECORDED), False)
+    host = (dag.kind == EdgeKind.CHAIN) & recorded[dag.event[dag.tail]]
+    host &= recorded[dag.event[dag.head]]
+    before, after = dag.is_end[dag.tail], dag.is_end[dag.head]
+    cost_ns = np.zeros(dag.edges, dtype=np.int64)
+    for kind in (~before & ~after, before & after, before & ~after):
+        edges = np.flatnonzero(host & kind)
+        fastest_ns = np.quantile(dag.weight_ns[edges], FASTEST) if len(edges) >= MANY else MOST_NS
+        if fastest_ns < MOST_NS:
+            cost_ns[edges] = np.minimum(dag.weight_ns[edges], fastest_ns)
+    return cost_ns

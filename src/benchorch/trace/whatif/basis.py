@@ -12,7 +12,7 @@ from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import Owners, owners
 from benchorch.trace.causes import reasons
-from benchorch.trace.critical_path.disturbance import undisturbed
+from benchorch.trace.critical_path.disturbance import MOST_TIMES, recording_ns, undisturbed
 from benchorch.trace.dag import CLASSES, Class, CriticalPath, Dag, EdgeKind
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.nesting import inherited
@@ -64,7 +64,8 @@ class Selection(NamedTuple):
 class Basis:
     """An analysed trace of n events, V points and E edges."""
 
-    analysis: Analysis  # of the observed run, without what other programs disturbed
+    # of the observed run, without what other programs and the profiler disturbed
+    analysis: Analysis
     observed_ns: Int64s  # (E,) the weights with it
     preempted_ratio: float  # share of threads' work in the steps in which others had the processor
     owned: Owners  # what each event belongs to
@@ -176,10 +177,11 @@ def prepare(analysis: Analysis | Basis) -> Basis:
         return analysis
     events, observed_ns = analysis.events, analysis.dag.weight_ns
     calm = undisturbed(events, analysis.dag, analysis.steps)
-    if calm.preempted_ratio:
-        periods = analysis.periods.reweighted(calm.weight_ns)
+    weight_ns = calm.weight_ns - _recording_ns(analysis, calm.weight_ns)
+    if not np.array_equal(weight_ns, observed_ns):
+        periods = analysis.periods.reweighted(weight_ns)
         dag = periods.dag
-        path, _, _ = periods.path(dag, calm.weight_ns, dag.residual_ns, None)
+        path, _, _ = periods.path(dag, weight_ns, dag.residual_ns, None)
         why = reasons(events, path)
         analysis = replace(analysis, dag=dag, periods=periods, path=path, reasons=why)
     return Basis(
@@ -188,3 +190,13 @@ def prepare(analysis: Analysis | Basis) -> Basis:
         preempted_ratio=calm.preempted_ratio,
         owned=owners(events),
     )
+
+
+def _recording_ns(analysis: Analysis, weight_ns: Int64s) -> Int64s:
+    """What the profiler took of each weight, (E,): what its rows show, more if it took more."""
+    cost_ns, path = recording_ns(analysis.events, analysis.dag), analysis.path
+    on_path_ns = int(cost_ns[path.edge[~path.residual]].sum())
+    slower_ratio = 1.0 - 1.0 / max(analysis.dilation_ratio or 1.0, 1.0)
+    times = slower_ratio * path.length_ns / max(on_path_ns, 1)
+    taken_ns: Int64s = (cost_ns * np.clip(times, 1.0, MOST_TIMES)).astype(np.int64)
+    return np.minimum(taken_ns, weight_ns)

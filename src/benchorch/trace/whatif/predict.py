@@ -237,7 +237,8 @@ def _readings(
         yield "at best", periods.replayed(best_ns, residual_ns, dropped)
     if basis.observed_ns is not dag.weight_ns:  # each event's time is its own, disturbed or not
         disturbed = hypothesis_of(basis, changes, basis.observed_ns).rewired()[1]
-        yield relative("other programs", (basis.observed_ns, dag.residual_ns, None), disturbed)
+        reading = "other programs" if basis.preempted_ratio else "recording"
+        yield relative(reading, (basis.observed_ns, dag.residual_ns, None), disturbed)
 
 
 def _shares(basis: Basis, path: CriticalPath) -> dict[str, float]:

@@ -102,3 +102,48 @@ def test_even_steps_are_taken_as_they_are(tmp_path: Path) -> None:
     analysis = recorded(tmp_path, late={})
     calm = undisturbed(analysis.events, analysis.dag, analysis.steps)
     assert calm.weight_ns is analysis.dag.weight_ns
+
+
+ROWS, BEFORE_NS, AFTER_NS = 400, 150, 50
+
+
+def many_rows(place: Path, dilation_ratio: float | None, taken: float = 1.0) -> Analysis:
+    """In each step 400 pairs of operators, one in the other, and one that takes 300 us.
+
+    The operators need 0.5 us and the caller 0.1 us; recording a row takes 150 ns before it and 50
+    after it, or of most a multiple of that.
+    """
+    rows: list[dict[str, Any]] = []
+    at = 1_000.0
+    for step in range(STEPS):
+        begin = at
+        for number in range(ROWS):
+            quick = number % 8 == 0  # some do almost nothing, and of those recording is fastest
+            before, after = (
+                ns / 1_000 * (min(taken, 1.0) if quick else taken) for ns in (BEFORE_NS, AFTER_NS)
+            )
+            self_us, own_us = (0.0, 0.0) if quick else (0.1, 0.3)
+            outer, at = at + before + self_us, at + 2 * before + 2 * self_us
+            rows.append(event("cpu_op", "aten::inner", at, own_us))
+            at += own_us + after + self_us / 2
+            rows.append(event("cpu_op", "aten::outer", outer, at - outer))
+            at += after
+        rows.append(event("cpu_op", "aten::mm", at + before, 300.0))
+        at += 300.0 + before + after
+        rows.append(event("user_annotation", f"ProfilerStep#{step}", begin, at - begin))
+        at += 0.5
+    return analyze(write(place / "trace.json", rows), dilation_ratio=dilation_ratio)
+
+
+@pytest.mark.parametrize("taken", [1.0, 1.6])
+def test_what_recording_takes_is_no_part_of_a_prediction(tmp_path: Path, taken: float) -> None:
+    """What the fastest rows show of it, and all where it is known how much slower the run was."""
+    recorded_us = many_rows(tmp_path, None, taken).steps.period_ns / 1_000
+    plain_us = many_rows(tmp_path, None, 0.0).steps.period_ns / 1_000
+    known = many_rows(tmp_path, recorded_us / plain_us, taken)
+    said = asked(known, op="aten::mm", speedup=2)
+    assert recorded_us > 1.2 * plain_us
+    assert said.predicted_ns / said.makespan_ns == pytest.approx(1 - 150 / plain_us, abs=0.01)
+    recorded = asked(many_rows(tmp_path, None, taken), op="aten::mm", speedup=2)
+    assert recorded.predicted_ns / recorded.makespan_ns < 1 - 150 / recorded_us - 0.02
+    assert recorded.high_ns / recorded.makespan_ns >= 1 - 150 / recorded_us
