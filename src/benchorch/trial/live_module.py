@@ -6,8 +6,10 @@ Every measuring process imports this, and not what builds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 from benchorch.config.trial_setup import TrialSetup
@@ -23,24 +25,45 @@ if TYPE_CHECKING:
 _KEPT: list[tuple[Model, int, torch.nn.Module]] = []
 """Loaded models with their seeds, never called: a template's, for processes forked from it."""
 
+MOST_KEPT = 3
+"""A process loads no more modules of one model: alone, and on both sides of an interleaved pair."""
 
-def keep(setup: TrialSetup) -> None:
-    """Load the model here, for the first load of each process that is forked from this one.
 
-    One thread loads, for a process with more cannot be forked.
+def keep(setup: TrialSetup, count: int = 1) -> None:
+    """Load so many modules of the model here, for processes that are forked from this one.
+
+    Copies take a third of the time in which weights are drawn. One thread loads, for a process with
+    more cannot be forked.
     """
     import torch
 
-    wanted = (setup.model, setup.workload.seed)
-    if type(setup.model).kept and not any((model, seed) == wanted for model, seed, _ in _KEPT):
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        _KEPT.append((*wanted, setup.model.load(setup.workload.seed)))
-        torch.set_num_threads(threads)
+    model, seed = setup.model, setup.workload.seed
+    if not type(model).kept or any(kept[:2] == (model, seed) for kept in _KEPT):
+        return
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    module = model.load(seed)
+    _KEPT.extend((model, seed, each) for each in (module, *_copies(module, count - 1)))
+    torch.set_num_threads(threads)
+
+
+def _copies(module: torch.nn.Module, count: int) -> list[torch.nn.Module]:
+    """So many copies; none where a copy might call this module or cannot be made.
+
+    A function is not copied, nor is what it encloses.
+    """
+    owned = [value for part in module.modules() for value in vars(part).values()]
+    owned += [value for each in owned if isinstance(each, dict) for value in each.values()]
+    if any(isinstance(each, FunctionType) and each.__closure__ for each in owned):
+        return []
+    try:
+        return [deepcopy(module) for _ in range(count)]
+    except (AttributeError, RuntimeError, TypeError, ValueError):  # as classes refuse to be copied
+        return []
 
 
 def _taken(setup: TrialSetup) -> torch.nn.Module | None:
-    """The kept module, once: what is loaded later in this process has memory of its own."""
+    """A kept module, once: each that is loaded in a process has memory of its own."""
     for number, (model, seed, module) in enumerate(_KEPT):
         if (model, seed) == (setup.model, setup.workload.seed):
             del _KEPT[number]

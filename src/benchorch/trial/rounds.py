@@ -23,15 +23,16 @@ from benchorch.interfaces.executor import Emit
 from benchorch.interfaces.profiler import Profiler
 from benchorch.journal import run_directory
 from benchorch.journal.reader import read_journal
+from benchorch.trial.live_module import MOST_KEPT
 from benchorch.trial.race import BUDGET, FUTILE, MOST, Race
 from benchorch.trial.supervisor import OutOfTime, TimeBudget, TrialRun
-from benchorch.trial.templates import Templates
+from benchorch.trial.templates import MOST_AHEAD, Templates
 
 TRIAL_S = 60.0
 """The usual budget has so much for each trial ..."""
 
-COPIES = 12
-"""Models that may lie in memory at once: in a process, in each template, and some to spare."""
+SPARE = 8
+"""Models that memory must hold beside those of templates: a process's, and some to spare."""
 
 SURE = 3
 """... and so many processes of each, whatever they take; with fewer there is no interval."""
@@ -61,7 +62,7 @@ def in_rounds(
     race = Race(runs=tuple(runs), others=_others(trials, session))
 
     def renew(processes: int, rounds: int) -> None:
-        templates.renew(processes, rounds, loads=_are_small(runs))
+        templates.renew(processes, rounds, loads=_held(runs))
 
     rounds = _Rounds(runs=runs, race=race, to_profile=_to_profile(session), emit=emit, renew=renew)
     with contextlib.ExitStack() as held:
@@ -71,10 +72,14 @@ def in_rounds(
         yield from rounds.results()
 
 
-def _are_small(runs: Sequence[TrialRun]) -> bool:
-    """Whether memory is enough for templates that hold models."""
-    sizes = [run.parameter_bytes for run in runs]
-    return COPIES * max(sizes, default=0) < available_memory_bytes()
+def _held(runs: Sequence[TrialRun]) -> int:
+    """How many modules of each model a template holds: all that a process loads, one, or none."""
+    sizes: dict[str, int] = {}
+    for run in runs:
+        model = str(run.trial.spec["model"])
+        sizes[model] = max(run.parameter_bytes, sizes.get(model, 0))
+    left_bytes = available_memory_bytes() - SPARE * max(sizes.values(), default=0)
+    return next((n for n in (MOST_KEPT, 1) if MOST_AHEAD * n * sum(sizes.values()) < left_bytes), 0)
 
 
 def budget_of(session: Session, trials: int) -> TimeBudget:

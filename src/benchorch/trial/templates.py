@@ -29,7 +29,7 @@ from benchorch.trial.live_module import keep
 
 _ENTRY = "from benchorch.trial.templates import main; main()"
 _READY_S = 120.0
-_MOST_AHEAD = 4
+MOST_AHEAD = 4
 """Templates of one kind at a time: each holds what it has imported in memory."""
 
 _TORCH, _ONNX_RUNTIME = "torch", "onnxruntime"
@@ -40,13 +40,13 @@ class _Imports:
     """Imports of a template: a package; with torch also those of models and runtimes.
 
     Attributes:
-        loads: whether models are loaded, too.
+        loads: how many modules of each model are loaded, too.
         builds: whether steps are built in its processes.
     """
 
     package: str
     specs: tuple[ConfigNode, ...]
-    loads: bool = False
+    loads: int = 0
     builds: bool = False
 
 
@@ -74,16 +74,16 @@ class Templates:
         self._specs = tuple(kinds.values())
         self._of_round: dict[str, _Running | None] = {}
         self._ahead: dict[str, list[_Running]] = {}
-        self._processes, self._rounds, self._loads = len(specs), 1, False
+        self._processes, self._rounds, self._loads = len(specs), 1, 0
         self._builds = True  # in the first round alone
 
-    def renew(self, processes: int = 0, rounds: int = 1, *, loads: bool = False) -> None:
+    def renew(self, processes: int = 0, rounds: int = 1, *, loads: int = 0) -> None:
         """End the round's templates: a round of so many processes begins.
 
         Args:
             rounds: how many are certain to come, this one included. A single round of a single
                 process has no template.
-            loads: whether templates that are started from here on load models.
+            loads: how many modules of each model templates hold that are started from here on.
         """
         ended = list(self._of_round.values())
         if not processes:
@@ -119,7 +119,7 @@ class Templates:
         self, key: str, package: str, environment: Mapping[str, str], log: Path
     ) -> _Running | None:
         ahead = self._ahead.setdefault(key, [])
-        count = min(self._rounds, physical_cores(), _MOST_AHEAD)
+        count = min(self._rounds, physical_cores(), MOST_AHEAD)
         if not ahead and (self._processes > 1 or count > 1):
             with contextlib.suppress(ExecutorError, OSError):
                 ahead += self._started(package, environment, log, count)
@@ -205,7 +205,7 @@ def _preload(imports: _Imports) -> None:
             setup.runtime.preload()
             steps += [step for _, step in setup.steps]
             if imports.loads:
-                keep(setup)
+                keep(setup, imports.loads)
     for step in _shared(steps) if imports.builds else ():
         step.preload()
 

@@ -60,6 +60,35 @@ def test_the_first_load_of_a_process_finds_what_its_template_loaded_and_no_other
     assert weights[0].data_ptr() != weights[1].data_ptr()
 
 
+def test_a_template_copies_the_modules_that_a_process_loads_after_the_first() -> None:
+    model = Counting()
+    live_module.keep(setup_of(model), live_module.MOST_KEPT)
+    found = [loaded(setup_of(model)) for _ in range(live_module.MOST_KEPT)]
+    assert len(model.loads) == 1
+    weights = [next(each.parameters()) for each in found]
+    assert len({each.data_ptr() for each in weights}) == live_module.MOST_KEPT
+    assert all(torch.equal(weights[0], each) for each in weights)
+    loaded(setup_of(model))
+    assert len(model.loads) == 2
+
+
+@pytest.mark.parametrize("how", ["attribute", "hook", "refused"])
+def test_a_module_whose_copy_might_call_it_is_not_copied(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    model = Counting()
+    module = Counting.load(model, 0)
+    if how == "attribute":
+        module.shortcut = lambda x: module.bias + x  # type: ignore[assignment]
+    elif how == "hook":
+        module.register_forward_hook(lambda *_: module.bias)
+    else:
+        module.name = (each for each in ())  # type: ignore[assignment]
+    monkeypatch.setattr(Counting, "load", lambda self, seed: self.loads.append(1) or module)
+    live_module.keep(setup_of(model), live_module.MOST_KEPT)
+    assert len(live_module._KEPT) == 1
+
+
 def test_another_seed_or_width_is_loaded() -> None:
     live_module.keep(setup_of(Counting()))
     for setup in (setup_of(Counting(), seed=1), setup_of(Counting(width=4))):

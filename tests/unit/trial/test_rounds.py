@@ -20,6 +20,7 @@ from benchorch.interfaces.stopping import Stopping
 from benchorch.stats.pairs import ADJACENT
 from benchorch.stopping.decide import Decide
 from benchorch.stopping.fixed import Fixed
+from benchorch.trial import rounds
 from benchorch.trial.race import BUDGET, DECIDED, FUTILE, MOST, Race
 from benchorch.trial.rounds import _Rounds
 from benchorch.trial.supervisor import OutOfTime
@@ -206,6 +207,28 @@ def test_templates_are_told_how_many_rounds_are_certain_to_come() -> None:
     ]
     # Five pairs are the first interim analysis; the baseline has enough with three processes.
     assert told == [(3, 4), (3, 3), (2, 2), (2, 1), (0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "available", "held"),
+    [
+        ({"bert": 100}, 2001, 3),
+        ({"bert": 100}, 2000, 1),
+        ({"bert": 100}, 1201, 1),
+        ({"bert": 100}, 1200, 0),
+        ({"bert": 100, "gpt2": 100}, 3201, 3),  # a template holds both
+        ({"bert": 100, "gpt2": 100}, 2001, 1),
+    ],
+)
+def test_templates_hold_as_many_modules_as_memory_allows(
+    monkeypatch: pytest.MonkeyPatch, sizes: dict[str, int], available: int, held: int
+) -> None:
+    monkeypatch.setattr(rounds, "available_memory_bytes", lambda: available)
+    runs: Any = [
+        SimpleNamespace(trial=SimpleNamespace(spec={"model": model}), parameter_bytes=size)
+        for model, size in [*sizes.items(), ("bert", 0)]  # one that was not built
+    ]
+    assert rounds._held(runs) == held
 
 
 def test_the_templates_of_the_last_round_live_until_the_profiles_are_taken() -> None:

@@ -151,18 +151,18 @@ def test_a_template_of_builds_imports_what_several_of_them_build_with(
     assert found == imported
 
 
-@pytest.mark.parametrize("loads", [True, False])
+@pytest.mark.parametrize("loads", [3, 0])
 def test_a_template_loads_models_for_its_processes_only_where_it_is_told(
-    monkeypatch: pytest.MonkeyPatch, loads: bool
+    monkeypatch: pytest.MonkeyPatch, loads: int
 ) -> None:
     kept: list[object] = []
     nothing = SimpleNamespace(preload=lambda: None)
     setup = SimpleNamespace(model=nothing, runtime=nothing, steps=())
     monkeypatch.setattr(templates_module, "open_trial", lambda spec: setup)
-    monkeypatch.setattr(templates_module, "keep", kept.append)
+    monkeypatch.setattr(templates_module, "keep", lambda *given: kept.append(given))
     imports = templates_module._Imports(package="torch", specs=({},), loads=loads)
     templates_module._preload(imports)
-    assert kept == [setup] * loads
+    assert kept == ([(setup, loads)] if loads else [])
 
 
 def test_inductor_is_imported_without_a_thread() -> None:
