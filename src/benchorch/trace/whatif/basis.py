@@ -18,6 +18,10 @@ from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.nesting import inherited
 from benchorch.trace.operators.graph import OperatorGraph
 
+FASTEST, LEAST_CALLS, MOST_SPREAD = (0.1, 0.9), 8, 2.5
+"""Quantiles of an operator's durations, how many there have to be, and how far apart these may be
+for caches and not other operands to be the reason."""
+
 PHASES = ("forward", "backward", "optimizer")
 
 
@@ -151,6 +155,30 @@ class Basis:
     def call_ns(self) -> float:
         """Time that Python usually needs to call an operator."""
         return float(np.median(self.dag.weight_ns[self.calls])) if self.calls.any() else 0.0
+
+    @cached_property
+    def fastest_ratio(self) -> Floats:
+        """Of each weight the part that the same operator takes where it is fastest, (E,).
+
+        1 where an operator differs too much for it to be the same work, or hardly recurs.
+        """
+        events, dag = self.events, self.dag
+        operator = self.owned_by(events.category == Category.OPERATOR)
+        edges = np.flatnonzero(operator & self.labelled(Class.CPU_COMPUTE))
+        took_ns = np.bincount(dag.owner[edges], dag.weight_ns[edges], len(events))
+        these = np.unique(dag.owner[edges])
+        these = these[np.lexsort((took_ns[these], events.name[these]))]
+        name, first, count = np.unique(events.name[these], return_index=True, return_counts=True)
+        low_ns, high_ns = (
+            took_ns[these[first + ((count - 1) * one).astype(np.int64)]] for one in FASTEST
+        )
+        mean_ns = np.add.reduceat(took_ns[these], first) / count if len(first) else low_ns
+        same = (count >= LEAST_CALLS) & (high_ns <= MOST_SPREAD * low_ns)
+        ratio = np.ones(len(events.names))
+        ratio[name[same]] = np.minimum(low_ns[same] / np.maximum(mean_ns[same], 1.0), 1.0)
+        found = np.ones(dag.edges)
+        found[edges] = ratio[events.name[dag.owner[edges]]]
+        return found
 
     def within(self, chosen: Bools) -> Int64s:
         """The outermost chosen event that each is, or is part of, (n,); NOTHING for none."""

@@ -125,7 +125,7 @@ class Change:
 
     def apply(self, basis: Basis, hypothesis: Hypothesis) -> Hypothesis:
         """The hypothesis with the change made."""
-        return EFFECTS[self.effect](basis, hypothesis, self)
+        return _with_caches(basis, hypothesis, EFFECTS[self.effect](basis, hypothesis, self))
 
     def problems(self, basis: Basis) -> list[str]:
         """A selector that finds nothing, or nothing of a device; a trace without launches."""
@@ -149,6 +149,23 @@ class Change:
             if value != getattr(Selector(), name)
         )
         return f"{self.effect} {self.value:g} of {chosen or 'everything'}"
+
+
+def _with_caches(basis: Basis, before: Hypothesis, after: Hypothesis) -> Hypothesis:
+    """Operators that are left take less the more of their thread's work is gone.
+
+    One operator's durations differ by what others leave in caches: without those it takes as long
+    as where it is fastest.
+    """
+    own = basis.labelled(*HOST) & (before.weight_ns > 0)
+    gone = own & (after.weight_ns == 0)
+    if not gone.any():
+        return after
+    lane, lanes = basis.dag.lane[basis.dag.head], len(basis.events.lanes)
+    all_ns, gone_ns = (np.bincount(lane[one], before.weight_ns[one], lanes) for one in (own, gone))
+    share = np.divide(gone_ns, all_ns, out=np.zeros(lanes), where=all_ns > 0)
+    left = 1.0 - share[lane] * (1.0 - basis.fastest_ratio)
+    return replace(after, weight_ns=after.weight_ns * left)
 
 
 def _speedup(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:

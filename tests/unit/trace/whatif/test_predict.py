@@ -8,6 +8,7 @@ from benchorch.errors import TraceError
 from benchorch.trace.analysis import analyze
 from benchorch.trace.whatif.basis import Basis, prepare
 from benchorch.trace.whatif.predict import predict
+from benchorch.trace.whatif.reading import parse
 from support.trace_files import event, write
 from support.trace_lab.program import GraphKernel, GraphLaunch, Launch, Program, Sync, Work
 from support.trace_lab.simulator import simulate
@@ -149,3 +150,24 @@ def test_a_removed_operator_is_not_called(pause_us: float, tmp_path: Path) -> No
     basis = prepare(analyze(write(tmp_path / "trace.json", rows)))
     said = asked(basis, {"op": "aten::mul", "remove": True})
     assert said.makespan_ns - said.predicted_ns == pytest.approx(20 * (10 + 5) * US, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("slowest", "expected"), [(2.0, 10 * 50.0), (4.0, 10 * 125.0)], ids=["caches", "operands"]
+)
+def test_what_is_left_finds_the_caches_warm(
+    tmp_path: Path, slowest: float, expected: float
+) -> None:
+    """Ten sums after a product, the first the slowest: cold caches, or other operands."""
+    rows: list[dict[str, object]] = []
+    at = 0.0
+    for step in range(6):
+        begin = at
+        for number in range(11):
+            took = round(50 * (slowest - (slowest - 1) * number / 9)) if number < 10 else 20_000
+            rows.append(event("cpu_op", "aten::mm" if number == 10 else "aten::sum", at, took))
+            at += took
+        rows.append(event("user_annotation", f"ProfilerStep#{step}", begin, at - begin))
+    analysis = analyze(write(tmp_path / "trace.json", rows))
+    said = predict(analysis, parse({"changes": [{"op": "aten::mm", "remove": True}]}).changes)
+    assert said.predicted_ns / 1_000 == pytest.approx(expected, rel=0.12)
