@@ -65,27 +65,28 @@ DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 def prose(path: Path, *, docstrings: bool = True) -> Iterator[tuple[int, str]]:
     """The sentences of a file that a person reads, with their lines."""
-    text = path.read_text()
     if path.suffix == ".py":
-        tree = ast.parse(text)
-        inner = [node.body for node in ast.walk(tree) if isinstance(node, DOCUMENTED)]
-        # A docstring, also one below an assignment, is an expression that is nothing but a text.
-        silent = {
-            id(statement.value)
-            for body in inner
-            for statement in body
-            if isinstance(statement, ast.Expr) and not docstrings
-        }
-        for node in ast.walk(tree):
-            value = node.value if isinstance(node, ast.Constant) else None
-            if isinstance(value, str) and " " in value and id(node) not in silent:
-                yield node.lineno, value
-    elif path.suffix == ".yaml":
-        for number, line in enumerate(text.splitlines(), start=1):
-            yield number, line.partition("#")[2]
-    else:
-        for number, line in enumerate(text.splitlines(), start=1):
-            yield number, re.sub(r"`[^`]*`", "", line)
+        for number, text, is_docstring in texts(path):
+            if docstrings or not is_docstring:
+                yield number, text
+        return
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        is_yaml = path.suffix == ".yaml"
+        yield number, line.partition("#")[2] if is_yaml else re.sub(r"`[^`]*`", "", line)
+
+
+@functools.cache
+def texts(path: Path) -> list[tuple[int, str, bool]]:
+    """A module's texts of several words, each with its line and whether it is a docstring."""
+    nodes = [*ast.walk(ast.parse(path.read_text()))]
+    inner = [node.body for node in nodes if isinstance(node, DOCUMENTED)]
+    # A docstring, also one below an assignment, is an expression that is nothing but a text.
+    silent = {id(one.value) for body in inner for one in body if isinstance(one, ast.Expr)}
+    return [
+        (node.lineno, node.value, id(node) in silent)
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
+    ]
 
 
 @functools.cache
