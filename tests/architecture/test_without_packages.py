@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from support import synthetic_runs as synthetic
+from support.command_lines import Commands, started
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,9 +40,6 @@ if "BENCHORCH_METADATA" in os.environ:
     kept = os.environ["BENCHORCH_METADATA"].splitlines()
     metadata.requires = lambda name: kept if name == "benchorch" else requires(name)
 """
-MAIN = f"{WITHOUT}\nfrom benchorch.cli.main import main\nmain()"
-"""The command line as it is where packages are absent."""
-
 POSIX = ("fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "syslog")
 POSIX_FUNCTIONS = (
     *("fork", "forkpty", "register_at_fork", "setsid", "killpg", "getpgid", "sysconf"),
@@ -65,17 +63,20 @@ HEAVY = (
 )
 
 
+def variables(absent: Iterable[str]) -> dict[str, str]:
+    lines = [f'{line}; extra == "{name}"' for name, own in extras().items() for line in own]
+    return {"ABSENT": ",".join(absent), "BENCHORCH_METADATA": "\n".join(lines)}
+
+
 def without(
     absent: Iterable[str], code: str, *words: str, cwd: Path
 ) -> subprocess.CompletedProcess[str]:
-    lines = [f'{line}; extra == "{name}"' for name, own in extras().items() for line in own]
     return subprocess.run(
         [sys.executable, "-c", code, *words],
         cwd=cwd,
         env={
             **{k: v for k, v in os.environ.items() if not k.startswith("COVERAGE_")},
-            "ABSENT": ",".join(absent),
-            "BENCHORCH_METADATA": "\n".join(lines),
+            **variables(absent),
             "XDG_STATE_HOME": str(cwd / "state"),
         },
         capture_output=True,
@@ -84,8 +85,12 @@ def without(
     )
 
 
-def core(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return without(HEAVY, MAIN, *words, cwd=cwd)
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """The command line where heavy packages are absent, in forks of one process."""
+    home = tmp_path_factory.mktemp("core")
+    with started(home, variables=variables(HEAVY), before=WITHOUT) as commands:
+        yield commands
 
 
 @pytest.fixture
@@ -113,15 +118,17 @@ def run_elsewhere(tmp_path: Path) -> Path:
     ],
     ids=" ".join,
 )
-def test_the_core_answers(words: list[str], run_elsewhere: Path, tmp_path: Path) -> None:
-    ended = core(*(str(run_elsewhere) if w == "RUN" else w for w in words), cwd=tmp_path)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+def test_the_core_answers(
+    words: list[str], run_elsewhere: Path, tmp_path: Path, core: Commands
+) -> None:
+    ended = core.run(tmp_path, [str(run_elsewhere) if w == "RUN" else w for w in words])
+    assert ended.code == 0, ended.output
     assert "Traceback" not in ended.stderr
 
 
-def test_the_core_prices_a_plan_for_other_machines(tmp_path: Path) -> None:
-    ended = core("plan", "model=bert", "hardware=g5", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr
+def test_the_core_prices_a_plan_for_other_machines(tmp_path: Path, core: Commands) -> None:
+    ended = core.run(tmp_path, ["plan", "model=bert", "hardware=g5"])
+    assert ended.code == 0, ended.stderr
     assert "2 trials, 0 skips" in ended.stdout
     assert "pip install 'benchorch[aws]'" in ended.stdout
 
@@ -136,21 +143,23 @@ def test_the_core_prices_a_plan_for_other_machines(tmp_path: Path) -> None:
     ids=str,
 )
 def test_what_needs_an_extra_ends_with_its_command(
-    words: list[str], remedy: str, tmp_path: Path
+    words: list[str], remedy: str, tmp_path: Path, core: Commands
 ) -> None:
-    ended = core(*words, cwd=tmp_path)
-    assert ended.returncode == 2, ended.stdout + ended.stderr
+    ended = core.run(tmp_path, words)
+    assert ended.code == 2, ended.output
     assert f"pip install '{remedy}'" in ended.stderr
-    assert "Traceback" not in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.output
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_tracker_without_its_package_is_one_sentence(run_elsewhere: Path, tmp_path: Path) -> None:
+def test_a_tracker_without_its_package_is_one_sentence(
+    run_elsewhere: Path, tmp_path: Path, core: Commands
+) -> None:
     words = ["record", str(run_elsewhere), "--uri", f"sqlite:///{tmp_path}/mlflow.db"]
-    ended = core(*words, cwd=tmp_path)
-    assert ended.returncode == 1
+    ended = core.run(tmp_path, words)
+    assert ended.code == 1
     assert "mlflow is not installed. pip install 'benchorch[mlflow]'" in ended.stdout
-    assert "Traceback" not in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.output
 
 
 IMPORT_ALL = f"""
@@ -195,7 +204,8 @@ def test_every_module_is_imported_without_optional_packages_and_posix(tmp_path: 
 
 
 def test_a_run_without_file_locks_is_refused_with_where_it_would_work(tmp_path: Path) -> None:
-    ended = without(["fcntl"], MAIN, "model=mlp", "recorder=none", cwd=tmp_path)
+    code = f"{WITHOUT}\nfrom benchorch.cli.main import main\nmain()"
+    ended = without(["fcntl"], code, "model=mlp", "recorder=none", cwd=tmp_path)
     assert ended.returncode == 2, ended.stdout + ended.stderr
     assert "WSL 2" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -62,15 +62,20 @@ class Commands:
 
 @contextmanager
 def started(
-    home: Path, *packages: str, variables: Mapping[str, str] | None = None
+    home: Path, *packages: str, variables: Mapping[str, str] | None = None, before: str = ""
 ) -> Iterator[Commands]:
-    """Commands whose state, settings and store lie in `home`; these packages are imported."""
+    """Commands whose state, settings and store lie in `home`; these packages are imported.
+
+    The process runs the code `before` first of all.
+    """
     places = {"XDG_STATE_HOME": home / "state", "XDG_CONFIG_HOME": home / "config"}
     places |= {"BENCHORCH_CACHE_DIR": home / "store", "HF_HOME": home / "hub"}
     environment = {**os.environ, **{name: str(place) for name, place in places.items()}}
     environment.update(variables or {})
+    file = str(Path(__file__).resolve())
+    code = f"{before}\nimport runpy, sys; runpy.run_path({file!r}, run_name='__main__')"
     with subprocess.Popen(
-        [sys.executable, str(Path(__file__).resolve()), *packages],
+        [sys.executable, *(["-c", code] if before else [file]), *packages],
         env=environment,
         cwd=home,
         stdin=subprocess.PIPE,
