@@ -20,6 +20,7 @@ from identity_corpus import (
     fourth_review,
     held_out,
     hostile,
+    ninth_review,
     second_review,
     seventh_review,
     sixth_review,
@@ -42,6 +43,7 @@ CASES = {
         ("fifth review", fifth_review),
         ("sixth review", sixth_review),
         ("seventh review", seventh_review),
+        ("ninth review", ninth_review),
     )
     for case in corpus.CASES
     if not case.debatable
@@ -79,10 +81,15 @@ def test_a_change_is_a_miss_or_a_hit_as_it_should_be(name: str, tmp_path: Path) 
     assert is_hit == (case.expected == "hit"), (case.why, why)
 
 
-CALLS = {case.name: case for case in (*sixth_review.CALLS, *seventh_review.CALLS)}
+CALLS = {
+    case.name: case
+    for review in (sixth_review, seventh_review, ninth_review)
+    for case in review.CALLS
+}
 ALIKE = (
     *("file_of_a_spelled_name", "file_that_appears", "folder_of_a_spelled_name"),
     "precision_of_decimals",
+    *(case.name for number, case in enumerate(ninth_review.CALLS) if number % 6),
 )
 """Of a kind with cases of `unit/frameworks/identity/test_calls.py`: with ``-m slow``."""
 
@@ -90,6 +97,8 @@ ALIKE = (
 @pytest.mark.parametrize("name", only(lambda name: name not in ALIKE, CALLS))
 def test_what_only_calls_show_is_a_miss(name: str, tmp_path: Path) -> None:
     case = CALLS[name]
+    for package in case.needs:
+        pytest.importorskip(package)
     is_hit, why = judged(case, tmp_path, store=tmp_path / "store")
     assert is_hit == (case.expected == "hit"), (case.why, why)
 

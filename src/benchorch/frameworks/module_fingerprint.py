@@ -35,15 +35,19 @@ class Content:
 
     Attributes:
         fields: texts in groups, by path.
-        clocks: Python modules, such as time, that its code takes values from.
+        clocks: Python modules, such as datetime, that its code takes the date from.
+        asks_time: whether its code, or a package's, takes the time, perhaps to measure it.
         files: of the user's modules that were reached.
         listings: of the files of packages that were reached.
+        named: files that values name.
     """
 
     fields: dict[str, Json]
     clocks: tuple[str, ...]
+    asks_time: bool
     files: tuple[Path, ...]
     listings: tuple[str, ...]
+    named: tuple[str, ...]
 
 
 def state_digest(module: torch.nn.Module) -> str:
@@ -94,8 +98,10 @@ def content_of(
     return Content(
         fields=fields,
         clocks=tuple(sorted(reach.clocks)),
+        asks_time=reach.asks_time,
         files=tuple(sorted(reach.files)),
         listings=tuple(sorted(reach.listings)),
+        named=tuple(sorted(walk.files)),
     )
 
 

@@ -28,6 +28,7 @@ from benchorch.frameworks.identity.compilers import (
     compiled_facts,
     reference_options,
 )
+from benchorch.frameworks.identity.consulted import native_variables
 from benchorch.frameworks.identity.start import Start
 from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
 from benchorch.host.environment import package_versions
@@ -45,8 +46,8 @@ NOTES = "notes"
 
 # 2: with the model's counts. 3: with float64 beside it. 4: with how it differs from itself.
 # 7: with whole numbers that other weights give. 8: rounding that is spread is rounding.
-# 9: with what its calls consult. 10: with inputs that calls write.
-_REFERENCE_VERSION = 10
+# 9: with what its calls consult. 10: with inputs that calls write. 11: with links and permissions.
+_REFERENCE_VERSION = 11
 
 _CODE_FILE = re.compile(r"(.+\.py)(?::[\w.]+)?")
 
@@ -199,8 +200,13 @@ class Keys:
 
     def _find_content(self) -> Json:
         """Content of the loaded module, with the request, which names a difference."""
-        from benchorch.frameworks.identity.code import named_files
-        from benchorch.frameworks.identity.consulted import evidence, recorded
+        from benchorch.frameworks.identity.code import named_files, words
+        from benchorch.frameworks.identity.consulted import (
+            UNSEEN_READERS,
+            evidence,
+            recorded,
+            today,
+        )
 
         if self._load is None:
             raise Unknown
@@ -211,7 +217,8 @@ class Keys:
             makers = model.makers()
         content = content_of(module, makers, self.start)
         identity: dict[str, Json] = {**content.fields, "asked": dict(model.requested())}
-        untracked = {*record.untracked, *(f"its code uses {name}" for name in content.clocks)}
+        used = {*content.clocks, *UNSEEN_READERS.intersection(words(content.files))}
+        untracked = {*record.untracked, *(f"its code uses {name}" for name in used)}
         if UNHASHABLE in identity:
             identity["invocation"] = uuid4().hex  # so that no other invocation finds what is built
             untracked.add("it holds what cannot be hashed")
@@ -222,7 +229,11 @@ class Keys:
                 consulted=evidence(
                     record,
                     content.files,
-                    (*content.listings, *_texts(model), *named_files(content.files)),
+                    (
+                        *(*content.listings, *content.named),
+                        *(*_texts(model), *named_files(content.files)),
+                    ),
+                    day=today() if content.asks_time else "",
                 ),
                 untracked=sorted(untracked),
             )
@@ -237,6 +248,8 @@ class Keys:
             "dtype": workload.dtype,
             "half": "kept",  # loads before were cast to float32
             "threads": self._threads,
+            "environment": dict(native_variables(self.start.environment)),
+            "accelerators": len([*Path("/dev").glob("nvidia[0-9]*")]),
             "packages": dict(package_versions(("benchorch", "torch"))),
             "class": type(self._setup.model).__qualname__,
         }

@@ -16,7 +16,7 @@ from benchorch.domain.trial import ConfigNode
 from benchorch.files import read_json, write_json
 from benchorch.frameworks.identity.consulted import holds
 
-_VERSION = 5  # with what was looked for and found; without what code merely names
+_VERSION = 6  # with links, permissions and entries of folders
 _ENOUGH_LOADS = 2
 _SHOWN = 3
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchorch.frameworks.identity import consulted
 from benchorch.frameworks.identity.consulted import evidence, holds, recorded
 from benchorch.models.factory import FactoryModel
 from benchorch.trial.build_keys import Keys
@@ -202,7 +203,8 @@ def test_a_module_that_shadows_another_counts(place: Place) -> None:
 @pytest.mark.parametrize(
     ("before", "why"),
     [
-        ("import time; time.time()", "its code uses time"),
+        ("import time; time.localtime()", "its code uses time"),
+        ("from datetime import datetime; datetime.now()", "its code uses datetime"),
         ("import subprocess; subprocess.run(['true'])", "starts a process"),
         ("import socket; socket.getaddrinfo('127.0.0.1', 80)", "looks up a network address"),
     ],
@@ -213,6 +215,17 @@ def test_what_cannot_be_tracked_is_loaded_each_time(place: Place, before: str, w
         place.identity()
     assert place.loads == 3
     assert why in place.verdict()
+
+
+def test_what_measures_time_is_loaded_once_a_day(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write(before="import time; time.time()")
+    place.identities()
+    assert place.loads == 2
+    monkeypatch.setattr(consulted, "today", lambda: "2000-01-01")
+    place.identity()
+    assert place.loads == 3
 
 
 def test_a_factory_that_is_never_the_same_is_loaded_each_time(place: Place) -> None:

@@ -7,20 +7,23 @@ for that reference is used again. What cannot be compared never is.
 
 from __future__ import annotations
 
+import builtins
 import datetime
 import itertools
 import os
 import platform
+import re
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import sha256
+from functools import partial
 from importlib.metadata import Distribution
-from pathlib import Path
+from pathlib import Path, PurePath
+from tempfile import gettempdir
 from types import CodeType
 from typing import Any, Final, TypeAlias
 
@@ -28,15 +31,24 @@ from benchorch.domain.trial import ConfigNode
 from benchorch.files import file_digest
 from benchorch.frameworks.identity.code import file_names, file_syntax_digest
 from benchorch.frameworks.identity.consulted import (
-    OWN_VARIABLES,
     Record,
-    names_digest,
-    place_kind,
+    is_of_process,
     recorded,
+    today,
+    variable_digest,
 )
 from benchorch.frameworks.identity.distributions import CLOSED, installed
 from benchorch.frameworks.identity.owners import USER, Owners, module_label, normalised
-from benchorch.frameworks.identity.stacks import PACKAGE, asker_of_model, kind_of
+from benchorch.frameworks.identity.places import (
+    SIZES,
+    TIMES,
+    entries_digest,
+    link_target,
+    names_digest,
+    permissions,
+    place_kind,
+)
+from benchorch.frameworks.identity.stacks import PACKAGE, TORCH, asker_of_model, kind_of
 from benchorch.frameworks.identity.start import Start
 
 Consulted: TypeAlias = Mapping[str, Mapping[str, str]]
@@ -48,19 +60,19 @@ NEVER: Final = "never"
 BASELINE: Final = "baseline"
 """Group with a digest of the reference outputs, where those of an equal model were others."""
 
-_OF_A_TERMINAL = frozenset(
-    {"PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLUMNS", "LINES", "DISPLAY", "WINDOWID", "STY"}
-    | {"TMPDIR", "HYDRA_FULL_ERROR", "MPLBACKEND"}
-)
-_PREFIXES_OF_A_TERMINAL = ("BENCHORCH", "SSH_", "XDG_", "TERM_", "TMUX", "VSCODE_", "PYTEST_")
-"""Variables that are others in each terminal, and those of benchorch itself."""
-
 _LARGEST_DIGESTED_BYTES = 64 * 2**20
-_CACHES = ("torchinductor", "/.triton/", "/torch_compile_debug/")
+_CACHES = ("/.triton/cache/", "/torch_compile_debug/")
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages(?:/|$)")
 _LOCAL = "<locals>"
 _DIGITS = 32
-_TIMES = frozenset({"getmtime", "st_mtime", "st_mtime_ns", "getctime", "st_ctime", "st_ctime_ns"})
+_READS_TIMES = frozenset(
+    {"getmtime", "st_mtime", "st_mtime_ns", "getctime", "st_ctime", "st_ctime_ns"}
+)
 """By which code reads when a file changed."""
+
+_READS_SIZES = frozenset({"st_size"})
+_MOST_TEXTS, _LONGEST_NAME = 10_000, 1024
+_PLAIN = (str, bytes, list, dict, set, tuple, int, float)
 _PART_OF_ANOTHER = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 
 _DATES: Final[frozenset[Any]] = frozenset(
@@ -75,7 +87,7 @@ Of seconds only their day counts: most take them to measure, and other uses diff
 
 _FACTS: Final[Mapping[str, Callable[[], object]]] = {
     "cpu_count": os.cpu_count,
-    "date": lambda: time.strftime("%Y-%m-%d"),
+    "date": today,
     "hostname": socket.gethostname,
     "uname": lambda: tuple(platform.uname())[:5],
     "user": getattr(os, "getuid", int),
@@ -107,8 +119,9 @@ class Calls:
     _unreached: set[str] = field(default_factory=set)
     _package_files: dict[str, set[str]] = field(default_factory=dict)
     _facts: set[str] = field(default_factory=set)
-    _reads_times: bool = False
+    _reads: set[str] = field(default_factory=set)
     _named: set[Path] = field(default_factory=set)
+    _texts: set[str] = field(default_factory=set)
     _known: set[int] = field(default_factory=set)
     _kept: list[CodeType] = field(default_factory=list)
 
@@ -117,15 +130,11 @@ class Calls:
         record = self.record
         gone = {name for name in record.written if not place_kind(name)}
         # Whoever looks for a file may ask for its size; native code opens what forward names.
-        named = record.found | {*map(str, self._named)}
+        named = record.found | {*map(str, self._named)} | {*map(os.path.abspath, self._texts)}
         opened = (record.files | {*filter(os.path.isfile, named - record.written)}) - gone
-        files = {name for name in opened if not any(one in name for one in _CACHES)}
-        above = {folder for _, folder in start.folders()}
-        looked = {
-            name
-            for name in (record.found | record.missing) - gone - files
-            if not any(f"{folder}/".startswith(f"{name}/") for folder in above)
-        }
+        files = {*itertools.filterfalse(partial(_is_cache, start), opened)}
+        looked = {*_not_above(start, (record.found | record.missing) - gone - files)}
+        scanned = record.scanned - gone
         packages = self._distributions()
         code = self._unreached and {*self._unreached, *_users_files()}
         if not all(map(place_kind, code)):
@@ -134,8 +143,14 @@ class Calls:
             "files": map(start.portable, files),
             "folders": map(start.portable, filter(_may_change, record.folders - gone)),
             "places": map(start.portable, looked),
-            "times": map(start.portable, record.found - gone if self._reads_times else ()),
-            "environment": itertools.filterfalse(_is_of_process, record.variables),
+            "links": map(start.portable, _not_above(start, record.links)),
+            "permissions": map(start.portable, record.asked - gone),
+            "sizes": map(start.portable, scanned if self._reads & _READS_SIZES else ()),
+            "times": map(
+                start.portable,
+                scanned | (record.found - gone) if self._reads & _READS_TIMES else (),
+            ),
+            "environment": {*itertools.filterfalse(is_of_process, record.variables), *record.named},
             "code": map(start.portable, code),
             "packages": packages,
             "facts": self._facts,
@@ -150,11 +165,23 @@ class Calls:
             code = frame.f_code
             if id(code) not in self._known:
                 self._call(frame, code)
+            if kind_of(code.co_filename) in (PACKAGE, TORCH) and _is_users(frame.f_back):
+                self._take_texts(frame)
         elif event == "c_call":
+            if _is_users(frame) and not _is_harmless(argument):
+                self._take_texts(frame)
             if argument in _DATES and asker_of_model() in (USER, PACKAGE):
                 self.record.untracked.add("it reads the date")
             elif argument in _FACT_OF_BUILTIN and asker_of_model() == USER:
                 self._facts.add(_FACT_OF_BUILTIN[argument])
+
+    def _take_texts(self, frame: Any) -> None:
+        """Note what a package is given by the user's code: its native code opens files unheard."""
+        for value in frame.f_locals.values():
+            if isinstance(value, str | bytes | PurePath) and len(self._texts) < _MOST_TEXTS:
+                text = os.fsdecode(value)
+                if 0 < len(text) < _LONGEST_NAME and text.isprintable():
+                    self._texts.add(text)
 
     def _call(self, frame: Any, code: CodeType) -> None:
         kind = kind_of(code.co_filename)
@@ -167,6 +194,7 @@ class Calls:
                 return
             label = f"{module_label(frame.f_globals.get('__name__'))}.{code.co_qualname}"
             self._package_files.setdefault(code.co_filename, set()).add(label)
+            self._reads.update((_READS_SIZES | _READS_TIMES).intersection(code.co_names))
         if kind == USER:
             self._call_of_user(frame, code)
         self._kept.append(code)  # an id is another object's once its owner is gone
@@ -177,7 +205,7 @@ class Calls:
 
         A file that it names counts as opened: native code opens files unheard.
         """
-        self._reads_times |= bool(_TIMES.intersection(code.co_names))
+        self._reads.update((_READS_SIZES | _READS_TIMES).intersection(code.co_names))
         here = (Path.cwd(), Path(code.co_filename).parent)
         names = [*file_names((*code.co_consts, *map(frame.f_globals.get, code.co_names)))]
         self._named.update(folder / name for folder in here for name in names)
@@ -262,8 +290,11 @@ def current(names: Mapping[str, Collection[str]], invocation: str, start: Start)
         "files": lambda name: _file(start.place(name)),
         "folders": lambda name: names_digest(str(start.place(name)))[:_DIGITS],
         "places": lambda name: place_kind(str(start.place(name))),
+        "links": lambda name: start.portable(link_target(str(start.place(name)))),
+        "permissions": lambda name: permissions(str(start.place(name))),
+        "sizes": lambda name: entries_digest(str(start.place(name)), SIZES)[:_DIGITS],
         "times": lambda name: _time(start.place(name)),
-        "environment": lambda name: _value(start.environment.get(name)),
+        "environment": lambda name: _value(start, name),
         "code": lambda name: _code(start.place(name)),
         "packages": lambda name: installed((name,))[name] or "(not installed)",
         "facts": lambda name: repr(_FACTS[name]()) if name in _FACTS else "",
@@ -287,8 +318,9 @@ def _file(path: Path) -> str:
 
 
 def _time(path: Path) -> str:
+    """When a file changed; of a folder also when each file in it did."""
     try:
-        return str(path.stat().st_mtime_ns)
+        return f"{path.stat().st_mtime_ns} {entries_digest(str(path), TIMES)[:_DIGITS]}".strip()
     except (OSError, ValueError):
         return ""
 
@@ -300,19 +332,40 @@ def _code(path: Path) -> str:
         return ""
 
 
-def _value(value: str | None) -> str:
-    if value is None:
-        return "(not set)"
-    return sha256(value.encode(errors="replace")).hexdigest()[:_DIGITS]
+def _value(start: Start, name: str) -> str:
+    return (variable_digest(start.environment, name) or "(not set)")[:_DIGITS]
 
 
 def _may_change(folder: str) -> bool:
     """Whether a folder's names count; not those of all packages, which packages look through."""
-    return "-packages" not in folder
+    return not _PACKAGES.match(folder)
 
 
-def _is_of_process(name: str) -> bool:
-    return name in {*OWN_VARIABLES, *_OF_A_TERMINAL} or name.startswith(_PREFIXES_OF_A_TERMINAL)
+def _is_cache(start: Start, name: str) -> bool:
+    """Whether a file is a compiler's own."""
+    roots = (start.environment.get("TORCHINDUCTOR_CACHE_DIR"), f"{gettempdir()}/torchinductor_")
+    return name.startswith(tuple(filter(None, roots))) or any(one in name for one in _CACHES)
+
+
+def _not_above(start: Start, names: Iterable[str]) -> Iterator[str]:
+    """Names that are not those of folders which the project is in: it may be moved."""
+    above = {f"{folder}/" for _, folder in start.folders()}
+    for name in names:
+        if not any(folder.startswith(f"{name}/") for folder in above):
+            yield name
+
+
+def _is_users(frame: Any) -> bool:
+    return frame is not None and kind_of(frame.f_code.co_filename) == USER
+
+
+def _is_harmless(function: Any) -> bool:
+    """Whether a native function is one of torch's, of a tensor or of Python's plain values."""
+    owner = getattr(function, "__self__", None)
+    if owner is builtins or isinstance(owner, _PLAIN):
+        return True
+    module = getattr(function, "__module__", None) or type(owner).__module__
+    return str(module).startswith("torch")
 
 
 def _is_closed(file: str) -> bool:

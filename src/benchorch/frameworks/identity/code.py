@@ -178,6 +178,12 @@ def named_files(sources: Iterable[Path]) -> Iterator[str]:
         yield from filter(os.path.isfile, map(str, places))
 
 
+def words(sources: Iterable[Path]) -> set[str]:
+    """Names that the code of source files uses."""
+    parsed_ones = filter(None, map(parse, sources))
+    return {name for one in parsed_ones for code in one.compiled.values() for name in code.co_names}
+
+
 def parsed(code: CodeType) -> ast.AST | None:
     """A function's syntax tree, where the file still has the source of its code."""
     source = parse(Path(code.co_filename))

@@ -51,7 +51,18 @@ _CLASS_NOISE = frozenset(
     | {"__pydantic_core_schema__", "__pydantic_serializer__", "__pydantic_validator__"}
 )
 _PLUGINS = frozenset({"entry_points", "iter_entry_points"})
-_CLOCKS = frozenset({"time", "datetime", "secrets", "uuid"})
+_CLOCKS = {
+    "time": frozenset({"localtime", "gmtime", "ctime", "asctime", "strftime", "clock_gettime"}),
+    "datetime": frozenset({"now", "utcnow", "today"}),
+    "uuid": frozenset({"uuid1", "getnode"}),
+}
+"""Names by which code asks Python's modules for what may be the same in two loads and not later.
+
+What differs in each call, as counters and random ids do, shows in the second load.
+"""
+
+_SECONDS = frozenset({"time", "time_ns"})
+"""Of which only the day counts: most take them to measure."""
 _ANNOTATIONS = frozenset({"__annotations__", "get_annotations", "get_type_hints", "signature"})
 _DOCSTRINGS = frozenset({"__doc__", "getdoc"})
 _LINES = frozenset(
@@ -68,7 +79,8 @@ class Reach:
 
     Attributes:
         value: looks at a value of the user's; set by whoever joins both walks.
-        clocks: Python modules that a user's reached code may take another value from each time.
+        clocks: Python modules that a user's reached code takes the date from.
+        asks_time: whether code takes the time, or a package's the date, perhaps to measure or show.
         files: of the user's modules that were reached.
         listings: of the files of packages that were reached.
     """
@@ -76,6 +88,7 @@ class Reach:
     def __init__(self, leaves: Leaves) -> None:
         self.value: Callable[[str, object], None] = lambda path, value: None
         self.clocks: set[str] = set()
+        self.asks_time = False
         self.files: set[Path] = set()
         self.listings: set[str] = set()
         self._leaves = leaves
@@ -260,14 +273,31 @@ class Reach:
     def _named(self, path: str, value: object, names: list[str]) -> None:
         """A global: a value, or a module of which only what is named counts."""
         if isinstance(value, ModuleType):
-            self._module_attributes(value, names)
-        else:
-            self.value(path, value)
+            self._module_attributes(value, names, by_user=True)
+            return
+        self._imported_clock(value, names)
+        self.value(path, value)
 
-    def _module_attributes(self, module: ModuleType, names: list[str]) -> None:
+    def _imported_clock(self, value: object, names: Iterable[str]) -> None:
+        """Note a class or function of a clock that the user's code has imported by name."""
+        module = getattr(value, "__module__", "")
+        if module in _CLOCKS:
+            named = names if isinstance(value, type) else [getattr(value, "__name__", "")]
+            self._clock(module, named, by_user=True)
+
+    def _clock(self, module: str, names: Iterable[str], *, by_user: bool) -> None:
+        """Note what of a clock code names."""
+        asks_date = not _CLOCKS[module].isdisjoint(names)
+        if asks_date and by_user:
+            self.clocks.add(module)
+        self.asks_time |= asks_date or (module == "time" and not _SECONDS.isdisjoint(names))
+
+    def _module_attributes(
+        self, module: ModuleType, names: list[str], *, by_user: bool = False
+    ) -> None:
         owner = self._owned(module.__name__)
         if owner == PYTHON and module.__name__ in _CLOCKS:
-            self.clocks.add(module.__name__)
+            self._clock(module.__name__, names, by_user=by_user)
         if owner in (PYTHON, BENCHORCH):
             return
         self.add(module, "")
@@ -279,7 +309,7 @@ class Reach:
             self._attributes.add(key)
             value = vars(module)[name]
             if isinstance(value, ModuleType):
-                self._module_attributes(value, names)
+                self._module_attributes(value, names, by_user=by_user)
             elif owner == USER:
                 self.value(f"globals.{module_label(module)}.{name}", value)
             else:
@@ -332,7 +362,8 @@ class Reach:
     ) -> None:
         module: object = sys.modules.get(_absolute(name, level, scope))
         if isinstance(module, ModuleType):
-            self._module_attributes(module, sorted({*map(str, wanted), *code.co_names}))
+            names = sorted({*map(str, wanted), *code.co_names})
+            self._module_attributes(module, names, by_user=self._is_users_scope(scope))
         elif module is not None:  # whatever somebody put there
             self.value(f"globals.{name}", module)
 
@@ -422,8 +453,10 @@ class Reach:
         for name in names:
             value = scope.get(name)
             if isinstance(value, ModuleType):
-                self._module_attributes(value, names)
-            elif isinstance(value, FunctionType | type):
+                self._module_attributes(value, names, by_user=True)
+                continue
+            self._imported_clock(value, names)
+            if isinstance(value, FunctionType | type):
                 self.add(value, f"globals.{module_label(str(scope.get('__name__')))}.{name}")
             elif isinstance(value, bool | int | float | str) and name[:2] != "__":
                 self.value(f"globals.{module_label(str(scope.get('__name__')))}.{name}", value)

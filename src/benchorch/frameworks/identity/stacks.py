@@ -13,12 +13,15 @@ from typing import Any, Final
 
 from benchorch.frameworks.identity.owners import BENCHORCH, OWN_FOLDER, PYTHON, USER
 
+GENERATED: Final = "generated"
 IMPORTING: Final = "importing"
+SHOWING: Final = "showing"
 PACKAGE: Final = "package"
 TORCH: Final = "torch"
 
 STDLIB: Final = sysconfig.get_paths()["stdlib"]
-_HERE = str(Path(__file__).parent)
+_HERE = f"{Path(__file__).parent}/"
+_OWN = f"{OWN_FOLDER}/"
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages/(\w+)")
 _COMPILERS = ("torch", "triton", "torchgen", "functorch")
 _SOURCE_READERS = tuple(
@@ -27,15 +30,20 @@ _SOURCE_READERS = tuple(
 )
 """Parts of Python that show source lines and times to people, on behalf of any code."""
 
+_SHOWS = re.compile(r".*/(?:site|dist)-packages/(?:tqdm|rich|loguru|structlog|progressbar)/")
+"""Packages that do the same: they take the time to show how much of it something needs."""
+
 
 @lru_cache(maxsize=65536)
 def kind_of(file: str) -> str:
-    """The owner of a file of code; empty for generated code, and for that of this folder."""
+    """The owner of a file of code; empty for the code of this folder, and frozen code."""
     if file.startswith("<frozen importlib"):
         return IMPORTING
-    if file.startswith(("<", _HERE)):
+    if file.startswith(("<frozen", _HERE)):
         return ""
-    if file.startswith(str(OWN_FOLDER)):
+    if file.startswith("<"):
+        return GENERATED
+    if file.startswith(_OWN):
         return BENCHORCH
     installed = _INSTALLED.search(file)
     if installed is not None:
@@ -46,7 +54,7 @@ def kind_of(file: str) -> str:
 def asker() -> str:
     """The owner of the code that called Python's own; empty where none but benchorch did."""
     for kind in _kinds(sys._getframe(2)):
-        if kind != PYTHON:
+        if kind not in (PYTHON, GENERATED):
             return "" if kind == BENCHORCH else kind
     return ""
 
@@ -60,17 +68,23 @@ def asker_of_model() -> str:
     """The same for what a model's call does: empty also for imports, messages and torch alone.
 
     A package's or torch's code counts where it was called by the user's; a package's also where
-    nothing but torch called it, as it does a module's forward. What Python's own code does in a
-    thread that nobody else's code runs in is the user's: a pool was given it.
+    nothing but torch called it, as it does a module's forward. What a package does while the user's
+    code imports it counts, and so does generated code that nobody else's called. What Python's own
+    code does in a thread that nobody else's code runs in is the user's: a pool was given it.
     """
-    first, packages = "", False
+    first, packages, imports, generated = "", False, False, False
     for kind in _kinds(sys._getframe(2)):
-        if kind == IMPORTING:
+        if kind == SHOWING or (kind == IMPORTING and not packages):
             return ""
         if kind == BENCHORCH:
-            return first if packages else ""
-        if kind == PYTHON:
+            return first if packages else USER if generated else ""
+        generated |= kind == GENERATED
+        imports |= kind == IMPORTING
+        if kind in (PYTHON, GENERATED, IMPORTING):
             continue
+        if kind == TORCH and imports:
+            return ""
+        imports = False
         first = first or kind
         if kind == USER:
             return first
@@ -81,11 +95,11 @@ def asker_of_model() -> str:
 
 
 def _kinds(frame: Any) -> Iterator[str]:
-    """Owners from the innermost frame outwards; what shows sources counts as importing."""
+    """Owners from the innermost frame outwards."""
     while frame is not None:
         file = frame.f_code.co_filename
-        if file in _SOURCE_READERS:
-            yield IMPORTING
+        if file in _SOURCE_READERS or _SHOWS.match(file):
+            yield SHOWING
         kind = kind_of(file)
         outer, frame = frame, frame.f_back
         if kind == IMPORTING and _reads_data(outer):

@@ -14,6 +14,7 @@ import operator
 import pickle
 import re
 import sys
+import threading
 import types
 import typing
 import weakref
@@ -71,7 +72,6 @@ _ADDRESS = re.compile(r"\d{9,}")
 _NUMBERED = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
 _REMEDIES = {
     "TextIOWrapper": "read the file in the factory and keep what it holds",
-    "lock": "make it where it is used, or keep it out of the module",
 }
 _CLOSED_TO_ALL = "what it holds cannot be read; keep it out of the module, or give it __reduce__"
 _DEEPEST = 120
@@ -85,9 +85,13 @@ class Walk:
         leaves: where the texts go.
         reach: is given each function, class and Python module, and a path for what belongs to it.
         start: the process; a path below one of its folders counts as the path from there.
+
+    Attributes:
+        files: whose content the values' own texts led to.
     """
 
     def __init__(self, leaves: Leaves, reach: Callable[[object, str], None], start: Start) -> None:
+        self.files: set[str] = set()
         self._leaves = leaves
         self._reach = reach
         self._start = start
@@ -131,10 +135,14 @@ class Walk:
             return repr(value)
         path = Path(value)
         try:
-            content = f" {file_digest(path)[:32]}" if path.is_file() else ""
+            content = f" {self._content(path)}" if path.is_file() else ""
         except (OSError, ValueError):
             content = ""
         return f"{self._start.portable(value)!r}{content}"
+
+    def _content(self, file: Path) -> str:
+        self.files.add(str(file.absolute()))
+        return file_digest(file)[:32]
 
     def _kind(self, path: str, value: Any) -> None:
         """Add a value by its kind; the order matters where one kind is a case of another."""
@@ -225,6 +233,10 @@ class Walk:
 
     def _logger(self, path: str, value: logging.Logger) -> None:
         self._leaves.put(path, f"logger {value.name}")  # it writes, and computes nothing
+
+    def _lock(self, path: str, value: Any) -> None:
+        """Add a lock by whether somebody holds it, which its text has; it computes nothing."""
+        self._leaves.put(path, f"lock, {'free' if repr(value).startswith('<unlocked') else 'held'}")
 
     def _pattern(self, path: str, value: re.Pattern[Any]) -> None:
         self._leaves.put(path, f"pattern {value.pattern!r} {value.flags}")
@@ -344,7 +356,7 @@ class Walk:
         """Add a library by the bytes of its file; its handle is an address."""
         place = Path(str(value._name))
         if place.is_file():
-            self._leaves.put(path, f"library {place.name} {file_digest(place)[:32]}")
+            self._leaves.put(path, f"library {place.name} {self._content(place)}")
         else:
             self._refuse(path, value)
 
@@ -480,6 +492,7 @@ _KINDS: tuple[tuple[Any, Callable[[Any, str, Any], None]], ...] = (
     (PurePath, Walk._path),
     (weakref.ref, Walk._reference),
     (logging.Logger, Walk._logger),
+    ((type(threading.Lock()), type(threading.RLock())), Walk._lock),
     (re.Pattern, Walk._pattern),
     (contextvars.ContextVar, Walk._context_variable),
     ((types.GeneratorType, types.CoroutineType, types.FrameType), Walk._refuse),

@@ -390,3 +390,62 @@ def test_the_date_counts_where_an_installed_package_asks_for_it(
     monkeypatch.syspath_prepend(str(place))
     project.write("import called_seasons; scale = called_seasons.month()")
     assert [*project.consulted()["never"]] == ["it reads the date"]
+
+
+LINEAR = """
+import torch
+{top}
+class Net({base}):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        {forward}
+        return self.linear(x)
+
+def make():
+    return {made}
+"""
+USUAL = {
+    "top": "",
+    "base": "torch.nn.Module",
+    "forward": "pass",
+    "made": "Net()",
+}
+ORDINARY = {
+    "lightning": {"top": "import lightning", "base": "lightning.LightningModule"},
+    "progress": {"top": "from tqdm import tqdm", "forward": "list(tqdm(range(2)))"},
+    "lock": {"top": "import threading; LOCK = threading.RLock()", "forward": "LOCK.acquire()"},
+    "measured": {"top": "import time", "forward": "start = time.perf_counter()"},
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.jit is deprecated and says so, but is still served
+@pytest.mark.parametrize("name", ORDINARY)
+def test_an_ordinary_project_is_known_without_loading_it(project: Project, name: str) -> None:
+    if name == "lightning":
+        pytest.importorskip("lightning")
+    text = LINEAR.format(**USUAL | ORDINARY[name])
+    (project.folder / f"{project.name}.py").write_text(text)
+    project.build("torchscript")
+    assert project.build("torchscript").record.cache == "hit"
+    assert project.find("torchscript") is not None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_factory_may_return_a_scripted_module(project: Project) -> None:
+    made = {"made": "torch.jit.trace(Net(), torch.ones(1, 4))"}
+    (project.folder / f"{project.name}.py").write_text(LINEAR.format(**USUAL | made))
+    assert project.answer().shape == (2, 4)
+    assert project.build("torchscript").record.artifact_bytes > 0
+
+
+def test_a_variable_of_a_terminal_counts_where_the_model_itself_reads_it(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    project.write("import shutil; scale = 2; shutil.get_terminal_size()")
+    assert project.consulted() == {}
+    project.write("scale = float(os.environ['COLUMNS'])")
+    assert [*project.consulted()["environment"]] == ["COLUMNS"]

@@ -369,7 +369,6 @@ def test_what_changes_nothing_is_the_same_model(tmp_path: Path, case: str) -> No
 NEVER = {
     "open file": "self.f = open(__file__)",
     "generator": "self.g = (i for i in (1, 2))",
-    "lock": "import threading; self.lock = threading.Lock()",
     "socket": "import socket; self.s = socket.socket()",
 }
 
