@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -58,7 +60,8 @@ class TorchScript(FileStep):
         who = f"torch.jit.{self.method}"
         # Scripting reads source files, and says OSError where there is none.
         errors = (FrontendError, OSError)
-        with wrap_errors(BuildError, f"{who} refused the model", *errors), torch.no_grad():
+        refusing = wrap_errors(BuildError, f"{who} refused the model", *errors)
+        with refusing, torch.no_grad(), _without_trainers(module):
             made = _traced if self.method == "trace" else _scripted
             script = _optimized(made(module, request), self.optimize)
         write_script(
@@ -68,6 +71,22 @@ class TorchScript(FileStep):
             dtypes=floating_dtypes(module),
             device=request.device,
         )
+
+
+@contextmanager
+def _without_trainers(module: torch.nn.Module) -> Iterator[None]:
+    """Lightning's modules, whose every attribute is looked at, answer that they have no trainer.
+
+    Otherwise they raise an error, unless they are told that they are being scripted.
+    """
+    told = [one for one in module.modules() if hasattr(type(one), "_jit_is_scripting")]
+    for one in told:
+        setattr(one, "_jit_is_scripting", True)  # noqa: B010 no nn.Module declares it
+    try:
+        yield
+    finally:
+        for one in told:
+            delattr(one, "_jit_is_scripting")
 
 
 def _scripted(module: torch.nn.Module, request: BuildRequest) -> Any:

@@ -444,7 +444,10 @@ def call_live(
 
 def _first_parameter(module: torch.nn.Module) -> list[str]:
     """Name of the module's first parameter, if it may go by position."""
-    parameters = inspect.signature(module.forward).parameters.values()
+    try:
+        parameters = inspect.signature(module.forward).parameters.values()
+    except (TypeError, ValueError):  # a scripted module has none
+        return []
     by_position = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return [each.name for each in parameters if each.kind is by_position][:1]
 

@@ -47,4 +47,7 @@ def _seed_torch(seed: int, undo: ExitStack) -> None:
 
 def frozen(module: torch.nn.Module) -> torch.nn.Module:
     """The same module as it is served: on the CPU, in eval mode, without gradients."""
-    return module.to("cpu").eval().requires_grad_(requires_grad=False)
+    module = module.to("cpu").eval()
+    for parameter in module.parameters():  # a ScriptModule has no requires_grad_
+        parameter.requires_grad_(False)
+    return module
