@@ -211,7 +211,7 @@ def _work_by_stream(events: Events, dag: Dag, steps: Steps) -> Iterator[tuple[In
         yield works[lane == one], int(steps.periods_ns[_settled(steps) :].sum())
     # Who waits until there is room in a queue provides what the steps take from it.
     puts = np.flatnonzero(events.called(_PUT.search) & (events.duration_ns > PAUSE_NS))
-    chain = np.flatnonzero(dag.kind == EdgeKind.CHAIN)
+    chain = np.flatnonzero(dag.kind == EdgeKind.CHAIN) if len(puts) else puts
     for one in np.unique(events.lane[puts]):
         ends_ns = events.end_ns[puts[events.lane[puts] == one]]
         ends_ns = ends_ns[(ends_ns > first_ns) & (ends_ns <= steps.done_ns[steps.end - 1])]
