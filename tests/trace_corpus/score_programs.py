@@ -3,7 +3,8 @@
 FOLDER holds what `running.py` writes; --unseen chooses the programs that were kept apart while the analysis was mended.
 A prediction is right if its ratio to the period is within a tenth of the true
 ratio; a refused one is counted apart, neither right nor covered.  Profiles whose dilation is outside 1/1.5 to 1.5 are void:
-their predictions are shown and counted apart, their verdicts and periods count.
+their predictions are shown and counted apart, their verdicts and periods count.  The analysis is told the dilation, as
+it is of a trial's own profile.
 """
 
 import json
