@@ -119,7 +119,10 @@ class Templates:
         self, key: str, package: str, environment: Mapping[str, str], log: Path
     ) -> _Running | None:
         ahead = self._ahead.setdefault(key, [])
-        count = min(self._rounds, physical_cores(), MOST_AHEAD)
+        cores = physical_cores()
+        if 1 < cores == self._rounds - 1:
+            cores += 1  # the last would import alone, or be missing where its round has one process
+        count = min(self._rounds, cores, MOST_AHEAD)
         if not ahead and (self._processes > 1 or count > 1):
             with contextlib.suppress(ExecutorError, OSError):
                 ahead += self._started(package, environment, log, count)

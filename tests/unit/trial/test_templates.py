@@ -90,6 +90,21 @@ def test_the_templates_of_certain_rounds_import_together_and_serve_one_round_eac
         second.fork([0, 1, 2], [], os.environ)
 
 
+@pytest.mark.parametrize(
+    ("rounds", "cores", "count"), [(3, 2, 3), (5, 2, 2), (2, 1, 0), (5, 4, 4), (4, 3, 4)]
+)
+def test_no_template_of_a_certain_round_is_left_to_import_alone(
+    monkeypatch: pytest.MonkeyPatch, rounds: int, cores: int, count: int
+) -> None:
+    counts = []
+    monkeypatch.setattr(templates_module, "physical_cores", lambda: cores)
+    templates = Templates([])
+    monkeypatch.setattr(templates, "_started", lambda *given: counts.append(given[-1]) or [])
+    templates.renew(processes=1, rounds=rounds)
+    templates.of("torch", {}, Path("log.txt"))
+    assert counts == ([count] if count else [])
+
+
 def test_a_template_of_what_is_measured_without_torch_has_not_imported_it() -> None:
     code = (
         "import sys; from benchorch.trial.templates import _Imports, _preload;"
