@@ -229,6 +229,49 @@ if Path("/dev/shm").is_dir():
         ),
     )
 
+calls(
+    "link_that_becomes_a_file",
+    "forward asks whether a name is that of a link",
+    both(
+        model("(2 if os.path.islink('weights') else 3)"),
+        write({"other": ""}),
+        link("weights", "other"),
+    ),
+    both(lambda folder: (folder / "weights").unlink(), write({"weights": ""})),
+)
+calls(
+    "file_in_the_temporary_folder",
+    "forward reads a file in the folder for temporary files, which a variable names",
+    both(
+        model(
+            "float(open(os.path.join(tempfile.gettempdir(), 'gain')).read())",
+            top="import tempfile\ntempfile.tempdir = None\n",
+        ),
+        write({"one/gain": "2", "two/gain": "3"}),
+    ),
+    env_before={"TMPDIR": "{folder}/one"},
+    env_after={"TMPDIR": "{folder}/two"},
+)
+calls(
+    "file_that_is_shown_while_it_is_read",
+    "forward reads a file by a package that shows how far it is",
+    both(
+        write(
+            {
+                "mod.py": module(
+                    "with progress.open('gain', 'r', console=Console(quiet=True)) as file:\n"
+                    "    gain = float(file.read())\n"
+                    "return self.linear(x) * gain",
+                    top="from rich import progress\nfrom rich.console import Console",
+                ),
+                "gain": "2",
+            }
+        ),
+    ),
+    write({"gain": "3"}),
+    needs=("rich",),
+)
+
 # Other processes.
 
 READER = {
@@ -259,6 +302,11 @@ never(
     "address_of_a_name",
     "forward asks for the address of a host",
     model("(3 if socket.gethostbyname('localhost') == '0' else 2)", top="import socket"),
+)
+never(
+    "date_of_a_subclass",
+    "forward takes the date by a class of the user's that derives from Python's",
+    model("Day.today().month", top="from datetime import date\n\n\nclass Day(date):\n    pass\n"),
 )
 never(
     "datagram",

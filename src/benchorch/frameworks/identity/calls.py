@@ -48,7 +48,13 @@ from benchorch.frameworks.identity.places import (
     permissions,
     place_kind,
 )
-from benchorch.frameworks.identity.stacks import PACKAGE, TORCH, asker_of_model, kind_of
+from benchorch.frameworks.identity.stacks import (
+    PACKAGE,
+    TORCH,
+    asker_of_model,
+    kind_of,
+    shows_time,
+)
 from benchorch.frameworks.identity.start import Start
 
 Consulted: TypeAlias = Mapping[str, Mapping[str, str]]
@@ -135,6 +141,9 @@ class Calls:
         files = {*itertools.filterfalse(partial(_is_cache, start), opened)}
         looked = {*_not_above(start, (record.found | record.missing) - gone - files)}
         scanned = record.scanned - gone
+        variables = {*itertools.filterfalse(is_of_process, record.variables), *record.named}
+        if _below_temporary(start, (files | looked) - record.written):
+            variables.add("TMPDIR")
         packages = self._distributions()
         code = self._unreached and {*self._unreached, *_users_files()}
         if not all(map(place_kind, code)):
@@ -150,7 +159,7 @@ class Calls:
                 start.portable,
                 scanned | (record.found - gone) if self._reads & _READS_TIMES else (),
             ),
-            "environment": {*itertools.filterfalse(is_of_process, record.variables), *record.named},
+            "environment": variables,
             "code": map(start.portable, code),
             "packages": packages,
             "facts": self._facts,
@@ -170,7 +179,8 @@ class Calls:
         elif event == "c_call":
             if _is_users(frame) and not _is_harmless(argument):
                 self._take_texts(frame)
-            if argument in _DATES and asker_of_model() in (USER, PACKAGE):
+            shown = shows_time(frame.f_code.co_filename)
+            if _takes_date(argument) and not shown and asker_of_model() in (USER, PACKAGE):
                 self.record.untracked.add("it reads the date")
             elif argument in _FACT_OF_BUILTIN and asker_of_model() == USER:
                 self._facts.add(_FACT_OF_BUILTIN[argument])
@@ -353,6 +363,25 @@ def _not_above(start: Start, names: Iterable[str]) -> Iterator[str]:
     for name in names:
         if not any(folder.startswith(f"{name}/") for folder in above):
             yield name
+
+
+def _takes_date(function: Any) -> bool:
+    """Whether it is one of `_DATES`, or the same method of a class that derives from theirs."""
+    if function in _DATES:
+        return True
+    kind = getattr(function, "__self__", None)
+    is_date = isinstance(kind, type) and issubclass(kind, datetime.date)
+    return is_date and function.__name__ in ("now", "utcnow", "today")
+
+
+def _below_temporary(start: Start, names: Iterable[str]) -> bool:
+    """Whether any file is below the folder for temporary files, and none of the project's."""
+    place = f"{gettempdir()}/"
+    own = tuple(f"{folder}/" for _, folder in start.folders())
+    found = [name for name in names if name.startswith(place)]
+    return bool(found) and (
+        place.startswith(own) or not all(name.startswith(own) for name in found)
+    )
 
 
 def _is_users(frame: Any) -> bool:

@@ -124,7 +124,7 @@ class Record:
         files: that were opened for reading, found or not.
         folders: whose names were listed.
         scanned: those of them whose entries tell more than their names.
-        links: symbolic links that were read.
+        links: what was looked for as symbolic links are.
         asked: files for which it was asked what this process may do with them.
         variables: environment variables that were read.
         named: those of them that the user's own code read, and no package for it.
@@ -346,7 +346,7 @@ def _lookups_heard() -> Iterator[None]:
 
 
 def _looking(original: Callable[..., Any], name: str) -> Callable[..., Any]:
-    where = {"readlink": "links", "access": "asked"}.get(name, "")
+    where = {"readlink": "links", "lstat": "links", "access": "asked"}.get(name, "")
 
     def look(path: Any, *args: Any, **kwargs: Any) -> Any:
         place = absolute(path, kwargs.get("dir_fd")) if _active else ""

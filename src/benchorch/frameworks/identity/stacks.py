@@ -30,8 +30,7 @@ _SOURCE_READERS = tuple(
 )
 """Parts of Python that show source lines and times to people, on behalf of any code."""
 
-_SHOWS = re.compile(r".*/(?:site|dist)-packages/(?:tqdm|rich|loguru|structlog|progressbar)/")
-"""Packages that do the same: they take the time to show how much of it something needs."""
+_SHOWS_TIME = re.compile(r".*/(?:site|dist)-packages/(?:tqdm|rich|loguru|structlog|progressbar)/")
 
 
 @lru_cache(maxsize=65536)
@@ -49,6 +48,11 @@ def kind_of(file: str) -> str:
     if installed is not None:
         return TORCH if installed[1] in _COMPILERS else PACKAGE
     return PYTHON if file.startswith(STDLIB) else USER
+
+
+def shows_time(file: str) -> bool:
+    """Whether a file is of a package that takes the time to show people how much has passed."""
+    return bool(_SHOWS_TIME.match(file))
 
 
 def asker() -> str:
@@ -98,7 +102,7 @@ def _kinds(frame: Any) -> Iterator[str]:
     """Owners from the innermost frame outwards."""
     while frame is not None:
         file = frame.f_code.co_filename
-        if file in _SOURCE_READERS or _SHOWS.match(file):
+        if file in _SOURCE_READERS:
             yield SHOWING
         kind = kind_of(file)
         outer, frame = frame, frame.f_back
