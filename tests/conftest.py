@@ -21,6 +21,8 @@ from support.ray_machines import KINDS, Machines, ray_settings
 # read it while they are imported.
 os.environ.update({"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"})
 os.environ["COLUMNS"] = "160"  # tables as in a pipe, whatever terminal the tests were started in
+# A thread without work waits instead of spinning, which takes the processor from other tests.
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 # Neither what a developer trusts nor their key plays a part.
 os.environ["XDG_CONFIG_HOME"] = str(
     Path(tempfile.gettempdir(), f"benchorch-tests-config-{os.getuid()}")
