@@ -171,7 +171,7 @@ def test_a_bundle_has_the_same_digest_in_each_process(tmp_path: Path) -> None:
             check=True,
             text=True,
         ).stderr[-64:]
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }
     assert len(digests) == 1
     assert len(digests.pop()) == 64

@@ -51,6 +51,13 @@ def sent(**fields: Any) -> str:
     return f"send({line!r})\n"
 
 
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script is all of its process, which then imports no torch and reports nothing itself."""
+    script = str(tmp_path / "theirs.py")
+    monkeypatch.setattr(discover, "_ENTRY", f"import runpy; runpy.run_path({script!r})")
+
+
 def reason(found: ConfigNode) -> str:
     problem: Any = found["problem"]
     return str(problem["message"])
@@ -76,6 +83,7 @@ WRONG: dict[str, Any] = {
 }
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("field", WRONG)
 def test_a_value_that_no_model_has_is_refused_by_its_name(field: str, tmp_path: Path) -> None:
     found = found_in(tmp_path, sent(models=[{**MODEL, field: WRONG[field]}]))
@@ -96,6 +104,7 @@ def test_a_value_that_no_model_has_is_refused_by_its_name(field: str, tmp_path: 
         "1" * 10_000,
     ],
 )
+@pytest.mark.usefixtures("alone")
 def test_a_message_that_is_none_ends_in_a_sentence(line: str, tmp_path: Path) -> None:
     found = found_in(tmp_path, f"send({line!r})\n")
     assert found["models"] == []
