@@ -5,9 +5,9 @@ import csv
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
 
@@ -79,7 +79,7 @@ def is_closed(distribution: Distribution) -> bool:
 
 def _listed(distribution: Distribution) -> dict[str, str]:
     """Digest of each file that matters: as it is on the disk, or of a big one as RECORD has it."""
-    rows = list(_rows(distribution))
+    rows = _rows(distribution)
     if _are_many_bytes(rows):
         return {name: recorded for name, recorded, _ in rows}
     names = [name for name, _, _ in rows] or list(_found(distribution))
@@ -91,12 +91,19 @@ def _are_many_bytes(rows: Iterable[tuple[str, str, str]]) -> bool:
     return sum(int(size) for _, _, size in rows if size.isdigit()) > _LARGEST_READ_BYTES
 
 
-def _rows(distribution: Distribution) -> Iterator[tuple[str, str, str]]:
+def _rows(distribution: Distribution) -> Sequence[tuple[str, str, str]]:
     """Name, digest and size of what an installer wrote, without what differs in each install."""
-    for row in csv.reader(listing(distribution).splitlines()):
-        name, recorded, size = [*row, "", ""][:3]
-        if not name.startswith("..") and not _is_noise(name):
-            yield name, recorded, size
+    return _parsed(listing(distribution))
+
+
+@lru_cache(maxsize=16)  # torch's has 12,000 rows, which each module of a process asks for
+def _parsed(listed: str) -> Sequence[tuple[str, str, str]]:
+    padded = ([*row, "", ""][:3] for row in csv.reader(listed.splitlines()))
+    return [
+        (name, recorded, size)
+        for name, recorded, size in padded
+        if not name.startswith("..") and not _is_noise(name)
+    ]
 
 
 def _altered(distribution: Distribution) -> dict[str, str]:
