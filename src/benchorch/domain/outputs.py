@@ -24,7 +24,7 @@ class Outputs:
         tensors: dotted path of each tensor, ``past.0.1``; empty where it is all that is returned.
         constants: value of everything else by its path, as it was when it was traced; None also
             for what is in `unknown`.
-        unknown: paths of values that depend on an open size.
+        unknown: paths of values that depend on an open size, or that cannot be compared at all.
         operators: those of the program by dtype, and how many of them are casts; what a compiler
             makes of a program keeps its dtypes.
     """

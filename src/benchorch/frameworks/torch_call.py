@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 Bound = Callable[[], object]
 
+_OF_GRADIENTS = ("does not require grad", "nference tensor")
+"""What errors of torch say of a model that computes gradients in inference mode."""
+
 
 def module_in(request: BuildRequest | LoadRequest) -> torch.nn.Module:
     """The chain's exported program as a module, or else the module, on the request's device."""
@@ -460,22 +463,42 @@ def unrecorded(
     """A call that records nothing for gradients, on whatever thread it is made.
 
     Seeing to that costs some 3 µs, a twentieth of a small model's time, and is spared where
-    `TorchExecutable.calling` was entered.
+    `TorchExecutable.calling` was entered. A model that computes gradients itself, such as forces,
+    cannot in inference mode: once it has said so, it is called outside.
     """
     import torch
 
     nothing_is_recorded, see_to_it = torch.is_inference_mode_enabled, torch.inference_mode
+    computes_gradients = False
 
     def call() -> object:
-        if nothing_is_recorded():
-            return function(*positional)
-        with see_to_it():
+        if not computes_gradients:
+            try:
+                if nothing_is_recorded():
+                    return function(*positional)
+                with see_to_it():
+                    return function(*positional)
+            except RuntimeError as error:
+                learn(error)
+        with see_to_it(mode=False), torch.enable_grad():
             return function(*positional)
 
     def call_with_names() -> object:
-        if nothing_is_recorded():
+        if not computes_gradients:
+            try:
+                if nothing_is_recorded():
+                    return function(*positional, **named)
+                with see_to_it():
+                    return function(*positional, **named)
+            except RuntimeError as error:
+                learn(error)
+        with see_to_it(mode=False), torch.enable_grad():
             return function(*positional, **named)
-        with see_to_it():
-            return function(*positional, **named)
+
+    def learn(error: RuntimeError) -> None:
+        nonlocal computes_gradients
+        computes_gradients = any(words in str(error) for words in _OF_GRADIENTS)
+        if not computes_gradients:
+            raise error
 
     return call_with_names if named else call

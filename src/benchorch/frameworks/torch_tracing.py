@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from benchorch.domain.codec import Json
 from benchorch.domain.outputs import Outputs
 from benchorch.domain.tensors import Array, Example
-from benchorch.frameworks.output_paths import returned
+from benchorch.frameworks.output_paths import plain, returned
 from benchorch.frameworks.torch_call import know_dataclasses, live_tensors
 
 if TYPE_CHECKING:
@@ -55,9 +55,9 @@ def export_module(
 
 def traced_outputs(raw: object, example: Example) -> Outputs:
     """Outputs of the module in the example's call; any number may depend on a dynamic size."""
-    found = returned(raw)
+    found = returned(plain(raw))
     sizes = [path for path, each in found.constants.items() if type(each) in (int, float)]
-    return replace(found, unknown=tuple(sizes)) if example.dynamic else found
+    return replace(found, unknown=(*found.unknown, *sizes)) if example.dynamic else found
 
 
 def open_shapes(example: Example) -> dict[str, dict[int, object] | None] | None:
@@ -84,7 +84,7 @@ def tensor_places(raw: object) -> list[bool]:
     import torch
     from torch.utils import _pytree
 
-    return [isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(raw)]
+    return [isinstance(leaf, torch.Tensor) for leaf in _pytree.tree_leaves(plain(raw))]
 
 
 def positional(
@@ -104,7 +104,7 @@ def positional(
 
         def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             named = dict(zip(names, tensors, strict=True))
-            leaves = _pytree.tree_leaves(self.model(**named, **keywords))
+            leaves = _pytree.tree_leaves(plain(self.model(**named, **keywords)))
             return tuple(compress(leaves, places))
 
     made = Positional()

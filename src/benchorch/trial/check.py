@@ -195,6 +195,7 @@ def _not_compared(reference: Reference, known: Outputs | None, ours: Arrays) -> 
     return {
         **dict.fromkeys(lost, "the conversion's files hold tensors alone."),
         **dict.fromkeys(known.unknown if known else (), "it may depend on an open size."),
+        **dict.fromkeys(reference.outputs.unknown, "it is of a class that shows no values."),
         **dict.fromkeys(reference.unstable, "the baseline itself gives another one at each call."),
     }
 

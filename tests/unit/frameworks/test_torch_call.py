@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.utils import _pytree
 
 from benchorch.domain.tensors import Example, TensorSpec
 from benchorch.errors import MeasureError
+from benchorch.frameworks.output_paths import leaf_paths, plain, returned
 from benchorch.frameworks.torch_call import (
     arrays_in,
     call_by_keyword,
@@ -86,6 +89,32 @@ def test_no_call_records_anything_for_gradients(inside: bool) -> None:
         assert call() == (0, ["x"], True)
 
 
+class Forces(torch.nn.Module):
+    """Its second answer is a gradient, which inference mode does not compute."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = x.detach().requires_grad_()
+        energy = (x**2).sum()
+        return energy, torch.autograd.grad(energy, x)[0]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("make", [call_by_keyword, call_live])
+def test_a_model_may_compute_gradients(make: Callable[..., Any], inside: bool) -> None:
+    call = make(Forces(), {})({"x": torch.ones(2)})
+    with torch.inference_mode(mode=inside):
+        for _ in range(2):
+            assert arrays_in(call())["1"].tolist() == [2, 2]
+
+
+def test_another_error_of_a_model_stays_its_own() -> None:
+    def fails(x: torch.Tensor) -> None:
+        raise RuntimeError("no such layer")
+
+    with pytest.raises(RuntimeError, match="no such layer"):
+        call_by_keyword(fails, {})({"x": torch.ones(2)})()
+
+
 def test_a_call_on_another_thread_records_nothing_either() -> None:
     seen: list[object] = []
     with torch.inference_mode():
@@ -158,6 +187,48 @@ class Pair(tuple[torch.Tensor, torch.Tensor]):
 def test_a_subclass_of_tuple_is_opened_like_a_tuple() -> None:
     raw = {"pair": Pair(torch.ones(1), torch.zeros(2))}
     assert [each.shape for each in arrays_in(raw).values()] == [(1,), (2,)]
+
+
+class Fields:
+    """As detectors return them: an object of a class that torch does not know."""
+
+    __slots__ = ("__dict__", "__size")
+
+    def __init__(self, size: tuple[int, int], **fields: object) -> None:
+        self.__size = size
+        self.fields, self.itself = fields, self
+
+
+def test_an_object_of_any_class_is_opened_by_its_attributes() -> None:
+    scores = torch.ones(2)
+    found = returned(plain([Fields((4, 8), scores=scores, names=np.array(["cat"]))]))
+    assert found.tensors == ("0.fields.scores",)
+    assert found.constants == {
+        **{"0._Fields__size.0": 4, "0._Fields__size.1": 8, "0.itself": None},
+        "0.fields.names.0": "cat",
+    }
+
+
+def test_arrays_and_sets_are_outputs_and_what_shows_no_values_is_unknown() -> None:
+    raw = {"a": np.arange(3), "b": {2, 1}, "c": iter(()), "d": np.float32(0.5)}
+    found = returned(plain(raw))
+    assert (found.tensors, found.unknown) == (("a",), ("c",))
+    assert found.constants == {"b.0": 1, "b.1": 2, "d": 0.5}
+
+
+class Keyless:
+    """Registered with torch as people register what only has to be flattened."""
+
+    def __init__(self, *tensors: torch.Tensor) -> None:
+        self.tensors = tensors
+
+
+_pytree.register_pytree_node(Keyless, lambda it: (list(it.tensors), None), lambda x, _: Keyless(*x))
+
+
+def test_a_node_without_keys_has_positions() -> None:
+    found = leaf_paths({"boxes": Keyless(torch.ones(1), torch.zeros(2))})
+    assert [path for path, _ in found] == ["boxes.0", "boxes.1"]
 
 
 @pytest.mark.parametrize(
