@@ -61,6 +61,11 @@ class LightningTorchScript(FileStep):
 
     method: Literal["script", "trace"] = "script"
 
+    @property
+    def follows_example(self) -> bool:
+        """A trace has the branches of its example alone."""
+        return self.method == "trace"
+
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.pt`` and ``call.json``."""
         from torch.jit.frontend import FrontendError

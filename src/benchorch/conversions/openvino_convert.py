@@ -44,7 +44,12 @@ class OpenVinoConvert(FileStep):
     produces = Format.OPENVINO_IR
     requires = ("torch", "openvino")
     not_on_gpu = NOT_ON_GPU
-    version = 2  # 2: beside a traced one, what it returned
+    version = 3  # 2: beside a traced one, what it returned; 3: of objects too
+
+    @property
+    def follows_example(self) -> bool:
+        """A trace does; of files it is not asked."""
+        return True
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.xml`` and ``model.bin``."""

@@ -46,10 +46,15 @@ class TorchScript(FileStep):
     typical_build_s = 10.0
     # A host without a GPU has none: the fact tells the two kinds of traces apart.
     depends_on = ("arch", "compute_capability", *KERNELS)
-    version = 3  # 3: with how it is called, and what a trace returned
+    version = 4  # 3: with how it is called, and what a trace returned; 4: of objects too
 
     method: Literal["trace", "script"] = "trace"
     optimize: Literal["none", "freeze", "inference"] = "none"
+
+    @property
+    def follows_example(self) -> bool:
+        """A trace has the branches of its example alone."""
+        return self.method == "trace"
 
     def build(self, request: BuildRequest) -> None:
         """Writes ``model.pt`` and ``call.json``."""

@@ -104,6 +104,11 @@ class Step(ABC):
         return int(getattr(self, "samples", 0))
 
     @property
+    def follows_example(self) -> bool:
+        """Whether its files keep the path that a live module takes for the example's values."""
+        return False
+
+    @property
     def requested_precision(self) -> str:
         """Requested dtype of the arithmetic, ``int8`` or ``int8 weights``; empty to keep it."""
         return ""

@@ -8,7 +8,7 @@ the supervisor of trials, can then compute most keys from the notes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, cast, final
 from uuid import uuid4
 
 from benchorch.config.trial_setup import TrialSetup
-from benchorch.domain.artifact import BuildKey, digest_of
+from benchorch.domain.artifact import BuildKey, Format, digest_of
 from benchorch.domain.codec import Json
-from benchorch.domain.tensors import digest_of_arrays
+from benchorch.domain.tensors import Arrays, digest_of_arrays
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import read_json, write_json
 from benchorch.frameworks.identity.calls import BASELINE, NEVER, Consulted, current
@@ -32,6 +32,7 @@ from benchorch.frameworks.identity.consulted import native_variables
 from benchorch.frameworks.identity.start import Start
 from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
 from benchorch.host.environment import package_versions
+from benchorch.interfaces.conversion import Step
 from benchorch.interfaces.model import Model
 from benchorch.trial.identity_stamps import Stamps
 from benchorch.trial.reference import given_sets
@@ -47,7 +48,8 @@ NOTES = "notes"
 # 2: with the model's counts. 3: with float64 beside it. 4: with how it differs from itself.
 # 7: with whole numbers that other weights give. 8: rounding that is spread is rounding.
 # 9: with what its calls consult. 10: with inputs that calls write. 11: with links and permissions.
-_REFERENCE_VERSION = 11
+# 12: with what objects hold.
+_REFERENCE_VERSION = 12
 
 _CODE_FILE = re.compile(r"(.+\.py)(?::[\w.]+)?")
 
@@ -105,13 +107,10 @@ class Keys:
             consulted: by the calls of an earlier reference, where that is another now.
         """
         plain = replace(self._setup, steps=(), nodes={"steps": {}})
-        seed = self._setup.workload.seed
         fields: dict[str, Json] = {
             **plain.key(self._identity, 0, {}).fields,
             "reference": {"version": _REFERENCE_VERSION, "inputs": inputs},
-            "input_values": self._digests(
-                "inputs", inputs, lambda index: self._setup.example(seed + index).arrays
-            ),
+            "input_values": self._digests("inputs", inputs, self._seeded),
         }
         options = reference_options()
         if options:
@@ -133,7 +132,7 @@ class Keys:
         return BuildKey(fields=fields)
 
     def after(self, n_steps: int, consulted: Consulted | None = None) -> BuildKey:
-        """Key of the artifact after that many steps, digests of calibration inputs included.
+        """Key of the artifact after that many steps, digests of the inputs that decide it included.
 
         Args:
             n_steps: of the chain.
@@ -145,7 +144,12 @@ class Keys:
         more: dict[str, Json] = {"consulted": _json(consulted)} if consulted else {}
         if count:  # their values determine scales
             more["calibration"] = self._digests("calibration", count, self._setup.calibration)
+        if _follow_example(steps):
+            more["example"] = self._digests("inputs", 1, self._seeded)
         return BuildKey(fields={**key.fields, **more})
+
+    def _seeded(self, number: int) -> Arrays:
+        return self._setup.example(self._setup.workload.seed + number).arrays
 
     def walked(self) -> ConfigNode | None:
         """Identity of a model that was walked over, as its calls may consult more; else None."""
@@ -292,6 +296,13 @@ class Keys:
 
     def _note(self, kind: str, request: ConfigNode) -> Path:
         return self._notes / f"{kind}-{digest_of(request)}.json"
+
+
+def _follow_example(steps: Sequence[Step]) -> bool:
+    """Whether a step traces the live module; of an exported program nothing is traced."""
+    formats = [step.produces for step in steps]
+    live = formats.index(Format.EXPORTED_PROGRAM) if Format.EXPORTED_PROGRAM in formats else None
+    return any(step.follows_example for step in steps[:live])
 
 
 def _json(consulted: Consulted) -> Json:

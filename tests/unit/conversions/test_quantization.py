@@ -285,7 +285,8 @@ def test_other_calibration_inputs_are_another_artifact(
         keys = Keys(chain, threads=1, directory=tmp_path, load=load)
         return keys.after(len(chain.steps)).digest
 
-    calibrated, plain = digest("fx_int8"), digest("export")
+    names = ("fx_int8", "export", "torchscript", "openvino", "torchscript_script")
+    calibrated, plain, traced, exported, scripted = map(digest, names)
     own = lab.TinyModel.batch
 
     def louder(self: Any, workload: Any, seed: int) -> Any:
@@ -294,6 +295,9 @@ def test_other_calibration_inputs_are_another_artifact(
     monkeypatch.setattr(lab.TinyModel, "batch", louder)
     assert digest("fx_int8") != calibrated
     assert digest("export") == plain
+    assert digest("torchscript") != traced  # it has the branches that its example took
+    assert digest("openvino") == exported
+    assert digest("torchscript_script") == scripted
 
 
 class Copies(torch.nn.Module):
