@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from benchorch.domain.verdict import OutputParity
 from benchorch.results.parity.limits import (
+    ALIKE_FACTOR,
+    ALIKE_LEAST,
+    ALIKE_RATIO,
     FAR_LARGER_LEAST,
     FILL_FACTOR,
     FILL_LEAST,
@@ -182,7 +185,15 @@ def far_larger(references: Sequence[Array]) -> list[NDArray[bool_]]:
     Beside scores to which a mask has added -10000, for example, no error of the others counts.
     """
     sizes = [np.abs(finite_values(each)) for each in references]
-    found = [each >= FAR_LARGER_LEAST for each in sizes]
+    alike = max((each.max(initial=0) for each in sizes), default=0) / ALIKE_RATIO
+    return _beyond(sizes, FAR_LARGER_LEAST, FILL_FACTOR) or _beyond(
+        sizes, max(alike, ALIKE_LEAST), ALIKE_FACTOR
+    )
+
+
+def _beyond(sizes: Sequence[Array], least_size: float, factor: float) -> list[NDArray[bool_]]:
+    """Masks of sizes from one on, if the least of them is the factor larger than all others."""
+    found = [np.asarray(each, np.float64) >= least_size for each in sizes]
     if not any(mask.any() for mask in found):
         return []
     large, small = (
@@ -191,7 +202,7 @@ def far_larger(references: Sequence[Array]) -> list[NDArray[bool_]]:
     )
     least = min((each.min() for each in large if each.size), default=0.0)
     most = max((each.max() for each in small if each.size), default=0.0)
-    return found if 0 < most < least / FILL_FACTOR else []
+    return found if 0 < most < least / factor else []
 
 
 def ulp_distances(y: Array, ref: Array) -> NDArray[float64]:

@@ -80,6 +80,10 @@ FAR_LARGER_LEAST = 1e3
 """Values from this size on that are as many times larger than all others hide these: what a mask
 has added -10000 to, for example."""
 
+ALIKE_LEAST, ALIKE_FACTOR, ALIKE_RATIO = 50.0, 30.0, 1.25
+"""So do smaller values, from this size on and so many times larger than all others, where none is
+more than this ratio larger than another: a mask that adds -100."""
+
 ROWS_SHARE, ROWS_LEAST = 0.1, 8
 """Rows of another size are judged by themselves where they are no fewer than this part of all, and
 than so many: the values of few rows may be near zero by chance."""

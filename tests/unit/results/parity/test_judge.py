@@ -434,11 +434,15 @@ def test_no_class_may_vanish() -> None:
     assert judge(some, ref, 3e-2).passed
 
 
-@pytest.mark.parametrize("tolerance_ratio", [1e-4, 3e-2])
-def test_what_a_mask_adds_hides_no_scores(tolerance_ratio: float) -> None:
+@pytest.mark.parametrize(
+    ("added", "tolerance_ratio"), [(-10000, 1e-4), (-10000, 3e-2), (-100, 3e-2)]
+)
+def test_what_a_mask_adds_hides_no_scores(added: int, tolerance_ratio: float) -> None:
     scores = 0.3 * RNG.normal(size=(64, 12)).astype(np.float32)
-    mask = np.where(RNG.random(scores.shape) < 0.4, np.float32(-10000), np.float32(0))
+    mask = np.where(RNG.random(scores.shape) < 0.4, np.float32(added), np.float32(0))
     verdict = judge(mask - scores, mask + scores, tolerance_ratio)
     assert "beside values that are far larger" in str(verdict.reasons)
+    rounded = mask + scores * np.float32(1 + tolerance_ratio / 8)
+    assert judge(rounded, mask + scores, tolerance_ratio).passed
     right = scores * np.float32(1 + 1e-6)
     assert judge(mask + right, mask + scores, tolerance_ratio).passed
