@@ -32,6 +32,7 @@ from benchorch.hardware.host import cpu_isa
 from benchorch.host.environment import package_versions
 from benchorch.interfaces.model import Model
 from benchorch.interfaces.runtime import Executable, LoadRequest
+from benchorch.models.seeding import frozen
 from benchorch.stores.local import LocalStore
 from benchorch.trial import build as stage
 from benchorch.trial import reference
@@ -76,7 +77,7 @@ class TinyModel(Model):
 
         torch.manual_seed(seed)
         made: torch.nn.Module = getattr(tiny_models, self.name)()
-        return made.eval().requires_grad_(False)
+        return frozen(made)
 
     def specs(self) -> tuple[TensorSpec, ...]:
         return tuple(

@@ -26,6 +26,7 @@ from benchorch.domain.tensors import TensorSpec, Workload
 from benchorch.domain.verdict import Verdict
 from benchorch.interfaces.model import Model
 from benchorch.models.input_variation import varied
+from benchorch.models.seeding import frozen
 from benchorch.results.parity.noise import noise_between
 from benchorch.stores.local import LocalStore
 from benchorch.trial import build as stage
@@ -136,7 +137,7 @@ class GivenModel(Model):
         import torch
 
         torch.manual_seed(seed)
-        return self.factory().eval().requires_grad_(False)
+        return frozen(self.factory())
 
     def specs(self) -> tuple[TensorSpec, ...]:
         return tuple(

@@ -35,6 +35,7 @@ from benchorch.domain.result import ModelCounts
 from benchorch.domain.tensors import Example
 from benchorch.errors import MeasureError
 from benchorch.frameworks.torch_call import live_tensors
+from benchorch.frameworks.torch_operators import forgotten_traces
 from benchorch.frameworks.upstream_errors import wrap_errors
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _run(module: torch.nn.Module, example: Example, tally: _Tally) -> None:
     import torch
 
     inputs = live_tensors(module, example.arrays, "cpu")
-    with torch.inference_mode(), _without_fastpath(), _counting(tally):
+    with forgotten_traces(), torch.inference_mode(), _without_fastpath(), _counting(tally):
         module(**inputs, **example.keywords)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from benchorch.domain.codec import Json
@@ -26,6 +27,22 @@ _PRODUCTS = frozenset(
         *("convolution", "conv1d", "conv2d", "conv3d"),
     )
 )
+
+
+@contextmanager
+def forgotten_traces() -> Iterator[None]:
+    """Have Dynamo forget calls that it saw in a mode, after which `torch.cond` fails."""
+    before = _codes_seen()
+    try:
+        yield
+    finally:
+        if _codes_seen() != before:
+            sys.modules["torch._dynamo"].reset()
+
+
+def _codes_seen() -> int:
+    tracing = sys.modules.get("torch._dynamo.convert_frame")
+    return len(tracing.input_codes.seen) if tracing else 0
 
 
 def operator_facts(
@@ -69,7 +86,7 @@ def operator_facts(
             return made
 
     try:
-        with torch.no_grad(), layers, Counting():  # type: ignore[no-untyped-call]
+        with forgotten_traces(), torch.no_grad(), layers, Counting():  # type: ignore[no-untyped-call]
             module(**tensors, **keywords)
     except _REFUSALS:
         return {}  # a compiler may take what eager torch cannot run

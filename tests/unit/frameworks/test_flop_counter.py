@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchorch.domain.result import ModelCounts
 from benchorch.domain.tensors import Example
 from benchorch.frameworks.flop_counter import count_model
+from benchorch.frameworks.torch_operators import operator_facts
 from benchorch.models.architectures.resnet import resnet
 
 
@@ -324,3 +325,21 @@ print("torch._dynamo" in sys.modules)
 """
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["30", "False"]
+
+
+class Branches(torch.nn.Module):
+    """A branch as exporters keep it, which Dynamo traces in each call."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+        return found
+
+
+def test_a_model_with_branches_can_be_called_after_it_was_counted() -> None:
+    module, x = Branches(), torch.ones(2)
+    for count in (
+        lambda: count_model(module, example(x=x.numpy())),
+        lambda: operator_facts(module, {"x": x}, {}),
+    ):
+        count()
+        assert torch.equal(module(x), x.sin())
