@@ -16,6 +16,7 @@ import pytest
 
 from identity_corpus import (
     cases,
+    eighth_review,
     fifth_review,
     fourth_review,
     held_out,
@@ -43,6 +44,7 @@ CASES = {
         ("fifth review", fifth_review),
         ("sixth review", sixth_review),
         ("seventh review", seventh_review),
+        ("eighth review", eighth_review),
         ("ninth review", ninth_review),
     )
     for case in corpus.CASES
@@ -83,7 +85,7 @@ def test_a_change_is_a_miss_or_a_hit_as_it_should_be(name: str, tmp_path: Path) 
 
 CALLS = {
     case.name: case
-    for review in (sixth_review, seventh_review, ninth_review)
+    for review in (sixth_review, seventh_review, eighth_review, ninth_review)
     for case in review.CALLS
 }
 ALIKE = (

@@ -17,6 +17,7 @@ from parity_corpus import (
     fourth_review,
     hostile,
     models,
+    ninth_review,
     pairs,
     second_review,
     seventh_review,
@@ -41,6 +42,7 @@ MODELS = {
     "sixth review": sixth_review.MODELS,
     "seventh review": seventh_review.MODELS,
     "eighth review": eighth_review.MODELS,
+    "ninth review": ninth_review.MODELS,
 }
 # The lab builds, judges and verifies in one process, so what only differs between processes
 # cannot show in it.
