@@ -85,6 +85,9 @@ def parse_override(text: str) -> Override:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import OverrideParseException
 
+    if not __debug__ and re.search(r"[{(]", text):
+        why = "PYTHONOPTIMIZE drops assertions with which Hydra reads { and (; unset it"
+        raise OverrideParseException(text[:80], why)
     try:
         return OverridesParser.create().parse_override(text)
     except RecursionError as error:
