@@ -15,9 +15,12 @@ def plain(raw: object, _above: frozenset[int] = frozenset()) -> object:
     Those are subclasses of tuples, lists and mappings, sets, arrays and objects of any class, by
     their attributes. Dataclasses and caches stay: torch is taught to flatten them.
     """
+    import torch
     from torch.utils import _pytree
 
     def opened(leaf: object) -> object:
+        if isinstance(leaf, torch.Tensor):
+            return leaf
         if isinstance(leaf, Mapping):
             return {key: plain(each, _above) for key, each in leaf.items()}
         if isinstance(leaf, tuple | list):
