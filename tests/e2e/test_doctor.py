@@ -36,10 +36,10 @@ def test_what_is_being_done_is_said_apart_from_the_answer(examined):
 
 def test_it_leaves_nothing_behind(examined):
     place, _, _ = examined
-    assert {path.name for path in place.path.iterdir()} <= {"my_zoo.py", "state"}
+    assert {path.name for path in place.path.iterdir()} <= {".git", "my_zoo.py", "state"}
 
 
 def test_it_is_listed_where_help_is_looked_for(place):
     assert "doctor  " in place.run("--help").stdout
     assert "improve" in place.run("doctor", "--help").stdout
-    assert "unrecognized" in place.run("doctor", "--now", code=2).stderr
+    assert "no option --now" in place.run("doctor", "--now", code=2).stderr
