@@ -87,7 +87,7 @@ def test_a_run_whose_disk_is_gone_comes_back_and_goes_on(place, bucket):
     told = json.loads((back / "plan.json").read_text())
     told["session"]["cwd"] = "/nowhere/else"
     (back / "plan.json").write_text(json.dumps(told))
-    done = place.run("resume", plan)
+    done = place.run("resume", plan, "--trust", str(back))
     assert "/nowhere/else, which is not on this machine; relative paths" in done.stderr
     assert len(place.results(back)) == 2
     assert place.results(back)[0] == json.loads(lines[0])

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast, final
 
 import click
 
-from benchorch.cli.arguments import Request, is_recipe
+from benchorch.cli.arguments import ALLOW_SKIPS, Request, is_recipe
 from benchorch.cli.arguments import parse as parse_run
 from benchorch.cli.command import Words, command
 from benchorch.cli.commands import script_report
@@ -75,6 +75,7 @@ def _ends_names(word: str) -> bool:
 class Options:
     """What is looked for in scripts, and what becomes of it."""
 
+    allow_skips: bool
     analyze_only: bool
     build_only: bool
     sandbox: bool | None
@@ -143,6 +144,9 @@ class Prepared:
     metavar="SCRIPT.py[::HASH,...] ... [RECIPE.yaml] [key=value ...] [:: ARGUMENTS]",
     nargs=-1,
     type=click.UNPROCESSED,
+)
+@click.option(
+    ALLOW_SKIPS, is_flag=True, help="exit with 0 although a requested conversion cannot run"
 )
 @click.option("--analyze-only", is_flag=True, help="only show what is found")
 @click.option("--build-only", is_flag=True, help="build what is found, measure nothing")
@@ -237,6 +241,7 @@ def prepare(
         return Prepared(reply=Reply(text=reply.text, data=reply.data, exit_code=1))
     own = [*words_for(configs, founds), *_prompts(founds, overrides)]
     words = [*(word for word in own if not _is_typed(word, overrides)), *overrides]
+    words += [ALLOW_SKIPS] if options.allow_skips else []
     if options.build_only:
         return Prepared(reply=_built(reply, configs, words, say, options.jobs))
     directory = None

@@ -9,6 +9,7 @@ from benchorch.cli.commands.script import Options, _Script, parse
 from benchorch.errors import ConfigError
 
 OPTIONS = Options(
+    allow_skips=False,
     analyze_only=False,
     build_only=False,
     sandbox=None,
