@@ -231,6 +231,7 @@ def test_an_answer_that_comes_compressed_is_the_same_answer(
         ("gzip", b"plain", "gzip that is damaged"),
         ("gzip", gzip.compress(bytes(2**20)), "more than 0 MiB when decompressed from gzip"),
     ],
+    ids=["not requested", "short", "damaged", "long"],  # a compressed body holds the time
 )
 def test_an_answer_that_cannot_be_decompressed_is_a_sentence(
     encoding: str,
