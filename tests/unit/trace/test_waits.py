@@ -17,6 +17,7 @@ from benchorch.trace.whatif.reading import parse
 from support.handmade_traces import Made, note, op, trace
 
 US, MS = 1_000, 1_000_000
+FUTURES = "concurrent/futures"
 STEPS = 8
 
 
@@ -77,6 +78,50 @@ def test_an_event_loop_waits_for_the_timer_of_what_it_resumes() -> None:
     found = asked(steps(8 * MS, sleeping), name="asyncio/tasks.py*: sleep", speedup=2)
     assert found.predicted_ns == pytest.approx(5 * MS, rel=0.05)
     assert found.low_ns <= 5 * MS <= found.high_ns
+
+
+EPOLL = "<built-in method poll of select.epoll object at 0x7f>"
+SELECTOR = "asyncio/selector_events.py"
+
+
+def handing_over(at: int) -> Iterable[Made]:
+    """An event loop waits 6 ms for a thread's task, 3 ms of it for a timer; then 2 ms of own."""
+    fired, done = at + 3_100 * US, at + 6_100 * US
+    run = f"{FUTURES}/thread.py(53): run"
+    return [
+        frame("asyncio/base_events.py(593): run_forever", at, at + 6_200 * US),
+        frame(f"{FUTURES}/thread.py(161): submit", at + 10 * US, at + 15 * US),
+        frame("a.py(3): ask", at + 20 * US, at + 80 * US),
+        frame("asyncio/tasks.py(649): sleep", at + 30 * US, at + 70 * US),
+        frame("asyncio/base_events.py(716): call_later", at + 40 * US, at + 60 * US),
+        frame(EPOLL, at + 100 * US, fired),
+        frame("asyncio/futures.py(311): _set_result_unless_cancelled", fired, fired + 20 * US),
+        frame("a.py(7): ask", fired + 30 * US, fired + 80 * US),
+        frame("asyncio/tasks.py(655): sleep", fired + 40 * US, fired + 60 * US),
+        frame(EPOLL, fired + 100 * US, done),
+        frame(f"{SELECTOR}(116): _read_from_self", done + 10 * US, done + 20 * US),
+        frame("a.py(9): own", at + 6_200 * US, at + 8_200 * US),
+        frame(run, at + 100 * US, done - 30 * US, "worker"),
+        frame("a.py(5): digest", at + 110 * US, done - 80 * US, "worker"),
+        frame(f"{SELECTOR}(128): _write_to_self", done - 60 * US, done - 40 * US, "worker"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "speedup", "period_ms"),
+    [
+        ("*: digest", 1.25, 7.0),  # the loop waits for the task until 4.9 ms
+        ("*: digest", 4, 5.3),  # for the timer, which is later then
+        ("*: digest", 0.5, 14.2),
+        ("asyncio/tasks.py*: sleep", 4, 8.2),
+        ("asyncio/tasks.py*: sleep", 0.25, 14.5),
+    ],
+)
+def test_an_event_loop_waits_for_the_thread_or_the_timer_whichever_is_later(
+    name: str, speedup: float, period_ms: float
+) -> None:
+    found = asked(steps(8_200 * US, handing_over), name=name, speedup=speedup)
+    assert found.predicted_ns == pytest.approx(period_ms * MS, rel=0.03)
 
 
 def flushing(at: int) -> Iterable[Made]:
@@ -200,7 +245,6 @@ def test_a_range_that_python_opens_is_around_what_comes_next(tmp_path: Path) -> 
     assert asked(events, name="load", speedup=2).predicted_ns < 700 * US
 
 
-FUTURES = "concurrent/futures"
 LOCKED = "<built-in method acquire of _thread.lock object at 0x7f>"
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from benchorch.trace.arrays import Int8s
 from benchorch.trace.dag import Dag, Window
 from benchorch.trace.events import Events
-from benchorch.trace.graph import device_edges, device_order
+from benchorch.trace.graph import device_edges, device_order, event_loops
 from benchorch.trace.graph import recorded_waits as waits
 from benchorch.trace.graph import synchronisation as syncs
 from benchorch.trace.graph import thread_edges as threads
@@ -74,7 +74,8 @@ def _of_threads(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[
         threads.collective_calls(scope, timelines),
         waits.loaded_elsewhere(scope, timelines),
         waits.held_locks(scope, timelines),
-        waits.timers(scope, timelines),
+        event_loops.timers(scope, timelines),
+        event_loops.woken_by_threads(scope, timelines),
         waits.handed_outside(scope, timelines, busy, label),
         waits.polled(scope, timelines, busy),
     ]

@@ -19,7 +19,7 @@ from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.edge_list import Found, edges
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import BusyIntervals, ThreadTimelines
-from benchorch.trace.graph.time_classes import SLEEPING, TIMER, waiting
+from benchorch.trace.graph.time_classes import SLEEPING, waiting
 from benchorch.trace.lookup import by_lane, longest
 
 # The k-th item taken from a queue is the k-th that was put there. Where those waits of a thread
@@ -188,10 +188,10 @@ def held_locks(scope: Scope, timelines: ThreadTimelines) -> Found:
     tail = scope.last_elsewhere(2 * release + 1, timelines.lane[gap], *when)
     tail, head = tail[tail != NOTHING], timelines.head[gap[tail != NOTHING]]
     woke_ns = timelines.time_ns[head] - timelines.time_ns[tail]
-    return _lasting(timelines, tail, head, Class.LOCK, floor_ns=woke_ns)
+    return lasting(timelines, tail, head, Class.LOCK, floor_ns=woke_ns)
 
 
-def _lasting(
+def lasting(
     timelines: ThreadTimelines,
     tail: Int64s,
     head: Int32s,
@@ -229,47 +229,7 @@ def loaded_elsewhere(scope: Scope, timelines: ThreadTimelines) -> Found:
     segment = np.flatnonzero(inside)
     segment = segment[longest(within[segment], timelines.elapsed_ns[segment])]  # of each call
     head, source = timelines.head[segment], np.full(len(segment), 2 * len(scope))
-    return _lasting(timelines, source, head, Class.DATA_LOADING, call[within[segment]])
-
-
-_LATER, _FIRED = re.compile(r"\bcall_later\b"), re.compile(r": _set_result_unless_cancelled$")
-_POLLS = re.compile(r"built-in method \w+ of select\.")
-
-
-def timers(scope: Scope, timelines: ThreadTimelines) -> Found:
-    """From where a coroutine began to sleep to the end of the event loop's wait for it.
-
-    What is resumed after the loop waited for a timer had been asleep for as long.
-    """
-    frame = scope.named(TIMER, Category.PYTHON)
-    if not len(frame):
-        return Found()
-    later, fired = (scope.named(one, Category.PYTHON) for one in (_LATER, _FIRED))
-    begins = np.isin(frame, scope.parent[later])
-    names = [_NUMBER.sub("", name) for name in scope.events.names]  # a coroutine goes on elsewhere
-    asleep: dict[tuple[object, ...], list[int]] = {}
-    slept: dict[int, int] = {}
-    for at, sleeps in zip(frame.tolist(), begins.tolist(), strict=True):
-        caller = scope.parent[at]
-        outer = scope.parent[caller] if caller >= 0 else caller
-        key = int(scope.lane[at]), names[scope.name[caller]], names[scope.name[outer]]
-        if sleeps:
-            asleep.setdefault(key, []).append(at)
-        elif asleep.get(key):
-            slept[at] = asleep[key].pop(0)
-    polls = mask(len(scope) + 1, scope.named(_POLLS, Category.PYTHON))  # the last one is NOBODY's
-    waits = np.flatnonzero(
-        polls[timelines.owner] & (timelines.elapsed_ns > scope.thresholds.idle_ns)
-    )
-    woken = np.array(sorted(slept), dtype=np.int64)
-    first, fires = (np.searchsorted(one, timelines.owner[waits]) for one in (woken, fired))
-    until = np.append(timelines.owner[waits][1:], len(scope))
-    known = (first < len(woken)) & (fires < len(fired))
-    woken, fired = np.append(woken, len(scope)), np.append(fired, len(scope))
-    known &= (woken[first] < until) & (fired[fires] < woken[first])
-    head = timelines.head[waits[known]]
-    sleeper = np.array([slept[at] for at in woken[first[known]].tolist()], dtype=np.int64)
-    return _lasting(timelines, 2 * sleeper + 1, head, Class.SLEEP, sleeper)
+    return lasting(timelines, source, head, Class.DATA_LOADING, call[within[segment]])
 
 
 def handed_outside(
@@ -290,7 +250,7 @@ def handed_outside(
     tail = scope.last_elsewhere(busy.end, timelines.lane[segment], *when)
     segment, tail = segment[tail != NOTHING], tail[tail != NOTHING]
     head, owner = timelines.head[segment], timelines.owner[segment]
-    return _lasting(timelines, tail, head, Class.OUTSIDE, owner, Tier.INFERRED)
+    return lasting(timelines, tail, head, Class.OUTSIDE, owner, Tier.INFERRED)
 
 
 _MANY_POLLS = 3
