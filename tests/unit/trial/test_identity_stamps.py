@@ -147,6 +147,14 @@ def test_a_file_that_is_mapped_for_writing_counts(place: Place) -> None:
     assert place.identity() != first
 
 
+def test_a_factory_may_copy_a_link_as_a_link(place: Place) -> None:
+    (place.folder / "one").symlink_to("table")
+    copied = f"shutil.copy2('{place.folder}/one', '{place.folder}/two', follow_symlinks=False)"
+    place.write(before=f"import shutil; os.path.lexists('{place.folder}/two') or {copied}")
+    place.identity()
+    assert (place.folder / "two").is_symlink()
+
+
 def test_a_variable_that_is_read_as_bytes_counts(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -340,9 +340,19 @@ def _lookups_heard() -> Iterator[None]:
     with ExitStack() as undo:
         for name in ("stat", "lstat", "access", "readlink", "open"):
             original = getattr(os, name)
-            setattr(os, name, _opening(original) if name == "open" else _looking(original, name))
+            other = _opening(original) if name == "open" else _looking(original, name)
+            setattr(os, name, other)
             undo.callback(setattr, os, name, original)
+            for able in [one for one in _ABILITIES if original in one]:  # code looks it up there
+                able.add(other)
+                undo.callback(able.discard, other)
         yield
+
+
+_ABILITIES: Final[tuple[set[Any], ...]] = (
+    *(os.supports_dir_fd, os.supports_fd),
+    *(os.supports_follow_symlinks, os.supports_effective_ids),
+)
 
 
 def _looking(original: Callable[..., Any], name: str) -> Callable[..., Any]:
