@@ -17,10 +17,14 @@ from benchorch.trace.dag import CLASSES, Class, CriticalPath, Dag, EdgeKind
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.nesting import inherited
 from benchorch.trace.operators.graph import OperatorGraph
+from benchorch.trace.operators.operator_kinds import operator_kind
 
 FASTEST, LEAST_CALLS, MOST_SPREAD = (0.1, 0.9), 8, 2.5
 """Quantiles of an operator's durations, how many there have to be, and how far apart these may be
 for caches and not other operands to be the reason."""
+
+COMPUTE_BOUND = ("matmul", "convolution", "attention")
+"""Kinds of operators that use each value many times: they work from caches in any case."""
 
 PHASES = ("forward", "backward", "optimizer")
 
@@ -179,6 +183,13 @@ class Basis:
         found = np.ones(dag.edges)
         found[edges] = ratio[events.name[dag.owner[edges]]]
         return found
+
+    @cached_property
+    def memory_bound(self) -> Bools:
+        """The edges of operators that may do little with each value that they read, (E,)."""
+        bound = [operator_kind(name) not in COMPUTE_BOUND for name in self.events.names]
+        operator = self.events.category == Category.OPERATOR
+        return self.owned_by(operator & np.array(bound, dtype=np.bool_)[self.events.name])
 
     def within(self, chosen: Bools) -> Int64s:
         """The outermost chosen event that each is, or is part of, (n,); NOTHING for none."""

@@ -129,19 +129,22 @@ def _predicted(basis: Basis, changes: Sequence[Transform], name: str) -> Predict
     }
     # Independent errors add as squares; another reading of the trace is as good as this one.
     half_ns = float(np.sqrt(sum(one**2 for one in random.values())))
+    cached_ns = min(0.0, _cached_ns(basis, hypothesis, replay) - predicted_ns)
+    below_ns = float(np.hypot(half_ns, cached_ns))
     readings = _readings(basis, changes, hypothesis, replay)
     off_ns = {reason: other_ns - predicted_ns for reason, other_ns in readings}
     sides_ns = 0.0, *off_ns.values()
+    why_ns = {**random, **({"caches": cached_ns} if cached_ns else {}), **off_ns}
     return Prediction(
         name=name,
         changes=tuple(map(str, changes)),
         makespan_ns=period_ns,
         predicted_ns=round(predicted_ns),
-        low_ns=max(0, round(predicted_ns - half_ns + min(sides_ns))),
+        low_ns=max(0, round(predicted_ns - below_ns + min(sides_ns))),
         high_ns=round(predicted_ns + half_ns + max(sides_ns)),
         causes=basis.shares,
         predicted_causes=_shares(basis, replay.path),
-        reasons={reason: round(abs(error_ns)) for reason, error_ns in {**random, **off_ns}.items()},
+        reasons={reason: round(abs(error_ns)) for reason, error_ns in why_ns.items()},
         moved=_moved(basis, replay),
         nodes=_nodes(basis, replay),
         notes=(*hypothesis.notes, *_preempted(basis), *_rare(basis, changes)),
@@ -191,6 +194,15 @@ def _replay(basis: Basis, hypothesis: Hypothesis) -> _Replay:
     changed_dag = replace(dag, weight_ns=held_ns)
     steady_ns = max(period_ns, least_ns)
     return _Replay(changed_dag, steady_ns, period_ns, error_ns, path, elapsed_ns, changed)
+
+
+def _cached_ns(basis: Basis, hypothesis: Hypothesis, replay: _Replay) -> float:
+    """The period if what remains takes as long as where it is fastest: its data fits a cache."""
+    if hypothesis.added is not None or not (hypothesis.cached_ratio != 1.0).any():
+        return replay.period_ns
+    _, residual_ns, dropped = replay.changed
+    cached_ns = np.rint(hypothesis.weight_ns * hypothesis.cached_ratio).astype(np.int64)
+    return basis.analysis.periods.replayed(cached_ns, residual_ns, dropped)
 
 
 def _readings(

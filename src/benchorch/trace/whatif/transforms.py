@@ -20,6 +20,12 @@ HOST = (
     *(Class.CPU_PYTHON, Class.CPU_GAP),
 )
 
+FITS_RATIO = 0.05
+"""Share of a thread's work to be spared for an interval to hold that the rest fits a cache.
+
+Sizes of caches and data are not recorded: sparing a share makes the rest fit about as likely as it
+is large, and what is less likely than this is what a side of a 90 % interval leaves out.
+"""
 
 Changed: TypeAlias = "tuple[Int64s, Int64s, Bools | None]"
 """Weights, residuals and dropped edges, in the order that `steps` takes them."""
@@ -35,6 +41,7 @@ class Hypothesis:
     residual_ns: Floats  # (V,) likewise
     dropped: Bools  # (E,) dependencies to be without
     best_ratio: Floats  # (E,) the part of each weight that is left if all goes well
+    cached_ratio: Floats  # (E,) the part that is left if the data of what remains fits a cache
     # new dependencies: tail, head and weight, each (A,)
     added: tuple[Int64s, Int64s, Int64s] | None = None
     # remarks of the transforms, such as how much of the work they found
@@ -108,6 +115,7 @@ def hypothesis_of(
         residual_ns=dag.residual_ns.astype(np.float64),
         dropped=np.broadcast_to(np.False_, dag.edges),
         best_ratio=np.broadcast_to(np.float64(1.0), dag.edges),
+        cached_ratio=np.broadcast_to(np.float64(1.0), dag.edges),
     )
     for change in changes:
         found = change.apply(basis, found)
@@ -155,17 +163,23 @@ def _with_caches(basis: Basis, before: Hypothesis, after: Hypothesis) -> Hypothe
     """Operators that are left take less the more of their thread's work is gone.
 
     One operator's durations differ by what others leave in caches: without those it takes as long
-    as where it is fastest.
+    as where it is fastest. But data fits a cache or does not: to spare a part may be enough.
     """
     own = basis.labelled(*HOST) & (before.weight_ns > 0)
-    gone = own & (after.weight_ns == 0)
-    if not gone.any():
+    spared_ns = np.where(own, np.maximum(before.weight_ns - after.weight_ns, 0.0), 0.0)
+    if not spared_ns.any():
         return after
     lane, lanes = basis.dag.lane[basis.dag.head], len(basis.events.lanes)
-    all_ns, gone_ns = (np.bincount(lane[one], before.weight_ns[one], lanes) for one in (own, gone))
-    share = np.divide(gone_ns, all_ns, out=np.zeros(lanes), where=all_ns > 0)
-    left = 1.0 - share[lane] * (1.0 - basis.fastest_ratio)
-    return replace(after, weight_ns=after.weight_ns * left)
+    gone_ns = np.where(after.weight_ns == 0, spared_ns, 0.0)
+    all_ns, gone_ns, spared_ns = (
+        np.bincount(lane[own], one[own], lanes) for one in (before.weight_ns, gone_ns, spared_ns)
+    )
+    all_ns = np.maximum(all_ns, 1.0)
+    left = 1.0 - (gone_ns / all_ns)[lane] * (1.0 - basis.fastest_ratio)
+    fits = (spared_ns / all_ns >= FITS_RATIO)[lane] & basis.memory_bound
+    cached = np.where(fits, basis.fastest_ratio / left, 1.0)
+    cached_ratio = np.minimum(after.cached_ratio, cached)
+    return replace(after, weight_ns=after.weight_ns * left, cached_ratio=cached_ratio)
 
 
 def _speedup(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:

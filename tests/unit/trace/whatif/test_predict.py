@@ -171,3 +171,37 @@ def test_what_is_left_finds_the_caches_warm(
     analysis = analyze(write(tmp_path / "trace.json", rows))
     said = predict(analysis, parse({"changes": [{"op": "aten::mm", "remove": True}]}).changes)
     assert said.predicted_ns / 1_000 == pytest.approx(expected, rel=0.12)
+
+
+@pytest.mark.parametrize(
+    ("left", "speedup", "fastest_us"),
+    [
+        ("aten::sum", 2.0, 500 + 1_000),
+        ("aten::sum", 1.05, None),  # too little is spared
+        ("aten::bmm", 2.0, None),  # a product works from caches in any case
+        ("aten::sum", 0.5, None),
+    ],
+)
+def test_an_interval_holds_that_what_is_left_fits_a_cache(
+    tmp_path: Path, left: str, speedup: float, fastest_us: float | None
+) -> None:
+    """Operators of 50 or 100 us, which take turns, after one of 2 ms that takes less or more."""
+    rows: list[dict[str, object]] = []
+    at = 0.0
+    for step in range(6):
+        begin = at
+        for number in range(11):
+            took = (50, 100)[number % 2] if number < 10 else 2_000
+            rows.append(event("cpu_op", "aten::mm" if number == 10 else left, at, took))
+            at += took
+        rows.append(event("user_annotation", f"ProfilerStep#{step}", begin, at - begin))
+    analysis = analyze(write(tmp_path / "trace.json", rows))
+    said = predict(analysis, parse({"changes": [{"op": "aten::mm", "speedup": speedup}]}).changes)
+    assert said.predicted_ns / 1_000 == pytest.approx(750 + 2_000 / speedup, rel=0.01)
+    above_ns, below_ns = said.high_ns - said.predicted_ns, said.predicted_ns - said.low_ns
+    if fastest_us is None:
+        assert "caches" not in said.reasons
+        assert below_ns == pytest.approx(above_ns, abs=2)
+    else:
+        assert said.low_ns <= fastest_us * 1_000
+        assert said.reasons["caches"] == pytest.approx(250_000, rel=0.05)
