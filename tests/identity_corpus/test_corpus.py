@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from benchorch.config.overrides import spelled
 from identity_corpus import (
     cases,
     eighth_review,
@@ -140,9 +141,9 @@ def run(case: cases.Case, folder: Path, place: Path, name: str, *, changed: bool
     arguments = case.arguments
     if changed and case.arguments_after is not None:
         arguments = case.arguments_after
-    given = json.dumps(dict(arguments)) if arguments else ""
+    given = spelled(dict(arguments)) if arguments else ""
     words = [*COMMAND, f"model.factory={case.target}", f"hydra.run.dir={place / name}"]
-    words += [f"model.arguments={given}"] if given else []
+    words += [f"+model.arguments={given}"] if given else []
     site = folder / "site"
     said = place / f"{name}.txt"
     code = command(

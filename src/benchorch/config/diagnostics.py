@@ -10,7 +10,7 @@ from benchorch.config.components import misspelt, nearest
 from benchorch.config.descriptions import default_keys, groups, model_like, option_keys, options
 from benchorch.config.hardware_aliases import HARDWARE, is_made
 from benchorch.config.interpolation_limits import bounded_references, check_interpolations
-from benchorch.config.overrides import as_list, key_of, parse_override, sweep_jobs
+from benchorch.config.overrides import as_dict, as_list, key_of, parse_override, sweep_jobs
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, Correction, Problem, causes
@@ -206,7 +206,8 @@ class OverrideErrors:
         try:
             self._load((*choice, text))
         except expected as error:
-            return [unknown or f"{text}: {first_line(error)}"]
+            inner = _unknown_inner_key(self._base(choice), override, text)
+            return [unknown or inner or f"{text}: {first_line(error)}"]
         return []
 
     def _by_value(self, key: str, text: str) -> Problem | None:
@@ -321,7 +322,9 @@ def _syntax_problem(text: str) -> Problem | None:
         why = first_line(error)
         if " input " in why or why.startswith("token"):  # the parser's own words
             why = "expected KEY=VALUE, and KEY=[A,B] for a list; quote other values: KEY='\"...\"'."
-        meant = as_list(text)
+        meant = as_list(text) or as_dict(text)
+        if meant.endswith("}"):
+            why = "Hydra takes the keys of a dict without quotes."
         correction = Correction(typed=text, meant=meant) if meant else None
         return Problem(f"{text!r} is not an override: {why}", correction)
     return None
@@ -353,6 +356,17 @@ def _unknown_key(base: ConfigNode, dotted: str) -> Problem | None:
         path.append(part)
         node = node[part]
     return None
+
+
+def _unknown_inner_key(base: ConfigNode, override: Override, text: str) -> Problem | None:
+    """``model.arguments={hidden: 64}``: a key of a dict that its place does not have."""
+    value = override.value()
+    keys = map(str, value) if isinstance(value, dict) else ()
+    found = (_unknown_key(base, f"{override.key_or_group}.{key}") for key in keys)
+    problem = next(filter(None, found), None)
+    if problem and problem.correction and problem.correction.meant.startswith("+"):
+        return Problem(str(problem), Correction(typed=text, meant=f"+{text}"))
+    return problem
 
 
 def _by_last_part(dotted: str) -> Problem | None:

@@ -68,6 +68,16 @@ def as_list(word: str) -> str:
     return f"{key}=[{','.join(items)}]" if len(items) > 1 else f"{key}={items[0]}"
 
 
+def as_dict(word: str) -> str:
+    """``key={"a": 1}``, a dict as JSON writes it, as Hydra takes it; else empty."""
+    key, _, value = word.partition("=")
+    try:
+        given = json.loads(value) if value.startswith("{") else None
+    except ValueError:
+        return ""
+    return f"{key}={spelled(given)}" if isinstance(given, dict) else ""
+
+
 def quoted(word: str) -> str:
     """``name=größe`` with its value in quotes, as Hydra takes letters that are not ASCII."""
     key, sign, value = word.partition("=")

@@ -121,6 +121,8 @@ def refused(words: list[str]) -> ConfigError:
         ("tiny.yaml", "Did you mean 'recipes/tiny.yaml'?", ""),
         ("plan model=mlp model.arguments.hidden=64", "model.arguments.hidden: unknown key", ""),
         ("plan model=factory model.arguments.hidden=64", "+model.arguments.hidden=...", ""),
+        ("plan model=factory model.arguments={hidden:64}", "+model.arguments.hidden=...", ""),
+        ('plan model=mlp workload={"batch_size":2}', "without quotes", "'workload={batch_size:2}'"),
         ("plan model=mlp conversion=inductr", "All: benchorch conversions", ""),
         ("plan model=mlp --only onnx conversion=eager", "fits no trial", ""),
         ("cache lst", "Did you mean 'list'?", "benchorch cache list"),
