@@ -1,11 +1,8 @@
 """``--cfg``: what Hydra itself prints, from a single composition."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hydra.core.plugins import Plugins
-from hydra.core.singleton import Singleton
 
 from benchorch.cli import run as cli_run
 from benchorch.cli.arguments import parse
@@ -25,15 +22,6 @@ SHOWN = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _plugins_of_this_command() -> Iterator[None]:
-    """Hydra remembers plugins for the whole process, the user's directories among them."""
-    Plugins.instance()
-    state = Singleton.get_state()
-    yield
-    Singleton.set_state(state)
-
-
 def printed(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> str:
     assert cli_run.benchmark(parse(words), Terminal()) == 0
     return capsys.readouterr().out
@@ -47,6 +35,16 @@ def test_hydra_prints_the_same(
     monkeypatch.setattr(cli_run, "_only_shown", lambda *_: None)
     assert printed(capsys, words) == ours
     assert len(ours) > 1
+
+
+def test_a_command_leaves_its_directories_to_no_later_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.yaml").write_text("defaults: [config, _self_]\n")
+    monkeypatch.setattr(cli_run, "_only_shown", lambda *_: None)
+    assert str(tmp_path) in printed(capsys, (str(tmp_path / "mine.yaml"), "--cfg", "hydra"))
+    assert str(tmp_path) not in printed(capsys, ("--cfg", "hydra"))
+    assert str(tmp_path) not in str(composer.config_loader().get_search_path().get_path())
 
 
 def test_the_configuration_is_composed_once(

@@ -7,7 +7,8 @@ to the same `Invocation`, so sweeper plugins work on top and still share one par
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -76,8 +77,9 @@ def _strike_out_passwords(directory: Path) -> None:
             path.write_text(clean)
 
 
-def install_plugins(directories: Sequence[Path]) -> None:
-    """Register launcher and sweeper, and put the user's directories before the built-in ones."""
+@contextmanager
+def installed_plugins(directories: Sequence[Path]) -> Iterator[None]:
+    """Launcher, sweeper, and the user's directories before the built-in ones, for one command."""
     from hydra._internal.sources_registry import SourcesRegistry
     from hydra.core.plugins import Plugins
     from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -94,3 +96,9 @@ def install_plugins(directories: Sequence[Path]) -> None:
     SourcesRegistry.instance().types.update(FASTER)
     for plugin in (PlanLauncher, MatrixSweeper, UserDirectories):
         plugins.register(plugin)
+    try:
+        yield
+    finally:  # the next command of this process has directories of its own
+        for kinds in plugins.plugin_type_to_subclass_list.values():
+            if UserDirectories in kinds:
+                kinds.remove(UserDirectories)

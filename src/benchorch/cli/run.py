@@ -53,7 +53,10 @@ def _benchmark(request: Request, terminal: Terminal) -> int:
     places = [f"hydra.{mode}.dir={directory}" for mode in ("run", "sweep")] if directory else []
     if (shown := _only_shown(request, [*overrides, *places])) is not None:
         return _show(request, shown, composer)
-    return _run_by_hydra(request, composer, overrides, places, terminal)
+    from benchorch.cli.hydra_app import installed_plugins
+
+    with installed_plugins(request.directories):
+        return _run_by_hydra(request, composer, overrides, places, terminal)
 
 
 def _only_shown(request: Request, words: Sequence[str]) -> Shown | None:
@@ -133,13 +136,12 @@ def _run_by_hydra(
     import hydra
 
     from benchorch.cli.foreign_code import refuse_foreign_code
-    from benchorch.cli.hydra_app import Application, install_plugins
+    from benchorch.cli.hydra_app import Application
     from benchorch.config.directories import builtin_directory
 
     application = Application(
         config_name=request.config_name, terms=_terms(request), report=_report(terminal)
     )
-    install_plugins(request.directories)
     refuse_foreign_code(composer, [*overrides, *places])
     if _shows_configuration(request.flags):
         composer.session(overrides)  # what is too much to be resolved ends here, not in Hydra

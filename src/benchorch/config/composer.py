@@ -127,7 +127,7 @@ def add_directories(search_path: ConfigSearchPath, directories: Sequence[Path]) 
     listed = os.pathsep.join(str(path.resolve()) for path in all_directories)
     aliases = f"{AliasSource.scheme()}://{listed}"
     entries = search_path.get_path()
-    # A command before in this process left a plugin of Hydra's, which adds that command's names.
+    # While Hydra runs a command, its plugin has added that command's names already.
     entries[:] = [entry for entry in entries if entry.provider != "benchorch"]
     # Hydra requires its own source of schemas to be the last one, and adds it after its plugins.
     if entries[-1].provider == "schema":
