@@ -103,12 +103,18 @@ def _is_egg(distribution: Distribution) -> bool:
 
 def _mentions(distribution: Distribution, top: str) -> bool:
     """Whether its metadata list a top-level name there."""
-    listed = listing(distribution)
+    listed = _listed_tops(distribution)
     if listed:
-        return f"\n{top}/" in f"\n{listed}" or f"\n{top}," in f"\n{listed}"
+        return top in listed
     stem = top.partition(".")[0]
     tops = (distribution.read_text("top_level.txt") or "").split()
     return stem in tops or normalised(distribution.name) == normalised(stem)
+
+
+@lru_cache(maxsize=1024)  # a process asks hundreds of distributions for each package it reaches
+def _listed_tops(distribution: Distribution) -> frozenset[str]:
+    paths = (line.partition(",")[0] for line in listing(distribution).splitlines())
+    return frozenset(path.partition("/")[0] for path in paths)
 
 
 def listing(distribution: Distribution) -> str:
