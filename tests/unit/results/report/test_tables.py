@@ -7,7 +7,6 @@ from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.domain.verdict import OutputParity, Verdict
-from benchorch.results.report.plan_text import plan_text
 from benchorch.results.report.tables import (
     HEADERS,
     conclusion,
@@ -233,12 +232,6 @@ def test_an_option_of_a_conversion_is_a_candidate_for_the_same_subject():
     sheet = Sheet().add("eager", 3.0)
     sheet.add("other", 1.0, axes="conversion.steps.onnx.opset=18")
     assert len(sheet.said().splitlines()) == 1
-
-
-def test_a_plan_is_printed_in_aligned_columns():
-    lines = plan_text(Sheet().add("eager").add("other").plan).splitlines()
-    assert lines[-1] == "2 trials, 0 skips"
-    assert lines[1].index("eager") == lines[2].index("other")
 
 
 def test_under_load_a_trial_is_ranked_by_its_response_or_by_the_rate_it_sustains():
