@@ -64,7 +64,22 @@ SMALLER: Mapping[str, Mapping[str, object]] = {
     "t5_small": {"config": {"num_layers": 1, "d_model": 24, "d_kv": 6, "d_ff": 8, "num_heads": 4}},
     "vit": {"config": {"num_hidden_layers": 1, "hidden_size": 24, "intermediate_size": 32}},
     "mlp": {"widths": [256, 8, 4]},
-    "resnet50": {"depth": 18, "classes": 10},
+    "resnet18": {"inputs": {"x": {"shape": ["batch_size", 3, 32, 32], "generator": "normal"}}},
+    "resnet50": {
+        "depth": 18,
+        "classes": 10,
+        "inputs": {"x": {"shape": ["batch_size", 3, 32, 32], "generator": "normal"}},
+    },
+    "whisper_tiny": {
+        "config": {
+            **{"d_model": 24, "max_source_positions": 10},
+            **dict.fromkeys(("encoder_layers", "decoder_layers"), 1),
+            **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 32),
+        },
+        "inputs": {
+            "input_features": {"shape": ["batch_size", 80, 20], "generator": "normal"},
+        },
+    },
     "factory": {
         "factory": "contract_tiny_factory:make_model",
         "inputs": {"input": {"shape": ["batch_size", 4], "generator": "normal"}},

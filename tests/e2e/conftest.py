@@ -96,6 +96,15 @@ def place(tmp_path, make_place):
     return make_place(tmp_path)
 
 
+@pytest.fixture
+def here(place, monkeypatch):
+    """A user's working directory, for code in this process."""
+    monkeypatch.chdir(place.path)
+    for name in ("BENCHORCH_CACHE_DIR", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, place.environment[name])
+    return place
+
+
 @pytest.fixture(scope="session")
 def install(tmp_path_factory):
     """Installs the package in a folder as a wheel; the site where it is then."""

@@ -18,18 +18,9 @@ from support.waiting import children_of, is_there
 FAST = {
     **{"stopping": "fixed", "stopping.processes": 2, "stopping.calls": 5},
     **{"stopping.window_s": 0.05, "protocol.canary_tolerance_ratio": None},
-    "recorder": "none",
+    **{"protocol.pair_window_s": 0.05, "profiler": "none", "recorder": "none"},
 }
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "accelerate.md"
-
-
-@pytest.fixture
-def here(place, monkeypatch):
-    """A user's working directory, for code in this process."""
-    monkeypatch.chdir(place.path)
-    for name in ("BENCHORCH_CACHE_DIR", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, place.environment[name])
-    return place
 
 
 def test_each_graph_is_measured_on_each_backend_and_recorded(here, capsys):

@@ -33,15 +33,6 @@ benchorch.benchmark(Slow(), torch.ones(2), "eager", recorder="none", profiler="n
 """
 
 
-@pytest.fixture
-def here(place, monkeypatch):
-    """A user's working directory, for code in this process."""
-    monkeypatch.chdir(place.path)
-    for name in ("BENCHORCH_CACHE_DIR", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, place.environment[name])
-    return place
-
-
 def python(place):
     """A program that Python reads from its standard input: it has no file."""
     return subprocess.Popen(

@@ -49,6 +49,7 @@ WHISPER = [
 ]
 
 
+@cache
 def setup_of(conversion: str, *words: str, model: str = "gpt2_tiny") -> TrialSetup:
     sizes = [f"workload.prompt_tokens={PROMPT}", f"workload.new_tokens={NEW}"]
     chosen = WHISPER if model == "whisper" else [f"model={model}"]
