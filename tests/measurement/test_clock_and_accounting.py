@@ -24,7 +24,6 @@ from benchorch.errors import MeasureError
 from benchorch.hardware import cuda
 from benchorch.hardware.cpu import CpuClock
 from benchorch.hardware.cuda import CudaClock
-from benchorch.hardware.reading import calibrate_reads
 from benchorch.interfaces.hardware import Clock, Timing
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
@@ -179,16 +178,6 @@ def test_timing_that_is_off_by_a_twentieth_is_noticed(
     found = agreement_on(monkeypatch, timed)
     assert found.ratio.value == pytest.approx(1 + excess_ratio)
     assert not found.agrees
-
-
-@pytest.mark.parametrize(("step", "said"), [(0, "stands still"), (-5, "steps back")])
-def test_a_clock_that_stands_still_or_steps_back_fails_its_calibration(
-    step: int, said: str
-) -> None:
-    ticks = itertools.count(10**9, step)
-    with pytest.raises(MeasureError, match=said) as caught:
-        calibrate_reads(lambda: next(ticks))
-    assert caught.value.kind == "instrument_fault"
 
 
 @pytest.mark.parametrize("scenario", [SingleStream(), MultiStream(), Offline()])

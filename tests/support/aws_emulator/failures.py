@@ -70,12 +70,6 @@ def slow_down(call: str = "s3:.*", times: int = 10**9, path: str = "") -> Fault:
     return Fault(call, times=times, path=path, message="Please reduce your request rate.", **told)
 
 
-def not_found_yet(call: str, times: int) -> Fault:
-    """What was made a moment ago is not seen everywhere yet."""
-    code = _FACTS["ec2.eventual_consistency"].value
-    return Fault(call, code=code, times=times, message="The instance ID does not exist")
-
-
 def _launch(identifier: str, status: int, message: str, fields: dict[str, Any]) -> Fault:
     code = _FACTS[identifier].value
     return Fault("ec2:RunInstances", code=code, status=status, message=message, fields=fields)

@@ -237,13 +237,3 @@ def of_names(events: Events, names: Sequence[str]) -> Any:
     """Whether each event has one of some names; shape (n,)."""
     wanted = [number for number, name in enumerate(events.names) if name in set(names)]
     return np.isin(events.name, wanted)
-
-
-def rescaled(events: Events, dag: Dag, names: Sequence[str], factor: float) -> Any:
-    """Weights of a graph, those of the own time of events of some names times a factor."""
-    chosen = np.zeros(dag.edges, dtype=bool)
-    owned = dag.owner >= 0
-    chosen[owned] = of_names(events, names)[dag.owner[owned]]
-    weight_ns = dag.weight_ns.copy()
-    weight_ns[chosen] = np.round(weight_ns[chosen] * factor).astype(np.int64)
-    return weight_ns
