@@ -134,7 +134,7 @@ def meanwhile(condition: Callable[[], object], act: Callable[[], object]) -> thr
     """Does something on the side as soon as a condition holds."""
 
     def watch() -> None:
-        if until(condition, 30):
+        if until(condition, 90):
             act()
 
     thread = threading.Thread(target=watch, daemon=True)
@@ -263,10 +263,10 @@ def test_closing_early_ends_what_was_started(machines: Machines, history: Path) 
     trials = [trial("quick", "b", s=0), trial("slow", "b", s=600)]
     results = executor(machines).run(trials, working(history), lambda event: None)
     assert next(results).trial_id == "quick"
-    assert until(lambda: len(entries(history, "begin")) == 2, 30)
+    assert until(lambda: len(entries(history, "begin")) == 2, 90)
     results.close()  # type: ignore[attr-defined]
     pids = [pid for entry in entries(history, "begin") for pid in entry["pids"]]
-    assert until(lambda: not any(map(running, pids)), 30)
+    assert until(lambda: not any(map(running, pids)), 90)
 
 
 def test_a_node_that_joins_late_is_used(machines: Machines, history: Path) -> None:
@@ -373,7 +373,7 @@ def test_a_local_cluster_listens_to_this_machine_only_and_leaves_nothing_behind(
         env=variables,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr

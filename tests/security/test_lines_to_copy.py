@@ -48,7 +48,7 @@ def typed(line: str, folder: Path) -> None:
         cwd=folder,
         env={"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(folder.parent)},
         capture_output=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
 

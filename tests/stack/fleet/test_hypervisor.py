@@ -66,7 +66,7 @@ def test_an_instance_boots_runs_its_script_and_ends_when_it_is_terminated(hyperv
     assert hypervisor.processes()
     assert hypervisor._emulator.traffic.by_caller["worker"] == {"sts:GetCallerIdentity": 1}
     boto3.client("ec2").terminate_instances(InstanceIds=[name])
-    wait(lambda: not hypervisor.machines, 20, "it stayed on")
+    wait(lambda: not hypervisor.machines, 90, "it stayed on")
     [stay] = hypervisor.stays
     assert stay.to_s is not None
     assert hypervisor.processes() == []
@@ -74,28 +74,28 @@ def test_an_instance_boots_runs_its_script_and_ends_when_it_is_terminated(hyperv
 
 def test_an_instance_that_shuts_itself_down_is_terminated(hypervisor):
     name = launched("#!/bin/bash\nshutdown -h now\n")
-    wait(lambda: state_of(name) == "terminated", 30, "it stayed")
+    wait(lambda: state_of(name) == "terminated", 90, "it stayed")
     assert not hypervisor.machines
     assert hypervisor.instances_alive() == []
 
 
 def test_an_instance_that_is_taken_back_is_terminated(hypervisor):
     name = launched("#!/bin/bash\nsleep 600\n")
-    wait(lambda: name in hypervisor.machines, 20, "it did not boot")
+    wait(lambda: name in hypervisor.machines, 90, "it did not boot")
     hypervisor.reclaim(name)
-    wait(lambda: state_of(name) == "terminated", 20, "it stayed")
+    wait(lambda: state_of(name) == "terminated", 90, "it stayed")
 
 
 def test_machines_of_another_rehearsal_are_not_counted_among_those_that_were(hypervisor):
     name = launched("#!/bin/bash\nsleep 600\n")
-    wait(lambda: name in hypervisor.machines, 20, "it did not boot")
+    wait(lambda: name in hypervisor.machines, 90, "it did not boot")
     hypervisor.reclaim(name)
-    wait(lambda: name not in hypervisor.machines, 20, "it stayed")
+    wait(lambda: name not in hypervisor.machines, 90, "it stayed")
     command = ["unshare", "--pid", "--fork", "--kill-child", "sleep", "60"]
     others = [subprocess.Popen(command) for _ in range(8)]
     try:
         children = [Path(f"/proc/{one.pid}/task/{one.pid}/children") for one in others]
-        wait(lambda: all(path.read_text() for path in children), 20, "no process started")
+        wait(lambda: all(path.read_text() for path in children), 90, "no process started")
         assert hypervisor.processes() == []
     finally:
         for one in others:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from benchorch.stores.lease import MARGIN_S, BuildLease, is_expired, try_lease
 from benchorch.stores.objects import ABSENT, Content, ObjectInfo, Objects, Unreachable
+from support.waiting import until
 
 KEY, NAME = "k", "leases/k"
 LEASE_S = 60.0
@@ -132,10 +133,7 @@ def test_a_living_ones_is_not_taken_over_however_late_it_is(shared: Shared) -> N
         for _ in range(20):
             shared.now_s += 2.1  # twice that without a renewal, and it would be over
             renewed = shared.written
-            for _ in range(400):
-                if shared.written > renewed:
-                    break
-                threading.Event().wait(0.01)
+            assert until(lambda renewed=renewed: shared.written > renewed, 60)
             assert try_lease(shared, KEY, 0.2) is None
     assert shared.kept == {}
 
@@ -180,11 +178,7 @@ def test_a_service_that_is_away_for_a_while_ends_no_lease(shared: Shared) -> Non
         threading.Event().wait(0.1)
         shared.away = False
         renewed = shared.written
-        for _ in range(500):
-            if shared.written > renewed:
-                break
-            threading.Event().wait(0.01)
-        assert shared.written > renewed
+        assert until(lambda: shared.written > renewed, 60)
     assert shared.kept == {}
 
 

@@ -66,19 +66,19 @@ def service() -> Iterator[Metadata]:
 def test_nothing_is_told_before_there_is_a_notice(service: Metadata) -> None:
     watcher = SpotInterruptionWatcher(service.endpoint, poll_s=0.01)
     watcher.start()
-    assert until(lambda: service.asked > 3, 20)
+    assert until(lambda: service.asked > 3, 60)
     assert watcher.notice == ""
     service.armed = True
-    assert until(lambda: watcher.notice, 20)
+    assert until(lambda: watcher.notice, 60)
     assert watcher.notice == "EC2 will terminate this machine at 2026-11-22T08:22:00Z"
 
 
 def test_a_token_that_has_expired_is_asked_for_anew(service: Metadata) -> None:
     watcher = SpotInterruptionWatcher(service.endpoint, poll_s=0.01)
     watcher.start()
-    assert until(lambda: service.asked > 1, 20)
+    assert until(lambda: service.asked > 1, 60)
     service.token, service.armed = "t2", True
-    assert until(lambda: watcher.notice, 20)
+    assert until(lambda: watcher.notice, 60)
 
 
 def test_where_there_is_no_service_asking_ends(service: Metadata) -> None:
@@ -86,6 +86,6 @@ def test_where_there_is_no_service_asking_ends(service: Metadata) -> None:
     before = threading.active_count()
     watcher = SpotInterruptionWatcher(endpoint, poll_s=0.01)
     watcher.start()
-    assert until(lambda: threading.active_count() <= before, 20)
+    assert until(lambda: threading.active_count() <= before, 60)
     assert watcher.notice == ""
     assert MAX_FAILURES < 10

@@ -48,13 +48,13 @@ def test_what_a_child_has_started_ends_with_a_killed_supervisor(
     command = [sys.executable, "-c", SUPERVISING, mark]
     with subprocess.Popen(command, cwd=tmp_path, start_new_session=True) as supervisor:
         try:
-            assert until(lambda: len(carrying(mark)) == 3, 30)
+            assert until(lambda: len(carrying(mark)) == 3, 90)
             if at_its_end:  # as a Ray worker does whose node is gone
                 for child in psutil.Process(supervisor.pid).children():
                     child.kill()
         finally:
             supervisor.send_signal(signal.SIGKILL)
-    gone = until(lambda: not carrying(mark), 30)
+    gone = until(lambda: not carrying(mark), 90)
     for pid in carrying(mark):
         os.kill(pid, signal.SIGKILL)
     assert gone

@@ -128,7 +128,7 @@ def test_how_a_forked_process_ends_is_told_and_the_template_goes_on(
     start: Start, ask: Ask, body: str, kind: str
 ) -> None:
     forking = start(f"if read_request(bool):\n    {body}\nparent.send_reply(1)")
-    failure = ask(forking, True, timeout_s=2).failure
+    failure = ask(forking, True, timeout_s=2 if kind == "timeout" else 60).failure
     assert failure is not None
     assert failure.kind == kind
     assert forking.is_usable
@@ -174,7 +174,7 @@ def test_what_a_forked_process_started_ends_with_it(start: Start, ask: Ask) -> N
     )
     left = ask(forking).reply
     try:
-        assert until(lambda: not Path(f"/proc/{left}").exists(), 10)
+        assert until(lambda: not Path(f"/proc/{left}").exists(), 60)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(left, signal.SIGKILL)
