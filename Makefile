@@ -75,8 +75,8 @@ mutants: $(VENV)/.installed-dev ## changes of stats, stores, journal, stopping, 
 	@$(MUTATED)/bin/mutmut run $(MUTANTS) && $(MUTATED)/bin/mutmut results
 
 # Real programs: each is changed and run again, so the machine must be quiet.
-trace-programs: $(VENV)/.installed-dev ## the analysis on 66 programs that really run and are really changed: verdicts and predictions; 15 minutes
-	@for part in cpu more; do \
+trace-programs: $(VENV)/.installed-dev ## the analysis on 80 programs that really run and are really changed: verdicts and predictions; 10 minutes
+	@for part in cpu more judge; do \
 	  $(VENV)/bin/python tests/trace_corpus/$${part}_programs.py all build/trace-programs/$$part && \
 	  $(VENV)/bin/python tests/trace_corpus/score_programs.py build/trace-programs/$$part || exit 1; done
 
