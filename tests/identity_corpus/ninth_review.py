@@ -6,7 +6,6 @@ code or a package reads, memory files, generated code, and names that look like 
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import json
 import py_compile
@@ -54,14 +53,17 @@ def link(name: str, target: str) -> Edit:
     return edit
 
 
+def memory_path(folder: Path) -> Path:
+    """The file in memory of a project; whoever judges its case removes it."""
+    return Path("/dev/shm", f"lab-{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}")
+
+
 def memory_file(value: str, text: str = "") -> Edit:
     """Write a file in memory, outside of the project, and a mod.py in which NAME stands for it."""
 
     def edit(folder: Path) -> None:
-        name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
-        path = Path("/dev/shm", f"lab-{name}")
+        path = memory_path(folder)
         path.write_text(value)
-        atexit.register(path.unlink, missing_ok=True)
         if text:
             (folder / "mod.py").write_text(text.replace("NAME", repr(path.name)))
 

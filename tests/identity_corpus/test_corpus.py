@@ -102,7 +102,10 @@ def test_what_only_calls_show_is_a_miss(name: str, tmp_path: Path) -> None:
     case = CALLS[name]
     for package in case.needs:
         pytest.importorskip(package)
-    is_hit, why = judged(case, tmp_path, store=tmp_path / "store")
+    try:
+        is_hit, why = judged(case, tmp_path, store=tmp_path / "store")
+    finally:
+        ninth_review.memory_path(tmp_path / "project").unlink(missing_ok=True)
     assert is_hit == (case.expected == "hit"), (case.why, why)
 
 
