@@ -31,6 +31,8 @@ _SYSTEM_LIBRARIES = (
 _LARGEST_LIBRARY_BYTES = 32 * 2**20
 _TEXT = re.compile(rb"[\x20-\x7e]{3,200}(?=\x00)")
 _VARIABLE = re.compile(r"[A-Z]{2,}[A-Z0-9_]+")
+_OF_INDUCTOR = re.compile(r"c[a-z2-7]{50,52}(?:\.\w+)*\.so")
+"""Names that Inductor gives what it compiled, after the content, wherever its cache is."""
 
 
 def absolute(path: object, folder: object = None) -> str:
@@ -104,10 +106,11 @@ def permissions(name: str) -> str:
 
 
 def users_libraries() -> Iterator[str]:
-    """Native files of the user's that this process has mapped."""
+    """Native files of the user's that this process has mapped; compiled kernels read nothing."""
     for name in mapped_files():
-        of_system = name.startswith(_SYSTEM_LIBRARIES)
-        if ".so" in Path(name).name and not of_system and kind_of(name) == USER:
+        file = Path(name).name
+        is_others = name.startswith(_SYSTEM_LIBRARIES) or _OF_INDUCTOR.fullmatch(file)
+        if ".so" in file and not is_others and kind_of(name) == USER:
             yield name
 
 

@@ -15,6 +15,7 @@ import pytest
 
 from benchorch.domain.session import Session
 from benchorch.frameworks.identity import calls
+from benchorch.frameworks.identity.places import users_libraries
 from benchorch.frameworks.numpy_files import saved
 from benchorch.models.factory import FactoryModel
 from benchorch.stores.local import LocalStore
@@ -449,3 +450,13 @@ def test_a_variable_of_a_terminal_counts_where_the_model_itself_reads_it(
     assert project.consulted() == {}
     project.write("scale = float(os.environ['COLUMNS'])")
     assert [*project.consulted()["environment"]] == ["COLUMNS"]
+
+
+def test_kernels_that_inductor_compiled_before_are_no_libraries_of_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "c" + "pvvororw4swqeogvzbxtcems2s6lw46ni2sjj2rpjo5s4laf7jz"
+    kernel, own = tmp_path / "pv" / f"{name}.main.so", tmp_path / "reader.so"
+    mapped = {str(kernel), str(own)}
+    monkeypatch.setattr("benchorch.frameworks.identity.places.mapped_files", lambda: mapped)
+    assert [*users_libraries()] == [str(own)]
