@@ -81,6 +81,7 @@ ENVIRONMENT = {
     "frameworks/identity/compilers.py": "compilers take their options from nowhere else",
     "frameworks/identity/start.py": "a user's code may take anything from the environment",
     "frameworks/identity/consulted.py": "a user's code may take anything from the environment",
+    "frameworks/identity/evidence.py": "a user's code may take anything from the environment",
     "frameworks/inductor_cache_directory.py": "Inductor takes its directory from nowhere else",
     "frameworks/tensorrt_libraries.py": "looks where the loader looks",
     "frameworks/program_archive.py": "torch takes how it reads pickles from nowhere else",

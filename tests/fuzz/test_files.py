@@ -23,7 +23,8 @@ from benchorch.cli import main
 from benchorch.domain.codec import Json, decode, encode
 from benchorch.domain.result import TrialResult
 from benchorch.errors import BenchorchError
-from benchorch.frameworks.identity.consulted import evidence, recorded
+from benchorch.frameworks.identity.consulted import recorded
+from benchorch.frameworks.identity.evidence import evidence
 from benchorch.frontends.scripts.discover import labels_of, unreadable
 from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.reader import read_results

@@ -28,8 +28,8 @@ from benchorch.frameworks.identity.compilers import (
     compiled_facts,
     reference_options,
 )
-from benchorch.frameworks.identity.consulted import native_variables
 from benchorch.frameworks.identity.start import Start
+from benchorch.frameworks.identity.variables import native_variables
 from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
 from benchorch.host.environment import package_versions
 from benchorch.interfaces.conversion import Step
@@ -205,12 +205,8 @@ class Keys:
     def _find_content(self) -> Json:
         """Content of the loaded module, with the request, which names a difference."""
         from benchorch.frameworks.identity.code import named_files, words
-        from benchorch.frameworks.identity.consulted import (
-            UNSEEN_READERS,
-            evidence,
-            recorded,
-            today,
-        )
+        from benchorch.frameworks.identity.consulted import UNSEEN_READERS, recorded
+        from benchorch.frameworks.identity.evidence import evidence, today
 
         if self._load is None:
             raise Unknown

@@ -14,7 +14,7 @@ from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import read_json, write_json
-from benchorch.frameworks.identity.consulted import holds
+from benchorch.frameworks.identity.evidence import holds
 
 _VERSION = 6  # with links, permissions and entries of folders
 _ENOUGH_LOADS = 2

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from benchorch.frameworks.identity import consulted
-from benchorch.frameworks.identity.consulted import evidence, holds, recorded
+from benchorch.frameworks.identity.consulted import recorded
+from benchorch.frameworks.identity.evidence import evidence, holds
 from benchorch.models.factory import FactoryModel
 from benchorch.trial.build_keys import Keys
 from benchorch.trial.identity_stamps import Stamps
@@ -231,7 +231,7 @@ def test_what_measures_time_is_loaded_once_a_day(
     place.write(before="import time; time.time()")
     place.identities()
     assert place.loads == 2
-    monkeypatch.setattr(consulted, "today", lambda: "2000-01-01")
+    monkeypatch.setattr("benchorch.frameworks.identity.evidence.today", lambda: "2000-01-01")
     place.identity()
     assert place.loads == 3
 

@@ -30,14 +30,9 @@ from typing import Any, Final, TypeAlias
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import file_digest
 from benchorch.frameworks.identity.code import file_names, file_syntax_digest
-from benchorch.frameworks.identity.consulted import (
-    Record,
-    is_of_process,
-    recorded,
-    today,
-    variable_digest,
-)
+from benchorch.frameworks.identity.consulted import Record, recorded
 from benchorch.frameworks.identity.distributions import CLOSED, installed
+from benchorch.frameworks.identity.evidence import today
 from benchorch.frameworks.identity.owners import USER, Owners, module_label, normalised
 from benchorch.frameworks.identity.places import (
     SIZES,
@@ -56,6 +51,7 @@ from benchorch.frameworks.identity.stacks import (
     shows_time,
 )
 from benchorch.frameworks.identity.start import Start
+from benchorch.frameworks.identity.variables import is_of_process, variable_digest
 
 Consulted: TypeAlias = Mapping[str, Mapping[str, str]]
 """State by name, in groups: ``files``, ``environment``, ``code``, ..."""

@@ -1,41 +1,31 @@
-"""Files, folders and environment variables read by a load, and whether they are unchanged.
+"""Files, folders and environment variables that a load reads.
 
 Python reports each file that it opens. The few native readers that open files themselves are
 wrapped while a load is recorded.
 """
 
-import importlib.util
 import os
-import socket
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from hashlib import sha256
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final
 
-from benchorch.domain.artifact import digest_of
-from benchorch.files import file_digest
 from benchorch.frameworks.identity.distributions import mapped_files
+from benchorch.frameworks.identity.libraries import named_by_library, users_libraries
 from benchorch.frameworks.identity.owners import USER
-from benchorch.frameworks.identity.places import (
-    SIZES,
-    TIMES,
-    absolute,
-    entries_digest,
-    is_file_of_nobody,
-    link_target,
-    named_by_library,
-    names_digest,
-    permissions,
-    place_kind,
-    users_libraries,
+from benchorch.frameworks.identity.places import absolute, is_file_of_nobody
+from benchorch.frameworks.identity.stacks import (
+    PACKAGE,
+    STDLIB,
+    TORCH,
+    asked_by_user,
+    asker,
+    kind_of,
 )
-from benchorch.frameworks.identity.stacks import STDLIB, asked_by_user, asker, kind_of
+from benchorch.frameworks.identity.variables import ALL_VARIABLES, OWN_PREFIX, is_of_process
 
 _UNTRACKED: Final = {
     "socket.connect": "it opens a network connection",
@@ -85,35 +75,6 @@ UNSEEN_READERS: Final = frozenset(
 """Packages that read files without Python."""
 
 _ALSO_IMPORTED_UNUSED = frozenset({"pyarrow"})  # by pandas, which opens its files itself
-
-OWN_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONPATH")
-_OWN_PREFIX = "BENCHORCH"
-_OF_A_TERMINAL = frozenset(
-    {"PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLUMNS", "LINES", "DISPLAY", "WINDOWID", "STY"}
-    | {"TMPDIR", "HYDRA_FULL_ERROR", "MPLBACKEND", "PYTHONFAULTHANDLER"}
-)
-_PREFIXES_OF_A_TERMINAL = (
-    *(_OWN_PREFIX, "SSH_", "TERM_", "TMUX", "VSCODE_", "PYTEST_"),
-    *("XDG_SESSION", "XDG_RUNTIME", "XDG_CURRENT", "XDG_SEAT", "XDG_VTNR", "XDG_MENU"),
-)
-"""Variables that are others in each terminal, and those of benchorch itself."""
-
-_OF_A_PROCESS = _OF_A_TERMINAL.union(
-    OWN_VARIABLES, ("HF_HUB_DISABLE_TELEMETRY", "TOKENIZERS_PARALLELISM")
-)
-"""The same, with those that benchorch sets for its processes."""
-
-ALL_VARIABLES: Final = "*"
-"""Stands for the names of all variables, those of a terminal aside."""
-
-_READ_BY_NATIVE_CODE = (
-    *("LANG", "LC_", "TZ", "CUDA_", "NVIDIA_", "HIP_", "ROCR_", "ATEN_", "TORCH_", "PYTORCH_"),
-    *("ONEDNN_", "DNNL_", "MKL_", "KMP_", "OMP_", "GOMP_", "OPENBLAS_", "BLIS_", "GLIBC_"),
-    *("PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONHOME", "PYTHONWARNINGS", "PYTHONUTF8"),
-)
-"""Beginnings of names of variables that no Python code has to read to depend on them."""
-
-_LARGEST_DIGESTED_BYTES = 64 * 2**20
 
 
 @dataclass(slots=True)
@@ -240,12 +201,13 @@ def _hear_list(path: object, *, is_scan: bool) -> None:
     text = absolute(path)
     if not text or file.startswith("<frozen importlib"):
         return
+    is_packages = kind_of(text) in (PACKAGE, TORCH)
     if not is_file_of_nobody(text) and not text.startswith(STDLIB):
         for record in _active:
             if record.counts("folders"):
                 record.folders.add(text)
                 # Python's own asks entries for their kind alone, and packages are told otherwise.
-                if is_scan and not file.startswith(STDLIB) and "-packages/" not in text:
+                if is_scan and not file.startswith(STDLIB) and not is_packages:
                     record.scanned.add(text)
 
 
@@ -295,7 +257,7 @@ def _hear_variable(name: str) -> None:
     """Record a variable; of those that are others in each terminal what the user's code reads."""
     is_named = is_of_process(name) and _is_read_by_user()
     for record in _active if name else ():
-        if record.counts("variables") and (is_named or not name.startswith(_OWN_PREFIX)):
+        if record.counts("variables") and (is_named or not name.startswith(OWN_PREFIX)):
             record.variables.add(name)
             if is_named:
                 record.named.add(name)
@@ -310,25 +272,6 @@ def _is_read_by_user() -> bool:
 
 
 _OF_VARIABLES = ("<frozen os>", "<frozen _collections_abc>", "/os.py", "/_collections_abc.py")
-
-
-def is_of_process(name: str) -> bool:
-    """Whether a variable is another in each terminal or process."""
-    return name in _OF_A_PROCESS or name.startswith(_PREFIXES_OF_A_TERMINAL)
-
-
-def native_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that native code is known to read, with their values."""
-    names = (name for name in environment if name.startswith(_READ_BY_NATIVE_CODE))
-    return {name: environment[name] for name in sorted(names) if name not in OWN_VARIABLES}
-
-
-def variable_digest(environment: Mapping[str, str], name: str) -> str | None:
-    """SHA-256 (hex) of a variable's value, or of all names; None where it is not set."""
-    if name == ALL_VARIABLES:
-        return digest_of(sorted(one for one in environment if not is_of_process(one)))
-    value = environment.get(name)
-    return None if value is None else sha256(value.encode(errors="replace")).hexdigest()
 
 
 @contextmanager
@@ -441,175 +384,3 @@ def _warning(original: Callable[..., Any], why: str) -> Callable[..., Any]:
         return original(*args, **kwargs)
 
     return function
-
-
-def evidence(
-    record: Record, files: Iterable[Path], texts: Iterable[str], *, day: str = ""
-) -> dict[str, Any]:
-    """Current state of everything that a record read, as JSON.
-
-    Args:
-        record: of the load.
-        files: of the user's code.
-        texts: of the model's options that may name files, and lists of packages' files.
-        day: the date, where code asks for the time that may do so to measure it.
-    """
-    users = set(map(str, files))
-    loaded = sorted({str(each) for each in _module_files()} - users)
-    # Native code opens unheard what was looked for before.
-    opened = {
-        *record.files,
-        *filter(os.path.isfile, record.found - record.written),
-        *map(os.path.abspath, texts),
-    }
-    own = sorted(users | (opened - set(loaded)) | {*filter(None, map(_trusted_bytecode, users))})
-    beside = (str(path.parent) for path in files)
-    places = sorted({*filter(_is_place, sys.path), *beside, *_package_folders()})
-    variables = sorted(record.variables - set(OWN_VARIABLES))
-    return {
-        "python": sys.version,
-        "day": day,
-        "machine": _machine(),
-        "path": _import_path(),
-        "variables": {name: variable_digest(record.environment, name) for name in variables},
-        "files": {name: _status(name, digest=True) for name in own},
-        "loaded": {"names": loaded, "digest": _loaded_digest(loaded)},
-        "places": {name: _importable(name) for name in places},
-        "folders": {name: names_digest(name) for name in sorted(record.folders)},
-        "entries": {name: _entries(name) for name in sorted(record.scanned)},
-        "links": {name: link_target(name) for name in sorted(record.links)},
-        "asked": {name: permissions(name) for name in sorted(record.asked)},
-        "found": {name: kind for name in sorted(record.found) if (kind := place_kind(name))},
-        "missing": sorted(name for name in record.missing if not os.path.lexists(name)),
-    }
-
-
-def holds(seen: Mapping[str, Any]) -> bool:
-    """Whether everything that was consulted is as it was; False for anything unreadable."""
-    try:
-        return (
-            seen["python"] == sys.version
-            and seen["day"] in ("", today())
-            and seen["machine"] == _machine()
-            and seen["path"] == _import_path()
-            and all(
-                variable_digest(os.environ, name) == was for name, was in seen["variables"].items()
-            )
-            and all(_importable(name) == was for name, was in seen["places"].items())
-            and all(names_digest(name) == was for name, was in seen["folders"].items())
-            and all(_entries(name) == was for name, was in seen["entries"].items())
-            and all(link_target(name) == was for name, was in seen["links"].items())
-            and all(permissions(name) == was for name, was in seen["asked"].items())
-            and not any(map(os.path.lexists, seen["missing"]))
-            and all(place_kind(name) == was for name, was in seen["found"].items())
-            and all(_is_as_it_was(name, was) for name, was in seen["files"].items())
-            and _loaded_digest(seen["loaded"]["names"]) == seen["loaded"]["digest"]
-        )
-    except (KeyError, TypeError, AttributeError, ValueError, OSError):
-        return False
-
-
-def today() -> str:
-    """The date here."""
-    return time.strftime("%Y-%m-%d")
-
-
-def _module_files() -> Iterator[str]:
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and os.path.isabs(file):
-            yield file
-
-
-def _machine() -> list[Any]:
-    """What code may branch on without a file or a variable that says so."""
-    flags = [f"{name}={getattr(sys.flags, name)}" for name in ("optimize", "utf8_mode", "dev_mode")]
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    return [socket.gethostname(), os.cpu_count(), user, *time.tzname, *flags]
-
-
-def _entries(folder: str) -> list[str]:
-    return [entries_digest(folder, SIZES), entries_digest(folder, TIMES)]
-
-
-def _trusted_bytecode(file: str) -> str:
-    """The compiled file of a source file, where it is not compared with that by its time."""
-    with suppress(OSError, NotImplementedError, ValueError):
-        compiled = importlib.util.cache_from_source(file)
-        with open(compiled, "rb") as opened:
-            flags = opened.read(8)[4:]
-        return compiled if any(flags) else ""
-    return ""
-
-
-def _package_folders() -> Iterator[str]:
-    """Folders of the user's packages that are loaded: an earlier one may hide what is in others."""
-    for module in list(sys.modules.values()):
-        for folder in list(getattr(module, "__dict__", {}).get("__path__", None) or ()):
-            if isinstance(folder, str) and kind_of(f"{folder}/") == USER:
-                yield os.path.abspath(folder)
-
-
-def _is_place(name: str) -> bool:
-    return os.path.isabs(name) and os.path.isdir(name) and not name.startswith(STDLIB + "/lib-dyn")
-
-
-def _import_path() -> list[str]:
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    places = (os.path.abspath(each) for each in ("", *filter(None, given)))
-    return [*dict.fromkeys(places), sys.prefix]
-
-
-def _status(name: str, *, digest: bool) -> list[Any] | None:
-    try:
-        found = os.stat(os.fspath(name))  # a number would name a descriptor
-    except OSError:
-        return None
-    small = digest and found.st_size <= _LARGEST_DIGESTED_BYTES and os.path.isfile(name)
-    content = file_digest(Path(name)) if small else ""
-    return [found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns, content]
-
-
-def _is_as_it_was(name: str, was: list[Any] | None) -> bool:
-    now = _status(name, digest=False)
-    if was is None or now is None:
-        return was is now
-    if now[:-1] == was[:-1]:
-        return True
-    return bool(was[-1]) and now[0] == was[0] and file_digest(Path(name)) == was[-1]
-
-
-def _loaded_digest(names: list[str]) -> str:
-    """Over size, times and inode of every file that a loaded module is from."""
-    return digest_of([_status(name, digest=False) for name in names])
-
-
-def _importable(folder: str) -> str:
-    """Names in a folder that an import could find there; results of runs are none."""
-    try:
-        entries = list(os.scandir(folder))
-    except OSError:
-        return ""
-    return digest_of(sorted(map(_spelled, filter(_can_import, entries))))
-
-
-def _spelled(entry: os.DirEntry[str]) -> str:
-    """Its name; of a list of import paths, which Python reads before anything is recorded, more."""
-    if not entry.name.endswith(".pth"):
-        return entry.name
-    status = entry.stat()
-    times = f"{status.st_mtime_ns} {status.st_ctime_ns}"
-    return f"{entry.name} {status.st_size} {status.st_ino} {times}"
-
-
-def _can_import(entry: os.DirEntry[str]) -> bool:
-    if not entry.is_dir():
-        return entry.name.endswith((".py", ".so", ".pth"))
-    if entry.name.endswith((".dist-info", ".egg-info")):
-        return True
-    if not entry.name.isidentifier() or entry.name == "__pycache__":
-        return False
-    try:
-        return any(name.endswith((".py", ".so")) for name in os.listdir(entry.path))
-    except OSError:
-        return False

@@ -15,7 +15,8 @@ import pytest
 
 from benchorch.domain.session import Session
 from benchorch.frameworks.identity import calls
-from benchorch.frameworks.identity.places import users_libraries
+from benchorch.frameworks.identity.consulted import recorded
+from benchorch.frameworks.identity.libraries import users_libraries
 from benchorch.frameworks.numpy_files import saved
 from benchorch.models.factory import FactoryModel
 from benchorch.stores.local import LocalStore
@@ -458,5 +459,16 @@ def test_kernels_that_inductor_compiled_before_are_no_libraries_of_the_users(
     name = "c" + "pvvororw4swqeogvzbxtcems2s6lw46ni2sjj2rpjo5s4laf7jz"
     kernel, own = tmp_path / "pv" / f"{name}.main.so", tmp_path / "reader.so"
     mapped = {str(kernel), str(own)}
-    monkeypatch.setattr("benchorch.frameworks.identity.places.mapped_files", lambda: mapped)
+    monkeypatch.setattr("benchorch.frameworks.identity.libraries.mapped_files", lambda: mapped)
     assert [*users_libraries()] == [str(own)]
+
+
+def test_a_folder_that_is_called_like_those_of_packages_is_the_users(tmp_path: Path) -> None:
+    folders = [tmp_path / "my-packages" / "data", tmp_path / "site-packages" / "data"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    with recorded() as record:
+        for folder in folders:
+            with os.scandir(folder) as entries:
+                assert not [*entries]
+    assert record.scanned == {str(folders[0])}
