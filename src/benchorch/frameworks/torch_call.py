@@ -480,8 +480,7 @@ def unrecorded(
                     return function(*positional)
             except RuntimeError as error:
                 learn(error)
-        with see_to_it(mode=False), torch.enable_grad():
-            return function(*positional)
+        return call_with_gradients()
 
     def call_with_names() -> object:
         if not computes_gradients:
@@ -492,6 +491,9 @@ def unrecorded(
                     return function(*positional, **named)
             except RuntimeError as error:
                 learn(error)
+        return call_with_gradients()
+
+    def call_with_gradients() -> object:
         with see_to_it(mode=False), torch.enable_grad():
             return function(*positional, **named)
 
