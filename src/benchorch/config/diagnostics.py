@@ -322,9 +322,9 @@ def _syntax_problem(text: str) -> Problem | None:
         why = first_line(error)
         if " input " in why or why.startswith("token"):  # the parser's own words
             why = "expected KEY=VALUE, and KEY=[A,B] for a list; quote other values: KEY='\"...\"'."
-        meant = as_list(text) or as_dict(text)
-        if meant.endswith("}"):
-            why = "Hydra takes the keys of a dict without quotes."
+        meant = as_list(text)
+        if as_json := as_dict(text):
+            why, meant = "Hydra takes the keys of a dict without quotes.", as_json
         correction = Correction(typed=text, meant=meant) if meant else None
         return Problem(f"{text!r} is not an override: {why}", correction)
     return None
