@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,19 @@ def test_a_removed_operator_is_not_called(pause_us: float, tmp_path: Path) -> No
     assert said.makespan_ns - said.predicted_ns == pytest.approx(20 * (10 + 5) * US, rel=0.02)
 
 
+def before_a_product(place: Path, name: str, took_us: Sequence[int], product: int) -> Path:
+    """A trace of six steps, each of operators that took so long and a product that took so long."""
+    rows: list[dict[str, object]] = []
+    at = 0.0
+    for step in range(6):
+        begin = at
+        for each, took in (*((name, one) for one in took_us), ("aten::mm", product)):
+            rows.append(event("cpu_op", each, at, took))
+            at += took
+        rows.append(event("user_annotation", f"ProfilerStep#{step}", begin, at - begin))
+    return write(place / "trace.json", rows)
+
+
 @pytest.mark.parametrize(
     ("slowest", "expected"), [(2.0, 10 * 50.0), (4.0, 10 * 125.0)], ids=["caches", "operands"]
 )
@@ -159,16 +173,8 @@ def test_what_is_left_finds_the_caches_warm(
     tmp_path: Path, slowest: float, expected: float
 ) -> None:
     """Ten sums after a product, the first the slowest: cold caches, or other operands."""
-    rows: list[dict[str, object]] = []
-    at = 0.0
-    for step in range(6):
-        begin = at
-        for number in range(11):
-            took = round(50 * (slowest - (slowest - 1) * number / 9)) if number < 10 else 20_000
-            rows.append(event("cpu_op", "aten::mm" if number == 10 else "aten::sum", at, took))
-            at += took
-        rows.append(event("user_annotation", f"ProfilerStep#{step}", begin, at - begin))
-    analysis = analyze(write(tmp_path / "trace.json", rows))
+    took = [round(50 * (slowest - (slowest - 1) * number / 9)) for number in range(10)]
+    analysis = analyze(before_a_product(tmp_path, "aten::sum", took, product=20_000))
     said = predict(analysis, parse({"changes": [{"op": "aten::mm", "remove": True}]}).changes)
     assert said.predicted_ns / 1_000 == pytest.approx(expected, rel=0.12)
 
@@ -186,16 +192,7 @@ def test_an_interval_holds_that_what_is_left_fits_a_cache(
     tmp_path: Path, left: str, speedup: float, fastest_us: float | None
 ) -> None:
     """Operators of 50 or 100 us, which take turns, after one of 2 ms that takes less or more."""
-    rows: list[dict[str, object]] = []
-    at = 0.0
-    for step in range(6):
-        begin = at
-        for number in range(11):
-            took = (50, 100)[number % 2] if number < 10 else 2_000
-            rows.append(event("cpu_op", "aten::mm" if number == 10 else left, at, took))
-            at += took
-        rows.append(event("user_annotation", f"ProfilerStep#{step}", begin, at - begin))
-    analysis = analyze(write(tmp_path / "trace.json", rows))
+    analysis = analyze(before_a_product(tmp_path, left, [50, 100] * 5, product=2_000))
     said = predict(analysis, parse({"changes": [{"op": "aten::mm", "speedup": speedup}]}).changes)
     assert said.predicted_ns / 1_000 == pytest.approx(750 + 2_000 / speedup, rel=0.01)
     above_ns, below_ns = said.high_ns - said.predicted_ns, said.predicted_ns - said.low_ns
