@@ -56,15 +56,18 @@ from alma import benchmark_model
 config = dict(n_samples=100, batch_size=1, device=torch.device("cpu"), multiprocessing=False)
 print(benchmark_model(model, config, ["EAGER"], data=data))
 """
-OPTIMUM = """
+BERT = """
 import transformers
-transformers.BertConfig(architectures=["BertModel"]).save_pretrained("bert")
+transformers.BertModel(transformers.BertConfig()).save_pretrained("bert")
+"""
+OPTIMUM = """
+import os
 from optimum_benchmark import (
     Benchmark, BenchmarkConfig, InferenceConfig, ProcessConfig, PyTorchConfig)
 if __name__ == "__main__":
     for compiled in (False, True):
         backend = PyTorchConfig(
-            model="bert", device="cpu", no_weights=True, torch_compile=compiled,
+            model=os.environ["PREPARED"] + "/bert", device="cpu", torch_compile=compiled,
             task="feature-extraction", library="transformers", model_type="bert")
         shapes = dict(batch_size=1, sequence_length=128)
         scenario = InferenceConfig(input_shapes=shapes, iterations=100, duration=0)
@@ -89,11 +92,15 @@ class Peer:
     Attributes:
         package: its distribution on PyPI; empty where it comes with torch.
         goal: of benchorch's wall time over its own.
+        needs: requirements that its distribution leaves out.
+        prepares: a program that runs once, untimed, in the folder called ``PREPARED``.
     """
 
     package: str
     program: str
     goal: float
+    needs: tuple[str, ...] = ()
+    prepares: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,16 +132,25 @@ QUESTIONS = {
     "bert": Question(
         words=WHOLE_BERT,
         first=False,
-        peers={"optimum-benchmark": Peer(package="optimum-benchmark", program=OPTIMUM, goal=0.5)},
+        peers={
+            "optimum-benchmark": Peer(
+                package="optimum-benchmark",
+                program=OPTIMUM,
+                goal=0.5,
+                # 0.6 asks for its metadata, and imports names that transformers 5 has not.
+                needs=("optimum", "transformers<5", "datasets<4.2"),
+                prepares=BERT,
+            )
+        },
     ),
 }
 
 
-def interpreter(place: Path, package: str) -> str:
-    """Python that can import the peer; installs it at first. Raises Unavailable."""
-    if not package:
+def interpreter(place: Path, peer: Peer) -> str:
+    """Python that can import the peer; installs and prepares it at first. Raises Unavailable."""
+    if not peer.package:
         return sys.executable
-    home = place / package
+    home = place / peer.package
     program = str(home / "bin" / "python")
     if not (home / "installed").exists():
         shutil.rmtree(home, ignore_errors=True)
@@ -142,13 +158,14 @@ def interpreter(place: Path, package: str) -> str:
         packages = next(home.glob("lib/python*/site-packages"))
         (packages / "this_environment.pth").write_text(sysconfig.get_path("purelib"))
         # What this environment has counts as installed, so that nothing brings another torch.
-        _checked([program, "-m", "pip", "install", "-q", package], place)
+        _checked([program, "-m", "pip", "install", "-q", peer.package, *peer.needs], place)
+        _checked([program, "-c", peer.prepares], home)
         (home / "installed").touch()
     return program
 
 
-def _checked(command: list[str], folder: Path) -> None:
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TMPDIR": str(folder)}
+def _checked(command: list[str], folder: Path, **variables: str) -> None:
+    environment = {**os.environ, **variables, "HF_HUB_OFFLINE": "1", "TMPDIR": str(folder)}
     environment |= {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
@@ -159,12 +176,12 @@ def _checked(command: list[str], folder: Path) -> None:
 
 def peer_s(place: Path, peer: Peer) -> float:
     """Seconds of the peer's whole program."""
-    program = interpreter(place, peer.package)
+    program = interpreter(place, peer)
     with tempfile.TemporaryDirectory() as at:
         script = Path(at, "peer.py")
         script.write_text(peer.program)
         began_s = time.perf_counter()
-        _checked([program, str(script)], Path(at))
+        _checked([program, str(script)], Path(at), PREPARED=str(place / peer.package))
         return time.perf_counter() - began_s
 
 
@@ -219,7 +236,7 @@ def sampled(place: Path, name: str, tool: str) -> dict[str, object]:
         ("ours_s", lambda: ours_s(question)),
     ]
     try:
-        interpreter(place, peer.package)
+        interpreter(place, peer)
         random.shuffle(sides)
         seconds = {side: run() for side, run in sides}
     except (Unavailable, subprocess.TimeoutExpired) as error:
