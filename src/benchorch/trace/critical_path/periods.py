@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, final
+from functools import cached_property
+from typing import final
 
 import numpy as np
 
@@ -69,16 +70,19 @@ class Periods:
     ends: tuple[Int64s, ...]  # of each step the points of which the last one ends it
     starts: Int64s  # of each step the point where its range starts
     graph: Contracted  # the contracted graph
-    observed_ns: Int64s  # (k,) periods as observed
     # of each stream, and of each thread that fills a queue, the edges of its work, and in what time
     streams: tuple[tuple[Int64s, int], ...]
     # periods of other readings of the run as it was, by name
     known: dict[str, float] = field(init=False, repr=False, compare=False, default_factory=dict)
 
+    @cached_property
+    def observed_ns(self) -> Int64s:
+        """Periods as observed, (k,): those that the graph's own weights give."""
+        return self.of(self.graph.elapsed(self.graph.lengths(edge_steps(self.dag))))
+
     def of(self, elapsed_ns: Int64s, graph: Contracted | None = None) -> Int64s:
         """The periods, (k,) in ns, of a replay's times of branch nodes."""
         within = graph or self.graph
-
         points = np.concatenate(self.ends)
         begins = np.cumsum([0, *map(len, self.ends[:-1])])
         done = np.maximum.reduceat(elapsed_ns[within.numbers(points)], begins)
@@ -179,20 +183,21 @@ class Periods:
 
     def reweighted(self, weight_ns: Int64s) -> "Periods":
         """The same steps as if the run had had other weights."""
-        dag = replace(self.dag, weight_ns=weight_ns)
-        observed_ns = self.of(self.graph.elapsed(self.graph.lengths(edge_steps(dag))))
-        return replace(self, dag=dag, observed_ns=observed_ns)
+        return replace(self, dag=replace(self.dag, weight_ns=weight_ns))
 
 
 def periods_of(events: Events, dag: Dag, steps: Steps) -> Periods:
     """Everything that replays of one graph share."""
     before, ends, starts = _milestones(events, dag, steps)
-    graph = contract(dag, np.concatenate([before, *ends, starts]))
-    shared: dict[str, Any] = {"dag": dag, "steps": steps, "graph": graph}
-    points: dict[str, Any] = {"before": before, "ends": ends, "starts": starts}
-    streams = tuple(_work_by_stream(events, dag, steps))
-    found = Periods(**shared, **points, observed_ns=steps.periods_ns, streams=streams)
-    return replace(found, observed_ns=found.of(dag.time_ns[graph.points] - dag.time_ns[0]))
+    return Periods(
+        dag=dag,
+        steps=steps,
+        before=before,
+        ends=ends,
+        starts=starts,
+        graph=contract(dag, np.concatenate([before, *ends, starts])),
+        streams=tuple(_work_by_stream(events, dag, steps)),
+    )
 
 
 def _settled(steps: Steps) -> int:

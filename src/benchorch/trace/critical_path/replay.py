@@ -4,7 +4,7 @@ A point comes as late as the latest of the edges into it lets it: its weight, an
 unexplained time of the point.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import final
@@ -59,7 +59,7 @@ class Contracted:
     last: Int64s  # (K,) the edge of the graph that each chain ends with, ascending
 
     @cached_property
-    def _sweep(self) -> "_Sweep":
+    def _sweep(self) -> Callable[[Int64s], Int64s]:
         """What every replay has in common."""
         return _sweep(self.tail, self.head, len(self.points))
 
@@ -77,7 +77,7 @@ class Contracted:
             held_ns = guess_ns[self.head[begins]]
             if np.array_equal(np.maximum.reduceat(reached_ns, begins), held_ns):
                 return guess_ns
-        return self._sweep.elapsed(length_ns)
+        return self._sweep(length_ns)
 
     def numbers(self, points: Int64s) -> Int64s:
         """The branch nodes at some points that were kept as such."""
@@ -98,62 +98,45 @@ class Contracted:
 
 
 # A node with one chain into it comes a sum after the join before it: only joins are swept over.
-@final
-@dataclass(frozen=True, kw_only=True)
-class _Sweep:
-    """The joins of contracted chains as J maxima of two in order of time; number 0 is time 0."""
+def _sweep(tail: Int32s, head: Int32s, nodes: int) -> Callable[[Int64s], Int64s]:
+    """The function that gives the time of each branch node, (B,) in ns, for the lengths of chains.
 
-    tail: Int32s  # (K,) branch node at which each chain begins
-    only: Int64s  # (B,) the only chain into each branch node, K where there are none or several
-    # in turn, branch nodes and those before them whose sums they add to their own
-    doubled: Sequence[tuple[Int64s, Int64s]]
-    join: Int64s  # (B,) number of the last maximum that each branch node depends on
-    chain: Int64s  # (2, J) both chains, K for the maximum before, which has no length
-    begin: tuple[list[int], list[int]]  # for both, the maximum at whose time the sums begin
-
-    def elapsed(self, length_ns: Int64s) -> Int64s:
-        """Time of each branch node, (B,) in ns, for the lengths of chains."""
-        sum_ns = np.append(length_ns, 0)[self.only]
-        for node, before in self.doubled:
-            sum_ns[node] += sum_ns[before]
-        both_ns = np.append(length_ns + sum_ns[self.tail], 0)[self.chain].tolist()
-        time_ns = [0]
-        push = time_ns.append
-        for first, one, second, other in zip(
-            self.begin[0], both_ns[0], self.begin[1], both_ns[1], strict=True
-        ):
-            early, late = time_ns[first] + one, time_ns[second] + other
-            push(late if late > early else early)
-        found: Int64s = np.array(time_ns, dtype=np.int64)[self.join] + sum_ns
-        return found
-
-
-def _sweep(tail: Int32s, head: Int32s, nodes: int) -> _Sweep:
+    Joins are J maxima of two in order of time; number 0 is time 0.
+    """
     chains, inward = np.arange(len(tail)), np.bincount(head, minlength=nodes)
     first = np.cumsum(inward) - inward
-    only = np.where(inward == 1, first, len(tail))
+    only = np.where(inward == 1, first, len(tail))  # K where there are no chains in, or several
     before = np.arange(nodes)
     before[inward == 1] = tail[first[inward == 1]]
-    doubled = []
+    doubled = []  # in turn, branch nodes and those before them whose sums they add to their own
     while len(node := np.flatnonzero(before[before] != before)):
         doubled.append((node, before[node]))
         before = before[before]
     later = np.flatnonzero((inward[head] > 1) & (chains != first[head]))  # each is one maximum
     number = np.zeros(nodes, dtype=np.int64)
     number[head[later]] = np.arange(1, len(later) + 1)  # of several the last one stays
-    join = number[before]
-    begin = join[tail]
+    join = number[before]  # the last maximum that each branch node depends on
     starts = later - 1 == first[head[later]]
+    # Both chains of each maximum, K for the maximum before, which has no length; and the maxima at
+    # whose times their sums begin.
     pairs = np.array([np.where(starts, later - 1, len(tail)), later])
-    begins = np.array([np.where(starts, begin[later - 1], np.arange(len(later))), begin[later]])
-    return _Sweep(
-        tail=tail,
-        only=only,
-        doubled=doubled,
-        join=join,
-        chain=pairs,
-        begin=(begins[0].tolist(), begins[1].tolist()),
-    )
+    ones = np.where(starts, join[tail[later - 1]], np.arange(len(later))).tolist()
+    others = join[tail[later]].tolist()
+
+    def elapsed(length_ns: Int64s) -> Int64s:
+        sum_ns = np.append(length_ns, 0)[only]
+        for node, earlier in doubled:
+            sum_ns[node] += sum_ns[earlier]
+        both_ns = np.append(length_ns + sum_ns[tail], 0)[pairs].tolist()
+        time_ns = [0]
+        push = time_ns.append
+        for at, one, there, other in zip(ones, both_ns[0], others, both_ns[1], strict=True):
+            early, late = time_ns[at] + one, time_ns[there] + other
+            push(late if late > early else early)
+        found: Int64s = np.array(time_ns, dtype=np.int64)[join] + sum_ns
+        return found
+
+    return elapsed
 
 
 def contract(dag: Dag, kept: Int64s | Sequence[int] = ()) -> Contracted:
