@@ -45,18 +45,12 @@ class Scope:
     event: Int64s  # (n,) indices into `events`
     hosts: int  # and works: how many host events and how much device work there are
     works: int
-    # start_ns, end_ns, lane, name, category, correlation, stream, awaited, sequence, forward_lane,
-    # graph_node: (n,) as in `Events`
+    # start_ns, end_ns, lane, name, category, graph_node: (n,) as in `Events`
     start_ns: Int64s
     end_ns: Int64s
     lane: Int32s
     name: Int32s
     category: Int8s
-    correlation: Int64s
-    stream: Int32s
-    awaited: Int64s
-    sequence: Int64s
-    forward_lane: Int32s
     graph_node: Int64s
     spelled: Bools  # (categories, names) whether an event of the one has the other
     launch: Int64s  # (n,) of device work the scope's index of the host call that started it
@@ -167,10 +161,7 @@ _HOST = (
     Category.SESSION,
     Category.OTHER,
 )
-_COLUMNS = (
-    *("name", "category", "correlation", "stream", "awaited", "sequence", "forward_lane"),
-    "graph_node",
-)
+_COLUMNS = ("name", "category", "graph_node")
 _MOST_CUTS = 4
 _REMOVED_RATIO = 0.999
 """Of launches that seem to come after what they started, those that a corrected clock mends."""

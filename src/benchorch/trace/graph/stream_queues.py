@@ -110,7 +110,8 @@ class Streams(NamedTuple):
     """Queues, and waits for events of other streams between their work; (waits,) in order."""
 
     queue: Queues  # the work
-    lane: Int64s  # and called_ns: which stream waits, and when the host called for it
+    call: Int64s  # and lane, called_ns: of the host, which stream waits, and when it was called for
+    lane: Int64s
     called_ns: Int64s
     source: Int64s  # and recorded_ns: the stream of the event, and when the host recorded it there
     recorded_ns: Int64s

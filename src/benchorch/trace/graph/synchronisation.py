@@ -31,25 +31,24 @@ def sync_records(scope: Scope) -> SyncRecords:
     stream, device, record, recorded = (
         np.full(len(scope), NOTHING, dtype=np.int64) for _ in range(4)
     )
-    on_device = scope.events.devices[scope.lane]
-
-    def calls_of(correlation: Int64s) -> Int64s:
-        return joined_by(scope.correlation, calls, correlation)
-
-    stream[calls] = scope.stream[calls]
+    events, on_device = scope.events, scope.events.devices[scope.lane]
+    about, correlation, awaited = (
+        column[scope.event] for column in (events.stream, events.correlation, events.awaited)
+    )
+    stream[calls] = about[calls]
     sync = scope.indices(Category.SYNC)
-    call = calls_of(scope.correlation[sync])
+    call = joined_by(correlation, calls, correlation[sync])
     sync, call = sync[call != NOTHING], call[call != NOTHING]
-    stream[call] = scope.stream[sync]
+    stream[call] = about[sync]
     device[call] = on_device[sync]
-    record[call] = calls_of(scope.awaited[sync])
+    record[call] = joined_by(correlation, calls, awaited[sync])
     mark = scope.indices(Category.RECORD)
-    made = calls_of(scope.correlation[mark])
+    made = joined_by(correlation, calls, correlation[mark])
     mark, made = mark[made != NOTHING], made[made != NOTHING]
-    recorded[made] = lanes_of(scope, scope.stream[mark], on_device[mark])
+    recorded[made] = lanes_of(scope, about[mark], on_device[mark])
     named = (record[call] != NOTHING) & ~np.isin(record[call], made)
     sync, records = sync[named], record[call[named]]
-    recorded[records] = lanes_of(scope, scope.stream[records], on_device[sync])
+    recorded[records] = lanes_of(scope, about[records], on_device[sync])
     return SyncRecords(stream=stream, device=device, record=record, recorded=recorded)
 
 
@@ -181,32 +180,26 @@ def _copies(scope: Scope) -> Awaited:
 
 def streams_of(scope: Scope, queue: Queues, records: SyncRecords) -> Streams:
     """The queues, with the waits whose event and stream are recorded."""
-    call, lane, source = _recorded_stream_waits(scope, records)
-    order = np.lexsort((scope.start_ns[call], lane))
-    call = call[order]
-    return Streams(
-        queue=queue,
-        lane=lane[order],
-        called_ns=scope.start_ns[call],
-        source=source[order],
-        recorded_ns=scope.start_ns[records.record[call]],
-    )
-
-
-def _recorded_stream_waits(scope: Scope, records: SyncRecords) -> tuple[Int64s, Int64s, Int64s]:
-    """Of calls that make a stream wait those of which all is known: with lane and source."""
     call = scope.named(_STREAM_WAIT, Category.RUNTIME)
     record = records.record[call]
     lane = lanes_of(scope, records.stream[call], records.device[call])
     source = np.where(record != NOTHING, records.recorded[record], NOTHING)
-    known = (source != NOTHING) & (lane != NOTHING)
-    return call[known], lane[known], source[known]
+    known = np.flatnonzero((source != NOTHING) & (lane != NOTHING))
+    known = known[np.lexsort((scope.start_ns[call[known]], lane[known]))]
+    return Streams(
+        queue=queue,
+        call=call[known],
+        lane=lane[known],
+        called_ns=scope.start_ns[call[known]],
+        source=source[known],
+        recorded_ns=scope.start_ns[record[known]],
+    )
 
 
 def delayed_work(scope: Scope, streams: Streams, records: SyncRecords) -> tuple[Int64s, Int64s]:
     """The work that stream waits delayed: those whose event is known, then all others."""
     call = scope.named(_STREAM_WAIT, Category.RUNTIME)
-    others = np.setdiff1d(call, _recorded_stream_waits(scope, records)[0])
+    others = np.setdiff1d(call, streams.call)
     lane = lanes_of(scope, records.stream[others], records.device[others])
     queue, at_ns = streams.queue, scope.start_ns[others]
     unknown = np.where(

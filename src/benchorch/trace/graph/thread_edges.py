@@ -50,7 +50,7 @@ def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals
     Where it has a single segment around all of the interval; before and after it is its own work.
     """
     operator = scope.named(_BACKWARD, Category.OPERATOR, Category.ANNOTATION)
-    caller = scope.forward_lane[operator]
+    caller = scope.events.forward_lane[scope.event[operator]]
     elsewhere = (caller != NOTHING) & (caller != scope.lane[operator])
     elsewhere &= len(busy.start) > 0
     begins = operator[elsewhere]
