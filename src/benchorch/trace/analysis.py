@@ -15,7 +15,7 @@ from benchorch.trace.attribution.nodes import NO_WORK, graph_nodes
 from benchorch.trace.attribution.owners import owners
 from benchorch.trace.attribution.tables import EntityRow, Ledger, with_shapes
 from benchorch.trace.breakdown import DeviceShare, breakdown
-from benchorch.trace.causes import CAUSES, Cause, Known, Reasons, of_edges, reasons
+from benchorch.trace.causes import CAUSE_CODES, CAUSES, Cause, Known, Reasons, reasons
 from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.critical_path.periods import Periods, periods_of
 from benchorch.trace.dag import CLASSES, CriticalPath, Dag, Window
@@ -230,7 +230,7 @@ def _typical(path: CriticalPath, periods: Periods) -> np.ndarray | None:
 
 def _gains(dag: Dag, periods: Periods, causes: Sequence[Cause]) -> dict[Cause, float]:
     """Share of the period saved if all time of each cause were gone."""
-    period_ns, of = periods.steps.period_ns, of_edges(dag)
+    period_ns, of = periods.steps.period_ns, CAUSE_CODES[dag.label]
     found: dict[Cause, float] = {}
     for cause in causes:
         spent = of == CAUSES.index(cause)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchorch.trace.arrays import Bools, Int8s
-from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Dag, Tier
+from benchorch.trace.dag import CLASSES, NOBODY, Class, CriticalPath, Tier
 from benchorch.trace.events import Category, Events
 from benchorch.trace.ranks import meetings
 
@@ -57,7 +57,7 @@ CAUSE_OF: Mapping[Class, Cause] = {
 }
 """The cause of each class of time, as far as the class alone decides it."""
 
-_CAUSE_CODES = np.array([CAUSES.index(CAUSE_OF[one]) for one in CLASSES], dtype=np.int8)
+CAUSE_CODES = np.array([CAUSES.index(CAUSE_OF[one]) for one in CLASSES], dtype=np.int8)
 
 
 class Reasons(NamedTuple):
@@ -80,7 +80,7 @@ def reasons(events: Events, path: CriticalPath) -> Reasons:
 
     That a thread stood still for 20 ms may be recorded; why is another question.
     """
-    cause = _CAUSE_CODES[path.label].copy()
+    cause = CAUSE_CODES[path.label]
     length = np.where(path.tier == Tier.INFERRED, Known.INFERRED, Known.RECORDED).astype(np.int8)
     length[path.residual] = Known.UNKNOWN
     unowned = path.owner == NOBODY
@@ -110,8 +110,3 @@ def _stragglers(events: Events, path: CriticalPath) -> Bools:
     if len(end_ns):
         inside = inside & (middle_ns < end_ns[np.maximum(at, 0)])
     return inside
-
-
-def of_edges(dag: Dag) -> Int8s:
-    """Cause of every edge's weight, (E,), as an index into `CAUSES`."""
-    return _CAUSE_CODES[dag.label]
