@@ -7,15 +7,16 @@ columns of them. Fields that are not named here are skipped without being built.
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from benchorch.trace.arrays import Bools, Floats, Int64s
+from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.events import NOTHING
 from benchorch.units import NS_PER_US
 
@@ -59,12 +60,7 @@ def integers(values: Sequence[object]) -> Int64s:
     """Column of integers; NOTHING where a field means none."""
     if values.count(NOTHING) == len(values):
         return np.broadcast_to(np.int64(NOTHING), len(values))  # takes no memory
-    try:
-        column = np.array(values, dtype=np.int64)
-    except (TypeError, ValueError, OverflowError):
-        column = np.array([integer(value) for value in values], dtype=np.int64)
-    if column.ndim != 1:
-        column = np.array([integer(value) for value in values], dtype=np.int64)
+    column = _numbers(values, np.int64, integer)
     column[(column == _UNSIGNED_NOTHING) | (column >= _MOST) | (column <= -_MOST)] = NOTHING
     return column
 
@@ -75,18 +71,21 @@ def nanoseconds(values: Sequence[object]) -> tuple[Int64s, Bools]:
     Exact for up to 9e12 us with three decimals, a hundred days.
     """
     with np.errstate(over="ignore"):
-        scaled = _floats(values) * NS_PER_US
+        scaled = _numbers(values, np.float64, microseconds) * NS_PER_US
     known = np.abs(scaled) <= MOST_NS
     return np.where(known, np.rint(scaled), 0.0).astype(np.int64), known
 
 
-def _floats(values: Sequence[object]) -> Floats:
+def _numbers(
+    values: Sequence[object], dtype: type, meaning: Callable[[object], float]
+) -> NDArray[Any]:
+    """Values as numbers at once; where some are none, what each means."""
     try:
-        column = np.array(values, dtype=np.float64)
+        column = np.array(values, dtype=dtype)
     except (TypeError, ValueError, OverflowError):
         column = np.empty(0)
     if column.shape != (len(values),):
-        column = np.array([microseconds(value) for value in values], dtype=np.float64)
+        column = np.array([meaning(value) for value in values], dtype=dtype)
     return column
 
 
