@@ -1,11 +1,10 @@
 """The findings as text: one JSON file, tables as Markdown for people and as CSV for programs."""
 
-import csv
-import io
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
 
+from benchorch.formatting import csv_of
 from benchorch.pages.markup import plain, shortened
 from benchorch.trace.analysis import Analysis
 from benchorch.trace.attribution.tables import EntityRow
@@ -87,17 +86,14 @@ def markdown(analysis: Analysis) -> str:
 
 def comma_separated(analysis: Analysis) -> str:
     """All rows of all tables, times in whole nanoseconds, one header."""
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    head = False
-    for name, rows in analysis.tables.items():
-        for row in rows:
-            values = {key: value for key, value in asdict(row).items() if key != "events"}
-            if not head:
-                writer.writerow(["table", *values])
-                head = True
-            writer.writerow([name, *(_spreadsheet(value) for value in values.values())])
-    return written.getvalue()
+    records = [
+        {"table": name, **{key: _spreadsheet(value) for key, value in asdict(row).items()}}
+        for name, rows in analysis.tables.items()
+        for row in rows
+    ]
+    for one in records:
+        del one["events"]
+    return csv_of(records) if records else ""
 
 
 def row_texts(row: EntityRow, period_ns: int) -> Mapping[str, str]:
