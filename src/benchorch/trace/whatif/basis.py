@@ -72,8 +72,11 @@ class Selection(NamedTuple):
 class Basis:
     """An analysed trace of n events, V points and E edges."""
 
-    # of the observed run, without what other programs and the profiler disturbed
+    # of the observed run, without what other programs and the profiler disturbed; and its parts
     analysis: Analysis
+    events: Events
+    dag: Dag
+    graph: OperatorGraph | None
     observed_ns: Int64s  # (E,) the weights with it
     preempted_ratio: float  # share of threads' work in the steps in which others had the processor
     owned: Owners  # what each event belongs to
@@ -81,21 +84,6 @@ class Basis:
     selected: dict[Selector, Selection] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
-
-    @property
-    def events(self) -> Events:
-        """Events of the whole trace."""
-        return self.analysis.events
-
-    @property
-    def dag(self) -> Dag:
-        """The graph."""
-        return self.analysis.dag
-
-    @property
-    def graph(self) -> OperatorGraph | None:
-        """The model's graph, where one is known."""
-        return self.analysis.graph
 
     @cached_property
     def host_ratio(self) -> float:
@@ -225,6 +213,9 @@ def prepare(analysis: Analysis | Basis) -> Basis:
         analysis = replace(analysis, dag=dag, periods=periods, path=path, reasons=why)
     return Basis(
         analysis=analysis,
+        events=events,
+        dag=analysis.dag,
+        graph=analysis.graph,
         observed_ns=observed_ns,
         preempted_ratio=calm.preempted_ratio,
         owned=owners(events),
