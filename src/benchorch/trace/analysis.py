@@ -107,8 +107,7 @@ def analyze(
     path = path.cut_at(np.concatenate([collectives.usual_ns, collectives.last_ns, steps.done_ns]))
     why = reasons(events, path)
     times = measured(dag, path, interval_ns, len(events))
-    count = steps.shown[1] - steps.shown[0] + 1
-    ledger = Ledger(events, periods, times, count)
+    ledger = Ledger(periods, times)
     by_node = graph_nodes(events, owners(events), graph, provenance)
     tables = _tables(events, ledger, by_node)
     node_ns = {row.name: row.total_ns for row in tables.get("graph nodes", ())}

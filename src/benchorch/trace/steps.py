@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,6 +102,11 @@ class Steps:
         nearest = self.first + int(np.argmin(np.abs(periods_ns - np.median(periods_ns))))
         return nearest, nearest
 
+    @property
+    def shown_count(self) -> int:
+        """How many steps the interval shown has."""
+        return self.shown[1] - self.shown[0] + 1
+
 
 def _in_turn(periods_ns: Int64s) -> bool:
     """Whether steps are longer and shorter than their mean by turns, but for a few of them."""
@@ -172,9 +177,7 @@ def whole(events: Events, note: str = _UNMARKED) -> Steps:
     )
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class MarkedRange:
+class MarkedRange(NamedTuple):
     """Ranges of one name, numbers in it apart."""
 
     name: str

@@ -39,8 +39,8 @@ class EntityRow:
 class Ledger:
     """Data shared by all tables of one analysis."""
 
-    def __init__(self, events: Events, periods: Periods, times: OwnerTimes, count: int) -> None:
-        self.events, self.periods, self.times, self.count = events, periods, times, max(count, 1)
+    def __init__(self, periods: Periods, times: OwnerTimes) -> None:
+        self.periods, self.times = periods, times
         begin_ns, end_ns = periods.interval_ns
         # Steps differ: so many steady periods take as long as those shown, and rows sum to one.
         self.lasted = (end_ns - begin_ns) / max(periods.steps.period_ns, 1) or 1.0
@@ -73,7 +73,7 @@ class Ledger:
             found.append(
                 EntityRow(
                     name=entities.names[row],
-                    count=len(events) / self.count,
+                    count=len(events) / self.periods.steps.shown_count,
                     total_ns=round(total[row] / self.lasted),
                     on_path_ns=round(on_path[row] / self.lasted),
                     gain_ns=self._gain_ns(entities, row) if row in gaining else None,

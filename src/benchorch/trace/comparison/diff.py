@@ -149,17 +149,12 @@ def _change(key: Key, work: Mapping[Key, _Work], other: Mapping[Key, _Work], fus
 
 
 def _period_ns(analysis: Analysis) -> int:
-    return round(analysis.path.length_ns / _count(analysis))
-
-
-def _count(analysis: Analysis) -> int:
-    first, last = analysis.steps.shown
-    return last - first + 1
+    return round(analysis.path.length_ns / analysis.steps.shown_count)
 
 
 def _parts(analysis: Analysis) -> tuple[dict[str, float], dict[Key, _Work]]:
     """The path of a period: costs by name, and work by kind and shapes."""
-    path, events, count = analysis.path, analysis.events, _count(analysis)
+    path, events, count = analysis.path, analysis.events, analysis.steps.shown_count
     cause = analysis.reasons.cause
     costs: dict[str, float] = {}
     for code, ns in enumerate(np.bincount(cause, path.duration_ns, len(CAUSES)).tolist()):

@@ -98,17 +98,12 @@ class Basis:
         found = self.analysis.reasons.shares(self.analysis.path)
         return {one.value: share for one, share in found.items()}
 
-    @cached_property
-    def named_ns(self) -> Floats:
-        """Time of the observed path as `named` has it."""
-        return self.named(self.analysis.path)
-
     def named(self, path: CriticalPath) -> Floats:
         """Time of a period by the name of its owner; the last entry is that of none."""
         unowned = len(self.events.names)
         column = np.where(path.owner >= 0, self.events.name[path.owner], unowned)
-        first, last = self.analysis.steps.shown
-        return np.bincount(column, path.duration_ns, unowned + 1) / (last - first + 1)
+        sums = np.bincount(column, path.duration_ns, unowned + 1)
+        return sums / self.analysis.steps.shown_count
 
     @cached_property
     def nodes(self) -> Entities:

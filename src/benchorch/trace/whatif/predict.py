@@ -1,7 +1,7 @@
 """Predicted period and critical path of a run with changes."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple, final
 
 import numpy as np
@@ -64,8 +64,7 @@ class Prediction:
     # of the model, those with a time in the changed run; empty without a model
     nodes: tuple[EntityRow, ...] = ()
     notes: tuple[str, ...] = ()  # remarks of the changes
-    # what the prediction takes to stay as it was
-    not_modelled: tuple[str, ...] = field(default=NOT_MODELLED)
+    not_modelled: tuple[str, ...] = NOT_MODELLED
 
     @property
     def change_ratio(self) -> float:
@@ -268,13 +267,11 @@ def _nodes(basis: Basis, replay: _Replay) -> tuple[EntityRow, ...]:
         return ()
     interval_ns = analysis.periods.interval_ns
     times = measured(replay.dag, replay.path, interval_ns, len(basis.events))
-    first, last = analysis.steps.shown
-    ledger = Ledger(basis.events, analysis.periods, times, last - first + 1)
-    return ledger.table(basis.nodes, replayed=0)[:-1]
+    return Ledger(analysis.periods, times).table(basis.nodes, replayed=0)[:-1]
 
 
 def _moved(basis: Basis, replay: _Replay) -> tuple[Moved, ...]:
-    before, after = basis.named_ns, basis.named(replay.path)
+    before, after = basis.named(basis.analysis.path), basis.named(replay.path)
     names = (*basis.events.names, UNNAMED)
     order = np.argsort(-np.abs(after - before), kind="stable")[:MOST_MOVED].tolist()
     return tuple(
