@@ -9,7 +9,7 @@ from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
 from benchorch.trace.report.table import duration
 from benchorch.units import NS_PER_US
 
-PATH_COLOR, DATAFLOW_COLOR = "#8b0000", "#2166ac"
+PATH_COLOR = "#8b0000"
 _LOW, _HIGH = (255, 255, 255), (46, 125, 50)
 
 
@@ -20,24 +20,19 @@ def node_data(
     ids = viewer_ids(graph)
     known = {ids[name]: row for name, row in rows.items() if name in ids}
     busy_ns = sum(row.total_ns for row in known.values())
+    percent = 100 / max(period_ns, 1)
+    gains = {key: row.gain_ns for key, row in known.items() if row.gain_ns is not None}
     metrics: dict[str, tuple[str, dict[str, float]]] = {
         "total_us": ("time µs", {key: row.total_ns / NS_PER_US for key, row in known.items()}),
         "critical_share": (
             "critical share %",
-            {key: 100 * row.on_path_ns / max(period_ns, 1) for key, row in known.items()},
+            {key: percent * row.on_path_ns for key, row in known.items()},
         ),
         "max_speedup": (
             "max theoretical speedup",
-            {key: _limit(busy_ns, row.total_ns) for key, row in known.items()},
+            {key: busy_ns / max(busy_ns - row.total_ns, 1) for key, row in known.items()},
         ),
-        "gain": (
-            "period saved if free %",
-            {
-                key: 100 * row.gain_ns / max(period_ns, 1)
-                for key, row in known.items()
-                if row.gain_ns is not None
-            },
-        ),
+        "gain": ("period saved if free %", {key: percent * ns for key, ns in gains.items()}),
     }
     return {
         metric: {graph.name: _shaded(name, values, metric in ("total_us", "critical_share"))}
@@ -93,10 +88,6 @@ def _node(node: OperatorNode, ids: Mapping[str, str]) -> dict[str, object]:
             if name in ids
         ],
     }
-
-
-def _limit(busy_ns: int, own_ns: int) -> float:
-    return busy_ns / max(busy_ns - own_ns, 1)
 
 
 def _shaded(name: str, values: Mapping[str, float], adds_up: bool) -> dict[str, object]:
