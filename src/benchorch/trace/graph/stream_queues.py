@@ -24,13 +24,9 @@ class Queues(NamedTuple):
     latest: Int64s  # of what was queued on its stream up to each, the work that ended last
     lanes: Int32s  # the streams that have work
 
-    def _before(self, lane: Int64s, at_ns: Int64s) -> Int64s:
-        """How much work comes before that which was launched on a lane from some time on."""
-        return by_lane(self.lane, self.launched_ns, lane, at_ns)
-
     def _last_before(self, lane: Int64s, at_ns: Int64s) -> Int64s:
         """The place of the last work that was launched on a lane before some time, or NOTHING."""
-        at = self._before(lane, at_ns) - 1
+        at = by_lane(self.lane, self.launched_ns, lane, at_ns) - 1
         return np.where(np.append(self.lane, NOTHING)[at] == lane, at, NOTHING)
 
     def last_before(self, lane: Int64s, at_ns: Int64s) -> Int64s:
@@ -75,7 +71,7 @@ class Queues(NamedTuple):
 
     def next_from(self, lane: Int64s, at_ns: Int64s) -> Int64s:
         """The first work that was launched on a lane from some time on, or NOTHING."""
-        at = self._before(lane, at_ns)
+        at = by_lane(self.lane, self.launched_ns, lane, at_ns)
         on_lane = np.append(self.lane, NOTHING)[at] == lane
         return np.where(on_lane, np.append(self.work, NOTHING)[at], NOTHING)
 

@@ -67,9 +67,7 @@ _COMPILED = re.compile(r"^## Call CompiledFxGraph")
 _OF_FRAMES = (
     (SLEEPING, Class.SLEEP),
     (_LOCKING, Class.LOCK),
-    (_IO, Class.INPUT_OUTPUT),
-    (_DATABASE, Class.INPUT_OUTPUT),
-    (_STORAGE, Class.INPUT_OUTPUT),
+    *((pattern, Class.INPUT_OUTPUT) for pattern in (_IO, _DATABASE, _STORAGE)),
     (_PROCESSES, Class.OUTSIDE),
 )
 # Methods of Python's own objects, and functions of its own modules that work on them.
