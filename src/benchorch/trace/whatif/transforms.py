@@ -165,21 +165,26 @@ def _with_caches(basis: Basis, before: Hypothesis, after: Hypothesis) -> Hypothe
     One operator's durations differ by what others leave in caches: without those it takes as long
     as where it is fastest. But data fits a cache or does not: to spare a part may be enough.
     """
-    own = basis.labelled(*HOST) & (before.weight_ns > 0)
-    spared_ns = np.where(own, np.maximum(before.weight_ns - after.weight_ns, 0.0), 0.0)
-    if not spared_ns.any():
+    dag, lanes = basis.dag, len(basis.events.lanes)
+    recurring = np.flatnonzero(basis.fastest_ratio < 1.0)  # all else takes what it takes
+    own = np.flatnonzero(basis.labelled(*HOST)) if len(recurring) else recurring
+    before_ns, after_ns = before.weight_ns[own], after.weight_ns[own]
+    spared = np.flatnonzero(after_ns < before_ns)
+    if not len(spared):
         return after
-    lane, lanes = basis.dag.lane[basis.dag.head], len(basis.events.lanes)
-    gone_ns = np.where(after.weight_ns == 0, spared_ns, 0.0)
-    all_ns, gone_ns, spared_ns = (
-        np.bincount(lane[own], one[own], lanes) for one in (before.weight_ns, gone_ns, spared_ns)
-    )
-    all_ns = np.maximum(all_ns, 1.0)
-    left = 1.0 - (gone_ns / all_ns)[lane] * (1.0 - basis.fastest_ratio)
-    fits = (spared_ns / all_ns >= FITS_RATIO)[lane] & basis.memory_bound
-    cached = np.where(fits, basis.fastest_ratio / left, 1.0)
-    cached_ratio = np.minimum(after.cached_ratio, cached)
-    return replace(after, weight_ns=after.weight_ns * left, cached_ratio=cached_ratio)
+    spared_ns = (before_ns - after_ns)[spared]
+    gone_ns = np.where(after_ns[spared] == 0, spared_ns, 0.0)
+    lane = dag.lane[dag.head[own]]
+    all_ns = np.maximum(np.bincount(lane, before_ns, lanes), 1.0)
+    gone, part = (np.bincount(lane[spared], one, lanes) / all_ns for one in (gone_ns, spared_ns))
+    ratio, lane = basis.fastest_ratio[recurring], dag.lane[dag.head[recurring]]
+    left = 1.0 - gone[lane] * (1.0 - ratio)
+    fits = (part >= FITS_RATIO)[lane] & basis.memory_bound[recurring]
+    weight_ns, cached_ratio = after.weight_ns.copy(), after.cached_ratio.copy()
+    weight_ns[recurring] *= left
+    cached = np.where(fits, ratio / left, 1.0)
+    cached_ratio[recurring] = np.minimum(cached_ratio[recurring], cached)
+    return replace(after, weight_ns=weight_ns, cached_ratio=cached_ratio)
 
 
 def _speedup(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis:
