@@ -32,6 +32,12 @@ class Spans(NamedTuple):
     end_ns: Int64s
 
 
+def spans_of(events: Events, these: NDArray[np.integer]) -> Spans:
+    """The intervals of some events."""
+    start_ns = events.start_ns[these]
+    return Spans(events.lane[these], start_ns, start_ns + events.duration_ns[these])
+
+
 class Nesting(NamedTuple):
     """The trees of a trace; arrays have shape ``(n,)``, in the order of the spans."""
 

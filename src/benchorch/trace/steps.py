@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from benchorch.errors import TraceError
 from benchorch.pages.markup import shortened
-from benchorch.trace.arrays import Bools, Int64s
+from benchorch.trace.arrays import Bools, Int64s, mask
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events, among
 from benchorch.trace.lookup import launches
-from benchorch.trace.nesting import Spans, nest
+from benchorch.trace.nesting import nest, spans_of
 from benchorch.units import format_ns
 
 MARKS = ("benchorch:call*", "ProfilerStep#*", "model_run")
@@ -212,10 +212,10 @@ def _marked(events: Events, name: str | None) -> Steps | None:
     if name == "trace" and name not in events.names:
         return None
     if name is not None:
-        marks = _outermost(events, _named(events, name) & ~among(events.category, _ON_STREAMS))
+        chosen = _named(events, name) & ~among(events.category, _ON_STREAMS)
+        marks = _on_one_lane(events, _outermost(events, chosen))
         if not len(marks):
             raise TraceError(_unknown(events, name))
-        marks = _on_one_lane(events, marks)
         return _steps(events, name, marks)
     ranges = among(events.category, _RANGES)
     for mark in MARKS:
@@ -242,9 +242,7 @@ def _recurring(events: Events, ranges: Bools, covered_ratio: float = COVERED_RAT
         if NO_STEP.match(name) or _LOADER.match(name) or len(these) < 3:
             continue
         lane = np.bincount(events.lane[these]).argmax()
-        marks = _outermost(
-            events, np.isin(np.arange(len(events)), these[events.lane[these] == lane])
-        )
+        marks = _outermost(events, mask(len(events), these[events.lane[these] == lane]))
         total_ns = int(events.duration_ns[marks].sum())
         if not len(marks) or total_ns < covered_ratio * (
             int(events.end_ns[marks].max()) - int(events.start_ns[marks[0]])
@@ -420,10 +418,7 @@ def _named(events: Events, pattern: str) -> Bools:
 def _outermost(events: Events, chosen: Bools) -> NDArray[np.intp]:
     """The chosen events that are in no other chosen one on their lane, in order of start."""
     indices = np.flatnonzero(chosen)
-    spans = Spans(
-        lane=events.lane[indices], start_ns=events.start_ns[indices], end_ns=events.end_ns[indices]
-    )
-    top = indices[nest(spans).depth == 0]
+    top = indices[nest(spans_of(events, indices)).depth == 0]
     order = np.lexsort((events.lane[top], events.end_ns[top], events.start_ns[top]))
     in_order: NDArray[np.intp] = top[order]
     return in_order

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from benchorch.trace.arrays import Int8s, Int32s, Int64s, mask
 from benchorch.trace.events import DEVICE_WORK, DISPATCHER, NOTHING, Category, Events, Lane, among
 from benchorch.trace.lookup import by_lane, joined_by
-from benchorch.trace.nesting import Spans, by_start, nest
+from benchorch.trace.nesting import by_start, nest, spans_of
 from benchorch.trace.readers.columns import ON_STREAMS, Gathered
 from benchorch.trace.readers.records import Begin, Record, integer, integers, nanoseconds, word
 from benchorch.units import NS_PER_US
@@ -70,8 +71,11 @@ _STRAY_RATIO, _STRAY_NS, _LONGEST_NS = 100, 3_600_000_000_000, 30 * 86_400_000_0
 _FENCES = ("_fence_before", "_fence_after")
 
 
-def finished(gathered: Gathered) -> tuple[Events, Int64s] | None:
-    """The events of all that was gathered, which is used up, and their places; None without any."""
+def finished(gathered: Gathered, details: Callable[[Int64s, Sequence[int]], Any]) -> Events | None:
+    """The events of all that was gathered, which is used up; None without any.
+
+    `details` reads further arguments of events from the file, by the places of all.
+    """
     pieces, repairs = gathered.pieces, gathered.repairs
     if gathered.halves:
         ends_ns = [int((piece["start_ns"] + piece["duration_ns"]).max()) for piece in pieces]
@@ -100,74 +104,70 @@ def finished(gathered: Gathered) -> tuple[Events, Int64s] | None:
     calls = np.flatnonzero(columns["category"] == Category.RUNTIME)
     call = joined_by(columns["correlation"], calls, columns["awaited"][waits])
     columns["stream"][call[call != NOTHING]] = recorded_on[waits[call != NOTHING]]
-    _open_ranges(columns, names)
-    _last_in_c(columns, names)
-    place = columns.pop("place")
-    given: dict[str, Any] = {**columns, "names": names, "lanes": lanes}
-    return Events(**given), place
+    given: dict[str, Any] = {
+        "details": partial(details, columns.pop("place")),
+        "repairs": dict(sorted((+repairs).items())),
+        "allocated": _allocated(gathered),
+    }
+    events = Events(**columns, **given, names=names, lanes=lanes)
+    _open_ranges(events)
+    _last_in_c(events)
+    return events
 
 
-def _open_ranges(columns: Columns, names: Sequence[str]) -> None:
+def _open_ranges(events: Events) -> None:
     """Begin ranges that Python opened where the calls that opened them end.
 
     A range begins inside of those calls and outlives them: what comes next is in the range.
     """
-    opens, awaits = (
-        np.array([pattern.search(name) is not None for name in names])[columns["name"]]
-        for pattern in (_OPENS, _AWAITS)
-    )
-    category = columns["category"]
+    opens, awaits = (events.called(pattern.search) for pattern in (_OPENS, _AWAITS))
+    category = events.category
     frame = np.flatnonzero((category == Category.PYTHON) | (category == Category.OPERATOR) & opens)
     opened = np.flatnonzero(category == Category.ANNOTATION)
     if not len(frame) or not len(opened):
         return
-    frame = frame[by_start(columns["lane"][frame], columns["start_ns"][frame])]
-    lane, start_ns = columns["lane"][frame], columns["start_ns"][frame]
-    end_ns = start_ns + columns["duration_ns"][frame]
-    parent = nest(Spans(lane=lane, start_ns=start_ns, end_ns=end_ns)).parent
+    frame = frame[by_start(events.lane[frame], events.start_ns[frame])]
+    spans = lane, start_ns, end_ns = spans_of(events, frame)
+    parent = nest(spans).parent
     opens, awaits = opens[frame], awaits[frame]
-    begin_ns = columns["start_ns"][opened]
-    last_ns = begin_ns + columns["duration_ns"][opened]
-    at = by_lane(lane, start_ns, columns["lane"][opened], begin_ns, "right") - 1
-    at = np.where((at >= 0) & (lane[at] == columns["lane"][opened]), at, NOTHING)
+    on, begin_ns, last_ns = spans_of(events, opened)
+    at = by_lane(lane, start_ns, on, begin_ns, "right") - 1
+    at = np.where((at >= 0) & (lane[at] == on), at, NOTHING)
     while (over := (at != NOTHING) & (end_ns[at] <= begin_ns)).any():
         at = np.where(over, parent[at], at)
     while (inside := (at != NOTHING) & opens[at] & (end_ns[at] < last_ns)).any():
         begin_ns = np.where(inside, end_ns[at], begin_ns)
         at = np.where(inside, parent[at], at)
     # The calling thread may carry out a collective itself: in the call that waits for it.
-    at = by_lane(lane, start_ns, columns["lane"][opened], begin_ns)
-    at = np.minimum(at, len(lane) - 1)
-    around = awaits[at] & (lane[at] == columns["lane"][opened]) & (end_ns[at] >= last_ns)
+    at = np.minimum(by_lane(lane, start_ns, on, begin_ns), len(lane) - 1)
+    around = awaits[at] & (lane[at] == on) & (end_ns[at] >= last_ns)
     around &= (start_ns[at] >= begin_ns) & (start_ns[at] < last_ns)
     begin_ns = np.where(around, start_ns[at], begin_ns)
-    columns["start_ns"][opened], columns["duration_ns"][opened] = begin_ns, last_ns - begin_ns
+    events.start_ns[opened], events.duration_ns[opened] = begin_ns, last_ns - begin_ns
 
 
-def _last_in_c(columns: Columns, names: Sequence[str]) -> None:
+def _last_in_c(events: Events) -> None:
     """NumPy's functions in C last until their caller's next call, or its end.
 
     A profiler records the call of Python's part alone, which ends before the work begins.
     """
-    called = np.array([DISPATCHER.match(name) is not None for name in names])[columns["name"]]
-    these = np.flatnonzero(called & (columns["category"] == Category.PYTHON))
-    if not len(these):
+    these = events.called(DISPATCHER.match) & (events.category == Category.PYTHON)
+    if not these.any():
         return
-    rows = np.flatnonzero(among(columns["category"], (Category.PYTHON, Category.OPERATOR)))
-    rows = rows[by_start(columns["lane"][rows], columns["start_ns"][rows])]
-    lane, start_ns = columns["lane"][rows], columns["start_ns"][rows]
-    end_ns = start_ns + columns["duration_ns"][rows]
-    at = np.flatnonzero(mask(len(called), these)[rows])
-    parent = nest(Spans(lane=lane, start_ns=start_ns, end_ns=end_ns)).parent[at]
+    rows = np.flatnonzero(among(events.category, (Category.PYTHON, Category.OPERATOR)))
+    rows = rows[by_start(events.lane[rows], events.start_ns[rows])]
+    spans = lane, start_ns, end_ns = spans_of(events, rows)
+    at = np.flatnonzero(these[rows])
+    parent = nest(spans).parent[at]
     at, parent = at[parent != NOTHING], parent[parent != NOTHING]
     following = np.minimum(by_lane(lane, start_ns, lane[at], end_ns[at]), len(rows) - 1)
     next_ns = np.where(start_ns[following] >= end_ns[at], start_ns[following], end_ns[parent])
     next_ns = np.where(lane[following] == lane[at], next_ns, end_ns[parent])
     last_ns = np.maximum(np.minimum(next_ns, end_ns[parent]), end_ns[at])
-    columns["duration_ns"][rows[at]] = last_ns - start_ns[at]
+    events.duration_ns[rows[at]] = last_ns - start_ns[at]
 
 
-def allocated(gathered: Gathered) -> dict[str, Int64s]:
+def _allocated(gathered: Gathered) -> dict[str, Int64s]:
     """The bytes that are allocated, by device; without what is no time or no size."""
     if not gathered.allocated:
         return {}
@@ -278,18 +278,14 @@ def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
     together = np.sort(begins)
     together = together[1:][np.diff(together) == 0]  # few: sorting all by all keys takes long
     work = work[np.isin(begins, together)]
-    keys = np.stack(
-        [
-            columns[name][work].astype(np.int64)
-            for name in ("start_ns", "lane", "duration_ns", "name", "correlation", "graph_node")
-        ]
-    )
-    order = np.lexsort((np.arange(len(work)), *keys))
-    twice = order[1:][(keys[:, order[1:]] == keys[:, order[:-1]]).all(axis=0)]
+    keys = ("start_ns", "lane", "duration_ns", "name", "correlation", "graph_node")
+    rows = np.stack([columns[name][work] for name in keys])
+    order = np.lexsort(rows)
+    twice = work[order[1:][(rows[:, order[1:]] == rows[:, order[:-1]]).all(axis=0)]]
     if not len(twice):
         return columns
     repairs["duplicate device event"] += len(twice)
-    keep = ~mask(len(columns["place"]), work[twice])
+    keep = ~mask(len(columns["place"]), twice)
     return {name: column[keep] for name, column in columns.items()}
 
 

@@ -11,7 +11,6 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, final
@@ -152,18 +151,13 @@ def read_nsight(path: Path) -> Events:
         for thread, name in file.rows("ThreadNames", "globalTid", "nameId"):
             gathered.name_thread(*_thread(thread), texts[0](name))
         known = ", ".join(sorted(file.columns)[:8]) or "none"
-    done = finished(gathered)
-    if done is None:
+    events = finished(gathered, partial(_details, path))
+    if events is None:
         raise TraceError(
             f"{path} is an SQLite file without events of Nsight Systems (tables: {known}). Make "
             "one with: nsys export --type sqlite <report>."
         )
-    events, place = done
-    return replace(
-        events,
-        details=partial(_details, path, place),
-        repairs=dict(sorted((+gathered.repairs).items())),
-    )
+    return events
 
 
 def _gather(

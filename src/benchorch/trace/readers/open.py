@@ -3,7 +3,6 @@
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -12,7 +11,7 @@ from benchorch.errors import TraceError
 from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import Events
 from benchorch.trace.readers.columns import ROW_BITS, Gathered
-from benchorch.trace.readers.finish import allocated, finished
+from benchorch.trace.readers.finish import finished
 from benchorch.trace.readers.record_blocks import BLOCK_BYTES, RecordBlocks, no_trace
 from benchorch.trace.readers.records import UNREADABLE, arguments
 from benchorch.trace.readers.source import TraceFile
@@ -49,17 +48,11 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
                 raise TraceError(
                     f"{path} holds more than {MOST_EVENTS} records. Profile fewer iterations."
                 )
-        done = finished(gathered)
-    if done is None:
+        gathered.repairs += blocks.repairs + source.repairs
+        events = finished(gathered, partial(_details, path, spans))
+    if events is None:
         raise no_trace(path, f"a list of {records} records of which none is an event with a time")
-    repairs = blocks.repairs + gathered.repairs + source.repairs
-    events, place = done
-    return replace(
-        events,
-        details=partial(_details, path, spans, place),
-        repairs=dict(sorted(repairs.items())),
-        allocated=allocated(gathered),
-    )
+    return events
 
 
 @contextmanager
