@@ -1,10 +1,11 @@
 """Rows of a table, the events that belong to each, and the time of each event."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchorch.trace.arrays import Bools, Int32s, Int64s, mask, scattered
 from benchorch.trace.attribution.owners import Owners, module_name
@@ -73,7 +74,7 @@ def operators(events: Events, owned: Owners) -> Entities:
     """Rows by the innermost operator, with its launches and their device work; nodes by type."""
     names = (*events.names, *operator_types(events))
     code = events.name + len(events.names) * (events.category == Category.NODE).astype(np.int64)
-    return by_key(owned.operator, lambda one: names[one], code)
+    return by_key(owned.operator, names, code)
 
 
 def op_type(name: str, arguments: Mapping[str, object]) -> str:
@@ -99,14 +100,12 @@ def ranges(events: Events, owned: Owners, marks: Collection[int]) -> Entities:
     named[list(marking)] = False
     chosen = (events.category == Category.ANNOTATION) & named[events.name]
     own = np.where(chosen, np.arange(len(events)), NOTHING)
-    return _by_name(events, inherited(owned.parent, own))
+    return by_key(inherited(owned.parent, own), events.names, events.name)
 
 
 def modules(events: Events, owned: Owners) -> Entities:
     """Rows by the innermost module."""
-    return by_key(
-        owned.module, lambda code: module_name(events.names[code]), events.name.astype(np.int64)
-    )
+    return by_key(owned.module, [*map(module_name, events.names)], events.name)
 
 
 def frames(events: Events, owned: Owners) -> Entities:
@@ -124,7 +123,7 @@ def frames(events: Events, owned: Owners) -> Entities:
         _called(events.names[key % width], events.names[key // width]) for key in keys.tolist()
     ]
     occurrence = scattered(len(events), frame, frame)
-    return by_key(occurrence, lambda one: names[one], code)
+    return by_key(occurrence, names, code)
 
 
 _RECORDING = re.compile(r"_record_function_|torch[/\\]autograd[/\\]profiler\.py|function_record_v1")
@@ -145,16 +144,17 @@ def kernels(events: Events, owned: Owners) -> Entities:
     on_host = (events.category == Category.OPERATOR) & events.called(is_fused)
     on_host |= (events.category == Category.ANNOTATION) & events.called(COLLECTIVE.search)
     chosen = np.isin(events.category, DEVICE_WORK) | on_host
-    return _by_name(events, np.where(chosen, np.arange(len(events)), NOTHING))
+    occurrence = np.where(chosen, np.arange(len(events)), NOTHING)
+    return by_key(occurrence, events.names, events.name)
 
 
-def by_key(occurrence: Int64s, key_of: Callable[[int], str], code: Int64s) -> Entities:
+def by_key(occurrence: Int64s, names: Sequence[str], code: NDArray[np.integer]) -> Entities:
     """Rows by the name of the code, (n,), of the occurrence, (n,), of each event, or NOTHING."""
     belongs = occurrence >= 0
     belongs[belongs] = code[occurrence[belongs]] >= 0
     codes = code[occurrence[belongs]]
     used = np.flatnonzero(np.bincount(codes))
-    named = [key_of(int(one)) for one in used]
+    named = [names[one] for one in used.tolist()]
     rows = {name: row for row, name in enumerate(dict.fromkeys(filter(None, named)))}
     numbers = [rows.get(name, NOTHING) for name in named]
     row_of = scattered(int(used.max(initial=-1)) + 1, used, numbers)
@@ -165,7 +165,3 @@ def by_key(occurrence: Int64s, key_of: Callable[[int], str], code: Int64s) -> En
         shares=tuple({row: 1.0} for row in range(len(rows))),
         instance=np.where(part >= 0, occurrence, NOTHING),
     )
-
-
-def _by_name(events: Events, occurrence: Int64s) -> Entities:
-    return by_key(occurrence, lambda code: events.names[code], events.name.astype(np.int64))
