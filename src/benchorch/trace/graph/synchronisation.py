@@ -172,9 +172,8 @@ def _copies(scope: Scope) -> Awaited:
     work = scope.device_work
     work = work[scope.launch[work] != NOTHING]
     call = scope.launch[work]
-    inside = scope.matches(_COPY, call, Category.RUNTIME) & (
-        scope.end_ns[work] <= scope.end_ns[call]
-    )
+    inside = scope.matches(_COPY, call, Category.RUNTIME)
+    inside &= scope.end_ns[work] <= scope.end_ns[call]
     return call[inside], work[inside], Tier.SEMANTIC
 
 
@@ -284,10 +283,8 @@ def polling(scope: Scope, queue: Queues) -> Found:
         return Found()
     runs = _runs(scope, query)
     first, last = query[runs[:, 0]], query[runs[:, 1]]
-    before_last = query[runs[:, 1] - 1]
-    work = queue.ended_last(
-        scope, first, scope.start_ns[before_last], scope.end_ns[last], earlier=True
-    )
+    since_ns = scope.start_ns[query[runs[:, 1] - 1]]
+    work = queue.ended_last(scope, first, since_ns, scope.end_ns[last], earlier=True)
     known = work != NOTHING
     first, last, work = first[known], last[known], work[known]
     head, late_ns = 2 * last + 1, scope.end_ns[last] - scope.end_ns[work]

@@ -140,9 +140,8 @@ def labels(scope: Scope) -> Int8s:
     io = label[: scope.hosts] == CLASSES.index(Class.INPUT_OUTPUT)
     processes = _inside_of(scope, scope.named(_OTHER_PROCESSES, Category.PYTHON))
     label[np.flatnonzero(io & processes)] = CLASSES.index(Class.OUTSIDE)
-    if len(scope.named(TIMER, Category.PYTHON)) and not len(
-        scope.named(_TRANSPORT, Category.PYTHON)
-    ):
+    timers, transports = (scope.named(one, Category.PYTHON) for one in (TIMER, _TRANSPORT))
+    if len(timers) and not len(transports):
         loops = _inside_of(scope, scope.named(_LOOP, Category.PYTHON))
         label[np.flatnonzero(io & loops)] = CLASSES.index(Class.SLEEP)
     label[waiting(scope)] = CLASSES.index(Class.LOCK)  # or outside, see `recorded_waits`
