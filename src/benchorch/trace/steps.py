@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,7 +177,9 @@ def whole(events: Events, note: str = _UNMARKED) -> Steps:
     )
 
 
-class MarkedRange(NamedTuple):
+@final
+@dataclass(frozen=True, slots=True)
+class MarkedRange:
     """Ranges of one name, numbers in it apart."""
 
     name: str

@@ -171,7 +171,7 @@ def _ranges(trace: Path) -> Reply:
         for one in found
     ]
     text = table_text(rows) if found else "The trace has no named ranges; only trace can be named."
-    return Reply(text=text, data=_plain({"ranges": [one._asdict() for one in found]}))
+    return Reply(text=text, data=_plain({"ranges": [asdict(one) for one in found]}))
 
 
 def _one(traces: Sequence[Path], out: Path, given: _Options, say: Say) -> Reply:

@@ -32,9 +32,8 @@ def sync_records(scope: Scope) -> SyncRecords:
         np.full(len(scope), NOTHING, dtype=np.int64) for _ in range(4)
     )
     events, on_device = scope.events, scope.events.devices[scope.lane]
-    about, correlation, awaited = (
-        column[scope.event] for column in (events.stream, events.correlation, events.awaited)
-    )
+    about = events.stream[scope.event]
+    correlation, awaited = events.correlation[scope.event], events.awaited[scope.event]
     stream[calls] = about[calls]
     sync = scope.indices(Category.SYNC)
     call = joined_by(correlation, calls, correlation[sync])

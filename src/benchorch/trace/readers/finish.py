@@ -108,8 +108,9 @@ def finished(gathered: Gathered, details: Callable[[Int64s, Sequence[int]], Any]
         "details": partial(details, columns.pop("place")),
         "repairs": dict(sorted((+repairs).items())),
         "allocated": _allocated(gathered),
+        **columns,
     }
-    events = Events(**columns, **given, names=names, lanes=lanes)
+    events = Events(**given, names=names, lanes=lanes)
     _open_ranges(events)
     _last_in_c(events)
     return events

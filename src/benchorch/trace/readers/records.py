@@ -81,7 +81,7 @@ def _numbers(
 ) -> NDArray[Any]:
     """Values as numbers at once; where some are none, what each means."""
     try:
-        column = np.array(values, dtype=dtype)
+        column: NDArray[Any] = np.array(values, dtype=dtype)
     except (TypeError, ValueError, OverflowError):
         column = np.empty(0)
     if column.shape != (len(values),):
