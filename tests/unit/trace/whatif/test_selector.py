@@ -10,7 +10,7 @@ import pytest
 
 from benchorch.errors import TraceError
 from benchorch.trace.dag import CLASSES, Class
-from benchorch.trace.whatif.basis import Basis, Selector
+from benchorch.trace.whatif.basis import Basis, Selector, prepare
 from benchorch.trace.whatif.selector import flags, matcher, problems, select
 from support.trace_lab.program import Sync, Work
 from support.whatif_programs import basis_of, called, layer, mm, module, part, relu
@@ -86,7 +86,7 @@ def test_a_class_alone_is_all_the_time_of_it(basis: Basis) -> None:
 
 def test_shapes_and_dtypes_are_those_of_the_operator(basis: Basis) -> None:
     events = dataclasses.replace(basis.events, details=Shapes(basis, "aten::mm"))
-    shaped = dataclasses.replace(basis, analysis=dataclasses.replace(basis.analysis, events=events))
+    shaped = prepare(dataclasses.replace(basis.analysis, events=events))
     for selector in (
         Selector(kernel="*", shape="2x3, 3x4"),
         Selector(kernel="*", dtype="float16"),
