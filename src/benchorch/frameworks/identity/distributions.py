@@ -5,6 +5,7 @@ import csv
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
@@ -23,6 +24,9 @@ _LARGEST_READ_BYTES = 32 * 2**20
 
 _LARGEST_LOADED_BYTES = 64 * 2**20
 """Size limit of a loaded file that is compared with RECORD by content, else by size."""
+
+_STEADY_NS = 2 * 10**9
+"""Age from which a change of a file has left another time than any change after it."""
 
 _MAPPED = Path("/proc/self/maps")
 
@@ -120,14 +124,31 @@ def _altered(distribution: Distribution) -> dict[str, str]:
 def _difference(path: Path, recorded: str, size: str) -> str:
     """Digest of a file, or its size where it is a big one; empty where that is the recorded one."""
     try:
-        bytes_now = path.stat().st_size
-        if bytes_now > _LARGEST_LOADED_BYTES:
-            return "" if size == str(bytes_now) else str(bytes_now)
-        digest = file_digest(path)
+        now = path.stat()
+        if now.st_size > _LARGEST_LOADED_BYTES:
+            return "" if size == str(now.st_size) else str(now.st_size)
+        digest = _digest(path, now)
     except OSError:
         return "(unreadable)"
     spelled = base64.urlsafe_b64encode(bytes.fromhex(digest)).decode().rstrip("=")
     return "" if recorded in ("", f"sha256={spelled}") else digest
+
+
+def _digest(path: Path, state: os.stat_result) -> str:
+    """SHA-256 (hex) of a file's bytes, read once in a process while its state is the same.
+
+    torch has more than a thousand loaded files, and each module of a process asks for them.
+    """
+    if time.time_ns() - state.st_ctime_ns < _STEADY_NS:
+        return file_digest(path)
+    inode = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+    return _digest_of(path, inode)
+
+
+@lru_cache(maxsize=2**14)
+def _digest_of(path: Path, state: tuple[int, ...]) -> str:
+    del state  # what the digest was found for
+    return file_digest(path)
 
 
 def _loaded() -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from importlib.metadata import Distribution
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from benchorch.files import file_digest
+from benchorch.frameworks.identity import distributions
 from benchorch.frameworks.identity.distributions import describe
 
 TEXT = "SCALE = 2\n"
@@ -54,3 +57,26 @@ def test_a_file_that_nothing_loaded_does_not(large: Path) -> None:
     as_installed = described(is_loaded=True)
     large.write_text("SCALE = 3\n")
     assert described(is_loaded=True) == as_installed
+
+
+def test_a_loaded_file_that_has_not_changed_for_a_while_is_read_once(
+    large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importlib.import_module("large_of_lab")
+    read: list[Path] = []
+
+    def digest(path: Path) -> str:
+        read.append(path)
+        return file_digest(path)
+
+    monkeypatch.setattr(distributions, "file_digest", digest)
+    as_installed = [described(is_loaded=True) for _ in range(2)]
+    assert read == [large] * 2  # a further change might leave the same time
+    monkeypatch.setattr(distributions, "_STEADY_NS", 0)
+    as_installed += [described(is_loaded=True) for _ in range(3)]
+    assert read == [large] * 3
+    assert len({*as_installed}) == 1
+    large.write_text("SCALE = 3\n")
+    os.utime(large, ns=(1, 1))
+    assert described(is_loaded=True) != as_installed[0]
+    assert read == [large] * 4
