@@ -49,8 +49,8 @@ class Commands:
     def run(self, folder: Path, words: Sequence[str], cpu_s: int = 60, **more: Any) -> Done:
         """The command with these words in that folder; killed after `cpu_s`.
 
-        `environment=` is its environment, `model=` a model's node to load instead, as a trial of
-        the recipe in `words` loads it.
+        `environment=` is its environment, `terminal=` the path of the one it runs at, `model=` a
+        model's node to load instead, as a trial of the recipe in `words` loads it.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -154,7 +154,7 @@ def warm(packages: Sequence[str]) -> None:
 def served(request: Mapping[str, Any]) -> dict[str, Any]:
     """What became of the request as a `Done`'s fields.
 
-    `request` has `cwd`, `words` and `seconds`; it may have `environment` and `model`.
+    `request` has `cwd`, `words` and `seconds`; it may have `environment`, `terminal` and `model`.
     """
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         sys.stdout.flush()
@@ -162,15 +162,29 @@ def served(request: Mapping[str, Any]) -> dict[str, Any]:
         child = os.fork()
         if not child:
             os.setsid()
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(stdout.fileno(), 1)
-            os.dup2(stderr.fileno(), 2)
+            if "terminal" in request:
+                at_terminal(request["terminal"])
+            else:
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+                os.dup2(stdout.fileno(), 1)
+                os.dup2(stderr.fileno(), 2)
             attempt(request)
         status, usage = waited(child, before + 10 * request["seconds"])
         texts = [read_from_start(file) for file in (stdout, stderr)]
     cpu_s = usage.ru_utime + usage.ru_stime
     code = os.waitstatus_to_exitcode(status)
     return {"code": code, "stdout": texts[0], "stderr": texts[1], "cpu_s": cpu_s}
+
+
+def at_terminal(name: str) -> None:
+    """All three streams are that terminal's, as an interpreter opens them."""
+    terminal = os.open(name, os.O_RDWR)
+    for number in range(3):
+        os.dup2(terminal, number)
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(number, mode, buffering=1, closefd=False)  # noqa: SIM115 - as long as the process
+        for number, mode in enumerate("rww")
+    )
 
 
 def read_from_start(file: Any) -> str:

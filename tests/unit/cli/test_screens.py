@@ -10,10 +10,9 @@ import os
 import pty
 import re
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from benchorch.cli import main
 from benchorch.cli.catalog import COMMANDS
 from benchorch.domain.trial import Skip
 from benchorch.journal.registry import remember
+from support.command_lines import Commands
 from support.synthetic_runs import result, trial, write_run
 
 GOLDEN = Path(__file__).resolve().parents[2] / "data" / "golden"
@@ -54,43 +54,49 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder / "state"
 
 
-def shown(words: Sequence[str], width: int | None, state: Path | None = None) -> str:
+def shown(
+    commands: Commands, words: Sequence[str], width: int | None, state: Path | None = None
+) -> str:
     """What a command prints before notes; None is a pipe."""
-    plain = {key: text for key, text in os.environ.items() if key not in ("COLUMNS", "LINES")}
-    command = [sys.executable, "-m", "benchorch", *words]
-    environment = {**plain, "NO_COLOR": "1"}
-    if state is not None:
-        environment["XDG_STATE_HOME"] = str(state)
+    environment = of_a_terminal(state)
     if width is None:
-        text = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=True
-        ).stdout
+        done = commands.run(Path.cwd(), words, environment=environment)
+        code, text = done.code, done.stdout
     else:
-        code, text = at_terminal(command, width, environment)
-        assert code == 0
+        code, text = at_terminal(commands, words, width, environment)
+    assert code == 0, text
     assert width is None or max(map(len, text.splitlines())) <= width
     return text.partition("note ")[0].rstrip() + "\n"
 
 
+def of_a_terminal(state: Path | None) -> dict[str, str]:
+    """Variables without a width of their own, with the place of known runs."""
+    plain = {key: text for key, text in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    known = {} if state is None else {"XDG_STATE_HOME": str(state)}
+    return {**plain, "NO_COLOR": "1", **known}
+
+
 def at_terminal(
-    command: Sequence[str],
+    commands: Commands,
+    words: Sequence[str],
     width: int,
     environment: Mapping[str, str],
     *,
-    errors: int = subprocess.DEVNULL,
     cwd: Path | None = None,
     typed: str = "",
 ) -> tuple[int, str]:
     """The exit code of a command at a terminal of this width, and what is there at its end."""
     here, there = pty.openpty()
     fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-    process = subprocess.Popen(
-        command, env=environment, stdin=there, stdout=there, stderr=errors, cwd=cwd
-    )
-    os.close(there)
     os.write(here, typed.encode())
-    text = _everything(here).replace("\r\n", "\n")
-    return process.wait(), text
+    with ThreadPoolExecutor(1) as pool:
+        text = pool.submit(_everything, here)
+        try:
+            name = os.ttyname(there)
+            done = commands.run(cwd or Path.cwd(), words, environment=environment, terminal=name)
+        finally:
+            os.close(there)
+    return done.code, text.result().replace("\r\n", "\n")
 
 
 def _everything(terminal: int) -> str:
@@ -107,16 +113,20 @@ def _everything(terminal: int) -> str:
 
 
 @pytest.mark.parametrize("width", [60, 80, 140, None])
-def test_the_table_is_what_a_person_has_looked_at(run: Path, width: int | None) -> None:
+def test_the_table_is_what_a_person_has_looked_at(
+    commands: Commands, run: Path, width: int | None
+) -> None:
     stored = GOLDEN / f"report-{width or 'piped'}.txt"
-    assert shown(["report", str(run)], width) == stored.read_text()
+    assert shown(commands, ["report", str(run)], width) == stored.read_text()
 
 
 @pytest.mark.parametrize("width", [60, 80, 140])
 @pytest.mark.parametrize("words", ["status", "compare plan-earlier plan-later"])
-def test_lists_and_comparisons_fit_the_terminal(words: str, width: int, state: Path) -> None:
+def test_lists_and_comparisons_fit_the_terminal(
+    commands: Commands, words: str, width: int, state: Path
+) -> None:
     stored = GOLDEN / f"{words.partition(' ')[0]}-{width}.txt"
-    assert shown(words.split(), width, state) == stored.read_text()
+    assert shown(commands, words.split(), width, state) == stored.read_text()
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
@@ -163,25 +173,23 @@ LONGEST_COMMAND = re.compile(r" *(?:\w+:? +)?(?:python -m )?(?:benchorch|cd|mv|p
     ],
 )
 def test_no_answer_is_cut_inside_a_word(
-    words: str, code: int | None, state: Path, tmp_path: Path
+    commands: Commands, words: str, code: int | None, state: Path, tmp_path: Path
 ) -> None:
-    plain = {key: text for key, text in os.environ.items() if key not in ("COLUMNS", "LINES")}
-    environment = {**plain, "NO_COLOR": "1", "XDG_STATE_HOME": str(state)}
-    command = [sys.executable, "-m", "benchorch", *words.split()]
-    ended, text = at_terminal(command, 60, environment, errors=subprocess.STDOUT, cwd=tmp_path)
+    environment = of_a_terminal(state)
+    ended, text = at_terminal(commands, words.split(), 60, environment, cwd=tmp_path)
     assert code in (ended, None), text
     wide = [line for line in text.splitlines() if len(line) > 60 and len(line.split()) > 1]
     assert [line for line in wide if not LONGEST_COMMAND.match(line)] == []
 
 
-def test_init_asks_at_a_terminal_and_writes_what_was_answered(tmp_path: Path) -> None:
+def test_init_asks_at_a_terminal_and_writes_what_was_answered(
+    commands: Commands, tmp_path: Path
+) -> None:
     (tmp_path / "ranker.py").write_text("def build(): ...\n")
     answers = "ranker.py:build\nx=batch_size,16\n\neager\nn\n"
-    environment = {**os.environ, "NO_COLOR": "1", "XDG_STATE_HOME": str(tmp_path / "state")}
-    command = [sys.executable, "-m", "benchorch", "init", "mine.yaml"]
-    ended, text = at_terminal(
-        command, 80, environment, errors=subprocess.STDOUT, cwd=tmp_path, typed=answers
-    )
+    environment = of_a_terminal(tmp_path / "state")
+    words = ["init", "mine.yaml"]
+    ended, text = at_terminal(commands, words, 80, environment, cwd=tmp_path, typed=answers)
     assert ended == 0, text
     asked = ("Module (", "Input (", "Next input (", "Conversions [", "Run it now? [y/N]: ")
     places = [text.index(question) for question in asked]
