@@ -30,7 +30,7 @@ from identity_corpus import (
 )
 from identity_corpus.unseen import cases as unseen
 from support.identity_lab import Identity, command, identity_of
-from support.slices import one_in, only
+from support.slices import only
 
 CASES = {
     f"{part}-{case.name}": case
@@ -58,19 +58,21 @@ UNTRACKED = ("database_read_by_forward",)
 """What its calls do cannot be compared, so that it is never a hit."""
 
 
-def chosen(every: int) -> list[object]:
-    """One case in so many, compiled ones not, for the default suite; all for the slow one."""
-    return [
-        pytest.param(
-            name,
-            marks=() if number % every == 0 and case.conversion == "eager" else pytest.mark.slow,
-        )
-        for number, (name, case) in enumerate(CASES.items())
-        if case.name not in LEFT
-    ]
+KINDS = (
+    *("seen-wheel_constant_upgraded", "seen-plain_tensor_middle", "seen-lru_cache"),
+    *("seen-environment_newly_set", "seen-program_run_by_factory", "seen-permissions"),
+    *("unseen-closure_cell", "unseen-weights_file_same_size_and_time", "unseen-file_recreated"),
+    *("unseen-unpicklable_counter", "hostile-autocast_left_on", "hostile-extension_rebuilt_alike"),
+    *("second review-data_file_of_package_read_in_forward", "fifth review-source_with_comments"),
+    *("third review-negative_zero_in_a_tuple", "fifth review-file_that_a_variable_names"),
+    "eighth review-implementation_of_a_generic_function",
+)
+"""One case of each kind of change, for the default suite; all for the slow one."""
 
 
-@pytest.mark.parametrize("name", chosen(12))
+@pytest.mark.parametrize(
+    "name", only(KINDS, (name for name, case in CASES.items() if case.name not in LEFT))
+)
 def test_a_change_is_a_miss_or_a_hit_as_it_should_be(name: str, tmp_path: Path) -> None:
     """By what can be reached of the model, or else by what its calls consult."""
     case = CASES[name]
@@ -91,7 +93,9 @@ CALLS = {
 }
 ALIKE = (
     *("file_of_a_spelled_name", "file_that_appears", "folder_of_a_spelled_name"),
-    "precision_of_decimals",
+    *("precision_of_decimals", "comment_in_a_module_of_a_spelled_name", "storage_mapped_by_torch"),
+    *("library_behind_a_library", "name_behind_a_link_of_the_factory", "newest_file"),
+    *("file_in_memory_of_the_factory", "tokenizer_of_a_file", "package_data_by_pkgutil"),
     *(case.name for number, case in enumerate(ninth_review.CALLS) if number % 6),
 )
 """Of a kind with cases of `unit/frameworks/identity/test_calls.py`: with ``-m slow``."""
@@ -118,7 +122,7 @@ COMMAND = (
 )
 
 
-@pytest.mark.parametrize("name", one_in(20, HITS))
+@pytest.mark.parametrize("name", only(("seen-checkout_moved", "unseen-comment_added"), HITS))
 def test_the_command_builds_nothing_again_where_nothing_changed_that_counts(
     name: str, tmp_path: Path
 ) -> None:

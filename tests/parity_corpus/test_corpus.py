@@ -76,7 +76,7 @@ def test_arrays_get_the_verdict_that_they_deserve(part: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("part", "name", "conversion"),
     one_in(
-        31,
+        62,
         [
             (part, name, conversion)
             for part, corpus in MODELS.items()
