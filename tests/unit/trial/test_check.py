@@ -15,7 +15,7 @@ from benchorch.domain.outputs import nested
 from benchorch.domain.verdict import Kind
 from benchorch.trial import reference
 from support.parity_lab import judge_model
-from support.slices import one_in
+from support.slices import one_in, only
 
 torch = pytest.importorskip("torch")
 
@@ -212,9 +212,13 @@ CAUSES = [
 @pytest.mark.parametrize(
     ("model", "cause", "conversion"),
     [
-        *((*case, "eager") for case in CAUSES),
+        # An attribute by `Toggling`, and the random generators of Python by torch's.
+        *only(
+            lambda case: case[0] not in (OwnGenerator, PythonRandom, Deep),
+            [(*case, "eager") for case in CAUSES],
+        ),
         # Whether a model is deterministic is seen before it is converted.
-        *one_in(10, [(*case, name) for name in ("bf16", "torchscript") for case in CAUSES]),
+        *one_in(20, [(*case, name) for name in ("bf16", "torchscript") for case in CAUSES]),
     ],
 )
 def test_a_model_that_differs_from_itself_is_not_deterministic(
@@ -226,7 +230,7 @@ def test_a_model_that_differs_from_itself_is_not_deterministic(
     assert cause in verdict.explanation
 
 
-@pytest.mark.parametrize("conversion", ["eager", "torchscript"])
+@pytest.mark.parametrize("conversion", only(["torchscript"], ["eager", "torchscript"]))
 @pytest.mark.parametrize("model", [Harmless, InPlace, KeptTable])
 def test_what_changes_without_effect_is_fine(model: Callable[[], object], conversion: str) -> None:
     verdict = judge_model(model, X, conversion)  # type: ignore[arg-type]
@@ -234,7 +238,7 @@ def test_what_changes_without_effect_is_fine(model: Callable[[], object], conver
     assert verdict.noise_ratio == 0
 
 
-@pytest.mark.parametrize("conversion", ["eager", "torchscript"])
+@pytest.mark.parametrize("conversion", only(["eager"], ["eager", "torchscript"]))
 def test_a_model_that_counts_its_calls_is_not_deterministic(
     conversion: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,7 +292,7 @@ def test_a_model_that_changes_while_it_is_timed_is_not_deterministic() -> None:
     assert "after the timed calls it answers otherwise" in verdict.explanation
 
 
-@pytest.mark.parametrize("conversion", ["eager", "bf16"])
+@pytest.mark.parametrize("conversion", only(["eager"], ["eager", "bf16"]))
 def test_a_model_that_stays_the_same_while_it_is_timed_agrees(conversion: str) -> None:
     assert judge_model(Harmless, X, conversion, timed_calls=40).kind is Kind.AGREES
 
@@ -371,7 +375,11 @@ class Timed(Base):
 
 
 @pytest.mark.parametrize(
-    "conversion", ["eager", "export", "onnxruntime", "torchscript", "aot_eager", "bf16+export"]
+    "conversion",
+    only(
+        ["export", "onnxruntime", "torchscript"],
+        ["eager", "export", "onnxruntime", "torchscript", "aot_eager", "bf16+export"],
+    ),
 )
 def test_outputs_are_matched_by_where_the_model_has_them(conversion: str) -> None:
     verdict = judge_model(Nested, X, conversion)
@@ -388,7 +396,7 @@ def test_a_text_that_a_file_holds_as_it_was_traced_is_compared() -> None:
     assert verdict.reasons[0].startswith("output kind: ")
 
 
-@pytest.mark.parametrize("conversion", ["eager", "torchscript"])
+@pytest.mark.parametrize("conversion", only(["torchscript"], ["eager", "torchscript"]))
 def test_a_counter_beside_the_tensors_is_left_out_with_a_note(conversion: str) -> None:
     verdict = judge_model(Timed, X, conversion)
     assert verdict.kind is Kind.AGREES, verdict.explanation
