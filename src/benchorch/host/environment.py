@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import cache
@@ -17,6 +18,9 @@ from pathlib import Path
 from benchorch.domain.codec import Json
 from benchorch.host import cgroup
 from benchorch.host.cgroup import ROOT, read_number, read_text
+
+_STEADY_NS = 2 * 10**9
+"""Age of a change from which another one leaves another time, however coarse the file system's."""
 
 VARIABLES = (
     "CUDA_DEVICE_MAX_CONNECTIONS",
@@ -165,6 +169,11 @@ def _named_by_folders() -> frozenset[str]:
 def _normalised(distribution: str) -> str:
     """The name by which equal distributions are found, whatever stands between its words."""
     return re.sub(r"[-_.]+", "_", distribution).lower()
+
+
+def is_steady(state: os.stat_result) -> bool:
+    """Whether a further change of a file would leave another state than this one."""
+    return time.time_ns() - state.st_ctime_ns >= _STEADY_NS
 
 
 def package_versions(names: Iterable[str]) -> dict[str, str]:

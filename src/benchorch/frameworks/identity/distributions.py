@@ -5,7 +5,6 @@ import csv
 import os
 import re
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
@@ -16,7 +15,7 @@ from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import Json
 from benchorch.files import file_digest
 from benchorch.frameworks.identity.owners import listing, normalised
-from benchorch.host.environment import release
+from benchorch.host.environment import is_steady, release
 
 DIGITS = 16
 _LARGEST_READ_BYTES = 32 * 2**20
@@ -24,9 +23,6 @@ _LARGEST_READ_BYTES = 32 * 2**20
 
 _LARGEST_LOADED_BYTES = 64 * 2**20
 """Size limit of a loaded file that is compared with RECORD by content, else by size."""
-
-_STEADY_NS = 2 * 10**9
-"""Age from which a change of a file has left another time than any change after it."""
 
 _MAPPED = Path("/proc/self/maps")
 
@@ -139,7 +135,7 @@ def _digest(path: Path, state: os.stat_result) -> str:
 
     torch has more than a thousand loaded files, and each module of a process asks for them.
     """
-    if time.time_ns() - state.st_ctime_ns < _STEADY_NS:
+    if not is_steady(state):
         return file_digest(path)
     inode = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
     return _digest_of(path, inode)
