@@ -8,6 +8,7 @@ import pytest
 
 FAST = ("stopping=fixed", "stopping.processes=1", "stopping.calls=5", "protocol.pairing=none")
 FAST += ("profiler=none", "stopping.window_s=0.05", "protocol.canary_tolerance_ratio=null")
+FAST += ("executor=inline",)
 PASSWORD = "hunter22"
 CREDENTIALS = base64.b64encode(f"ann:{PASSWORD}".encode()).decode()
 

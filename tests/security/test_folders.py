@@ -49,6 +49,7 @@ def test_a_trial_imports_no_look_alike_of_a_package(place: Path) -> None:
         (place / f"{name}.py").write_text(plant)
     words = ("model=mlp", "conversion=eager", "recorder=none", "profiler=none", "stopping=fixed")
     words += ("stopping.processes=1", "stopping.window_s=0.05", "protocol.pairing=none")
+    words += ("protocol.canary_tolerance_ratio=null",)
     done = run(place, *words, "baseline=null", "hydra.run.dir=out")
     assert not (place / "marker").exists()
     assert done.returncode == 0, done.stdout + done.stderr

@@ -58,7 +58,7 @@ def test_the_lines_are_found() -> None:
     assert lines(text) == ["benchorch plan x.yaml", "python -m benchorch report p"]
 
 
-@pytest.mark.parametrize("name", one_in(4, NAMES))
+@pytest.mark.parametrize("name", one_in(8, NAMES))
 def test_the_name_of_a_recipe_starts_nothing(name: str, commands: Commands, folder: Path) -> None:
     recipe = f"{name}.yaml"
     (folder / recipe).write_text(f"{HEAD}nmae: x\n")
@@ -74,12 +74,12 @@ def test_the_name_of_a_recipe_starts_nothing(name: str, commands: Commands, fold
         done = commands.run(folder, words)
         found += lines(done.output)
     assert found
-    for line in found:
+    for line in dict.fromkeys(found):
         typed(line, folder)
         assert not (folder / "marker").exists(), line
 
 
-@pytest.mark.parametrize("name", one_in(8, NAMES))
+@pytest.mark.parametrize("name", one_in(16, NAMES))
 def test_the_folder_of_a_run_starts_nothing(
     name: str, commands: Commands, folder: Path, tmp_path: Path
 ) -> None:
@@ -94,6 +94,6 @@ def test_the_folder_of_a_run_starts_nothing(
         for place in (str(run), f"./{other.name}"):
             found += lines(commands.run(folder, [command, place]).output)
     assert found
-    for line in found:
+    for line in dict.fromkeys(found):
         typed(line, folder)
         assert not (folder / "marker").exists(), line

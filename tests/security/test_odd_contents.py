@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import sqlite3
 import struct
 import zipfile
@@ -99,7 +100,7 @@ RECIPES = {
 }
 
 
-@pytest.mark.parametrize("case", one_in(6, RECIPES))
+@pytest.mark.parametrize("case", one_in(11, RECIPES))
 def test_a_recipe_of_odd_yaml_is_planned_or_refused(
     case: str, commands: Commands, folder: Path
 ) -> None:
@@ -111,7 +112,16 @@ def test_a_recipe_of_odd_yaml_is_planned_or_refused(
 
 @pytest.mark.parametrize(
     "content",
-    ["name: a\n".encode("utf-16"), b"\xef\xbb\xbfname: a\n", b"name: a\0\n", b"\xff\xfe", b"\t"],
+    one_in(
+        3,
+        [
+            "name: a\n".encode("utf-16"),
+            b"\xef\xbb\xbfname: a\n",
+            b"name: a\0\n",
+            b"\xff\xfe",
+            b"\t",
+        ],
+    ),
 )
 def test_a_recipe_of_odd_bytes_is_planned_or_refused(
     content: bytes, commands: Commands, folder: Path
@@ -146,7 +156,7 @@ ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("case", ARRAYS)
+@pytest.mark.parametrize("case", one_in(2, ARRAYS))
 def test_an_odd_file_of_arrays_is_refused(case: str, commands: Commands, folder: Path) -> None:
     (folder / "rows.npz").write_bytes(npz(ARRAYS[case]))
     (folder / "theirs.yaml").write_text(f"{FACTORY}  inputs: {{file: rows.npz}}\n")
@@ -171,7 +181,7 @@ def test_a_checkpoint_that_expands_is_refused(commands: Commands, folder: Path) 
     assert "expand" in done.output
 
 
-@pytest.mark.parametrize("text", ["store: {quota_gib: 0}", "store: {quota_gib: 0.5}"])
+@pytest.mark.parametrize("text", one_in(2, ["store: {quota_gib: 0}", "store: {quota_gib: 0.5}"]))
 def test_a_strangers_recipe_does_not_have_builds_deleted(
     text: str, commands: Commands, folder: Path
 ) -> None:
@@ -234,7 +244,7 @@ GRAPHS: dict[str, Callable[[Any], None]] = {
 }
 
 
-@pytest.mark.parametrize("case", one_in(3, GRAPHS))
+@pytest.mark.parametrize("case", one_in(6, GRAPHS))
 def test_an_odd_graph_beside_a_trace_is_read_or_refused(
     case: str, commands: Commands, folder: Path
 ) -> None:
@@ -255,7 +265,7 @@ PROVENANCE: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", one_in(2, PROVENANCE))
+@pytest.mark.parametrize("case", one_in(3, PROVENANCE))
 def test_odd_provenance_beside_a_trace_is_read_or_refused(
     case: str, commands: Commands, folder: Path
 ) -> None:
@@ -360,7 +370,7 @@ TRACES: dict[str, Callable[[], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", one_in(5, TRACES))
+@pytest.mark.parametrize("case", one_in(7, TRACES))
 def test_an_odd_trace_is_analysed_or_refused(case: str, commands: Commands, folder: Path) -> None:
     write(folder / "trace.json", TRACES[case]())
     ended(commands, folder, "analyze trace.json --output out", 60)
@@ -407,7 +417,7 @@ WHATIFS = {
 }
 
 
-@pytest.mark.parametrize("case", one_in(4, WHATIFS))
+@pytest.mark.parametrize("case", one_in(8, WHATIFS))
 def test_an_odd_what_if_is_answered_or_refused(case: str, commands: Commands, folder: Path) -> None:
     name, content = WHATIFS[case]
     (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
@@ -450,7 +460,7 @@ REPORTS = {
 }
 
 
-@pytest.mark.parametrize("case", one_in(2, REPORTS))
+@pytest.mark.parametrize("case", one_in(4, REPORTS))
 def test_an_odd_report_of_lightning_is_shown(case: str, commands: Commands, folder: Path) -> None:
     (folder / "report.txt").write_text(REPORTS[case])
     ended(commands, folder, "analyze report.txt")
@@ -491,7 +501,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize(
-    ("case", "line"), one_in(43, [(case, line) for case in SETTINGS for line in COMMANDS])
+    ("case", "line"), one_in(83, [(case, line) for case in SETTINGS for line in COMMANDS])
 )
 def test_odd_settings_of_a_plan_are_data(
     case: str, line: str, commands: Commands, folder: Path, run: Path
@@ -506,7 +516,7 @@ def test_odd_settings_of_a_plan_are_data(
     assert done.code in (0, 1, 2, 3, 4), (done.code, done.output[-2000:])
 
 
-@pytest.mark.parametrize("label", ["1²2", "9" * 5000, "1" * 20, "batch_size=²"])
+@pytest.mark.parametrize("label", one_in(3, ["1²2", "9" * 5000, "1" * 20, "batch_size=²"]))
 def test_odd_labels_of_a_plan_are_names(
     label: str, commands: Commands, folder: Path, tmp_path: Path
 ) -> None:
@@ -521,21 +531,29 @@ def test_odd_labels_of_a_plan_are_names(
 def test_a_journal_of_garbage_is_summed_up(commands: Commands, folder: Path, run: Path) -> None:
     run = run.rename(folder / "run")
     with (run / "results.jsonl").open("ab") as file:
-        file.write(b"garbage\n" * 200_000)
+        file.write(b"garbage\n" * 50_000)
     for line in ("report @D/run", "status @D/run", "check @D/run"):
         done = ended(commands, folder, line)
-        assert "199980 lines more" in done.output or line != "report @D/run", done.output
+        assert "49980 lines more" in done.output or line != "report @D/run", done.output
+
+
+@pytest.fixture(scope="module")
+def tracker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tracker's file that MLflow made itself, which is none of others."""
+    pytest.importorskip("mlflow")
+    from benchorch.recorders.mlflow import create_store
+
+    path = tmp_path_factory.mktemp("tracker") / "mlflow.db"
+    for _ in range(2):
+        create_store(f"sqlite:///{path}")
+    return path
 
 
 @pytest.mark.parametrize("kind", ["trigger", "view"])
 def test_a_tracker_that_runs_statements_of_its_own_is_refused(
-    kind: str, commands: Commands, folder: Path, run: Path
+    kind: str, commands: Commands, folder: Path, run: Path, tracker: Path
 ) -> None:
-    pytest.importorskip("mlflow")
-    from benchorch.recorders.mlflow import create_store
-
-    for _ in range(2):  # what MLflow made itself is none of others
-        create_store(f"sqlite:///{folder}/mlflow.db")
+    shutil.copy(tracker, folder / "mlflow.db")
     endless = "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t) SELECT x FROM t"
     with sqlite3.connect(folder / "mlflow.db") as base:
         for statement in {
@@ -557,7 +575,7 @@ def test_a_tracker_that_runs_statements_of_its_own_is_refused(
     assert found in " ".join(done.output.split())
 
 
-@pytest.mark.parametrize("name", ["[" * 200_000, "a" * 200_000, "a[1, " * 50_000])
+@pytest.mark.parametrize("name", one_in(2, ["[" * 200_000, "a" * 200_000, "a[1, " * 50_000]))
 def test_a_long_label_is_shown(name: str, commands: Commands, run: Path) -> None:
     plan = json.loads((run / "plan.json").read_text())
     for each in plan["trials"]:
@@ -571,7 +589,7 @@ def test_a_long_label_is_shown(name: str, commands: Commands, run: Path) -> None
 
 @pytest.mark.parametrize("kind", ["operators within one another", "threads"])
 def test_a_trace_of_many_names_is_read_once(kind: str, commands: Commands, folder: Path) -> None:
-    count = 40_000
+    count = 15_000
     records = [
         event("cpu_op", f"a{one}", one, 2 * (count - one), pid=1, tid=1)
         if kind.startswith("operators")
@@ -597,7 +615,7 @@ PLANNED: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.parametrize("line", ["open @D --no-browser", "report @D --json"])
-@pytest.mark.parametrize("case", PLANNED)
+@pytest.mark.parametrize("case", one_in(3, PLANNED))
 def test_odd_nodes_of_a_stored_plan_are_shown_or_refused(
     case: str, line: str, commands: Commands, run: Path
 ) -> None:

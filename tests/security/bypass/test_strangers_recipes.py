@@ -172,7 +172,11 @@ def test_the_trackers_token_goes_to_a_recipes_address_only_with_trust(
     small = "model: {widths: [8, 8], inputs: {input: {shape: [1, 8], generator: normal}}}"
     more = f"{small}\nrecorder: {{uri: '{url}', timeout_s: 1}}"
     (folder / "theirs.yaml").write_text(recipe(more, "recorder=mlflow"))
-    words = ["theirs.yaml", "protocol.pairing=none", f"hydra.run.dir={folder.parent}/out"]
+    words = [
+        *("theirs.yaml", "protocol.pairing=none", f"hydra.run.dir={folder.parent}/out"),
+        *("stopping.processes=1", "stopping.window_s=0.05", "executor=inline"),
+        "protocol.canary_tolerance_ratio=null",
+    ]
     done = commands.run(folder, words, environment=environment(folder))
     assert (done.code, tokens) == (2, [])
     commands.run(folder, [*words, "--trust", "theirs.yaml"], 120, environment=environment(folder))
