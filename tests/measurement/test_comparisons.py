@@ -42,6 +42,7 @@ from support.simulated_samples import (
     process,
     process_effects,
 )
+from support.slices import one_in
 from support.statistics_experiments import (
     Verdicts,
     compared,
@@ -73,7 +74,7 @@ def test_identical_sides_seldom_differ_in_any_cell_with_all_looks_and_a_death_in
     assert np.mean(shares) <= 0.05 + 2 * standard_error(0.05, 200 * len(cells))
 
 
-@pytest.mark.parametrize("pairs", [3, 5, 8, 20])
+@pytest.mark.parametrize("pairs", one_in(3, [3, 5, 8, 20]))
 def test_identical_sides_seldom_differ_in_any_number_of_pairs(pairs: int) -> None:
     share = compared(Node(), 2000, pairs=pairs).different
     assert share <= 0.05 + 2 * standard_error(0.05, 2000)
@@ -178,7 +179,7 @@ def judged(met: Sequence[Pair]) -> Comparison:
     return found
 
 
-@pytest.mark.parametrize("looks", [(), USUAL_LOOKS])
+@pytest.mark.parametrize("looks", [USUAL_LOOKS, pytest.param((), marks=pytest.mark.slow)])
 def test_forty_identical_candidates_seldom_have_a_winner(looks: tuple[int, ...]) -> None:
     share = false_winners(200, 40, 8, looks)
     assert share <= 0.05 + 2 * standard_error(0.05, 200)
@@ -213,7 +214,7 @@ def table_trial(rng: np.random.Generator, log_ratio: float) -> TrialResult:
     return trial(*records)
 
 
-@pytest.mark.parametrize("log_ratio", [0.0, 0.02])
+@pytest.mark.parametrize("log_ratio", one_in(2, [0.02, 0.0]))
 @pytest.mark.parametrize("pairs", [8, 20, None])
 def test_the_interval_of_the_ratio_holds_the_truth(pairs: int | None, log_ratio: float) -> None:
     share = compared(Node(), 1000, pairs=pairs, log_ratio=log_ratio).covered

@@ -24,6 +24,7 @@ from support.simulated_samples import (
     normal,
     process,
 )
+from support.slices import one_in
 from support.statistics_experiments import (
     headline_covers,
     headline_covers_drift,
@@ -44,14 +45,14 @@ CELLS = {**INDEPENDENT, **CORRELATED}
 FINE = [name for name in INDEPENDENT if name != "quantised"]
 
 
-@pytest.mark.parametrize("n", [30, 100, 500])
+@pytest.mark.parametrize("n", one_in(2, [30, 100, 500]))
 @pytest.mark.parametrize("name", INDEPENDENT)
 def test_order_statistics_hold_the_median_of_independent_calls(name: str, n: int) -> None:
     share = order_statistics_cover(INDEPENDENT[name], n, 3000)
     assert share >= 0.940 - 2 * standard_error(0.94, 3000)
 
 
-@pytest.mark.parametrize("processes", [5, 20])
+@pytest.mark.parametrize("processes", one_in(2, [5, 20]))
 @pytest.mark.parametrize("name", CELLS)
 def test_the_headline_holds_the_median_whatever_the_calls_are_like(
     name: str, processes: int
@@ -115,7 +116,7 @@ def test_p99_is_never_given_for_fewer_than_368_queries_worth_of_correlated_ones(
         assert "latency_ms/p99" not in metrics
 
 
-@pytest.mark.parametrize("spread", [0.005, 0.008, 0.012, 0.02, 0.04])
+@pytest.mark.parametrize("spread", one_in(2, [0.005, 0.008, 0.012, 0.02, 0.04]))
 @pytest.mark.parametrize("tail", ["normal", "t3"])
 def test_intervals_hold_although_the_trial_stopped_as_soon_as_they_were_narrow(
     spread: float, tail: str
@@ -130,8 +131,8 @@ def test_is_about_trials_that_stop_at_different_looks() -> None:
     assert 0.05 < stopped_trials(0.025, 200).converged < 0.95
 
 
-@pytest.mark.parametrize("n", [30, 100, 500])
-@pytest.mark.parametrize("rho", [0.3, 0.5, 0.9])
+@pytest.mark.parametrize("n", one_in(2, [30, 100, 500]))
+@pytest.mark.parametrize("rho", one_in(2, [0.3, 0.5, 0.9]))
 def test_correlated_calls_are_not_counted_as_independent(rho: float, n: int) -> None:
     found = single_processes(rho, n, 1000)
     # Never, as far as a thousand series can tell: one in a thousand at most.
@@ -149,7 +150,7 @@ def test_medians_of_stretches_hold_the_median_of_correlated_calls(rho: float) ->
     assert found.covered >= 0.93 - 2 * standard_error(0.93, 500)
 
 
-@pytest.mark.parametrize("n", [100, 500, 3000])
+@pytest.mark.parametrize("n", one_in(2, [100, 500, 3000]))
 @pytest.mark.parametrize("draw", [pareto, heavy])
 def test_a_mean_of_a_tail_without_variance_is_refused(draw: object, n: int) -> None:
     share = mean_refused(draw, n, 500)  # type: ignore[arg-type]
@@ -167,7 +168,7 @@ def test_a_mean_of_a_light_tail_is_given_with_students_interval() -> None:
     assert covered / 500 >= 0.94 - 2 * standard_error(0.94, 500)
 
 
-@pytest.mark.parametrize("processes", [5, 10, 20])
+@pytest.mark.parametrize("processes", one_in(2, [5, 10, 20]))
 def test_the_headline_is_not_much_wider_than_that_of_one_who_knows_the_spread(
     processes: int,
 ) -> None:
@@ -175,7 +176,7 @@ def test_the_headline_is_not_much_wider_than_that_of_one_who_knows_the_spread(
     assert headline_width(processes, 4000) <= {5: 1.6, 10: 1.35, 20: 1.3}[processes] * 1.01
 
 
-@pytest.mark.parametrize("n", [30, 100, 500])
+@pytest.mark.parametrize("n", one_in(2, [30, 100, 500]))
 def test_so_is_that_of_a_single_process(n: int) -> None:
     assert single_width(n, 4000) <= 1.3
 

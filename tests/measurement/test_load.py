@@ -11,6 +11,7 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -51,6 +52,7 @@ from support.load_runs import (
     schedule,
     varying,
 )
+from support.slices import one_in
 
 MILLION = 1_000_000
 MS = 1_000_000
@@ -71,10 +73,19 @@ def responses_ms(
     return (completions_ns(due, spent, servers) - due) / MS
 
 
+@cache
+def theory_seen_ms(utilisation_ratio: float) -> tuple[float, float]:
+    """Mean and p99 of the responses to four million arrivals."""
+    runs = (responses_ms(utilisation_ratio, seed) for seed in SEEDS)
+    found = [(float(ms.mean()), float(np.quantile(ms, 0.99))) for ms in runs]
+    mean, p99 = np.mean(found, axis=0)
+    return float(mean), float(p99)
+
+
 # --- Q1 -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("utilisation", [0.5, 0.7, 0.8, 0.9])
+@pytest.mark.parametrize("utilisation", one_in(3, [0.5, 0.7, 0.8, 0.9]))
 def test_the_generator_is_the_queue_to_the_nanosecond(utilisation: float) -> None:
     served = only(run(Server(rate_per_s=1000 * utilisation, duration_s=20, seed=1)))
     due = served.due_ns
@@ -84,11 +95,11 @@ def test_the_generator_is_the_queue_to_the_nanosecond(utilisation: float) -> Non
 
 
 @pytest.mark.parametrize(
-    ("utilisation", "band"), [(0.5, 0.01), (0.7, 0.01), (0.8, 0.015), (0.9, 0.03)]
+    ("utilisation", "band"), one_in(3, [(0.5, 0.01), (0.7, 0.01), (0.8, 0.015), (0.9, 0.03)])
 )
 def test_mean_response_is_that_of_theory(utilisation: float, band: float) -> None:
     # The mean of four million arrivals scatters by 0.06, 0.14, 0.25 and 0.5 % (one s.e.).
-    seen = np.mean([responses_ms(utilisation, seed).mean() for seed in SEEDS])
+    seen, _ = theory_seen_ms(utilisation)
     expected = 1 + utilisation / (2 * (1 - utilisation))
     assert mean_response(utilisation) == pytest.approx(expected, rel=1e-9)
     assert seen == pytest.approx(expected, rel=band)
@@ -99,11 +110,11 @@ def test_mean_response_is_that_of_theory(utilisation: float, band: float) -> Non
 
 @pytest.mark.parametrize(
     ("utilisation", "exact", "band"),
-    [(0.5, 4.336, 0.01), (0.7, 7.485, 0.01), (0.8, 11.356, 0.02), (0.9, 22.898, 0.05)],
+    one_in(3, [(0.5, 4.336, 0.01), (0.7, 7.485, 0.01), (0.8, 11.356, 0.02), (0.9, 22.898, 0.05)]),
 )
 def test_p99_is_that_of_theory(utilisation: float, exact: float, band: float) -> None:
     # Over four million arrivals p99 scatters by 0.2, 0.4, 0.5 and 1.5 % (one s.e.).
-    seen = np.mean([np.quantile(responses_ms(utilisation, seed), 0.99) for seed in SEEDS])
+    _, seen = theory_seen_ms(utilisation)
     assert response_quantile(utilisation, 0.99) == pytest.approx(exact, abs=5e-4)
     assert seen == pytest.approx(exact, rel=band)
 
@@ -126,7 +137,7 @@ def test_service_that_varies_is_m_m_1(
     assert p99 == pytest.approx(math.log(100) / (1 - utilisation), rel=p99_band)
 
 
-@pytest.mark.parametrize("servers", [2, 4, 8])
+@pytest.mark.parametrize("servers", one_in(2, [2, 4, 8]))
 def test_servers_side_by_side_are_m_d_c(servers: int) -> None:
     # At 0.8 over half a million arrivals the mean scatters by less than 0.6 %, p99 by 1.5 %.
     found = responses_ms(0.8, 1, servers=servers, count=MILLION // 2)
@@ -135,7 +146,7 @@ def test_servers_side_by_side_are_m_d_c(servers: int) -> None:
     assert np.quantile(found, 0.99) == pytest.approx(exact, rel=0.045)
 
 
-@pytest.mark.parametrize("servers", [2, 4, 8])
+@pytest.mark.parametrize("servers", one_in(2, [2, 4, 8]))
 def test_threads_are_that_queue_to_the_nanosecond(servers: int) -> None:
     due = schedule(0.9, 4000, 5, servers=servers)
     clock = Lockstep(servers=servers)
@@ -205,7 +216,7 @@ def test_a_closed_loop_does_not_see_it() -> None:
 # --- Q5 -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("utilisation", [0.5, 0.9])
+@pytest.mark.parametrize("utilisation", one_in(2, [0.9, 0.5]))
 def test_live_the_run_is_its_own_replay(utilisation: float) -> None:
     clock, ends = CpuClock(), list[int]()
 
@@ -216,7 +227,7 @@ def test_live_the_run_is_its_own_replay(utilisation: float) -> None:
         ends.append(clock.now_ns())
 
     began_ns = clock.now_ns()
-    scenario = Server(rate_per_s=500 * utilisation, duration_s=1.5, min_queries=0, seed=7)
+    scenario = Server(rate_per_s=500 * utilisation, duration_s=1, min_queries=0, seed=7)
     observed = scenario.run(
         [call],
         clock=clock,
@@ -230,8 +241,8 @@ def test_live_the_run_is_its_own_replay(utilisation: float) -> None:
     # An independent witness: the calls' own record of when they were done.
     offsets = np.asarray(ends) - served.ended_ns
     origin_ns = float(np.median(offsets))
-    assert began_ns < origin_ns < began_ns + 100 * MS
-    assert np.median(np.abs(offsets - origin_ns)) < 50_000
+    assert began_ns < origin_ns < min(ends)
+    assert np.median(np.abs(offsets - origin_ns)) < MS // 10
     assert (served.started_ns >= served.due_ns).all()
 
 
@@ -297,7 +308,7 @@ def test_a_seed_is_one_schedule_everywhere(kind: Kind, digest: str) -> None:
     assert told.startswith(digest)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", one_in(3, [1, 2, 3]))
 def test_poisson_gaps_are_exponential_at_the_rate_asked_for(seed: int) -> None:
     due = np.asarray(Arrivals().due_ns(100_000, 250.0, seed))
     gaps_s = np.diff(due, prepend=0) / 1e9
@@ -306,7 +317,7 @@ def test_poisson_gaps_are_exponential_at_the_rate_asked_for(seed: int) -> None:
     assert abs(gaps_s.mean() * 250 - 1) < 3 / math.sqrt(100_000)
 
 
-@pytest.mark.parametrize("cv", [1.0, 2.0, 5.0])
+@pytest.mark.parametrize("cv", one_in(2, [1.0, 2.0, 5.0]))
 def test_bursty_gaps_have_the_variation_asked_for(cv: float) -> None:
     due = np.asarray(Arrivals(kind="bursty", cv=cv).due_ns(1_000_000, 1000.0, 1))
     gaps = np.diff(due)
@@ -320,14 +331,14 @@ def test_bursty_gaps_have_the_variation_asked_for(cv: float) -> None:
 
 @pytest.mark.parametrize(("utilisation", "grows"), [(1.05, True), (0.98, False)])
 def test_overload_is_told_from_a_busy_queue(utilisation: float, grows: bool) -> None:
-    # At 95 % right, a hundred seeds scatter by 2.2 (one s.e.); 95 is asked of them all the same.
+    # At 95 % right, forty seeds scatter by 1.4 (one s.e.); 38 is asked of them all the same.
     right = 0
-    for seed in range(100):
+    for seed in range(40):
         due = schedule(utilisation, 100_000, seed)
         spent = np.full(due.size, MS, dtype=np.int64)
         started = completions_ns(due, spent, 1) - spent
         right += overloaded(queue(due, started, spent)) is grows
-    assert right >= 95
+    assert right >= 38
 
 
 def test_an_overloaded_trial_has_no_quantiles_of_responses() -> None:
@@ -366,7 +377,7 @@ def plain_bisection(seed: int, length: int) -> tuple[float, int]:
 def test_the_search_finds_the_highest_rate_with_fewer_calls() -> None:
     assert response_quantile(BEST_RATE / 1000, 0.99) == pytest.approx(10, rel=1e-3)
     found, used = [], []
-    for seed in range(10):
+    for seed in range(6):
         scenario = PeakRate(
             target_ms=10, width_ratio=0.06, budget_s=1000, duration_s=1, min_queries=0, seed=seed
         )
@@ -376,8 +387,8 @@ def test_the_search_finds_the_highest_rate_with_fewer_calls() -> None:
         found.append(peak.value)
         used.append(len(observed.durations_ns))
     close = np.abs(np.asarray(found) / BEST_RATE - 1) < 0.03
-    plain = [plain_bisection(seed, 40_000) for seed in range(10)]
-    # To 6 % instead of 3 %, for speed: nine in ten are as close, and ten searches scatter by ten
+    plain = [plain_bisection(seed, 40_000) for seed in range(6)]
+    # To 6 % instead of 3 %, for speed: nine in ten are as close, and six searches scatter by twelve
     # points. In full, benchmarks/queueing.py has 98 % of 40 searches within 3 %, and half the calls
     # of a bisection that is as accurate.
     assert close.mean() >= 0.8
