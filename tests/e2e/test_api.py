@@ -56,18 +56,18 @@ def test_a_module_of_a_class_that_nobody_can_import_is_benchmarked(here, capsys)
             return {"y": self.linear(x) * scale, "z": scale * 2}
 
     inputs = (torch.randn(4, 16), torch.rand(4, 1))
+    once = {**FAST, "stopping.processes": 1}
     results = benchorch.benchmark(
-        Local(), inputs, ["eager", "onnxruntime"], quiet=True, directory="out", **FAST
+        Local(), inputs, ["eager", "bf16"], quiet=True, directory="out", **once
     )
 
     assert capsys.readouterr().out == ""
-    assert {row.conversion for row in results} == {"eager", "onnxruntime"}
+    assert {row.conversion for row in results} == {"eager", "bf16"}
     for row in results:
         assert row.failure is None
         assert row.parity.passed
         assert row.latency_ms.value > 0
-        # The baseline has one of its own, and one beside each of its candidate's.
-        assert row.latency_ms.n == {"eager": 3, "onnxruntime": 2}[row.conversion]
+        assert row.latency_ms.n == 1
         assert row.workload == "batch_size=4"
         assert (row.directory / "config.yaml").is_file()
     assert results.best is not None

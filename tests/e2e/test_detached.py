@@ -34,7 +34,7 @@ def eventually(true: Callable[[], Any]) -> Any:
         answer = true()
         if answer:
             return answer
-        time.sleep(1)  # a question is a command
+        time.sleep(0.2)
     raise AssertionError("it never came true")
 
 

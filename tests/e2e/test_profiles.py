@@ -78,7 +78,14 @@ def test_mlflow_has_the_trace_the_analysis_and_its_numbers(profiled):
 
 
 def test_a_profiler_that_cannot_work_here_costs_the_profile_alone(place):
-    words = ("model=mlp", "conversion=eager", *FAST, "profiler=nsys", "recorder=none")
+    words = (
+        "model=mlp",
+        "conversion=eager",
+        *FAST,
+        "profiler=nsys",
+        "recorder=none",
+        "executor=inline",
+    )
     done = place.run(*words, "hydra.run.dir=out")
     (_, line) = folders(place)["eager"]
     assert line["outcome"] == "ok"

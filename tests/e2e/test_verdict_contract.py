@@ -21,7 +21,11 @@ def run(tmp_path_factory, make_place):
     """A run of four requested conversions: one undecided, one that fails, one that cannot run."""
     place = make_place(tmp_path_factory.mktemp("contract"))
     conversions = "conversion=[eager,bf16,export,tensorrt]"
-    return place, place.run(*MODEL, conversions, *FAST, code=1)
+    # In one process, whose failures show tracebacks.
+    words = ("run", *MODEL, conversions, *FAST, "executor=inline")
+    done = place.commands.run(place.path, words, 120, environment=place.environment)
+    assert done.code == 1, done.output
+    return place, done
 
 
 @pytest.fixture(scope="module")

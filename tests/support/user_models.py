@@ -73,7 +73,7 @@ class Slow(Net):
 
     def __init__(self):
         super().__init__()
-        time.sleep(2)
+        time.sleep(1)
 
 
 def slow():
