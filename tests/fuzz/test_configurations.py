@@ -150,7 +150,7 @@ def judge(words: list[str]) -> None:
 
 
 @pytest.mark.timeout(36000)
-@fuzzed(40)
+@fuzzed(20)
 @given(words=st.lists(word, max_size=4))
 def test_a_command_line_is_planned_or_refused(folder: Path, words: list[str]) -> None:
     said = {key_of(word) for word in words}
@@ -159,7 +159,7 @@ def test_a_command_line_is_planned_or_refused(folder: Path, words: list[str]) ->
 
 
 @pytest.mark.timeout(36000)
-@fuzzed(40)
+@fuzzed(20)
 @given(tree=st.dictionaries(st.one_of(key, st.integers()), node, max_size=4))
 def test_a_recipe_is_planned_or_refused(folder: Path, tree: dict[Any, Any]) -> None:
     defaults = ["config", {"override model": "mlp"}, {"override conversion": "eager"}, "_self_"]
@@ -168,7 +168,7 @@ def test_a_recipe_is_planned_or_refused(folder: Path, tree: dict[Any, Any]) -> N
 
 
 @pytest.mark.timeout(36000)
-@fuzzed(40)
+@fuzzed(20)
 @given(content=st.one_of(st.binary(max_size=60), st.text(max_size=60).map(str.encode)))
 def test_a_file_that_is_no_recipe_is_refused(folder: Path, content: bytes) -> None:
     (folder / "bytes.yaml").write_bytes(content)

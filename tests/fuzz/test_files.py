@@ -103,7 +103,7 @@ def test_a_damaged_profile_is_analysed_or_refused(data: st.DataObject, scratch: 
 
 
 @pytest.mark.timeout(LONGEST_S)
-@fuzzed(25)
+@fuzzed(12)
 @given(data=st.data())
 def test_a_damaged_nsight_export_is_analysed_or_refused(data: st.DataObject, scratch: Path) -> None:
     path = scratch / "trace.sqlite"
@@ -114,7 +114,7 @@ def test_a_damaged_nsight_export_is_analysed_or_refused(data: st.DataObject, scr
 
 
 @pytest.mark.timeout(LONGEST_S)
-@fuzzed(100)
+@fuzzed(40)
 @given(data=st.data())
 def test_a_damaged_file_of_arrays_is_listed_or_refused(data: st.DataObject, scratch: Path) -> None:
     sound = scratch / "sound.npz"
@@ -126,7 +126,7 @@ def test_a_damaged_file_of_arrays_is_listed_or_refused(data: st.DataObject, scra
 
 
 @pytest.mark.timeout(LONGEST_S)
-@fuzzed(100)
+@fuzzed(40)
 @given(data=st.data())
 def test_damaged_safetensors_are_listed_or_refused(data: st.DataObject, scratch: Path) -> None:
     table = {"w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}
@@ -160,7 +160,7 @@ SCRIPTS = {
 
 @pytest.mark.timeout(LONGEST_S)
 @pytest.mark.filterwarnings("ignore::SyntaxWarning", "ignore::DeprecationWarning")
-@fuzzed(100)
+@fuzzed(40)
 @given(data=st.data())
 def test_a_damaged_script_is_run_or_refused(data: st.DataObject, scratch: Path) -> None:
     suffix = data.draw(st.sampled_from(sorted(SCRIPTS)))
@@ -220,7 +220,7 @@ def run(scratch: Path) -> Path:
 
 
 @pytest.mark.timeout(LONGEST_S)
-@fuzzed(15)
+@fuzzed(8)
 @given(data=st.data())
 def test_a_damaged_bundle_is_opened_or_refused(
     data: st.DataObject, scratch: Path, run: Path
@@ -235,7 +235,7 @@ def test_a_damaged_bundle_is_opened_or_refused(
 
 
 @pytest.mark.timeout(LONGEST_S)
-@fuzzed(15)
+@fuzzed(8)
 @given(data=st.data())
 def test_a_damaged_run_is_shown_or_refused(data: st.DataObject, scratch: Path, run: Path) -> None:
     damaged = scratch / "damaged"
@@ -285,7 +285,7 @@ OF_PLANNED = ("open @D --no-browser", "report @D --json", "export @D --output @D
 
 
 @pytest.mark.timeout(LONGEST_S)
-@fuzzed(25)
+@fuzzed(12)
 @given(data=st.data())
 def test_a_run_of_odd_trials_is_shown_or_refused(
     data: st.DataObject, scratch: Path, run: Path
@@ -314,7 +314,7 @@ OF_EXPORTED = (
 
 
 @pytest.mark.timeout(LONGEST_S)
-@fuzzed(15)
+@fuzzed(8)
 @given(data=st.data())
 def test_a_damaged_exported_run_is_shown_or_refused(
     data: st.DataObject, scratch: Path, run: Path, exported: bytes
@@ -363,7 +363,7 @@ def settled(scratch: Path, run: Path) -> Path:
 
 
 @pytest.mark.timeout(LONGEST_S)
-@fuzzed(15)
+@fuzzed(8)
 @given(data=st.data())
 def test_odd_settings_of_a_run_are_data(data: st.DataObject, scratch: Path, settled: Path) -> None:
     damaged = scratch / "unsettled"
@@ -401,7 +401,7 @@ def stamp(scratch: Path) -> tuple[Path, bytes]:
 
 
 @pytest.mark.timeout(LONGEST_S)
-@fuzzed(100)
+@fuzzed(40)
 @given(data=st.data())
 def test_a_damaged_identity_of_the_store_is_used_or_ignored(
     data: st.DataObject, stamp: tuple[Path, bytes]

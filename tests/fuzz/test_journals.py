@@ -70,7 +70,7 @@ def mutated(path: Path, data: st.DataObject) -> None:
 
 
 @pytest.mark.timeout(36000)
-@fuzzed(150)
+@fuzzed(60)
 @given(data=st.data())
 def test_a_damaged_journal_is_read_or_refused(
     data: st.DataObject, sound: Path, tmp_path_factory: pytest.TempPathFactory

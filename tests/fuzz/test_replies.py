@@ -109,7 +109,7 @@ def of_mlflow(name: str, artifacts: Path) -> Any:
 
 
 @pytest.mark.timeout(LONGEST_S)
-@fuzzed(15)
+@fuzzed(8)
 @given(data=st.data())
 def test_what_mlflow_replies_is_recorded_or_one_error(
     data: st.DataObject, server: OddServer, directory: Path
@@ -137,7 +137,7 @@ def test_what_mlflow_replies_is_recorded_or_one_error(
 
 
 @pytest.mark.timeout(LONGEST_S)
-@fuzzed(15)
+@fuzzed(8)
 @given(data=st.data())
 def test_what_rays_dashboard_replies_is_an_answer_or_one_error(
     data: st.DataObject, server: OddServer, monkeypatch: pytest.MonkeyPatch
@@ -162,7 +162,7 @@ def test_what_rays_dashboard_replies_is_an_answer_or_one_error(
 
 
 @pytest.mark.timeout(LONGEST_S)
-@fuzzed(100)
+@fuzzed(40)
 @given(data=st.data())
 def test_what_a_script_reports_of_itself_is_shown_or_ignored(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["partial", "reply"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import pytest
@@ -20,6 +21,16 @@ from support.s3 import emulator
 Examine = Callable[..., Sequence[Finding]]
 
 
+@cache
+def _client(service: str, region: str) -> Any:
+    """One of the emulated account's for all tests: making it takes longer than its calls."""
+    import boto3  # noqa: TID251 - the account under examination
+    from botocore.config import Config
+
+    quick = Config(retries={"total_max_attempts": 1})
+    return boto3.client(service, region_name=region, config=quick)
+
+
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
     """AWS on loopback with an account as new as one can be."""
@@ -33,14 +44,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulator]:
 
 @pytest.fixture
 def client() -> Callable[[str, str], Any]:
-    import boto3  # noqa: TID251 - the account under examination
-    from botocore.config import Config
-
-    def made(service: str, region: str) -> Any:
-        quick = Config(retries={"total_max_attempts": 1})
-        return boto3.client(service, region_name=region, config=quick)
-
-    return made
+    return _client
 
 
 @pytest.fixture
