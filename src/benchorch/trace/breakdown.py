@@ -5,7 +5,7 @@ from typing import final
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Int64s
+from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, Category, Events, among
 from benchorch.trace.steps import Steps
 
@@ -52,20 +52,15 @@ def breakdown(events: Events, steps: Steps) -> tuple[DeviceShare, ...]:
         for step in range(steps.first, last):
             begin, end = int(steps.begin_ns[step]), int(steps.done_ns[step])
             near = slice(np.searchsorted(reached_ns, begin), np.searchsorted(spans[0], end))
-            columns = (column[near] for column in spans)
-            found.append(_of_step((one, rank), step, (begin, end), *columns))
+            times = _times_ns(begin, end, *(column[near] for column in spans))
+            found.append(DeviceShare(device=one, rank=rank, step=step, **times))
     return tuple(found)
 
 
-def _of_step(
-    device: tuple[int, int],
-    step: int,
-    bounds: tuple[int, int],
-    start_ns: Int64s,
-    end_ns: Int64s,
-    kind: Int64s,
-) -> DeviceShare:
-    begin, end = bounds
+def _times_ns(
+    begin: int, end: int, start_ns: Int64s, end_ns: Int64s, kind: Int64s
+) -> dict[str, int]:
+    """The times of a `DeviceShare`, of work that runs between a step's begin and end."""
     inside = (end_ns > begin) & (start_ns < end)
     starts, ends = np.maximum(start_ns[inside], begin), np.minimum(end_ns[inside], end)
     times = np.concatenate([[begin, end], starts, ends])
@@ -77,18 +72,12 @@ def _of_step(
         change = np.concatenate([[0, 0], mine, -mine])[order]
         running[one] = np.cumsum(change)[:-1] > 0
     compute, other = running[_COMPUTE], running[_COMMUNICATION] | running[_MEMORY]
-
-    def summed(chosen: Bools) -> int:
-        return int(took_ns[chosen].sum())
-
-    return DeviceShare(
-        device=device[0],
-        rank=device[1],
-        step=step,
-        step_ns=end - begin,
-        compute_ns=summed(compute),
-        communication_ns=summed(running[_COMMUNICATION]),
-        memory_ns=summed(running[_MEMORY]),
-        idle_ns=summed(~(compute | other)),
-        overlapped_ns=summed(compute & other),
-    )
+    spent = {
+        "compute_ns": compute,
+        "communication_ns": running[_COMMUNICATION],
+        "memory_ns": running[_MEMORY],
+        "idle_ns": ~(compute | other),
+        "overlapped_ns": compute & other,
+    }
+    times = {name: int(took_ns[chosen].sum()) for name, chosen in spent.items()}
+    return {"step_ns": end - begin, **times}
