@@ -6,7 +6,6 @@ profiler does for each row, before it begins and after it ends, is no event eith
 """
 
 import re
-from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +28,6 @@ _PROCESSOR = (
 """Classes of time for which a thread needs the processor, as a rule."""
 
 _NUMBER = re.compile(r"\d+")
-
-
 _RECORDED = (Category.OPERATOR, Category.PYTHON, Category.ANNOTATION)
 FASTEST, MANY, MOST_NS = 0.05, 300, 250
 """Of neighbouring points, if there are so many, the fastest show what recording them takes: the
@@ -38,24 +35,17 @@ program does next to nothing in between. What takes longer than that does not sh
 MOST_TIMES = 3.0  # recording may take so much longer than that where caches and memory are busy
 
 
-class Undisturbed(NamedTuple):
-    """Weights of a graph's E edges without what other programs disturbed."""
-
-    # (E,) with the time of a preempted thread spread over all its work in the steps
-    weight_ns: Int64s
-    preempted_ratio: float  # the share of that work's time that was spread
-
-
-def undisturbed(events: Events, dag: Dag, steps: Steps) -> Undisturbed:
-    """The weights; those observed where the steps are even.
+def undisturbed(events: Events, dag: Dag, steps: Steps) -> tuple[Int64s, float]:
+    """Weights, (E,), without what other programs disturbed; and the share of work that was spread.
 
     The k-th segment of a step between points of the same names on a thread takes its lower quantile
     over the steps; the rest is spread over the thread's work in proportion, as a scheduler does.
+    Where the steps are even, weights are those observed.
     """
     weight_ns = dag.weight_ns
     low_ns, middle_ns, high_ns = np.quantile(steps.periods_ns, (0.25, 0.5, 0.75))
     if len(steps) < LEAST_STEPS or high_ns - low_ns <= EVEN_RATIO * middle_ns:
-        return Undisturbed(weight_ns=weight_ns, preempted_ratio=0.0)
+        return weight_ns, 0.0
     edges, place = _repeated(events, dag, steps)
     took_ns = weight_ns[edges]
     order = np.lexsort((took_ns, place))
@@ -72,8 +62,7 @@ def undisturbed(events: Events, dag: Dag, steps: Steps) -> Undisturbed:
     longer = np.divide(all_ns, left_ns, out=np.ones(len(all_ns)), where=left_ns > 0)
     spread_ns = weight_ns.copy()
     spread_ns[edges] = np.rint(usual_ns * longer[lane])
-    ratio = 1.0 - float(left_ns.sum() / max(all_ns.sum(), 1.0))
-    return Undisturbed(weight_ns=spread_ns, preempted_ratio=ratio)
+    return spread_ns, 1.0 - float(left_ns.sum() / max(all_ns.sum(), 1.0))
 
 
 def _repeated(events: Events, dag: Dag, steps: Steps) -> tuple[Int64s, Int64s]:

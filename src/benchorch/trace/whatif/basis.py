@@ -198,8 +198,8 @@ def prepare(analysis: Analysis | Basis) -> Basis:
     if isinstance(analysis, Basis):
         return analysis
     events, observed_ns = analysis.events, analysis.dag.weight_ns
-    calm = undisturbed(events, analysis.dag, analysis.steps)
-    weight_ns = calm.weight_ns - _recording_ns(analysis, calm.weight_ns)
+    calm_ns, preempted_ratio = undisturbed(events, analysis.dag, analysis.steps)
+    weight_ns = calm_ns - _recording_ns(analysis, calm_ns)
     if not np.array_equal(weight_ns, observed_ns):
         periods = analysis.periods.reweighted(weight_ns)
         dag = periods.dag
@@ -212,7 +212,7 @@ def prepare(analysis: Analysis | Basis) -> Basis:
         dag=analysis.dag,
         graph=analysis.graph,
         observed_ns=observed_ns,
-        preempted_ratio=calm.preempted_ratio,
+        preempted_ratio=preempted_ratio,
         owned=owners(events),
     )
 
