@@ -99,6 +99,5 @@ def joined(several: Iterable[Edges]) -> Edges:
     """All of them, in the order given."""
     nothing = edges([], [], EdgeKind.BOUNDARY, Class.UNEXPLAINED)
     parts = [one for one in several if len(one)] or [nothing]
-    columns = ([getattr(part, one.name) for part in parts] for one in fields(Edges))
-    names = (one.name for one in fields(Edges))
-    return Edges(**dict(zip(names, map(np.concatenate, columns), strict=True)))
+    names = [one.name for one in fields(Edges)]
+    return Edges(**{one: np.concatenate([getattr(part, one) for part in parts]) for one in names})

@@ -217,8 +217,6 @@ def unknown_stream_waits(scope: Scope, work: Int64s, fit: Fitted) -> Found:
     stalled = scope.start_ns[work] - ready_ns > scope.thresholds.stalled_ns
     stalled &= ready_ns >= 0
     work, ready_ns = work[stalled], ready_ns[stalled]
-    if not len(work):
-        return Found()
     ends = 2 * scope.device_work + 1
     before = scope.last_elsewhere(ends, scope.lane[work], scope.start_ns[work], ready_ns)
     known = before != NOTHING

@@ -105,7 +105,9 @@ class Gathered:
     lanes: Codes = field(default_factory=Codes)
     words: Codes = field(default_factory=Codes)  # the categories as the file spells them
     # by process and thread
-    thread_names: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    thread_names: defaultdict[tuple[str, str], set[str]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
     pieces: list[Piece] = field(default_factory=list)
     # records that begin or end an event, with their place
     halves: list[tuple[int, Record]] = field(default_factory=list)
@@ -151,8 +153,7 @@ class Gathered:
     def name_thread(self, process: object, thread: object, name: object) -> None:
         """Keep one name of a thread."""
         if word(name):
-            names = self.thread_names.setdefault((word(process), word(thread)), set())
-            names.add(word(name).strip())
+            self.thread_names[word(process), word(thread)].add(word(name).strip())
 
     def _piece(self, rows: list[Record], places: Int64s) -> Piece:
         codes = self.words.encoded([row.cat for row in rows])

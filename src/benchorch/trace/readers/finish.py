@@ -229,9 +229,7 @@ def _lanes(gathered: Gathered, codes: Int32s) -> tuple[Int32s, tuple[Lane, ...]]
     def label(lane: Lane) -> str:
         if lane.on_device:
             return f"device {lane.device} stream {lane.stream}"
-        return min(
-            gathered.thread_names.get((lane.process, lane.thread)) or {f"thread {lane.thread}"}
-        )
+        return min(gathered.thread_names[lane.process, lane.thread] or {f"thread {lane.thread}"})
 
     return column, tuple(replace(lane, label=label(lane)) for lane in ordered)
 

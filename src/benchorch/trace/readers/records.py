@@ -228,10 +228,9 @@ def _record(value: object) -> msgspec.Struct:
     given = {**_mapping(value)}
     if given.get("ph") is None:
         raise ValueError("no record")
+    given["args"] = _mapping(given.get("args"))
     try:
-        found: msgspec.Struct = msgspec.convert(
-            {**given, "args": _mapping(given.get("args"))}, _ANY
-        )
+        found: msgspec.Struct = msgspec.convert(given, _ANY)
     except msgspec.ValidationError:
         return Unknown()
     return found
