@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol, TypeAlias, final
+from typing import Protocol, TypeAlias, final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchorch.trace.arrays import Bools, Floats, Int32s, Int64s, mask, scattered
-from benchorch.trace.dag import CLASSES, NOBODY, Class, Dag, EdgeKind, Tier
+from benchorch.trace.arrays import Bools, Floats, Int64s, mask, scattered
+from benchorch.trace.dag import Class, Dag, EdgeKind, Tier
 from benchorch.trace.events import DEVICE_WORK, NOTHING
+from benchorch.trace.graph.edge_list import Edges, edges, joined
 from benchorch.trace.lookup import longest
 from benchorch.trace.whatif.basis import Basis, Selection, Selector
 from benchorch.trace.whatif.selector import problems, select
@@ -42,8 +42,7 @@ class Hypothesis:
     dropped: Bools  # (E,) dependencies to be without
     best_ratio: Floats  # (E,) the part of each weight that is left if all goes well
     cached_ratio: Floats  # (E,) the part that is left if the data of what remains fits a cache
-    # new dependencies: tail, head and weight, each (A,)
-    added: tuple[Int64s, Int64s, Int64s] | None = None
+    added: Edges | None = None  # new dependencies, where there may be some
     # remarks of the transforms, such as how much of the work they found
     notes: tuple[str, ...] = ()
 
@@ -53,14 +52,6 @@ class Hypothesis:
         weight_ns = self.weight_ns.copy()
         weight_ns[places] *= ratio[places] if isinstance(ratio, np.ndarray) else ratio
         return replace(self, weight_ns=weight_ns)
-
-    def adding(self, tail: Int64s, head: Int32s, weight_ns: Int64s) -> "Hypothesis":
-        """Hypothesis with more dependencies."""
-        more = (tail, head.astype(np.int64), weight_ns)
-        if self.added is None:
-            return replace(self, added=more)
-        tails, heads, weights = map(np.append, self.added, more)
-        return replace(self, added=(tails, heads, weights))
 
     def noting(self, note: str) -> "Hypothesis":
         """Hypothesis with one more note."""
@@ -73,25 +64,15 @@ class Hypothesis:
         dropped = self.dropped if self.dropped.any() else None
         if self.added is None:
             return self.dag, (weight_ns, residual_ns, dropped)
-        tail, head, more_ns = self.added
-        order = np.argsort(np.append(self.dag.head, head), kind="stable")
-
-        def extended(column: NDArray[Any], values: NDArray[Any] | int) -> NDArray[Any]:
-            added = np.broadcast_to(values, tail.shape)
-            return np.append(column, added)[order].astype(column.dtype)
-
-        larger = replace(
-            self.dag,
-            tail=extended(self.dag.tail, tail),
-            head=extended(self.dag.head, head),
-            weight_ns=extended(self.dag.weight_ns, more_ns),
-            kind=extended(self.dag.kind, EdgeKind.STREAM),
-            tier=extended(self.dag.tier, Tier.SEMANTIC),
-            label=extended(self.dag.label, CLASSES.index(Class.STREAM_GAP)),
-            owner=extended(self.dag.owner, NOBODY),
-        )
-        still_dropped = None if dropped is None else extended(dropped, 0).astype(np.bool_)
-        return larger, (extended(weight_ns, more_ns), residual_ns, still_dropped)
+        order = np.argsort(np.append(self.dag.head, self.added.head), kind="stable")
+        columns = {
+            one.name: np.append(getattr(self.dag, one.name), getattr(self.added, one.name))[order]
+            for one in fields(Edges)
+        }
+        weight_ns = np.append(weight_ns, self.added.weight_ns)[order]
+        if dropped is not None:
+            dropped = np.append(dropped, np.zeros(len(self.added), dtype=np.bool_))[order]
+        return replace(self.dag, **columns), (weight_ns, residual_ns, dropped)
 
 
 class Transform(Protocol):
@@ -326,14 +307,18 @@ def _overlap(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesis
     order = dag.kind == EdgeKind.STREAM
     before = scattered(len(work), dag.event[dag.head[order & enters]], dag.tail[order & enters])
     passed_on = order | np.isin(dag.kind, (EdgeKind.SYNC, EdgeKind.BOUNDARY))
-    edges = np.flatnonzero(passed_on & leaves & ~enters)
-    tail = dag.tail[edges].astype(np.int64)
+    passed = np.flatnonzero(passed_on & leaves & ~enters)
+    tail = dag.tail[passed].astype(np.int64)
     while (moved := (tail != NOTHING) & work[dag.event[tail]]).any():
         tail[moved] = before[dag.event[tail[moved]]]
-    edges, tail = edges[tail != NOTHING], tail[tail != NOTHING]
-    gap_ns = hypothesis.weight_ns[edges].astype(np.int64)
+    passed, tail = passed[tail != NOTHING], tail[tail != NOTHING]
+    gap_ns = hypothesis.weight_ns[passed].astype(np.int64)
     dropped = hypothesis.dropped | order & (leaves | enters)
-    return replace(hypothesis, dropped=dropped).adding(tail, dag.head[edges], gap_ns)
+    known = EdgeKind.STREAM, Class.STREAM_GAP, Tier.SEMANTIC
+    added = edges(tail, dag.head[passed], *known, gap_ns)
+    return replace(
+        hypothesis, dropped=dropped, added=joined(filter(None, (hypothesis.added, added)))
+    )
 
 
 def _runs(basis: Basis, work: Bools) -> Int64s:
