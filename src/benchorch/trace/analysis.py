@@ -119,7 +119,7 @@ def analyze(
         path=path,
         reasons=why,
         periods=periods,
-        verdict=_verdict(events, dag, path, why, periods, tables, times, dilation_ratio),
+        verdict=_verdict(events, path, why, periods, tables, times, dilation_ratio),
         tables=tables,
         devices=breakdown(events, steps),
         warnings=_warnings(events, steps, matched, dilation_ratio),
@@ -167,7 +167,6 @@ def _tables(
 
 def _verdict(
     events: Events,
-    dag: Dag,
     path: CriticalPath,
     why: Reasons,
     periods: Periods,
@@ -189,7 +188,7 @@ def _verdict(
         VerdictInputs(
             steps=periods.steps,
             shares=shares,
-            gains=_gains(dag, periods, list(shares)[:GAINS]),
+            gains=_gains(periods, list(shares)[:GAINS]),
             length=_by_knowledge(path, why.length),
             cause=_by_knowledge(path, why.certainty),
             rows=rows,
@@ -227,15 +226,15 @@ def _typical(path: CriticalPath, periods: Periods) -> np.ndarray | None:
     return usual[np.minimum(at, len(usual) - 1)]
 
 
-def _gains(dag: Dag, periods: Periods, causes: Sequence[Cause]) -> dict[Cause, float]:
+def _gains(periods: Periods, causes: Sequence[Cause]) -> dict[Cause, float]:
     """Share of the period saved if all time of each cause were gone."""
-    period_ns, of = periods.steps.period_ns, CAUSE_CODES[dag.label]
+    period_ns, of = periods.steps.period_ns, CAUSE_CODES[periods.dag.label]
     found: dict[Cause, float] = {}
     for cause in causes:
         spent = of == CAUSES.index(cause)
         if cause in (Cause.UNKNOWN, Cause.STRAGGLER) or not period_ns or not spent.any():
             continue  # who is waited for decides it, not what could be faster by itself
-        weight_ns = np.where(spent, 0, dag.weight_ns)
+        weight_ns = np.where(spent, 0, periods.dag.weight_ns)
         found[cause] = 1.0 - periods.replayed(weight_ns) / period_ns
     return found
 

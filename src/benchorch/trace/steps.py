@@ -246,12 +246,9 @@ def _recurring(events: Events, ranges: Bools, covered_ratio: float = COVERED_RAT
         lane = np.bincount(events.lane[these]).argmax()
         marks = _outermost(events, mask(len(events), these[events.lane[these] == lane]))
         total_ns = int(events.duration_ns[marks].sum())
-        if not len(marks) or total_ns < covered_ratio * (
-            int(events.end_ns[marks].max()) - int(events.start_ns[marks[0]])
-        ):
+        if len(marks) < 3 or _WARM_UP.search(name) or (best and total_ns <= best[0]):
             continue
-        warm = bool(_WARM_UP.search(name))
-        if len(marks) >= 3 and not warm and (best is None or total_ns > best[0]):
+        if total_ns >= covered_ratio * int(events.end_ns[marks].max() - events.start_ns[marks[0]]):
             best = total_ns, name, marks
     if best is None:
         return None

@@ -91,12 +91,11 @@ def verdict(given: VerdictInputs) -> Verdict:
         remedy = (
             f"The largest single gain is {shortened(best.name)}: {gain:.0%} if it took no time."
         )
-    record = tuple(_to_record(given))
     return Verdict(
         limit=limit,
         sentence=" ".join(filter(None, (_sentence(limit, given), remedy))),
         advice=_advice(limit, given),
-        record=record,
+        record=tuple(_to_record(given)),
         shares={cause.value: share for cause, share in given.shares.items()},
         gains={cause.value: share for cause, share in given.gains.items()},
         length=given.length,
