@@ -21,7 +21,7 @@ OWN_RATIO, OWN_TIMES = 0.5, 5.0
 """An event's name with such a share of all excess, and so much more than its share of the work, is
 slow by itself in some steps: other programs interrupt work in proportion to its length."""
 
-_PROCESSOR = (
+PROCESSOR = (
     *(Class.CPU_COMPUTE, Class.CPU_COMM, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME),
     *(Class.CPU_PYTHON, Class.CPU_GAP, Class.NATIVE, Class.DATA_LOADING, Class.INPUT_OUTPUT),
 )
@@ -67,7 +67,7 @@ def undisturbed(events: Events, dag: Dag, steps: Steps) -> tuple[Int64s, float]:
 
 def _repeated(events: Events, dag: Dag, steps: Steps) -> tuple[Int64s, Int64s]:
     """Edges of threads' own work in the steps, and the number of each one's place in a step."""
-    own = np.array([one in _PROCESSOR for one in CLASSES])[dag.label] & (dag.weight_ns > 0)
+    own = np.array([one in PROCESSOR for one in CLASSES])[dag.label] & (dag.weight_ns > 0)
     edges = np.flatnonzero(own & (dag.kind == EdgeKind.CHAIN))
     at_ns = dag.time_ns[dag.head[edges]]
     step = np.searchsorted(steps.begin_ns, at_ns) - 1  # a point ends what is before it

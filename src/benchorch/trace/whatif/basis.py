@@ -12,7 +12,12 @@ from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
 from benchorch.trace.attribution.owners import Owners, owners
 from benchorch.trace.causes import reasons
-from benchorch.trace.critical_path.disturbance import MOST_TIMES, recording_ns, undisturbed
+from benchorch.trace.critical_path.disturbance import (
+    MOST_TIMES,
+    PROCESSOR,
+    recording_ns,
+    undisturbed,
+)
 from benchorch.trace.dag import CLASSES, Class, CriticalPath, Dag, EdgeKind
 from benchorch.trace.events import NOTHING, Category, Events
 from benchorch.trace.nesting import inherited
@@ -28,12 +33,9 @@ COMPUTE_BOUND = ("matmul", "convolution", "attention")
 
 PHASES = ("forward", "backward", "optimizer")
 
-
 WORK = (
     *(Class.GPU_COMPUTE, Class.GPU_COPY, Class.GPU_COMM, Class.HOST_FUNCTION),
-    *(Class.CPU_COMPUTE, Class.CPU_COMM, Class.CPU_FRAMEWORK, Class.CPU_RUNTIME),
-    *(Class.CPU_PYTHON, Class.CPU_GAP, Class.DATA_LOADING, Class.INPUT_OUTPUT),
-    *(Class.SLEEP, Class.LOCK, Class.NATIVE, Class.OUTSIDE),
+    *(*PROCESSOR, Class.SLEEP, Class.LOCK, Class.OUTSIDE),
 )
 """Classes selected by default: work, not waiting."""
 
