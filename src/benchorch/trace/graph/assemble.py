@@ -79,9 +79,8 @@ def _settled(points: Int32s, time_ns: Int64s, parts: Sequence[Edges]) -> Int32s:
     inner = (tail > 0) & (head < len(points) - 1)  # source and sink keep their places
     inner &= np.isin(at_ns, wrong)
     pairs: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    for ns, one, other in zip(
-        at_ns[inner].tolist(), tail[inner].tolist(), head[inner].tolist(), strict=True
-    ):
+    columns = (column[inner].tolist() for column in (at_ns, tail, head))
+    for ns, one, other in zip(*columns, strict=True):
         pairs[ns].append((one, other))
     points = points.copy()
     for group in pairs.values():

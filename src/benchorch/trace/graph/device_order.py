@@ -88,18 +88,12 @@ def copy_engines(scope: Scope, fit: Fitted) -> Found:
             mine = copies[device == one]
             mine = mine[scope.matches(direction, mine, Category.COPY)]
             mine = mine[np.argsort(scope.start_ns[mine], kind="stable")]
-            several = len(np.unique(scope.lane[mine])) > 1
-            apart = (scope.end_ns[mine][:-1] <= scope.start_ns[mine][1:]).all()
-            if several and apart and _engine_evidence(scope, mine) >= _EVIDENCE:
+            gap_ns = scope.start_ns[mine][1:] - scope.end_ns[mine][:-1]
+            # How often a copy begins as one of another stream ends.
+            tight = (np.diff(scope.lane[mine]) != 0) & (gap_ns <= scope.thresholds.stalled_ns)
+            if (gap_ns >= 0).all() and tight.sum() >= _EVIDENCE:
                 parts.append(stream_edges(scope, mine[:-1], mine[1:], Tier.INFERRED, fit))
     return Found(*parts)
-
-
-def _engine_evidence(scope: Scope, copies: Int64s) -> int:
-    """How often a copy begins as one of another stream ends."""
-    gap_ns = scope.start_ns[copies][1:] - scope.end_ns[copies][:-1]
-    other = scope.lane[copies][1:] != scope.lane[copies][:-1]
-    return int((other & (gap_ns <= scope.thresholds.stalled_ns)).sum())
 
 
 def host_functions(scope: Scope, queue: Queues, fit: Fitted) -> Found:

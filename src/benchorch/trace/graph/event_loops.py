@@ -40,9 +40,8 @@ def timers(scope: Scope, timelines: ThreadTimelines) -> Found:
         elif asleep.get(key):
             slept[at] = asleep[key].pop(0)
     polls = mask(len(scope) + 1, scope.named(_POLLS, Category.PYTHON))  # the last one is NOBODY's
-    waits = np.flatnonzero(
-        polls[timelines.owner] & (timelines.elapsed_ns > scope.thresholds.idle_ns)
-    )
+    long = timelines.elapsed_ns > scope.thresholds.idle_ns
+    waits = np.flatnonzero(polls[timelines.owner] & long)
     woken = np.array(sorted(slept), dtype=np.int64)
     first, fires = (np.searchsorted(one, timelines.owner[waits]) for one in (woken, fired))
     until = np.append(timelines.owner[waits][1:], len(scope))

@@ -173,11 +173,8 @@ def held_locks(scope: Scope, timelines: ThreadTimelines) -> Found:
     release = scope.named(_RELEASE, Category.PYTHON)
     if not len(release):
         return Found()
-    gap = np.flatnonzero(
-        (timelines.owner != NOBODY)
-        & np.isin(timelines.owner, scope.parent[release])
-        & (timelines.elapsed_ns > scope.thresholds.idle_ns)
-    )
+    releases = (timelines.owner != NOBODY) & np.isin(timelines.owner, scope.parent[release])
+    gap = np.flatnonzero(releases & (timelines.elapsed_ns > scope.thresholds.idle_ns))
     order = np.lexsort((scope.start_ns[release], scope.parent[release]))
     parent, next_ns = scope.parent[release][order], scope.start_ns[release][order]
     at = by_lane(parent, next_ns, timelines.owner[gap], timelines.end_ns[gap])
@@ -279,12 +276,8 @@ def polled(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Fou
 
 
 _SUBMIT, _RUN, _RESULT = (
-    re.compile(rf"concurrent[/\\]futures[/\\]{one}$")
-    for one in (
-        r"thread\.py\(\d+\): submit",
-        r"thread\.py\(\d+\): run",
-        r"_base\.py\(\d+\): result",
-    )
+    re.compile(rf"concurrent[/\\]futures[/\\]{file}\.py\(\d+\): {function}$")
+    for file, function in (("thread", "submit"), ("thread", "run"), ("_base", "result"))
 )
 
 

@@ -123,28 +123,22 @@ class Streams(NamedTuple):
         for _ in range(_MOST_STREAMS):
             work = self.queue.last_before(lane, at_ns)
             pairs.append(np.stack([requested, work], axis=1)[work != NOTHING])
-            since = self._since(lane, at_ns)
-            if not len(since):
+            which, wait = self._since(lane, at_ns)
+            if not len(wait):
                 break
-            requested, lane, at_ns = (
-                requested[since[:, 0]],
-                self.source[since[:, 1]],
-                self.recorded_ns[since[:, 1]],
-            )
+            requested, lane, at_ns = requested[which], self.source[wait], self.recorded_ns[wait]
         both = np.unique(np.concatenate(pairs), axis=0)
         return both[:, 0], both[:, 1]
 
-    def _since(self, lane: Int64s, at_ns: Int64s) -> Int64s:
+    def _since(self, lane: Int64s, at_ns: Int64s) -> tuple[Int64s, Int64s]:
         """Pairs of a request's index and a wait on its lane after the lane's last work by then."""
-        if not len(self.lane) or not len(lane):
-            return np.zeros((0, 2), dtype=np.int64)
         after_ns = self.queue.launched_before(lane, at_ns)
         low = by_lane(self.lane, self.called_ns, lane, after_ns, "right")
         high = by_lane(self.lane, self.called_ns, lane, at_ns)
         count = np.clip(high - low, 0, _MOST_WAITS)
         requested = np.repeat(np.arange(len(lane)), count)
         place = np.arange(len(requested)) - np.repeat(np.cumsum(count) - count, count)
-        return np.stack([requested, np.repeat(high, count) - 1 - place], axis=1)
+        return requested, np.repeat(high, count) - 1 - place
 
 
 _CONSTANT_RATIO = 0.5  # of the later launches: so many fill a queue that has a limit

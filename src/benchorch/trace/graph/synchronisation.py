@@ -90,12 +90,11 @@ def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
     by_event = scope.named(_EVENT_SYNC, Category.RUNTIME)
     known = records.record[by_event]
     record = np.where(known != NOTHING, known, by_event)  # else as if recorded by the call itself
+    recorded = records.recorded[record]
     parts = [
         _context_syncs(scope, streams, records),
         *_recorded_or_likeliest(scope, streams, by_stream, stream, by_stream),
-        *_recorded_or_likeliest(
-            scope, streams, by_event, records.recorded[record], record, earlier=True
-        ),
+        *_recorded_or_likeliest(scope, streams, by_event, recorded, record, earlier=True),
         _copies(scope),
     ]
     calls, works, tiers = zip(*parts, strict=True)
@@ -240,9 +239,8 @@ def ordered_by_events(scope: Scope, queue: Queues, fit: Fitted) -> Found:
     launch = scope.launch[works]
     order = np.lexsort((scope.start_ns[launch], scope.lane[launch]))
     works, launch = works[order], launch[order]
-    at = by_lane(
-        scope.lane[launch], scope.start_ns[launch], scope.lane[record], scope.start_ns[record]
-    )
+    when = scope.lane[record], scope.start_ns[record]
+    at = by_lane(scope.lane[launch], scope.start_ns[launch], *when)
     then = queue.next_anywhere(scope, wait)
     known = (at > 0) & (then != NOTHING)
     before, then = works[at[known] - 1], then[known]

@@ -123,9 +123,8 @@ def collective_calls(scope: Scope, timelines: ThreadTimelines) -> Found:
     late = scope.end_ns[work] <= scope.end_ns[wait]
     pause, awaited = _pauses(scope, timelines, call[order][~own], done[order][~own])
     resumed = timelines.head[pause]
-    resumed_ns = np.minimum(
-        timelines.end_ns[pause] - scope.end_ns[awaited], scope.thresholds.wake_ns
-    )
+    resumed_ns = timelines.end_ns[pause] - scope.end_ns[awaited]
+    resumed_ns = np.minimum(resumed_ns, scope.thresholds.wake_ns)
     join, known = (EdgeKind.JOIN, Class.CPU_FRAMEWORK), (Class.CPU_FRAMEWORK, Tier.SEMANTIC)
     return Found(
         edges(2 * call, 2 * done, EdgeKind.FORK, *known, late_ns),
@@ -177,9 +176,8 @@ def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals)
     first_ns, last_ns = scope.end_ns.copy(), scope.start_ns.copy()
     np.minimum.at(first_ns, event, start_ns[inside])
     np.maximum.at(last_ns, event, end_ns[inside])
-    called_ns = np.where(
-        run & (start_ns[inside] == first_ns[event]), (first_ns - scope.start_ns)[event], 0
-    )
+    first = run & (start_ns[inside] == first_ns[event])
+    called_ns = np.where(first, (first_ns - scope.start_ns)[event], 0)
     resumed_ns = np.where(run, (scope.end_ns - last_ns)[event], 0)
     tier = np.where(run, Tier.SEMANTIC, Tier.INFERRED).astype(np.int8)
     return Found(
