@@ -68,12 +68,9 @@ def timeline(analysis: Analysis) -> dict[str, object]:
         labels.append((round(top + ROW - 4, 1), events.lanes[lane].label))
         slices += _slices(events, these, scale, top)
         top += (depths + 0.6) * ROW
-    ends_ns = analysis.steps.done_ns.tolist()
-    ticks = [
-        (round(scale.x(at), 1), at - scale.begin_ns)
-        for at in ends_ns
-        if scale.begin_ns < at <= scale.end_ns
-    ]
+    done_ns = analysis.steps.done_ns
+    ends_ns = done_ns[(done_ns > scale.begin_ns) & (done_ns <= scale.end_ns)].tolist()
+    ticks = [(round(scale.x(at), 1), at - scale.begin_ns) for at in ends_ns]
     drawn = {"labels": labels, "slices": slices, "ticks": ticks}
     return {"width": WIDTH, "height": round(top + ROW), **drawn}
 

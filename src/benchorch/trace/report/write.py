@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.errors import StoreError
-from benchorch.files import write_bytes, write_text
+from benchorch.files import file_digest, write_bytes, write_text
 from benchorch.pages.markup import json_text
 from benchorch.trace.analysis import Analysis
 from benchorch.trace.attribution.tables import EntityRow
@@ -122,7 +121,7 @@ def _index(analysis: Analysis, folder: _Folder) -> dict[str, object]:
             {
                 "path": path.relative_to(folder.directory).as_posix(),
                 "bytes": path.stat().st_size,
-                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+                "sha256": file_digest(path),
             }
             for path in folder.written
         ],
