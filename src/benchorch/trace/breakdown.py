@@ -5,7 +5,7 @@ from typing import final
 
 import numpy as np
 
-from benchorch.trace.arrays import Int64s
+from benchorch.trace.arrays import Bools, Int64s
 from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, Category, Events, among
 from benchorch.trace.steps import Steps
 
@@ -66,18 +66,18 @@ def _times_ns(
     times = np.concatenate([[begin, end], starts, ends])
     order = np.argsort(times, kind="stable")
     took_ns = np.diff(times[order])
-    running = {}
+    running = []
     for one in (_COMPUTE, _COMMUNICATION, _MEMORY):
         mine = (kind[inside] == one).astype(np.int64)
         change = np.concatenate([[0, 0], mine, -mine])[order]
-        running[one] = np.cumsum(change)[:-1] > 0
-    compute, other = running[_COMPUTE], running[_COMMUNICATION] | running[_MEMORY]
-    spent = {
+        running.append(np.cumsum(change)[:-1] > 0)
+    compute, communication, memory = running
+    spent: dict[str, Bools] = {
         "compute_ns": compute,
-        "communication_ns": running[_COMMUNICATION],
-        "memory_ns": running[_MEMORY],
-        "idle_ns": ~(compute | other),
-        "overlapped_ns": compute & other,
+        "communication_ns": communication,
+        "memory_ns": memory,
+        "idle_ns": ~(compute | communication | memory),
+        "overlapped_ns": compute & (communication | memory),
     }
-    times = {name: int(took_ns[chosen].sum()) for name, chosen in spent.items()}
-    return {"step_ns": end - begin, **times}
+    sums = {name: int(took_ns[chosen].sum()) for name, chosen in spent.items()}
+    return {"step_ns": end - begin, **sums}

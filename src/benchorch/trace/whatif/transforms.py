@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Protocol, TypeAlias, final
+from typing import Any, Protocol, TypeAlias, final
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class Hypothesis:
         if self.added is None:
             return self.dag, (weight_ns, residual_ns, dropped)
         order = np.argsort(np.append(self.dag.head, self.added.head), kind="stable")
-        columns = {
+        columns: dict[str, Any] = {
             one.name: np.append(getattr(self.dag, one.name), getattr(self.added, one.name))[order]
             for one in fields(Edges)
         }
