@@ -119,7 +119,7 @@ KEYS = st.sampled_from(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(data=st.dictionaries(KEYS, VALUES, max_size=2))
 def test_no_recipe_gives_another_error(tmp_path_factory, data) -> None:
     folder = tmp_path_factory.mktemp("recipe")

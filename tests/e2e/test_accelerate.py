@@ -33,7 +33,7 @@ def test_each_graph_is_measured_on_each_backend_and_recorded(here, capsys):
         return y
 
     options = {**FAST, "recorder": "mlflow", "recorder.uri": f"sqlite:///{here.path}/m.db"}
-    options |= {"stopping.processes": 1, "protocol.pairing": "none"}
+    options |= {"stopping.processes": 1, "protocol.pairing": "none", "executor": "inline"}
     names = ["local/eager", "local/onnxrt-cpu"]
     with benchorch.remote_profile(backends=names, directory="out", **options) as profile:
         for _ in range(4):

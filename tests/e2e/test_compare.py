@@ -16,7 +16,7 @@ PLAIN += ("executor=inline",)
 def place(tmp_path_factory, make_place):
     """Two runs: before with two conversions, after with one of them."""
     made = make_place(tmp_path_factory.mktemp("compare"))
-    both = "conversion=[eager,onnxruntime]"
+    both = "conversion=[eager,bf16]"
     made.run("model=mlp", both, *SHORT, *PLAIN, "hydra.run.dir=before")
     made.run("model=mlp", "conversion=eager", *SHORT, *PLAIN, "hydra.run.dir=after")
     made.run("report", "before", "--json", "--output", "before.json")
@@ -45,14 +45,14 @@ def test_o7_published_numbers_follow_again_from_what_is_on_disk(place):
 def test_a_report_repeats_the_table_of_the_run(place):
     plan = json.loads((place.path / "before/plan.json").read_text())["plan_id"]
     said = place.run("report", plan).stdout
-    assert "onnxruntime" in said
+    assert "bf16" in said
     assert "vs eager" in said
     kept = place.run("report", "before.json").stdout
     assert kept.replace(f"<directory of {plan}>", "before") == place.run("report", "before").stdout
 
 
 def test_two_conversions_of_a_run_are_compared_by_their_pairs(place):
-    sides = "before::eager", "before::onnxruntime"
+    sides = "before::eager", "before::bf16"
     found = answer(place, "compare", *sides, code=CANNOT_TELL)["comparisons"]
     back = answer(place, "compare", *reversed(sides), code=CANNOT_TELL)["comparisons"]
     assert [one["metric"] for one in found] == ["latency_ms/p50"]
@@ -73,10 +73,10 @@ def test_a_gate_refuses_a_missing_trial_and_names_it_in_markdown(place):
     words = ("gate", "--baseline", "before.json", "--candidate", "after", "--max-regression", "2%")
     found = answer(place, *words, "--markdown", "summary.md", code=3)
     assert (found["state"], found["exit_code"]) == ("refused", 3)
-    assert [one["name"] for one in found["missing"]] == ["onnxruntime"]
+    assert [one["name"] for one in found["missing"]] == ["bf16"]
     text = (place.path / "summary.md").read_text()
     assert text.startswith("## benchorch gate: REFUSED")
-    assert "missing: onnxruntime" in text
+    assert "missing: bf16" in text
 
 
 def test_a_gate_rejects_a_run_that_is_its_own_baseline(place):
@@ -92,7 +92,7 @@ def test_a_gate_rejects_a_run_that_is_its_own_baseline(place):
         (("compare", "before::egaer", "after"), "Did you mean 'eager'?"),
         (("compare", "before", "after", "--metric=latncy_ms/p50"), "Did you mean 'latency_ms/p50'"),
         (("compare", "before", "after", "--across=hardwear"), "Did you mean 'hardware'?"),
-        (("compare", "before::onnxruntime", "after::eager"), ""),
+        (("compare", "before::bf16", "after::eager"), ""),
         (("compare", "before", "before/plan.json"), "is not an exported run"),
         (("gate", "--baseline=before", "--max-regression=2"), "write 2% or 0.02"),
         (("gate", "--baseline=before", "--max-regression=1%", "--metric=macs/total"), "neither"),
@@ -104,10 +104,7 @@ def test_wrong_arguments_have_a_message(place, words, told):
     if told:
         assert told in place.run(*words, code=2).stderr
     else:  # conversions that were picked are the factor
-        assert (
-            answer(place, *words, code=CANNOT_TELL)["comparisons"][0]["name"]
-            == "onnxruntime → eager"
-        )
+        assert answer(place, *words, code=CANNOT_TELL)["comparisons"][0]["name"] == "bf16 → eager"
 
 
 PROBE = """

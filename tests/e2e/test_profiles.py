@@ -15,7 +15,7 @@ PROFILED = ("profiler.wait=3", "profiler.warmup=1", "profiler.active=3")
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory, make_place):
     place = make_place(tmp_path_factory.mktemp("profiled"), tmp_path_factory.mktemp("store"))
-    words = ("model=mlp", "conversion=[eager,onnxruntime]", *FAST, *PROFILED)
+    words = ("model=mlp", "conversion=[eager,onnxruntime]", *FAST, *PROFILED, "executor=inline")
     return place, place.run(*words, "hydra.run.dir=out")
 
 

@@ -129,7 +129,7 @@ def test_a_reason_is_read_on_a_phone_without_scrolling(browser, corpus):
     assert max(browser.run(wide)) <= PHONE[0]
 
 
-@pytest.mark.parametrize("size", [PHONE, WIDE])
+@pytest.mark.parametrize("size", [PHONE, pytest.param(WIDE, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["page", "generated", "corpus"])
 def test_every_word_can_be_read(browser, request, name, size, theme):
     browser.open(request.getfixturevalue(name), size)

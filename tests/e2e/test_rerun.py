@@ -52,21 +52,21 @@ def fail(place, *words):
 
 
 def test_only_what_failed_runs_again_and_then_nothing_does(picky):
-    fail(picky, *MODEL, "conversion=[eager,export,bf16]")
+    fail(picky, *MODEL, "conversion=[eager,export]")
     before = ran(picky)
-    assert sorted(before) == [("bf16", "ok"), ("eager", "ok"), ("export", "failed")]
+    assert sorted(before) == [("eager", "ok"), ("export", "failed")]
     (picky.path / "mended").touch()
     again = picky.run("rerun", "out", "--failed")
-    assert "3 trials, 2 already there" in again.stdout
+    assert "2 trials, 1 already there" in again.stdout
     assert ran(picky) == [*before, ("export", "ok")]
     idle = picky.run("rerun", "out", "--failed")
     assert idle.stdout == "No trial of it has failed, so nothing runs again.\n"
     told = json.loads(picky.run("rerun", "out", "--failed", "--json").stdout)
     assert told["exit_code"] == 0
-    assert len(told["trials"]) == 3
-    assert len(ran(picky)) == 4
-    picky.run("rerun", "out", "--only", "bf*")
-    assert ran(picky)[4:] == [("bf16", "ok")]
+    assert len(told["trials"]) == 2
+    assert len(ran(picky)) == 3
+    picky.run("rerun", "out", "--only", "ea*")
+    assert ran(picky)[3:] == [("eager", "ok")]
 
 
 def test_the_first_failure_ends_a_run_and_what_has_not_run_waits_for_resume(picky):

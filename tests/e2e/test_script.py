@@ -193,13 +193,13 @@ def test_one_command_turns_an_unmodified_script_into_a_table(place):
         f"# labels: name::tiny author::me,you task::toys\n{Path(TOP).read_text()}"
         "\nopen('ran.txt', 'a').write('once')\n"
     )
-    words = ("conversion=[eager,onnxruntime]", f"hydra.run.dir={place.path / 'run'}")
+    words = ("conversion=[eager,bf16]", f"hydra.run.dir={place.path / 'run'}")
     quick = (*FAST, "protocol.pairing=none", "executor=inline")
     done = place.run("script", "mine.py", *quick, *words)
     assert "mine.py: 1 model" in done.stdout
     assert (place.path / "ran.txt").read_text() == "once"
     results = place.results(place.path / "run")
-    assert {result["labels"]["conversion"] for result in results} == {"eager", "onnxruntime"}
+    assert {result["labels"]["conversion"] for result in results} == {"eager", "bf16"}
     assert {result["outcome"] for result in results} == {"ok"}
     assert all(result["parity"]["passed"] for result in results)
     place.run("report", "run", "--output", "report.csv")

@@ -160,7 +160,7 @@ def tracker() -> Iterator[tuple[str, list[str]]]:
             """Nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Noting)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}", tokens
     server.shutdown()
 

@@ -69,7 +69,7 @@ class Emulator:
     @contextmanager
     def running(self) -> Iterator[Emulator]:
         """The emulator while it answers."""
-        thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
             yield self
