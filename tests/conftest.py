@@ -76,10 +76,12 @@ def _small_heap() -> Iterator[None]:
 
 
 @pytest.fixture
-def collector(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The garbage collector as it is elsewhere."""
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The garbage collector as it is elsewhere, for one test."""
     monkeypatch.setattr(gc, "unfreeze", UNFREEZE)
     gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

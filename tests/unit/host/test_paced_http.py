@@ -32,9 +32,10 @@ def test_a_response_that_trickles_times_out_as_a_whole(server: OddServer, at_onc
 def test_a_request_without_a_timeout_and_those_after_the_block_may_take_long(
     server: OddServer,
 ) -> None:
-    server.respond = lambda *_: Answer(body=b"x" * 60, pause_s=0.05, at_once=A_HEAD)
+    server.respond = lambda *_: Answer(body=b"x" * 10, pause_s=0.05, at_once=A_HEAD)
     with paced():
         assert requests.get(server.url).status_code == 200
+    server.respond = lambda *_: Answer(body=b"x" * 60, pause_s=0.05, at_once=A_HEAD)
     assert requests.get(server.url, timeout=2).status_code == 200  # as a whole it takes longer
 
 

@@ -19,6 +19,7 @@ from benchorch.models.factory import FactoryModel
 from benchorch.trial.build_keys import Keys
 from benchorch.trial.identity_stamps import Stamps
 from support import conversions as lab
+from support.slices import only
 
 FACTORY = """
 import os
@@ -252,7 +253,9 @@ def test_what_cannot_be_hashed_is_never_the_same(place: Place) -> None:
     assert "module.scale" in found[0]["unhashable"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1}', "null"])
+@pytest.mark.parametrize(
+    "text", only(["{", '{"version": 1}'], ["", "{", "[]", '{"version": 1}', "null"])
+)
 def test_a_stamp_that_makes_no_sense_is_found_out_anew(place: Place, text: str) -> None:
     place.write()
     first, *_ = place.identities()

@@ -24,6 +24,7 @@ from benchorch.trial import build as stage
 from benchorch.trial.reference import outputs_file, read_reference
 from benchorch.trial.stages import Built
 from support import conversions as lab
+from support.slices import only
 
 MODEL = """
 import datetime, importlib, logging, os, pathlib, subprocess, sys, tempfile, warnings
@@ -266,9 +267,10 @@ def test_what_changes_no_output_is_a_hit(project: Project, forward: str) -> None
             "scale = float(subprocess.run(['echo', '2'], capture_output=True).stdout)",
             "it starts a process",
         ),
-        (
+        pytest.param(
             "child = os.fork(); child or os._exit(0); os.waitpid(child, 0); scale = 2",
             "it starts a process",
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -424,7 +426,7 @@ ORDINARY = {
 
 
 @pytest.mark.filterwarnings("ignore")  # torch.jit is deprecated and says so, but is still served
-@pytest.mark.parametrize("name", ORDINARY)
+@pytest.mark.parametrize("name", only(lambda name: name != "lightning", ORDINARY))
 def test_an_ordinary_project_is_known_without_loading_it(project: Project, name: str) -> None:
     if name == "lightning":
         pytest.importorskip("lightning")

@@ -94,8 +94,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-# Of eager, too, an exported program is written; the others are found in the store as its own is.
-@pytest.mark.parametrize("kind", only(lambda kind: kind != "export", KINDS))
+# Of eager, too, an exported program is written; what is in the store is copied alike.
+@pytest.mark.parametrize("kind", only(["eager", "onnxruntime"], KINDS))
 def test_the_outputs_are_the_originals_where_benchorch_is_not(
     run: Path, bare: Path, tmp_path: Path, kind: str
 ) -> None:
