@@ -49,8 +49,10 @@ def merged(several: Sequence[Events]) -> Events:
             "forward_lane": _further(one.forward_lane, len(lanes)),
             **{key: _further(getattr(one, key), rank * _OFFSET) for key in _IDS},
         }
-        for entry in _COLUMNS:
-            columns.setdefault(entry, []).append(changed.get(entry, getattr(one, entry)))
+        for entry in fields(one):
+            column = changed.get(entry.name, getattr(one, entry.name))
+            if isinstance(column, np.ndarray):
+                columns.setdefault(entry.name, []).append(column)
         lanes += [_of_rank(lane, rank, devices) for lane in one.lanes]
         devices += max((lane.device for lane in one.lanes), default=-1) + 1
     return Events(
@@ -65,13 +67,6 @@ def merged(several: Sequence[Events]) -> Events:
             for label, rows in one.allocated.items()
         },
     )
-
-
-_COLUMNS = tuple(
-    entry.name
-    for entry in fields(Events)
-    if entry.name not in ("names", "lanes", "details", "repairs", "allocated", "known")
-)
 
 
 def _details(

@@ -1,7 +1,7 @@
 """Rows of a table, the events that belong to each, and the time of each event."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -93,12 +93,11 @@ def operator_types(events: Events) -> tuple[str, ...]:
     return tuple(types)
 
 
-def ranges(events: Events, owned: Owners, marks: Collection[int]) -> Entities:
+def ranges(events: Events, owned: Owners, marks: Sequence[int]) -> Entities:
     """Rows by the innermost range that a person or a loader named, without those of the steps."""
-    marking = {int(events.name[one]) for one in marks}
-    named = np.array([NO_STEP.match(name) is None for name in events.names] or [False])
-    named[list(marking)] = False
-    chosen = (events.category == Category.ANNOTATION) & named[events.name]
+    marking = events.name[np.array(marks, dtype=np.int64)]
+    chosen = (events.category == Category.ANNOTATION) & ~np.isin(events.name, marking)
+    chosen &= ~events.called(NO_STEP.match)
     own = np.where(chosen, np.arange(len(events)), NOTHING)
     return by_key(inherited(owned.parent, own), events.names, events.name)
 

@@ -142,14 +142,10 @@ def _threads(scope: Scope) -> Int64s:
     """For every lane the lane that takes part and has the same thread, or NOTHING."""
     taking_part = np.flatnonzero(np.bincount(scope.lane[scope.host])).tolist()
     by_thread = {scope.events.lanes[at].thread: at for at in reversed(taking_part)}
-    own = {at: at for at in taking_part}
-    return np.array(
-        [
-            own.get(at, by_thread.get(lane.thread, NOTHING))
-            for at, lane in enumerate(scope.events.lanes)
-        ],
-        dtype=np.int64,
-    )
+    found = [by_thread.get(lane.thread, NOTHING) for lane in scope.events.lanes]
+    threads = np.array(found, dtype=np.int64)
+    threads[taking_part] = taking_part
+    return threads
 
 
 _HOST = (
@@ -337,10 +333,9 @@ def _main_lane(events: Events, hosts: Bools, marking: int) -> int:
         return -1
     if marking != NOTHING and hosts[marking]:
         return marking
-    steps = np.array([bool(_STEP.match(name)) for name in events.names] or [False])
-    marks = steps[events.name] & among(events.category, (Category.ANNOTATION, Category.SESSION))
+    ranges = among(events.category, (Category.ANNOTATION, Category.SESSION))
     for these in (
-        marks,
+        ranges & events.called(_STEP.match),
         events.category == Category.PYTHON,
         among(events.category, _WORK),
         among(events.category, _HOST),

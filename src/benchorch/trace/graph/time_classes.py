@@ -4,7 +4,6 @@ import builtins
 import math
 import operator
 import re
-from functools import cache
 
 import numpy as np
 
@@ -109,15 +108,12 @@ def _native(scope: Scope) -> tuple[Int64s, Int64s]:
     """Long calls of libraries' own code; and what a compiler's code calls, which is a kernel."""
     frame = scope.indices(Category.PYTHON)
     frame = frame[scope.after[frame] == frame + 1]
-    names = scope.events.names
-    foreign = np.array([_of_library(names[name]) for name in scope.name[frame]], dtype=np.bool_)
-    frame = frame[foreign]
+    frame = frame[scope.events.called(_of_library)[scope.event[frame]]]
     compiled = _inside_of(scope, scope.named(_COMPILED, Category.OPERATOR))[frame]
     long = (scope.end_ns - scope.start_ns)[frame] > PAUSE_NS
     return frame[long & ~compiled], frame[compiled]
 
 
-@cache
 def _of_library(name: str) -> bool:
     function = _OWN_FUNCTION.match(name)
     if function:

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from benchorch.trace.operators.graph import OperatorGraph
 
-_END = -1  # the join of ways that meet only where the graph ends
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
@@ -45,7 +43,7 @@ def branches(graph: OperatorGraph, time_ns: Mapping[str, int]) -> tuple[Branch, 
         parents = [outer for outer, inside in regions if fork in inside]
         regions.append((fork, {index for part in parts for index in part}))
         parent = links.names[parents[-1]] if parents else ""
-        joined = "" if join == _END else links.names[join]
+        joined = "" if join == len(links.names) else links.names[join]
         names = [tuple(links.names[index] for index in part) for part in parts]
         total_ns = [sum(links.time_ns[index] for index in part) for part in parts]
         longest_ns = [max(links.longest(part)[0].values()) for part in parts]
@@ -105,11 +103,15 @@ class _Links:
         return tuple(self.names[index] for index in reversed(chain))
 
     def forks(self) -> Iterator[tuple[int, int]]:
-        """Every node with several readers, and its join: the first node on all ways to the end."""
-        joins = [_END] * len(self.names)
-        for index in range(len(self.names) - 1, -1, -1):
+        """Every node with several readers, and its join: the first node on all ways to the end.
+
+        That is the number of nodes where ways meet only at the graph's end.
+        """
+        end = len(self.names)
+        joins = [end] * end
+        for index in reversed(range(end)):
             after = self.after[index]
-            meeting = after[0] if after else _END
+            meeting = after[0] if after else end
             for other in after[1:]:
                 meeting = _meeting(joins, meeting, other)
             joins[index] = meeting
@@ -142,10 +144,5 @@ class _Links:
 
 def _meeting(joins: list[int], one: int, other: int) -> int:
     while one != other:
-        if one == _END or other == _END:
-            return _END
-        if one < other:
-            one = joins[one]
-        else:
-            other = joins[other]
+        one, other = joins[min(one, other)], max(one, other)
     return one

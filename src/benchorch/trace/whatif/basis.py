@@ -172,9 +172,8 @@ class Basis:
     @cached_property
     def memory_bound(self) -> Bools:
         """The edges of operators that may do little with each value that they read, (E,)."""
-        bound = [operator_kind(name) not in COMPUTE_BOUND for name in self.events.names]
-        operator = self.events.category == Category.OPERATOR
-        return self.owned_by(operator & np.array(bound, dtype=np.bool_)[self.events.name])
+        bound = self.events.called(lambda name: operator_kind(name) not in COMPUTE_BOUND)
+        return self.owned_by(bound & (self.events.category == Category.OPERATOR))
 
     def within(self, chosen: Bools) -> Int64s:
         """The outermost chosen event that each is, or is part of, (n,); NOTHING for none."""

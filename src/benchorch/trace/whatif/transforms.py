@@ -286,15 +286,13 @@ def _cuda_graph(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothe
     root = select(basis, change.select).root
     order = np.flatnonzero(work)
     order = order[np.lexsort((basis.events.start_ns[order], root[order]))]
-    later = mask(len(work) + 1, order[1:][np.diff(root[order]) == 0])
-    kept = np.unique(basis.owned.parent[work & ~later[:-1]])
-    host = (root != NOTHING) & ~np.isin(basis.events.category, DEVICE_WORK)
-    ranges = np.append(np.isin(root, np.unique(root[work])), False)[:-1]
-    host &= ranges
+    later = mask(len(work), order[1:][np.diff(root[order]) == 0])
+    kept = np.unique(basis.owned.parent[work & ~later])
+    host = np.isin(root, root[work]) & ~np.isin(basis.events.category, DEVICE_WORK)
     host[kept[kept >= 0]] = False
-    changed = _without_launches(basis, hypothesis, later[:-1], host)
+    changed = _without_launches(basis, hypothesis, later, host)
     gap_ns = float(basis.dag.facts.get("stream_gap_ns", 0.0))
-    inner = into(basis, later[:-1], EdgeKind.STREAM)
+    inner = into(basis, later, EdgeKind.STREAM)
     weight_ns = np.where(inner, np.minimum(changed.weight_ns, gap_ns), changed.weight_ns)
     note = f"cuda_graph: {int(later.sum())} launches of {int(work.sum())} are spared."
     return replace(changed, weight_ns=weight_ns).noting(note)
