@@ -1,8 +1,8 @@
 """Readers by a file's first bytes, and profiles in JSON: PyTorch's object, ONNX Runtime's list."""
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -38,7 +38,10 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
     """The events of a JSON profile; TraceError if it holds none."""
     gathered = Gathered()
     spans, records = [], 0
-    with TraceFile(path) as source, _collector_off():
+    with TraceFile(path) as source, ExitStack() as stack:
+        if gc.isenabled():  # of millions of objects none is in a cycle: looking takes most time
+            gc.disable()
+            stack.callback(gc.enable)
         blocks = RecordBlocks(source, block_bytes)
         for number, block in enumerate(blocks):
             gathered.add(block.rows, number)
@@ -53,18 +56,6 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
     if events is None:
         raise no_trace(path, f"a list of {records} records of which none is an event with a time")
     return events
-
-
-@contextmanager
-def _collector_off() -> Iterator[None]:
-    """Millions of new objects, none in a cycle: looking for cycles would be most of the work."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _details(
