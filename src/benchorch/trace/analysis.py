@@ -157,8 +157,7 @@ def _tables(
         "python": entities.frames(events, owned),
         "graph nodes": by_node,
     }
-    tables = {name: ledger.table(rows) for name, rows in of.items()}
-    found = {name: rows for name, rows in tables.items() if rows}
+    found = {name: rows for name, each in of.items() if (rows := ledger.table(each))}
     for name in ("operators", "graph nodes"):
         if name in found:
             found[name] = with_shapes(events, found[name])

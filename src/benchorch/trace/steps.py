@@ -150,14 +150,14 @@ def find_steps(events: Events, name: str | None = None, number: int | None = Non
         if number not in (None, 0):
             raise TraceError(f"There is no step {number}: the trace marks none.")
         return whole(events)
-    if number is not None and not 0 <= number < len(found.start_ns):
+    if number is None:
+        return _without_warm_up(found, _may_be_ahead(events, found.lane))
+    if not 0 <= number < len(found.start_ns):
         raise TraceError(
             f"There is no step {number}; {shortened(found.name)!r} has 0 to "
             f"{len(found.start_ns) - 1}. See --list-ranges."
         )
-    if number is not None:
-        return replace(found, first=number, end=number + 1)
-    return _without_warm_up(found, _may_be_ahead(events, found.lane))
+    return replace(found, first=number, end=number + 1)
 
 
 _UNMARKED = (
@@ -200,9 +200,8 @@ def marked_ranges(events: Events) -> list[MarkedRange]:
 
 def _groups(events: Events, chosen: Bools) -> Iterator[tuple[str, NDArray[np.intp]]]:
     """Chosen events by name, with ``*`` for the numbers of names that differ in nothing else."""
-    codes = np.unique(events.name[chosen]).tolist()
     stems: dict[str, list[int]] = {}
-    for code in codes:
+    for code in np.unique(events.name[chosen]).tolist():
         stems.setdefault(_NUMBER.sub("*", events.names[code]), []).append(code)
     for stem, same in stems.items():
         name = stem if len(same) > 1 else events.names[same[0]]

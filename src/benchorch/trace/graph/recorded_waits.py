@@ -8,7 +8,7 @@ for; `match_fifo` finds what would have been.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -80,15 +80,12 @@ def _alike(scope: Scope, time_ns: Int64s, points: Int64s, busy: BusyIntervals) -
 def _in_order(known: Int64s, points: Int64s, waits: int, alike: Int64s) -> Int64s | None:
     """For so many waits the point of each; None where the known ones disagree or are too few."""
     place: dict[int, int] = {point: at for at, point in enumerate(alike.tolist())}
-    places: Sequence[int] = [place.get(point, NOTHING) for point in points.tolist()]
-    shift = places[0] - int(known[0])
-    agreed = all(at - int(k) == shift for at, k in zip(places, known.tolist(), strict=True))
+    places = np.array([place.get(point, NOTHING) for point in points.tolist()])
+    shift = int(places[0] - known[0])
+    agreed = (places != NOTHING).all() and (places - known == shift).all()
     certain = len(known) > 1 or (len(alike) == waits and shift == 0)
-    if NOTHING in places or not agreed or not certain:
-        return None
-    if shift < 0 or shift + waits > len(alike):
-        return None
-    return alike[shift + np.arange(waits)]
+    inside = 0 <= shift <= len(alike) - waits
+    return alike[shift + np.arange(waits)] if agreed and certain and inside else None
 
 
 def recorded_waits(

@@ -1,7 +1,7 @@
 """Changes of how long work takes, and of how it is launched and ordered."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Protocol, TypeAlias, final
 
 import numpy as np
@@ -131,10 +131,9 @@ class Change:
         return found
 
     def __str__(self) -> str:
-        given = {one.name: getattr(self.select, one.name) for one in fields(Selector)}
         chosen = ", ".join(
             f"{name} {'|'.join(value) if isinstance(value, tuple) else value}"
-            for name, value in given.items()
+            for name, value in asdict(self.select).items()
             if value != getattr(Selector(), name)
         )
         return f"{self.effect} {self.value:g} of {chosen or 'everything'}"
