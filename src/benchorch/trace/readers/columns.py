@@ -219,7 +219,5 @@ def _placed(where: Bools, values: list[object]) -> Int64s:
 def _category(word: str) -> int:
     """The `Category` that an exporter's word means, or _LEFT_OUT."""
     spelled = word.strip().casefold().replace(" ", "_")
-    if spelled in _CATEGORIES:
-        return int(_CATEGORIES[spelled])
-    ending = spelled[spelled.rfind("_") :] if "_" in spelled else ""
-    return int(_ENDINGS.get(ending, Category.OTHER))
+    ending = "".join(spelled.rpartition("_")[1:])
+    return int(_CATEGORIES.get(spelled, _ENDINGS.get(ending, Category.OTHER)))

@@ -44,51 +44,48 @@ class _Table(NamedTuple):
     name: str
     category: Category
     named_by: tuple[str, ...]  # the columns that an event's name is made of
-    naming: Callable[[Row, Text, Text], str]
     on_host: bool = False  # on the lane of ``globalTid``, else of ``deviceId`` and ``streamId``
-
-
-def _called(row: Row, string: Text, _: Text) -> str:
-    return _VERSION.sub("", string(row[0]))
-
-
-def _copy(row: Row, _: Text, memory: Text) -> str:
-    kind, ends = f"Memcpy {_COPIES.get(integer(row[0]), 'unknown')}", [*map(memory, row[1:])]
-    return f"{kind} ({ends[0]} -> {ends[1]})" if all(ends) else kind
-
-
-def _kernel(row: Row, string: Text, _: Text) -> str:
-    return string(row[0]) or string(row[1])
-
-
-def _graph(row: Row, *_: Text) -> str:
-    return f"CUDA graph {integer(row[0])}"
-
-
-def _sync(row: Row, *_: Text) -> str:
-    return _SYNCS.get(integer(row[0]), "Sync")
-
-
-def _range(row: Row, string: Text, _: Text) -> str:
-    return word(row[0]) or string(row[1])
-
-
-def _system_call(row: Row, string: Text, _: Text) -> str:
-    return f"wait:{string(row[0])}" if WAITS.match(string(row[0])) else string(row[0])
 
 
 _CUPTI = "CUPTI_ACTIVITY_KIND_"
 TABLES = (
-    _Table(f"{_CUPTI}RUNTIME", Category.RUNTIME, ("nameId",), _called, on_host=True),
-    _Table(f"{_CUPTI}KERNEL", Category.KERNEL, ("demangledName", "shortName"), _kernel),
-    _Table(f"{_CUPTI}GRAPH_TRACE", Category.KERNEL, ("graphId",), _graph),
-    _Table(f"{_CUPTI}MEMCPY", Category.COPY, ("copyKind", "srcKind", "dstKind"), _copy),
-    _Table(f"{_CUPTI}MEMSET", Category.FILL, ("bytes",), lambda *_: "Memset"),
-    _Table(f"{_CUPTI}SYNCHRONIZATION", Category.SYNC, ("syncType",), _sync),
-    _Table("NVTX_EVENTS", Category.ANNOTATION, ("text", "textId"), _range, on_host=True),
-    _Table("OSRT_API", Category.ANNOTATION, ("nameId",), _system_call, on_host=True),
-    _Table("PROFILER_OVERHEAD", Category.OVERHEAD, ("nameId",), _called, on_host=True),
+    _Table(f"{_CUPTI}RUNTIME", Category.RUNTIME, ("nameId",), on_host=True),
+    _Table(f"{_CUPTI}KERNEL", Category.KERNEL, ("demangledName", "shortName")),
+    _Table(f"{_CUPTI}GRAPH_TRACE", Category.KERNEL, ("graphId",)),
+    _Table(f"{_CUPTI}MEMCPY", Category.COPY, ("copyKind", "srcKind", "dstKind")),
+    _Table(f"{_CUPTI}MEMSET", Category.FILL, ("bytes",)),
+    _Table(f"{_CUPTI}SYNCHRONIZATION", Category.SYNC, ("syncType",)),
+    _Table("NVTX_EVENTS", Category.ANNOTATION, ("text", "textId"), on_host=True),
+    _Table("OSRT_API", Category.ANNOTATION, ("nameId",), on_host=True),
+    _Table("PROFILER_OVERHEAD", Category.OVERHEAD, ("nameId",), on_host=True),
 )
+
+
+def _name(table: str, row: Row, string: Text, memory: Text) -> str:
+    """The name of an event, made of the columns that its table names it by."""
+    text = string(row[0])
+    match table.removeprefix(_CUPTI):
+        case "KERNEL":
+            return text or string(row[1])
+        case "GRAPH_TRACE":
+            return f"CUDA graph {integer(row[0])}"
+        case "MEMCPY":
+            kind, ends = (
+                f"Memcpy {_COPIES.get(integer(row[0]), 'unknown')}",
+                [*map(memory, row[1:])],
+            )
+            return f"{kind} ({ends[0]} -> {ends[1]})" if all(ends) else kind
+        case "MEMSET":
+            return "Memset"
+        case "SYNCHRONIZATION":
+            return _SYNCS.get(integer(row[0]), "Sync")
+        case "NVTX_EVENTS":
+            return word(row[0]) or string(row[1])
+        case "OSRT_API":
+            return f"wait:{text}" if WAITS.match(text) else text
+    return _VERSION.sub("", text)
+
+
 _EVENT = ("correlationId", "eventId", "eventSyncId")
 _ALL = ("start", "end", "globalTid", "deviceId", "streamId", "correlationId", "graphNodeId")
 
@@ -183,7 +180,7 @@ def _gather(
         "place": (np.int64(number) << _ROWID_BITS) | integers(rowid),
         "category": np.full(len(rowid), table.category, dtype=np.int8),
         "name": gathered.names.encoded(
-            [table.naming(row, *texts) for row in zip(*named_by, strict=True)]
+            [_name(table.name, row, *texts) for row in zip(*named_by, strict=True)]
         ),
         "lane": gathered.lanes.encoded([*map(_thread, thread)] if table.on_host else lanes),
         "start_ns": start_ns,
