@@ -150,10 +150,9 @@ _NARROWER = ("bf16", "fp16", "torchao_int8_dynamic")
 
 def _advice(limit: str, given: VerdictInputs) -> str:
     """Remedies for a cause, without those that the trace shows in use."""
-    try:
-        cause = Cause(limit)
-    except ValueError:
+    if limit in (INCONCLUSIVE, VOID):
         return ""
+    cause = Cause(limit)
     if cause == Cause.DEVICE_COMPUTE:
         ways: tuple[str, ...] = (*_COMPILERS[:1], "onnxruntime", *_NARROWER)
         more = "a larger batch where kernels are short" if given.device else "more threads"

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
-from benchorch.trace.arrays import Bools, Int64s
+from benchorch.trace.arrays import Bools, Int64s, scattered
 from benchorch.trace.attribution.entities import Entities, Shares
 from benchorch.trace.attribution.owners import MODULE, Owners
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
@@ -49,11 +49,9 @@ def graph_nodes(
     names = tuple(dict.fromkeys(name for listed in found.values() for name in listed))
     row = {name: number for number, name in enumerate(names)}
     sets = {listed: number for number, listed in enumerate(dict.fromkeys(found.values()))}
-    seed = np.full(len(events), NOTHING, dtype=np.int64)
-    code = np.full(len(events), NOTHING, dtype=np.int64)
-    for event, listed in found.items():
-        seed[event], code[event] = event, sets[listed]
-    instance = inherited(owned.parent, seed)
+    chosen = np.array([*found], dtype=np.int64)
+    code = scattered(len(events), chosen, [sets[listed] for listed in found.values()])
+    instance = inherited(owned.parent, scattered(len(events), chosen, chosen))
     return Entities(
         names=names,
         part=np.where(instance >= 0, code[instance], NOTHING),
@@ -96,10 +94,8 @@ def _of_compiled(
     found: dict[int, tuple[str, ...]] = {}
     for event in chosen[np.argsort(events.start_ns[chosen], kind="stable")].tolist():
         name, within = events.names[events.name[event]], int(call[event])
-        known = (
-            by_graph.get(int(events.name[within]), Provenance()) if within >= 0 else Provenance()
-        )
-        listed = known.nodes(name, counted[within, kernel_of(name)])
+        graph = int(events.name[within]) if within >= 0 else NOTHING
+        listed = by_graph.get(graph, Provenance()).nodes(name, counted[within, kernel_of(name)])
         counted[within, kernel_of(name)] += 1
         found[event] = listed or fused_ops(name) or (kernel_of(name),)
     return found

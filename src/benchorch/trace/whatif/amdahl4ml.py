@@ -35,13 +35,12 @@ class NodeSpeedups:
         ratio = np.append(self._left(basis), 1.0)[basis.dag.owner]
         changed = hypothesis.scaled(basis.work, ratio)
         timed, grouping = set(basis.nodes.names), _grouped(basis)
-        nodes = grouping.numbered.items() if grouping else ()
-        members = grouping.members if grouping else {}
-        for number, name in nodes:
-            if number in self.by_id and timed.isdisjoint(members[name]):
-                changed = changed.noting(
-                    f"op_id {number}, {shortened(name)}, has no time in the trace."
-                )
+        if grouping:
+            for number in sorted(self.by_id):
+                name = grouping.numbered[number]
+                if timed.isdisjoint(grouping.members[name]):
+                    note = f"op_id {number}, {shortened(name)}, has no time in the trace."
+                    changed = changed.noting(note)
         return changed
 
     def __str__(self) -> str:

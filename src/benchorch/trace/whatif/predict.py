@@ -146,20 +146,17 @@ def _predicted(basis: Basis, changes: Sequence[Transform], name: str) -> Predict
         reasons={reason: round(abs(error_ns)) for reason, error_ns in why_ns.items()},
         moved=_moved(basis, replay),
         nodes=_nodes(basis, replay),
-        notes=(*hypothesis.notes, *_preempted(basis), *_rare(basis, changes)),
+        notes=(*hypothesis.notes, *_remarks(basis, changes)),
     )
 
 
-def _preempted(basis: Basis) -> Iterator[str]:
+def _remarks(basis: Basis, changes: Sequence[Transform]) -> Iterator[str]:
+    """On disturbed work; on changes that select almost nothing: a pattern may mean other work."""
     if basis.preempted_ratio >= LEAST_RATIO * 10:
         yield (
             f"other programs had the processor for about {basis.preempted_ratio:.0%} of the time "
             "in which threads of the steps worked: work counts as long as where it was undisturbed"
         )
-
-
-def _rare(basis: Basis, changes: Sequence[Transform]) -> Iterator[str]:
-    """A note on each change that selects almost nothing: its pattern may not mean what it finds."""
     weight_ns, events = basis.dag.weight_ns, basis.events
     for number, change in enumerate(changes, 1):
         if isinstance(change, Change) and change.effect not in OVERALL:
