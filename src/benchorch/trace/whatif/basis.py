@@ -100,6 +100,11 @@ class Basis:
         found = self.analysis.reasons.shares(self.analysis.path)
         return {one.value: share for one, share in found.items()}
 
+    @cached_property
+    def named_ns(self) -> Floats:
+        """Time of the observed path as `named` has it."""
+        return self.named(self.analysis.path)
+
     def named(self, path: CriticalPath) -> Floats:
         """Time of a period by the name of its owner; the last entry is that of none."""
         unowned = len(self.events.names)

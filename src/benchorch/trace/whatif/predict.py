@@ -268,7 +268,7 @@ def _nodes(basis: Basis, replay: _Replay) -> tuple[EntityRow, ...]:
 
 
 def _moved(basis: Basis, replay: _Replay) -> tuple[Moved, ...]:
-    before, after = basis.named(basis.analysis.path), basis.named(replay.path)
+    before, after = basis.named_ns, basis.named(replay.path)
     names = (*basis.events.names, UNNAMED)
     order = np.argsort(-np.abs(after - before), kind="stable")[:MOST_MOVED].tolist()
     return tuple(
