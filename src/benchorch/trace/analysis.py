@@ -48,6 +48,7 @@ class Analysis:
     tables: Mapping[str, tuple[EntityRow, ...]]
     devices: tuple[DeviceShare, ...]  # how each device spent each step
     warnings: tuple[str, ...]  # sentences that belong on every page made of this
+    repairs: Mapping[str, int]  # what had to be mended, each with how often
     # of the model, where one is known; `provenance` of its compiled kernels, the share of its nodes
     # that the trace was joined to, and ways between its forks and joins
     graph: OperatorGraph | None = None
@@ -63,11 +64,6 @@ class Analysis:
         sums = np.bincount(self.path.label, self.path.duration_ns, len(CLASSES)).astype(np.int64)
         order = np.argsort(-sums, kind="stable").tolist()
         return {CLASSES[code].value: int(sums[code]) for code in order if sums[code]}
-
-    @property
-    def repairs(self) -> Mapping[str, int]:
-        """What had to be mended, each with how often."""
-        return {**self.events.repairs, **self.dag.repairs}
 
 
 def analyze(
@@ -123,6 +119,7 @@ def analyze(
         tables=tables,
         devices=breakdown(events, steps),
         warnings=_warnings(events, steps, matched, dilation_ratio),
+        repairs={**events.repairs, **dag.repairs},
         graph=graph,
         provenance=provenance,
         matched_ratio=matched,

@@ -186,11 +186,6 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     records = records[_inside(events, records, window, last_ns)]
     taken, carried = _still_to_do(events, device, launch, window, last_ns)
     device, launch, carried = device[taken], launch[taken], carried[taken]
-    begin_ns = np.maximum(events.start_ns[host], window.start_ns)
-    end_ns = np.minimum(events.end_ns[host], last_ns)
-    # Of equal events the outer kind comes first, then the lower name, whatever the file's order.
-    ties = events.name[host], NESTING_RANK[events.category[host]]
-    host = host[outside_first(events.lane[host], begin_ns, end_ns, ties)]
     host, tree = _ranges_cut(events, host, window, last_ns)
     device_order = by_start(events.lane[device], events.start_ns[device])
     order = np.concatenate([host, device[device_order], records])
@@ -240,13 +235,17 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
 def _ranges_cut(
     events: Events, host: Int64s, window: Window, last_ns: int
 ) -> tuple[Int64s, Nesting]:
-    """Host events and their nesting, without ranges that begin inside of a call and outlive it.
+    """Host events in order, and their nesting, without ranges that begin in a call and outlive it.
 
     A person may close ranges in any order: one that ends inside of a call or a step is cut where
     that begins.
     """
     start_ns = np.maximum(events.start_ns[host], window.start_ns)
     end_ns = np.minimum(events.end_ns[host], last_ns)
+    # Of equal events the outer kind comes first, then the lower name, whatever the file's order.
+    ties = events.name[host], NESTING_RANK[events.category[host]]
+    order = outside_first(events.lane[host], start_ns, end_ns, ties)
+    host, start_ns, end_ns = host[order], start_ns[order], end_ns[order]
     free = (events.category[host] == Category.ANNOTATION) & ~np.isin(host, window.marks)
     calls = among(events.category[host], (Category.OPERATOR, Category.NODE, Category.RUNTIME))
     cuts = _MOST_CUTS

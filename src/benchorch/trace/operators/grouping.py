@@ -102,10 +102,7 @@ class _Merging:
 
     def around(self, found: set[int]) -> set[int]:
         """Neighbours of a set."""
-        near: set[int] = set()
-        for index in found:
-            near |= self.into[index] | self.out[index]
-        return near - found
+        return set[int]().union(*(self.into[one] | self.out[one] for one in found)) - found
 
     def comes_back(self, found: set[int]) -> bool:
         """Whether a way through the merged graph leaves the set and enters it again."""
