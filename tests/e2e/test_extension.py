@@ -1,4 +1,7 @@
-"""A package outside the repository adds a format, a step, a runtime and a YAML."""
+"""A package outside the repository adds a format, a step, a runtime and a YAML.
+
+By default `test_extending_page.py` installs such a package and runs it.
+"""
 
 import shutil
 from pathlib import Path
@@ -25,6 +28,7 @@ FAST = ["stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.
 FAST += ["profiler=none", "protocol.canary_tolerance_ratio=null", "executor=inline"]
 
 
+@pytest.mark.slow
 def test_its_conversion_is_measured_and_proven(extended):
     fast = [*FAST, "protocol.pairing=none", "recorder=none", "hydra.run.dir=out"]
     extended.run("conversion=halved", *SMALL, *fast)
@@ -36,6 +40,7 @@ def test_its_conversion_is_measured_and_proven(extended):
     assert 1e-5 < parity["outputs"][0]["relative_l2_ratio"] < 5e-3
 
 
+@pytest.mark.slow
 def test_its_options_are_checked_and_it_can_be_joined(extended):
     told = extended.run("plan", "conversion=bf16+halved", *SMALL, "--json").stdout
     assert '"halved_extension.weights.HalvedWeights"' in told
@@ -45,6 +50,7 @@ def test_its_options_are_checked_and_it_can_be_joined(extended):
     assert "expected true or false" in wrong.stderr
 
 
+@pytest.mark.slow
 def test_the_command_explains_it(extended):
     assert "float16" in extended.run("conversions", "halved").stdout
 
@@ -53,6 +59,7 @@ def test_it_is_not_there_where_it_is_not_installed(place):
     assert "halved" in place.run("conversion=halved", *SMALL, code=2).stderr
 
 
+@pytest.mark.slow
 def test_lying_in_the_current_folder_is_not_being_installed(place, site):
     shutil.copytree(site, place.path, dirs_exist_ok=True)
     refused = place.run(

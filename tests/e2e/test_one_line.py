@@ -252,6 +252,7 @@ def test_credentials_that_expire_in_mid_sweep_are_told_and_the_same_line_goes_on
     assert account.heads() == 1
 
 
+@pytest.mark.slow  # test_aws_stack.py has the words, executors/test_stack.py the waiting
 def test_a_clock_that_is_wrong_for_a_while_is_told_and_the_sweep_goes_on(account, place):
     with followed_line(place, (*LINE, *FAST), "asleep") as (followed, log):
         assert until(lambda: account.scripts, 300), log.read_text()

@@ -20,7 +20,7 @@ SECRETS: Mapping[str, str] = {
 OF_URI = "password-in-a-uri-0123456789"
 RUN = (
     *("model=mlp", "conversion=eager", "profiler=none", "protocol.pairing=none"),
-    "protocol.canary_tolerance_ratio=null",
+    *("protocol.canary_tolerance_ratio=null", "executor=inline"),
     *("stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"),
 )
 

@@ -28,7 +28,7 @@ def measured(commands: Commands, tmp_path_factory: pytest.TempPathFactory) -> Pa
     folder = tmp_path_factory.mktemp("measured")
     words = "model=mlp conversion=eager baseline=null recorder=none profiler=none stopping=fixed"
     more = "stopping.processes=1 stopping.calls=5 protocol.pairing=none hydra.run.dir=run"
-    quick = "stopping.window_s=0.05 protocol.canary_tolerance_ratio=null"
+    quick = "stopping.window_s=0.05 protocol.canary_tolerance_ratio=null executor=inline"
     done = commands.run(folder, f"{words} {more} {quick}".split(), cpu_s=120)
     assert done.code == 0, done.output
     return folder / "run"

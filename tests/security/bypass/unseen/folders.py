@@ -35,7 +35,8 @@ HEAD = {"HEAD": "ref: refs/heads/main\n", "objects/info/packs": "", "refs/heads/
 PLAN = ("plan", "model=mlp", "conversion=eager")
 RUN = (
     *("model=mlp", "conversion=eager", "recorder=none", "profiler=none", "stopping=quick"),
-    *("baseline=null", "hydra.run.dir=out"),
+    *("baseline=null", "hydra.run.dir=out", "protocol.canary_tolerance_ratio=null"),
+    *("stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"),
 )
 ENTRY_POINTS = "".join(
     f"[{group}]\nevil = planted:evil\n"
