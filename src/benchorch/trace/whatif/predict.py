@@ -92,8 +92,6 @@ MODEL_RATIO = 0.15  # model error as a share of a change: caches, contention and
 NOISE_QUANTILE = 2.5  # standard errors on a side of a 90 % interval of few, correlated steps
 LEAST_RATIO = 0.01  # minimum half-width of an interval as a share of the period
 PROFILED_RATIO = 0.08  # of the period with host time on the path: the profiler's part varies
-
-
 OUTSIDE_RATIO = 0.1  # of the path: what is waited for less does not set the pace
 
 

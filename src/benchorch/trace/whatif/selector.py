@@ -61,12 +61,6 @@ def _bounded(pattern: str, searched: re.Pattern[str]) -> Callable[[str], bool]:
     return fits
 
 
-def flags(names: Iterable[str], pattern: str) -> Bools:
-    """Mask of the matching names, with one more entry, False, for index -1."""
-    fits = matcher(pattern)
-    return np.array([*(fits(name) for name in names), False], dtype=np.bool_)
-
-
 def suggest(word: str, known: Iterable[str]) -> str:
     """`` Did you mean 'x'?`` or an empty string."""
     close = difflib.get_close_matches(word, list(map(str, known)), n=1, cutoff=0.5)
@@ -131,15 +125,16 @@ def _selected(basis: Basis, selector: Selector) -> Selection:
 def _conditions(basis: Basis, selector: Selector) -> Iterator[Bools]:
     events = basis.events
     if selector.name:
-        yield flags(events.names, selector.name)[events.name]
+        yield events.called(matcher(selector.name))
     if selector.op:
-        named = flags(events.names, selector.op)[events.name]
-        typed = flags(operator_types(events), selector.op)[events.name]
+        fits = matcher(selector.op)
+        named, types = events.called(fits), operator_types(events)
+        typed = np.array([fits(one) for one in types] or [False])[events.name]
         operator, node = (events.category == one for one in (Category.OPERATOR, Category.NODE))
         yield (operator & named) | (node & (named | typed))
     if selector.kernel:
         work = np.isin(events.category, DEVICE_WORK)
-        yield work & flags(events.names, selector.kernel)[events.name]
+        yield work & events.called(matcher(selector.kernel))
     if selector.module:
         yield _in_module(basis, selector.module)
     if selector.graph_node:
@@ -178,7 +173,7 @@ def _in_module(basis: Basis, pattern: str) -> Bools:
 
 def _of_node(basis: Basis, pattern: str) -> Bools:
     """Selection by node of the operator graph, or by kernel number in a launched graph."""
-    fits = flags(basis.nodes.names, pattern)
+    fits = [*map(matcher(pattern), basis.nodes.names)]
     parts = np.array([*(any(fits[row] for row in part) for part in basis.nodes.shares), False])
     number = whole_number(pattern)
     launched = basis.events.graph_node == (NOTHING - 1 if number is None else number)
@@ -188,7 +183,7 @@ def _of_node(basis: Basis, pattern: str) -> Bools:
 
 def _in_phase(basis: Basis, phase: str) -> Bools:
     """Backward by autograd's nodes, the optimizer by its ranges; forward is what is neither."""
-    optimizer = basis.within(flags(basis.events.names, _OPTIMIZER)[basis.events.name]) != NOTHING
+    optimizer = basis.within(basis.events.called(matcher(_OPTIMIZER))) != NOTHING
     backward = basis.owned.backward & ~optimizer
     masks = {"forward": ~(backward | optimizer), "backward": backward, "optimizer": optimizer}
     chosen: Bools = masks[phase]
