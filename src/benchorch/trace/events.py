@@ -34,7 +34,6 @@ class Category(IntEnum):
 
 DEVICE_WORK = (Category.KERNEL, Category.COPY, Category.FILL)
 
-
 DISPATCHER = re.compile(r"^numpy[/\\](_core|core)[/\\]multiarray\.py\(\d+\): ")
 """NumPy's functions written in C: Python's part of each only says what they are given."""
 COLLECTIVE = re.compile(

@@ -146,6 +146,7 @@ def _sentence(limit: str, given: VerdictInputs) -> str:
 
 _COMPILERS = ("inductor", "aot_inductor", "onnxruntime")
 _NARROWER = ("bf16", "fp16", "torchao_int8_dynamic")
+_PROCESS = re.compile(r"(poll|select|wait\w*|fork_exec|posix_spawn)$")
 
 
 def _advice(limit: str, given: VerdictInputs) -> str:
@@ -178,9 +179,6 @@ def _advice(limit: str, given: VerdictInputs) -> str:
             "more."
         )
     return _ADVICE[cause]
-
-
-_PROCESS = re.compile(r"(poll|select|wait\w*|fork_exec|posix_spawn)$")
 
 
 _ADVICE: Mapping[Cause, str] = {

@@ -75,7 +75,6 @@ _STREAM_WAIT = re.compile(r"StreamWaitEvent")
 _EVENT_CALLS = re.compile(r"StreamWaitEvent|EventRecord")
 _COPY = re.compile(r"Memcpy")  # returns after its copy, an asynchronous one from pageable memory
 
-
 Awaited = tuple[Int64s, Int64s, Tier]
 """Host calls and the device work that each waits for, (n,), and how well that is known."""
 

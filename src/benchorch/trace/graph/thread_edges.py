@@ -14,6 +14,8 @@ from benchorch.trace.graph.thread_timelines import BusyIntervals, ThreadTimeline
 from benchorch.trace.graph.time_classes import segment_labels, waiting
 from benchorch.trace.lookup import by_lane
 
+_RECURS = 4  # times: so often is no coincidence
+
 
 def thread_edges(
     scope: Scope, timelines: ThreadTimelines, label: Int8s, others: Sequence[Found]
@@ -265,9 +267,6 @@ def recurring_wakeups(
     at = np.concatenate(found)
     resumed = head[at].astype(np.int64)
     return Found(_inferred(tail[at], resumed, EdgeKind.JOIN), waits=resumed)
-
-
-_RECURS = 4
 
 
 def _inferred(tail: Int64s, head: Int64s, kind: EdgeKind) -> Edges:

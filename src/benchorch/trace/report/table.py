@@ -11,6 +11,8 @@ from benchorch.trace.attribution.tables import EntityRow
 from benchorch.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
 SCHEMA_VERSION = 2  # of JSON files; raised when an older reader could misread them
+TOP_ROWS = 50
+HEADER = ("name", "×", "total", "on path", "if free", "shapes")
 
 
 def duration(length_ns: float) -> str:
@@ -29,9 +31,6 @@ def percent(ratio: float) -> str:
     if ratio == 0:
         return "0 %"
     return f"{100 * ratio:.1f} %" if abs(ratio) < 0.0995 else f"{100 * ratio:.0f} %"
-
-
-TOP_ROWS = 50
 
 
 def summary(analysis: Analysis) -> dict[str, object]:
@@ -65,9 +64,6 @@ def summary(analysis: Analysis) -> dict[str, object]:
         "branches": [asdict(branch) for branch in analysis.branches],
         "graph": None if analysis.graph is None else analysis.graph.name,
     }
-
-
-HEADER = ("name", "×", "total", "on path", "if free", "shapes")
 
 
 def markdown(analysis: Analysis) -> str:
