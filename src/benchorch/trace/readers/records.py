@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import field
 from numpy.typing import NDArray
 
 from benchorch.trace.arrays import Bools, Int64s
@@ -89,32 +90,19 @@ def _numbers(
     return column
 
 
-class EventArguments(
-    msgspec.Struct,
-    frozen=True,
-    gc=False,
-    rename={
-        "external_id": "External id",
-        "external_id_before_1_13": "external id",
-        "sequence": "Sequence number",
-        "forward_thread": "Fwd thread id",
-        "graph_node": "graph node id",
-        "awaited": "wait_on_cuda_event_record_corr_id",
-        "recorded_on": "wait_on_stream",
-    },
-):
+class EventArguments(msgspec.Struct, frozen=True, gc=False):
     """Arguments that join an event with others."""
 
     correlation: Any = NOTHING
-    external_id: Any = NOTHING
-    external_id_before_1_13: Any = NOTHING
-    sequence: Any = NOTHING
-    forward_thread: Any = NOTHING
+    external_id: Any = field(default=NOTHING, name="External id")
+    external_id_before_1_13: Any = field(default=NOTHING, name="external id")
+    sequence: Any = field(default=NOTHING, name="Sequence number")
+    forward_thread: Any = field(default=NOTHING, name="Fwd thread id")
     device: Any = None
     stream: Any = None
-    graph_node: Any = NOTHING
-    awaited: Any = NOTHING
-    recorded_on: Any = NOTHING
+    graph_node: Any = field(default=NOTHING, name="graph node id")
+    awaited: Any = field(default=NOTHING, name="wait_on_cuda_event_record_corr_id")
+    recorded_on: Any = field(default=NOTHING, name="wait_on_stream")
 
 
 class Record(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
@@ -152,17 +140,12 @@ class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
     args: NameArguments = NameArguments()
 
 
-class MemoryArguments(
-    msgspec.Struct,
-    frozen=True,
-    gc=False,
-    rename={"size": "Total Allocated", "kind": "Device Type", "device": "Device Id"},
-):
+class MemoryArguments(msgspec.Struct, frozen=True, gc=False):
     """Bytes that are allocated on a device."""
 
-    size: Any = NOTHING
-    kind: Any = NOTHING
-    device: Any = NOTHING
+    size: Any = field(default=NOTHING, name="Total Allocated")
+    kind: Any = field(default=NOTHING, name="Device Type")
+    device: Any = field(default=NOTHING, name="Device Id")
 
 
 class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
