@@ -15,6 +15,7 @@ from benchorch.trace.lookup import by_lane, latest_so_far, longest
 from benchorch.trace.ranks import meetings
 
 _MOST_RANKS = 16
+_QUANTILE = 0.05  # of the samples for a floor; the minimum may be a clock error
 _CODES = (CLASSES.index(Class.GPU_COMM), CLASSES.index(Class.CPU_COMM))
 
 
@@ -62,9 +63,6 @@ def _received(scope: Scope, timelines: ThreadTimelines, part: Int64s) -> Int64s:
     own = own[longest(timelines.owner[own], timelines.elapsed_ns[own])]
     place = scattered(len(scope), timelines.owner[own], timelines.head[own])
     return np.where(place[part] != NOTHING, place[part], done)
-
-
-_QUANTILE = 0.05  # quantile of the samples for the floor; the minimum may be a clock error
 
 
 class Fitted(NamedTuple):

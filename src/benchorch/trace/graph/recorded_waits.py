@@ -26,6 +26,7 @@ from benchorch.trace.lookup import by_lane, longest
 # that did wait show what they waited for, and that is something another thread does as often and in
 # the same order, the others belong to those of its events that no thread was observed to wait for.
 _NUMBER = re.compile(r"\d+")
+_MANY_POLLS = 3
 
 
 def match_fifo(
@@ -245,9 +246,6 @@ def handed_outside(
     segment, tail = segment[tail != NOTHING], tail[tail != NOTHING]
     head, owner = timelines.head[segment], timelines.owner[segment]
     return lasting(timelines, tail, head, Class.OUTSIDE, owner, Tier.INFERRED)
-
-
-_MANY_POLLS = 3
 
 
 def polled(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:

@@ -72,8 +72,10 @@ _ALLOCATION = re.compile(
 _STREAM_SYNC = re.compile(r"StreamSynchronize|SynchronizeStream")
 _EVENT_SYNC = re.compile(r"EventSynchronize|SynchronizeEvent")
 _STREAM_WAIT = re.compile(r"StreamWaitEvent")
+_QUERY = re.compile(r"(Event|Stream)Query")
 _EVENT_CALLS = re.compile(r"StreamWaitEvent|EventRecord")
 _COPY = re.compile(r"Memcpy")  # returns after its copy, an asynchronous one from pageable memory
+_LEAST = 3  # queries in a row, with nothing launched or computed between them, that are a loop
 
 Awaited = tuple[Int64s, Int64s, Tier]
 """Host calls and the device work that each waits for, (n,), and how well that is known."""
@@ -261,10 +263,6 @@ def recorded_stream_waits(scope: Scope, streams: Streams, fit: Fitted) -> Found:
     then = streams.queue.next_from(streams.lane, streams.called_ns)[which]
     work, then = work[then != NOTHING], then[then != NOTHING]
     return Found(stream_edges(scope, work, then, Tier.RECORDED, fit))
-
-
-_QUERY = re.compile(r"(Event|Stream)Query")
-_LEAST = 3  # queries in a row, with nothing launched or computed between them, that are a loop
 
 
 def polling(scope: Scope, queue: Queues) -> Found:
