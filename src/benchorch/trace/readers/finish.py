@@ -95,9 +95,7 @@ def finished(gathered: Gathered, details: Callable[[Int64s, Sequence[int]], Any]
     streams = np.array([lane.stream for lane in lanes], dtype=np.int32)
     on_streams = among(columns["category"], ON_STREAMS)
     columns["stream"] = np.where(on_streams, streams[columns["lane"]], np.int32(NOTHING))
-    columns["forward_lane"] = _forward_lanes(
-        columns["sequence"], columns.pop("forward_thread"), columns["lane"], columns["start_ns"]
-    )
+    columns["forward_lane"] = _forward_lanes(columns)
     columns["correlation"] = _unambiguous(columns, repairs)
     recorded_on = columns.pop("recorded_on")  # the stream that a wait names is that of the record
     waits = np.flatnonzero((recorded_on >= 0) & (columns["awaited"] >= 0))
@@ -288,14 +286,14 @@ def _without_duplicates(columns: Columns, repairs: Counter[str]) -> Columns:
     return {name: column[keep] for name, column in columns.items()}
 
 
-def _forward_lanes(
-    sequence: Int64s, forward_thread: Int64s, lane: Int32s, start_ns: Int64s
-) -> Int32s:
+def _forward_lanes(columns: Columns) -> Int32s:
     """For each event with a forward thread the lane of that thread, (n,); NOTHING for the others.
 
     PyTorch exports its own number of it: it is the lane on which forward operators used most of
     the sequence numbers before.
     """
+    sequence, forward_thread = columns["sequence"], columns.pop("forward_thread")
+    lane, start_ns = columns["lane"], columns["start_ns"]
     result = np.full(len(lane), NOTHING, dtype=np.int32)
     candidates = np.flatnonzero((forward_thread <= 0) & (sequence >= 0))
     for thread in np.unique(forward_thread[forward_thread > 0]):

@@ -153,7 +153,7 @@ class RecordBlocks:
         text = bytes(self._buffer[1:])
         found = _scanned(text, last)
         for start, end in found.runs:
-            rows = _rows(b"[%b]" % text[start:end])
+            rows = mended(b"[%b]" % text[start:end])
             yield RecordBlock(start=self._offset + 1 + start, end=self._offset + 1 + end, rows=rows)
         if found.lost:
             self.repairs["undecodable record"] += found.lost
@@ -234,14 +234,6 @@ def _is_cut_off(error: Exception, size: int) -> bool:
     if not isinstance(error, json.JSONDecodeError):
         return False
     return error.pos >= size - _LONGEST_WORD or error.msg.startswith("Unterminated string")
-
-
-def _rows(text: bytes) -> list[Any]:
-    """The records of an array, read strictly or else leniently."""
-    try:
-        return decoded(text)
-    except UNREADABLE:
-        return mended(text)
 
 
 def _json_object(text: bytes) -> Mapping[str, object] | None:

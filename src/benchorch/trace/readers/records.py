@@ -184,8 +184,11 @@ def decoded(text: bytes | memoryview) -> list[Any]:
 
 
 def mended(text: bytes) -> list[Any]:
-    """The records of a JSON array that only a lenient reading makes sense of, or UNREADABLE."""
-    return [_record(value) for value in _lenient(text)]
+    """The records of a JSON array, read strictly or else leniently; or UNREADABLE."""
+    try:
+        return decoded(text)
+    except UNREADABLE:
+        return [_record(value) for value in _lenient(text)]
 
 
 def arguments(text: bytes, rows: Sequence[int]) -> list[Mapping[str, object]]:
