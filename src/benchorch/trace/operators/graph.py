@@ -30,10 +30,6 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 _SETS = ("seeds", "before", "after", "needs")
 
 
-def _ops(text: str) -> _Ops:
-    return frozenset(text.split())
-
-
 _LAYOUT = "reshape view transpose permute unsqueeze squeeze flatten expand contiguous t slice"
 _ACTIVATIONS = "relu clip hardswish hardsigmoid sigmoid silu leakyrelu relu6 hardtanh"
 _NORMS = "layernormalization layer_norm native_layer_norm skiplayernormalization"
@@ -56,7 +52,7 @@ PATTERNS = tuple(
     Pattern(
         name=name,
         most=most,
-        **{key: _ops(ops) for key, ops in zip(_SETS, sets, strict=True)},
+        **{key: frozenset(ops.split()) for key, ops in zip(_SETS, sets, strict=True)},
     )
     for name, *sets, most in _GROUPS
 )

@@ -73,7 +73,7 @@ def of_inductor(content: Mapping[str, object], wanted: Collection[str] = ()) -> 
     """Nodes of each kernel's calls, in the graph whose node names are `wanted`.
 
     Names after decomposition are translated. Only a kernel that is the first to list a node does
-    its work: others inlined it. Views do none.
+    its work: others inlined it. Views, such as ``permute_1``, do none unless they are alone.
     """
     after = _lists(content.get("cppCodeToPost"))
     before = _lists(content.get("postToPre"))
@@ -85,9 +85,10 @@ def of_inductor(content: Mapping[str, object], wanted: Collection[str] = ()) -> 
     seen: set[str] = set()
     calls: dict[str, list[tuple[str, ...]]] = {}
     for _, name, nodes in numbered:
-        fresh = _working([node for node in nodes if node not in seen] or list(nodes))
+        fresh = [node for node in nodes if node not in seen] or list(nodes)
+        working = [node for node in fresh if _NUMBER.sub("", node) not in _VIEWS] or fresh
         seen.update(nodes)
-        calls.setdefault(kernel_of(name), []).append(_translated(fresh, before, wanted))
+        calls.setdefault(kernel_of(name), []).append(_translated(working, before, wanted))
     return Provenance(calls={name: tuple(listed) for name, listed in calls.items()})
 
 
@@ -112,11 +113,6 @@ def fused_ops(kernel: str) -> tuple[str, ...]:
 def is_fused(kernel: str) -> bool:
     """Whether a compiler made it of several operators, by its name."""
     return _FUSED.match(_NUMBERED_GRAPH.sub("", kernel)) is not None
-
-
-def _working(nodes: list[str]) -> list[str]:
-    """Nodes without the views among them, such as ``permute_1``, unless there is nothing else."""
-    return [node for node in nodes if _NUMBER.sub("", node) not in _VIEWS] or nodes
 
 
 def _translated(
