@@ -106,7 +106,5 @@ def _stragglers(events: Events, path: CriticalPath) -> Bools:
     begin_ns, end_ns = begin_ns[order], np.maximum.accumulate(end_ns[order])
     middle_ns = path.start_ns + path.duration_ns // 2
     at = np.searchsorted(begin_ns, middle_ns, side="right") - 1
-    inside: Bools = at >= 0
-    if len(end_ns):
-        inside = inside & (middle_ns < end_ns[np.maximum(at, 0)])
-    return inside
+    late: Bools = (at >= 0) & (middle_ns < np.append(end_ns, 0)[at])
+    return late

@@ -276,9 +276,8 @@ def _interleaved(events: Events, marks: NDArray[np.intp], ranges: Bools) -> np.b
 
 def _boundaries(events: Events, pattern: re.Pattern[str], chosen: Bools) -> Steps | None:
     """From each call of some kind to the next one; at least three steps."""
-    return _between(
-        events, _on_one_lane(events, _outermost(events, events.called(pattern.search) & chosen))
-    )
+    marks = _outermost(events, events.called(pattern.search) & chosen)
+    return _between(events, _on_one_lane(events, marks))
 
 
 def _between(events: Events, marks: NDArray[np.intp]) -> Steps | None:

@@ -86,14 +86,13 @@ def verdict(given: VerdictInputs) -> Verdict:
     rows = [row for row in given.rows if row.gain_ns and limit != VOID]
     best = max(rows, key=lambda row: row.gain_ns or 0, default=None)
     gain = (best.gain_ns or 0) / period_ns if best and period_ns else 0.0
-    remedy = ""
+    sentences = [_sentence(limit, given)]
     if best and gain >= 0.005:
-        remedy = (
-            f"The largest single gain is {shortened(best.name)}: {gain:.0%} if it took no time."
-        )
+        name = shortened(best.name)
+        sentences.append(f"The largest single gain is {name}: {gain:.0%} if it took no time.")
     return Verdict(
         limit=limit,
-        sentence=" ".join(filter(None, (_sentence(limit, given), remedy))),
+        sentence=" ".join(sentences),
         advice=_advice(limit, given),
         record=tuple(_to_record(given)),
         shares={cause.value: share for cause, share in given.shares.items()},

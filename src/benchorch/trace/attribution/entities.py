@@ -40,7 +40,7 @@ def measured(dag: Dag, path: CriticalPath, interval_ns: tuple[int, int], events:
     )
 
 
-def _summed(owner: Int32s, time_ns: Int64s, events: int) -> Int64s:
+def _summed(owner: Int32s | Int64s, time_ns: Int64s, events: int) -> Int64s:
     """Integers by owner, exactly: sums of less than 2**53 ns (104 days) fit a double."""
     place = np.where(owner == NOBODY, events, owner)
     return np.bincount(place, weights=time_ns, minlength=events + 1).astype(np.int64)
@@ -62,10 +62,7 @@ class Entities(NamedTuple):
 
     def occurrences(self, measured: OwnerTimes) -> tuple[Int64s, Int64s]:
         """Occurrences in the window, in order, and (n,) the time of each event and what it owns."""
-        known = np.flatnonzero(self.instance >= 0)
-        times_ns = np.bincount(
-            self.instance[known], weights=measured.total_ns[known], minlength=len(self.part)
-        ).astype(np.int64)
+        times_ns = _summed(self.instance, measured.total_ns[:-1], len(self.part))[:-1]
         own = self.instance == np.arange(len(self.part))
         return np.flatnonzero(own & (measured.in_window[:-1] | (times_ns > 0))), times_ns
 

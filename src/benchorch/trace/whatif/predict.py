@@ -78,11 +78,8 @@ class Prediction:
 
     def as_mapping(self) -> dict[str, object]:
         """For ``whatif/<name>.json``, with what follows from it."""
-        derived = {
-            "change_ratio": self.change_ratio,
-            "speedup": self.speedup if self.predicted_ns else None,
-        }
-        return {**asdict(self), **derived}
+        speedup = self.speedup if self.predicted_ns else None
+        return {**asdict(self), "change_ratio": self.change_ratio, "speedup": speedup}
 
 
 MOST_MOVED, RARE_NAMES = 20, 3

@@ -171,10 +171,8 @@ def _set_time(basis: Basis, hypothesis: Hypothesis, change: Change) -> Hypothesi
     """Each chosen event takes this long: its pieces in proportion, or else the first."""
     selection = select(basis, change.select)
     root, total_ns = _totals(basis, hypothesis, selection)
-    ratio = np.divide(
-        change.value, total_ns[root], out=np.zeros(len(root)), where=total_ns[root] > 0
-    )
-    changed = hypothesis.scaled(selection.edges & (root >= 0), ratio)
+    ratio = np.divide(change.value, total_ns, out=np.zeros(len(total_ns)), where=total_ns > 0)
+    changed = hypothesis.scaled(selection.edges & (root >= 0), ratio[root])
     return _lengthened(changed, root, np.where(total_ns > 0, 0.0, change.value))
 
 
