@@ -59,9 +59,8 @@ def joined_by(key: Int64s, among: Int64s, requested: Int64s) -> Int64s:
     order = known[np.argsort(key[known], kind="stable")]
     place = np.searchsorted(key[order], requested, side="right") - 1
     found = order[np.maximum(place, 0)]
-    return np.where(
-        (place >= 0) & (key[found] == requested) & (requested != NOTHING), found, NOTHING
-    )
+    fits = (place >= 0) & (key[found] == requested) & (requested != NOTHING)
+    return np.where(fits, found, NOTHING)
 
 
 @once

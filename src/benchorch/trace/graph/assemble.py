@@ -165,11 +165,9 @@ def _ends(points: int, parts: Sequence[Edges]) -> tuple[Edges, Edges]:
     last = np.flatnonzero(~leading)
     if len(last):  # they lead to the sink
         orphans = orphans[orphans != points - 1]
-    from_source = edges(
-        np.zeros(len(orphans)), orphans, EdgeKind.BOUNDARY, Class.UNEXPLAINED, tier=Tier.UNEXPLAINED
-    )
-    to_sink = edges(last, np.full(len(last), points - 1), EdgeKind.BOUNDARY, Class.UNEXPLAINED)
-    return from_source, to_sink
+    unexplained = EdgeKind.BOUNDARY, Class.UNEXPLAINED
+    from_source = edges(np.zeros(len(orphans)), orphans, *unexplained, Tier.UNEXPLAINED)
+    return from_source, edges(last, np.full(len(last), points - 1), *unexplained)
 
 
 def _by_head(head: Int32s, points: int) -> tuple[Int32s, Int64s]:

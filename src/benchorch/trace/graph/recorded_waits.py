@@ -214,7 +214,6 @@ def loaded_elsewhere(scope: Scope, timelines: ThreadTimelines) -> Found:
     call = scope.named(_CALL, Category.ANNOTATION, Category.OTHER)
     if not len(call):
         return Found()
-    call = call[np.argsort(call)]
     waits = mask(len(scope) + 1, scope.named(_AWAITS, Category.PYTHON))  # the last one is NOBODY's
     if not waits.any():
         waits[call] = True

@@ -180,9 +180,8 @@ def scope_of(events: Events, window: Window | None, thresholds: Thresholds) -> S
     shift_ns = _shift_ns(events, device, launch)
     window, last_ns = _bounds(events, window, np.concatenate([host, device]))
     host = host[_inside(events, host, window, last_ns)]
-    records = np.flatnonzero(
-        among(events.category, (Category.SYNC, Category.RECORD, Category.OVERHEAD))
-    )
+    others = (Category.SYNC, Category.RECORD, Category.OVERHEAD)
+    records = np.flatnonzero(among(events.category, others))
     records = records[_inside(events, records, window, last_ns)]
     taken, carried = _still_to_do(events, device, launch, window, last_ns)
     device, launch, carried = device[taken], launch[taken], carried[taken]

@@ -143,10 +143,9 @@ def labels(scope: Scope) -> Int8s:
     label[waiting(scope)] = CLASSES.index(Class.LOCK)  # or outside, see `recorded_waits`
     for pattern, meant in ((COLLECTIVE, Class.CPU_COMM), (_LOADING, Class.DATA_LOADING)):
         # What a loader or a collective calls is part of it.
-        these = scope.named(
-            pattern, Category.ANNOTATION, Category.OPERATOR, Category.PYTHON, Category.OTHER
-        )
-        label[np.flatnonzero(_inside_of(scope, these))] = CLASSES.index(meant)
+        calls = Category.ANNOTATION, Category.OPERATOR, Category.PYTHON, Category.OTHER
+        these = _inside_of(scope, scope.named(pattern, *calls))
+        label[np.flatnonzero(these)] = CLASSES.index(meant)
     label[scope.named(COLLECTIVE, *DEVICE_WORK)] = CLASSES.index(Class.GPU_COMM)
     return label
 
@@ -188,9 +187,7 @@ def _dispatching(scope: Scope) -> Bools:
     own = np.where(operators, np.arange(scope.hosts), NOBODY)
     caller = np.append(inherited(scope.parent, own), NOBODY)[scope.parent]
     nested = operators & (caller != NOBODY)
-    called = np.bincount(
-        caller[nested], weights=took[nested].astype(np.float64), minlength=scope.hosts
-    )
+    called = np.bincount(caller[nested], took[nested], scope.hosts)
     calling = (2 * called > took) & (called > 0)
     dispatching: Bools = operators & (inside | arranging | calling)
     return dispatching
@@ -206,12 +203,10 @@ def segment_labels(
     """
     python = mask(len(scope.events.lanes) + 1, scope.main_lane)  # the last one is lane -1's
     python[scope.lane[scope.indices(Category.PYTHON, Category.ANNOTATION)]] = True
-    between = np.where(
-        python[lane], CLASSES.index(Class.CPU_PYTHON), CLASSES.index(Class.CPU_FRAMEWORK)
-    )
-    found = np.where(owner == NOBODY, between, label[owner])
+    own, framework = CLASSES.index(Class.CPU_PYTHON), CLASSES.index(Class.CPU_FRAMEWORK)
+    found = np.where(owner == NOBODY, np.where(python[lane], own, framework), label[owner])
     named = (owner == NOBODY) | (scope.category[owner] == Category.ANNOTATION)
-    named &= found == CLASSES.index(Class.CPU_PYTHON)
+    named &= found == own
     unclear = (named | (owner == NOBODY)) & (elapsed_ns > PAUSE_NS)
     found[unclear] = CLASSES.index(Class.CPU_GAP)
     return found.astype(np.int8)

@@ -94,9 +94,8 @@ def _names(events: Events, tracks: Int64s, kept: Int64s) -> Iterator[Record]:
     yield _meta("process_name", 0, 0, PATH_PROCESS)
     yield _meta("thread_name", 0, 1, "on the path")
     numbers = _process_numbers(events)
-    for name, number in {
-        lane.process: at for lane, at in zip(events.lanes, numbers, strict=True)
-    }.items():
+    names = [lane.process for lane in events.lanes]
+    for name, number in dict(zip(names, numbers, strict=True)).items():
         yield _meta("process_name", number, 0, name)
     _, first = np.unique(tracks, return_index=True)
     for place in first.tolist():
