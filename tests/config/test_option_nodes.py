@@ -16,11 +16,12 @@ def composer():
     return Composer(config_loader())
 
 
+@pytest.mark.parametrize("every", [8, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("group", sorted(Composer(config_loader()).groups))
-def test_an_option_read_from_its_files_is_the_one_that_hydra_composes(composer, group):
+def test_an_option_read_from_its_files_is_the_one_that_hydra_composes(composer, group, every):
     loader = config_loader()
     files = OptionNodes(loader, "config", composer.groups)
-    for name in composer.options(group)[::4]:  # a composition takes long
+    for name in composer.options(group)[::every]:  # a composition takes long
         node = files.node(group, name)
         if node is not None:
             composed = plain_node(load(loader, "config", [f"{group}={name}"]))

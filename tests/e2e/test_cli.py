@@ -319,7 +319,7 @@ def test_a_disk_that_fills_up_ends_the_trial_with_a_typed_failure(place):
     if os.geteuid() != 0 or mounted.returncode != 0:
         pytest.skip("a small disk needs the right to mount one")
     try:
-        words = ("model=mlp", "conversion=onnxruntime", "baseline=null", *ONCE, *UNTRACKED)
+        words = ("model=mlp", "conversion=export", "baseline=null", *ONCE, *UNTRACKED)
         place.run(*words, f"store.root={disk}/store", "hydra.run.dir=out", code=1)
         (line,) = place.results("out")
         assert line["failure"]["kind"] == "disk_full"

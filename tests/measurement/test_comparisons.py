@@ -181,8 +181,8 @@ def judged(met: Sequence[Pair]) -> Comparison:
 
 @pytest.mark.parametrize("looks", [USUAL_LOOKS, pytest.param((), marks=pytest.mark.slow)])
 def test_forty_identical_candidates_seldom_have_a_winner(looks: tuple[int, ...]) -> None:
-    share = false_winners(200, 40, 8, looks)
-    assert share <= 0.05 + 2 * standard_error(0.05, 200)
+    share = false_winners(100, 40, 8, looks)
+    assert share <= 0.05 + 2 * standard_error(0.05, 100)
 
 
 def test_a_table_of_results_is_read_together() -> None:

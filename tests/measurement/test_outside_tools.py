@@ -96,7 +96,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         ),
         *("stopping=fixed", "stopping.processes=1", "stopping.calls=3", "stopping.window_s=0"),
         *("protocol.split_passes=0", "recorder=none", "profiler=none", "hydra.run.dir=run"),
-        "store.root=store",
+        *("store.root=store", "parity.inputs=1"),
     ]
     command = [sys.executable, "-c", OUTSIDE, sys.executable, "-m", "benchorch", *words]
     subprocess.run(command, cwd=here, check=True, capture_output=True, timeout=300)

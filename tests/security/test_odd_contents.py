@@ -501,7 +501,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize(
-    ("case", "line"), one_in(83, [(case, line) for case in SETTINGS for line in COMMANDS])
+    ("case", "line"), one_in(89, [(case, line) for case in SETTINGS for line in COMMANDS])
 )
 def test_odd_settings_of_a_plan_are_data(
     case: str, line: str, commands: Commands, folder: Path, run: Path

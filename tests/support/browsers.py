@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -157,18 +157,24 @@ class Browser:
 @contextlib.contextmanager
 def opened_browser(profile: Path) -> Iterator[Browser]:
     """A browser with an empty profile, which ends with the block."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    driver = subprocess.Popen([str(DRIVER), f"--port={port}"], stdout=subprocess.DEVNULL)
+    driver = subprocess.Popen([str(DRIVER), "--port=0"], stdout=subprocess.PIPE, text=True)
     try:
-        address = f"http://127.0.0.1:{port}"
+        address = f"http://127.0.0.1:{_port(driver)}"
         opened = Browser(address=f"{address}/session/{_session(address, profile)}")
         yield opened
         opened.ask("window", method="DELETE")  # the last window's end is the browser's
     finally:
         driver.terminate()
         driver.wait(30)
+
+
+def _port(driver: subprocess.Popen[str]) -> int:
+    """The free port that the driver has chosen."""
+    assert driver.stdout is not None
+    for line in driver.stdout:
+        if found := re.search(r"started successfully on port (\d+)", line):
+            return int(found[1])
+    raise AssertionError("the driver did not start")
 
 
 def _session(address: str, profile: Path) -> str:
