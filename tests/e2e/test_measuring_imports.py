@@ -12,7 +12,7 @@ IMPORTED = re.compile(r"^import time:.*\|\s+(\S+)$", re.MULTILINE)
 
 
 def test_a_process_of_an_onnx_artifact_imports_neither_torch_nor_scipy_nor_the_model(place):
-    place.run(*WORDS, "hydra.run.dir=built")
+    place.run(*WORDS, "executor=inline", "hydra.run.dir=built")
     shown = replace(place, variables={**place.variables, "PYTHONPROFILEIMPORTTIME": "1"})
     done = shown.run(*WORDS, "hydra.run.dir=measured")
     [result] = place.results("measured")
