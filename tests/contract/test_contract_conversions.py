@@ -14,6 +14,7 @@ from benchorch.domain.artifact import Format
 from benchorch.frameworks.program_outputs import recorded_outputs
 from benchorch.interfaces.conversion import FileStep, ModuleStep, StateStep
 from support import conversions as lab
+from support.slices import only
 
 COMPILED = (Format.AOTI_PACKAGE, Format.INDUCTOR_CACHE)
 COMPILED_BY_DEFAULT = ("inductor",)
@@ -218,7 +219,8 @@ def test_another_process_computes_the_same_from_the_artifact(
     assert made.source or (keeps_module and made.states)
 
 
-@pytest.mark.parametrize("name", ABSENT)
+# TorchScript's file is loaded by no more than torch, which the others need as well.
+@pytest.mark.parametrize("name", only(lambda name: name != "torchscript", ABSENT))
 def test_a_fresh_process_needs_the_artifact_and_no_compiler(name: str, tmp_path: Path) -> None:
     chain = runnable(name, "Masked")
     made = lab.built(chain, tmp_path)

@@ -13,8 +13,9 @@ from benchorch.trace.analysis import analyze
 
 pytest.importorskip("torch")
 HERE = Path(__file__).parent
-QUICK = ("asyncio_producer", "polled_flag")
+QUICK = ("asyncio_producer",)
 SLOW = (
+    "polled_flag",
     "condition_wait",
     "workers_and_results",
     "semaphore_threads",

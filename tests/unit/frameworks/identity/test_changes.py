@@ -113,7 +113,7 @@ ATTRIBUTES = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after"), one_in(3, ATTRIBUTES))
+@pytest.mark.parametrize(("before", "after"), one_in(6, ATTRIBUTES))
 def test_another_value_of_an_attribute_is_another_model(
     tmp_path: Path, before: str, after: str
 ) -> None:
@@ -285,7 +285,7 @@ CODE = {
 }
 
 
-@pytest.mark.parametrize("case", one_in(2, CODE))
+@pytest.mark.parametrize("case", one_in(4, CODE))
 def test_other_code_or_state_is_another_model(tmp_path: Path, case: str) -> None:
     first, second = both(tmp_path, *CODE[case])
     assert first.key is not None
@@ -438,12 +438,15 @@ def test_an_environment_variable_that_the_code_names_counts(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "read",
-    [
-        "os.environ.get(PREFIX + '_SCALE', 1)",
-        "os.environ[self.variable]",
-        "os.getenv(f'{self.variable}')",
-        "(lambda PREFIX: os.getenv(PREFIX))('LAB_SCALE')",
-    ],
+    one_in(
+        2,
+        [
+            "os.environ.get(PREFIX + '_SCALE', 1)",
+            "os.environ[self.variable]",
+            "(lambda PREFIX: os.getenv(PREFIX))('LAB_SCALE')",
+            "os.getenv(f'{self.variable}')",
+        ],
+    ),
 )
 def test_a_variable_whose_name_is_put_together_counts(tmp_path: Path, read: str) -> None:
     folder = write(
