@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import json
 import logging
@@ -18,6 +19,7 @@ from benchorch.stores.s3 import S3Store
 from support.aws_emulator.server import Emulator
 
 _open = ExitStack()  # closed with the process: starting it takes seconds
+atexit.register(_open.close)  # before the thread that answers is no more, for which it would wait
 _numbers = itertools.count(1)
 
 

@@ -88,7 +88,10 @@ def test_a_damaged_cost_of_an_archive_is_left_out(content: bytes, bucket: Bucket
     assert sweep_history.sweep_history(bucket.url).launch_s() == {"g5.xlarge": 100.0}
 
 
-def test_an_archive_that_does_not_answer_leaves_this_machines(tmp_path: Path) -> None:
+def test_an_archive_that_does_not_answer_leaves_this_machines(
+    tmp_path: Path, bucket: Bucket
+) -> None:
+    assert "no-such-bucket" not in bucket.name  # nor is a real service asked
     left_by(tmp_path, "own", cost(500.0))
     found = sweep_history.sweep_history("s3://no-such-bucket-at-all/results")
     assert found.launch_s() == {"g5.xlarge": 500.0}
