@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 
 import boto3  # noqa: TID251 - makes what provision makes
@@ -19,32 +18,16 @@ import pytest
 from support.aws_emulator import failures
 from support.aws_emulator.server import ACCOUNT
 from support.aws_emulator.traffic import Fault
-from support.command_lines import started
 from support.s3 import emulator
 from support.waiting import until
 
 NAME, REGION, KIND = "mine", "eu-west-1", "r6i.large"
 LINE = ("model=mlp", "hardware=r6i", "conversion=eager", "profiler=none")
 FAST = (
-    *("stopping=fixed", "stopping.processes=1", "stopping.calls=5", "stopping.window_s=0.05"),
-    *("protocol.pairing=none", "recorder=none"),
+    *("stopping=fixed", "stopping.processes=2", "stopping.calls=5", "stopping.window_s=0.05"),
     *("protocol.canary_tolerance_ratio=null", "pricing.source=bundled"),
     "+pricing.usd_per_hour={r6i.large: 0.141}",  # the bundled list is of another region
 )
-
-
-SOONER = """
-from benchorch.executors import stack
-stack.LOOK_S = 0.3
-"""
-"""The line looks into the bucket sooner than a user's does, every 5 s."""
-
-LONG = f"""{SOONER}
-import sys
-from benchorch.cli.main import main
-sys.argv = ["benchorch", *sys.argv[1:]]
-main()
-"""
 
 
 class Account:
@@ -180,47 +163,27 @@ def environment_of(laptop, key="laptop"):
     return {**mine, **aws, "BENCHORCH_HARDWARE_KIND": "laptop"}
 
 
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory):
-    with started(tmp_path_factory.mktemp("commands"), "boto3", before=SOONER) as commands:
-        yield commands
-
-
-@pytest.fixture
-def typed(place, warm):
+def typed(laptop, *words):
     """The end of a line that is waited for."""
-    return lambda *words: warm.run(place.path, words, 400, environment=environment_of(place))
-
-
-@contextmanager
-def followed_line(laptop, line, key):
-    """A line with these credentials, and the file of its words."""
-    log = laptop.path / "first.log"
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-c", LONG, *line], cwd=laptop.path, stdout=output, stderr=output,
-            env=environment_of(laptop, key=key),
-        )  # fmt: skip
-    try:
-        yield process, log
-    finally:
-        emulator().traffic.faults.clear()
-        process.kill()
-        process.wait()
+    return laptop.commands.run(laptop.path, words, 400, environment=environment_of(laptop))
 
 
 def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_closed(
-    account, place, typed
+    account, place
 ):
-    plan = typed("plan", *LINE, *FAST, "--json")
+    environment = environment_of(place)
+    command = place.command(*LINE, *FAST)
+    plan = typed(place, "plan", *LINE, *FAST, "--json")
     assert json.loads(plan.stdout)["how"] == "stack"
     assert account.heads() == 0
-    with followed_line(place, (*LINE, *FAST), "laptop") as (first, log):
-        assert until(lambda: account.scripts, 120), log.read_text()
-        first.kill()  # as a closed lid, for good
-        first.wait()
+    first = subprocess.Popen(
+        command, cwd=place.path, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert until(lambda: account.scripts, 120)
+    first.kill()  # as a closed lid, for good
+    first.wait()
     assert account.heads() == 1
-    again = typed(*LINE, *FAST)
+    again = typed(place, *LINE, *FAST)
     assert again.code == 0, again.stdout + again.stderr
     assert "continues sweep" in again.stdout
     assert "USD per 1M" in again.stdout
@@ -231,20 +194,28 @@ def test_the_line_starts_the_head_and_brings_the_table_home_though_the_lid_was_c
     assert list(results.parent.glob("trials/*/log.txt"))
 
 
-def test_credentials_that_expire_in_mid_sweep_are_told_and_the_same_line_goes_on(
-    account, place, typed
-):
+def test_credentials_that_expire_in_mid_sweep_are_told_and_the_same_line_goes_on(account, place):
     line = (*LINE, *FAST, "workload.batch_size=1,2,4", "-m")
-    with followed_line(place, line, "short-lived") as (first, log):
-        assert until(lambda: any(map(lines_of, runs_of(place))), 300), log.read_text()
-        emulator().break_it(Fault(".*", code="ExpiredToken", status=400, key="short-lived"))
+    log = place.path / "first.log"
+    with log.open("w") as output:
+        first = subprocess.Popen(
+            place.command(*line), cwd=place.path, env=environment_of(place, key="short-lived"),
+            stdout=output, stderr=output,
+        )  # fmt: skip
+    assert until(lambda: any(map(lines_of, runs_of(place))), 300), log.read_text()
+    aws = emulator()
+    aws.break_it(Fault(".*", code="ExpiredToken", status=400, key="short-lived"))
+    try:
         first.wait(timeout=100)
+    finally:
+        aws.traffic.faults.clear()
+        first.kill()
     said = log.read_text()
     assert first.returncode == 1, said
     assert "Traceback" not in said
     assert "expired" in said
     assert "the same line follows it again" in " ".join(said.split())
-    again = typed(*line)
+    again = typed(place, *line)
     assert again.code == 0, again.stdout + again.stderr
     interrupted, followed = runs_of(place)
     assert len(lines_of(interrupted)) < len(lines_of(followed)) == 3
@@ -254,10 +225,20 @@ def test_credentials_that_expire_in_mid_sweep_are_told_and_the_same_line_goes_on
 
 @pytest.mark.slow  # test_aws_stack.py has the words, executors/test_stack.py the waiting
 def test_a_clock_that_is_wrong_for_a_while_is_told_and_the_sweep_goes_on(account, place):
-    with followed_line(place, (*LINE, *FAST), "asleep") as (followed, log):
-        assert until(lambda: account.scripts, 300), log.read_text()
-        emulator().break_it(failures.skewed("asleep", times=3))
+    log = place.path / "first.log"
+    with log.open("w") as output:
+        followed = subprocess.Popen(
+            place.command(*LINE, *FAST), cwd=place.path, env=environment_of(place, key="asleep"),
+            stdout=output, stderr=output,
+        )  # fmt: skip
+    assert until(lambda: account.scripts, 300), log.read_text()
+    aws = emulator()
+    aws.break_it(failures.skewed("asleep", times=3))
+    try:
         followed.wait(timeout=300)
+    finally:
+        aws.traffic.faults.clear()
+        followed.kill()
     said = " ".join(log.read_text().split())
     assert followed.returncode == 0, said
     assert "this machine's clock is wrong" in said
@@ -266,13 +247,11 @@ def test_a_clock_that_is_wrong_for_a_while_is_told_and_the_sweep_goes_on(account
     assert len([one for one in account.scripts if "submit --here" in one]) == 1
 
 
-def test_a_permission_that_is_missing_is_named_with_the_policy_and_nothing_starts(
-    account, place, typed
-):
+def test_a_permission_that_is_missing_is_named_with_the_policy_and_nothing_starts(account, place):
     aws = emulator()
     aws.break_it(failures.unauthorized("ec2:DescribeInstances", key="laptop"))
     try:
-        refused = typed(*LINE, *FAST)
+        refused = typed(place, *LINE, *FAST)
     finally:
         aws.traffic.faults.clear()
     said = " ".join((refused.stdout + refused.stderr).split())
@@ -284,7 +263,7 @@ def test_a_permission_that_is_missing_is_named_with_the_policy_and_nothing_start
     assert account.heads() == 0
 
 
-def test_two_stacks_want_a_name_and_the_named_one_is_the_one(account, place, typed):
+def test_two_stacks_want_a_name_and_the_named_one_is_the_one(account, place):
     s3 = account.clients["s3"]
     settings = {"region": "us-east-1", "variables": {"fleet": json.dumps({"c7i.large": 1})}}
     s3.put_object(
@@ -292,14 +271,14 @@ def test_two_stacks_want_a_name_and_the_named_one_is_the_one(account, place, typ
         Key="other/settings.json",
         Body=json.dumps(settings).encode(),
     )
-    unnamed = typed(*LINE, *FAST)
+    unnamed = typed(place, *LINE, *FAST)
     assert unnamed.code == 2
     assert "mine" in unnamed.stdout + unnamed.stderr
     assert "executor.stack=" in unnamed.stdout + unnamed.stderr
     assert not runs_of(place)
-    named = typed("plan", *LINE, *FAST, f"executor.stack={NAME}", "--json")
+    named = typed(place, "plan", *LINE, *FAST, f"executor.stack={NAME}", "--json")
     assert json.loads(named.stdout)["how"] == "stack"
-    wrong = typed("plan", *LINE, *FAST, "executor.stack=other", "--json")
+    wrong = typed(place, "plan", *LINE, *FAST, "executor.stack=other", "--json")
     assert json.loads(wrong.stdout)["how"] == "none"  # its fleet has no r6i
     assert not account.scripts
 
