@@ -31,9 +31,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import first_estimate
 from _harness import python
 
-SAID = "so far"  # what a run prints with its first estimate
 FEWEST_ROUNDS = 6
 MLP = """
 import torch
@@ -188,19 +188,8 @@ def peer_s(place: Path, peer: Peer) -> float:
 def ours_s(question: Question) -> float:
     """Seconds until benchorch has the answer."""
     with tempfile.TemporaryDirectory() as at:
-        environment = {**os.environ, "BENCHORCH_CACHE_DIR": f"{at}/store", "XDG_STATE_HOME": at}
-        command = python("-u", "-m", "benchorch", *question.words, "recorder=none")
-        found_s, began_s = 0.0, time.perf_counter()
-        with subprocess.Popen(
-            command, cwd=at, env=environment, stdout=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                if question.first and not found_s and SAID in line:
-                    found_s = time.perf_counter() - began_s
-            if process.wait():
-                raise SystemExit(f"benchorch ended with {process.returncode}")
-        return found_s or time.perf_counter() - began_s
+        first_s, end_s = first_estimate.run(Path(at), "run", *question.words)
+        return first_s if question.first and first_s else end_s
 
 
 def table(samples: list[dict[str, object]], names: list[str]) -> str:
