@@ -104,6 +104,20 @@ def start_command(name: str, results_url: str, cwd: str) -> str:
     return "\n".join(lines)
 
 
+STOPPED = "no coordinator runs"
+
+
+def look_command(name: str) -> str:
+    """The shell command that prints `STOPPED` where no process on the head coordinates a sweep."""
+    lines = (
+        "export HOME=~root",
+        ". /etc/profile.d/benchorch.sh",
+        "python -c 'import benchorch'",  # fails by itself where nothing can be asked
+        f"python -c '{_IS_RUNNING}' {DIRECTORY}/{name} || echo {shlex.quote(STOPPED)}",
+    )
+    return "\n".join(("set -e", *lines))
+
+
 def cancel_command(name: str) -> str:
     """The shell command that ends a sweep on the head; its machines end when they are idle."""
     lines = (

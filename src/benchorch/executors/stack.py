@@ -23,11 +23,13 @@ from benchorch.executors.node_packages import bundled_packages, distributions, l
 from benchorch.executors.scheduling.capacity import MarketPolicy
 from benchorch.executors.sent_sweep import (
     DIRECTORY,
+    STOPPED,
     SentSweep,
     cancel_command,
     digest_of,
     files_of,
     is_unfetched,
+    look_command,
     plan_to_send,
     spending_in,
     start_command,
@@ -39,6 +41,7 @@ from benchorch.host.environment import is_installed
 from benchorch.host.packages import install_command
 from benchorch.interfaces.executor import Emit, Executor, TrialRunner, Way
 from benchorch.interfaces.stack import (
+    CommandEnd,
     Head,
     Readiness,
     Refusal,
@@ -63,6 +66,9 @@ HEAD_LOOK_S = 30.0
 
 HEAD_S = 900.0
 """How long a head may take until it takes commands."""
+
+SILENT_S = 300.0
+"""For so long a coordinator's status may stay the same until its head is asked for it."""
 
 ABSENT = 3
 """Looks without a head that was there, after which it has ended."""
@@ -309,16 +315,21 @@ class _Following:
         head = self._ready_head()
         cwd = self.session.search_path[0] if self.session.search_path else DIRECTORY
         command = start_command(sweep.name, self.stack.facts.results_url, cwd)
-        command_id = self.stack.send(head.machine, command)
-        end_of = partial(self.stack.end_of, head.machine, command_id)
-        while (end := self._patiently(end_of)) is None:
-            self.sleep(LOOK_S)
+        end = self._ran(head, command)
         if not end.is_well:
             raise ExecutorError(
                 f"The sweep did not start on the head of stack {self.stack.facts.name}: {end.text}"
             )
         self.begun = True
         self._say(f"runs on {head.machine}")
+
+    def _ran(self, head: Head, command: str) -> CommandEnd:
+        """The end of a command on the head."""
+        command_id = self.stack.send(head.machine, command)
+        end_of = partial(self.stack.end_of, head.machine, command_id)
+        while (end := self._patiently(end_of)) is None:
+            self.sleep(LOOK_S)
+        return end
 
     def _ready_head(self) -> Head:
         """The head, started if there is none; ExecutorError if it does not come."""
@@ -376,10 +387,13 @@ class _Following:
         )
 
     def _follow(self, sweep: SentSweep) -> Iterator[TrialResult]:
-        looked_s = self.now_s()
+        looked_s = heard_s = self.now_s()
+        before: Mapping[str, Json] = {}
         while True:
             status = self._patiently(sweep.status) or {}
             ended = bool(status.get("ended_at"))
+            if status != before:
+                before, heard_s = status, self.now_s()
             yield from self._new_results(sweep)
             self._pass_on(status)
             if ended and self.failing_since_s is None:
@@ -387,6 +401,9 @@ class _Following:
             if self.now_s() - looked_s > HEAD_LOOK_S:
                 looked_s = self.now_s()
                 self._check_head(sweep)
+            if self.now_s() - heard_s > SILENT_S:
+                heard_s = self.now_s()
+                self._check_coordinator(sweep)
             self.sleep(LOOK_S)
         sweep.mark_fetched()
         missing = len({trial.trial_id for trial in self.trials} - sweep.seen)
@@ -417,6 +434,29 @@ class _Following:
                 f"The head of stack {self.stack.facts.name} is gone. Results so far are kept; the "
                 f"same line starts another head and continues sweep {sweep.name}."
             )
+
+    def _check_coordinator(self, sweep: SentSweep) -> None:
+        """ExecutorError where the sweep is no longer coordinated, and its end is not in the bucket.
+
+        A coordinator that is killed, or whose last copies fail, leaves its head running.
+        """
+        head = self._patiently(self.stack.head)
+        if head is None or not head.is_ready or STOPPED not in self._look(head, sweep):
+            return
+        status = self._patiently(sweep.status)
+        if status is not None and not status.get("ended_at"):
+            raise ExecutorError(
+                f"Nothing coordinates sweep {sweep.name} on the head of stack "
+                f"{self.stack.facts.name} any more, and its end is not in the bucket. Results so "
+                "far are kept; the same line continues it."
+            )
+
+    def _look(self, head: Head, sweep: SentSweep) -> str:
+        """What the head says of the sweep's coordinator; empty where it cannot be asked."""
+        try:
+            return self._ran(head, look_command(sweep.name)).text
+        except StackError:  # asked again, and the head itself is looked at meanwhile
+            return ""
 
     def _patiently(self, ask: Callable[[], T]) -> T | None:
         """The answer; None while a request fails in a way that passes."""

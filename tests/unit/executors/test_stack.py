@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from benchorch.interfaces.stack import (
     StackFacts,
 )
 from benchorch.journal import chain, run_directory
+from benchorch.journal.lock import acquire_lock
 
 TRIALS = tuple(
     Trial(trial_id=f"{n:016x}", labels={}, spec={"hardware": {"kind": "g5.xlarge"}})
@@ -314,6 +316,68 @@ def test_a_sweep_whose_head_is_gone_goes_on_on_another(account: Account, tmp_pat
     assert account.starts == 2
     assert len(account.commands) == 2
     assert account.commands[0] == account.commands[1]
+
+
+class Silent(Account):
+    """A stack whose coordinator is killed after one trial."""
+
+    answer = sent_sweep.STOPPED
+
+    def _measure(self) -> None:
+        if not self.done:
+            super()._measure()
+
+    def go_on(self) -> None:
+        super()._measure()
+
+    def end_of(self, machine: str, command_id: str) -> CommandEnd | None:
+        asked = self.commands[-1] == sent_sweep.look_command(self.name)
+        return CommandEnd(is_well=True, text=self.answer if asked else "")
+
+
+def test_a_coordinator_that_was_killed_is_found_out_though_its_head_lives(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    account = Silent()
+    monkeypatch.setattr(stack, "found_stack", lambda name: account)
+    monkeypatch.setattr(stack, "LOOK_S", 0.0)
+    monkeypatch.setattr(stack, "SILENT_S", 0.0)
+    followed = sweep(tmp_path)
+    next(followed)
+    with pytest.raises(
+        ExecutorError, match=r"Nothing coordinates sweep .* the same line continues"
+    ):
+        list(followed)
+    assert len(account.commands) == 2
+
+
+def test_a_coordinator_that_is_silent_for_long_is_followed_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    account = Silent()
+    account.answer = ""
+    monkeypatch.setattr(stack, "found_stack", lambda name: account)
+    monkeypatch.setattr(stack, "LOOK_S", 0.0)
+    monkeypatch.setattr(stack, "SILENT_S", 0.0)
+    followed = sweep(tmp_path)
+    next(followed)
+    monkeypatch.setattr(Silent, "_measure", lambda self: len(self.commands) > 3 and self.go_on())
+    assert len(list(followed)) == len(TRIALS) - 1
+
+
+def test_whether_a_sweep_is_coordinated_is_asked_of_its_lock(tmp_path: Path) -> None:
+    python = f"export PATH={Path(sys.executable).parent}:$PATH\n"
+    (tmp_path / "profile.sh").write_text(python)
+    (tmp_path / "p-1").mkdir()
+    command = sent_sweep.look_command("p-1").replace(sent_sweep.DIRECTORY, str(tmp_path))
+    command = command.replace("/etc/profile.d/benchorch.sh", f"{tmp_path}/profile.sh")
+
+    def said() -> str:
+        return subprocess.run(["sh", "-c", command], capture_output=True, text=True).stdout.strip()
+
+    assert said() == sent_sweep.STOPPED
+    with acquire_lock(tmp_path / "p-1"):
+        assert said() == ""
 
 
 def test_a_sweep_that_does_not_start_says_what_the_head_said(
