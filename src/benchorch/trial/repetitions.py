@@ -70,8 +70,8 @@ class Repetitions:
         control: whether `baseline` is the trial itself: its pairs ask for no process beyond
             `CONTROL_PAIRS`, whatever they show.
         tolerance_ratio: how much slower than before the trial the reference workload may be
-            around a process that counts, or None where none runs; called after the first process,
-            since the answer may take a second.
+            around a process that counts, or None where none runs; called where processes may be
+            rejected, since the answer may take a second.
         measure: runs one process; raises StageFailed.
         say: called with what happens next.
         earlier: what an interrupted run measured of the same trial, or None.
@@ -337,11 +337,12 @@ class Repetitions:
 
     def _judged(self, record: ProcessRecord) -> ProcessRecord:
         """The record, marked as rejected where the reference workload was slow around it."""
-        if record.disturbance:  # its baseline's process was rejected
+        own = record.conditions
+        # Or its baseline's process was rejected.
+        if not self._judges or record.disturbance or own.canary_before_ns is None:
             return record
         tolerance = self._tolerance_ratio()
-        own = record.conditions
-        if tolerance is None or own.canary_before_ns is None or not self._judges:
+        if tolerance is None:
             return record
         looked = (one.conditions for one in (*self.records, record))
         first = next(one for one in looked if one.canary_before_ns)

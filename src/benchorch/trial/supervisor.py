@@ -217,6 +217,8 @@ class TrialRun:
         """
         with self._failing():
             first = not self.repetitions.valid
+            if not first:
+                self._tolerance_ratio(self.setup.protocol)  # once its first figure is out
             self._stages.deadline_s = self._deadline_s(first=first)
             own = baseline._repetitions if baseline else None
             # Its first process is checked and starts afresh, and so comes from its own trial.
@@ -341,6 +343,7 @@ class TrialRun:
 
     def _end(self, profile: bool) -> None:
         setup, built = self.setup, self._built_trial(self._stages.threads)
+        self._tolerance_ratio(setup.protocol)
         self._execution = execution_of(setup, self.repetitions.valid[0].facts)
         if self._budget is not None and self._budget.is_over:
             left_out = "budget.minutes had ended"
@@ -417,7 +420,7 @@ class TrialRun:
         return Baseline(trial_id=self.trial.baseline_id, trial=trial)
 
     def _tolerance_ratio(self, protocol: Protocol) -> float | None:
-        """The tolerance for this node's reference workload; grades the node the first time."""
+        """The tolerance for this node's reference workload; grades the node once, in a second."""
         requested_ratio = protocol.canary_tolerance_ratio
         if requested_ratio is None:
             return None

@@ -1,7 +1,8 @@
-"""What becomes of a build or a process that the run's budget ends."""
+"""What becomes of a build or a process that the run's budget ends, and what waits for a figure."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -135,3 +136,25 @@ def test_a_candidate_without_figures_does_not_begin_after_the_budget(first: bool
 def test_a_baseline_is_not_built_after_the_budget() -> None:
     with pytest.raises(StageFailed):
         deadline(-1, baseline=None, valid=[], first=False)
+
+
+def test_the_machine_is_graded_once_the_first_figure_is_out() -> None:
+    happened: list[str] = []
+    repetitions = SimpleNamespace(valid=[])
+
+    def add(*_: object) -> None:
+        happened.append("measured")
+        repetitions.valid.append("one")
+
+    repetitions.add = add
+    trial: Any = SimpleNamespace(
+        repetitions=repetitions,
+        setup=SimpleNamespace(protocol=None),
+        _failing=contextlib.nullcontext,
+        _deadline_s=lambda first: None,
+        _stages=SimpleNamespace(),
+        _tolerance_ratio=lambda protocol: happened.append("graded"),
+    )
+    TrialRun.repeat(trial)
+    TrialRun.repeat(trial)
+    assert happened == ["measured", "graded", "measured"]
