@@ -68,7 +68,7 @@ HEAD_S = 900.0
 """How long a head may take until it takes commands."""
 
 SILENT_S = 300.0
-"""For so long a coordinator's status may stay the same until its head is asked for it."""
+"""Seconds without a change of a coordinator's status after which its head is asked for it."""
 
 ABSENT = 3
 """Looks without a head that was there, after which it has ended."""
@@ -452,7 +452,7 @@ class _Following:
             )
 
     def _look(self, head: Head, sweep: SentSweep) -> str:
-        """What the head says of the sweep's coordinator; empty where it cannot be asked."""
+        """The head's answer on the sweep's coordinator; empty where it cannot be asked."""
         try:
             return self._ran(head, look_command(sweep.name)).text
         except StackError:  # asked again, and the head itself is looked at meanwhile
