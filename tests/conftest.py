@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from benchorch.run import sidecar
 from support.command_lines import Commands, started
 from support.ray_machines import KINDS, Machines, ray_settings
 
@@ -60,6 +61,26 @@ settings.load_profile("benchorch")
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _keeps_its_share() -> Iterator[None]:
+    """A command in a test's process leaves that its share of the processor.
+
+    `status` and `logs` run when a core is idle only, and so would all tests after them: beside
+    another program a compiler took ten minutes.
+    """
+    scheduled = sidecar._schedule
+
+    def of_others(pid: int, policy: str) -> None:
+        if pid != os.getpid():
+            scheduled(pid, policy)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sidecar, "_schedule", of_others)
+        before = os.sched_getscheduler(0)
+        yield
+        assert os.sched_getscheduler(0) == before
 
 
 @pytest.fixture(scope="module", autouse=True)
