@@ -9,9 +9,10 @@ import stat
 import zipfile
 import zlib
 from contextlib import suppress
+from functools import lru_cache
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchorch.domain.codec import Json
 from benchorch.domain.json_text import indented
@@ -114,6 +115,30 @@ def file_digest(path: Path) -> str:
     """SHA-256 (hex) of a file's bytes; OSError as `open_regular`."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+Stamp: TypeAlias = tuple[int, int, int, int, int]
+
+
+def stamp(status: os.stat_result) -> Stamp:
+    """File system metadata that changes whenever a file's bytes do."""
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
+
+
+def digest_once(path: Path) -> str:
+    """SHA-256 (hex) of a file's bytes, read once in a process while the file stays the same."""
+    return _digest(path, stamp(path.stat()))
+
+
+@lru_cache(maxsize=2**14)
+def _digest(path: Path, _: Stamp) -> str:
+    return file_digest(path)
 
 
 def folder_digest(folder: Path) -> str:

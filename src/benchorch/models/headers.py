@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any
 
-from benchorch.files import ARCHIVE_DAMAGE
+from benchorch.files import ARCHIVE_DAMAGE, Stamp, stamp
 
 SAFETENSORS_DTYPES = {
     "F64": "float64",
@@ -35,8 +35,6 @@ _ODD = (OSError, ValueError, SyntaxError, KeyError, TypeError, MemoryError)
 """Exceptions of a damaged header; OSError for a member that begins before the file, MemoryError
 for a header that nests too deeply."""
 
-Stamp: TypeAlias = tuple[int, int, int, int, int]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
@@ -51,21 +49,9 @@ class Header:
     dtype: str
 
 
-def stamp(path: Path) -> Stamp:
-    """File system metadata that changes whenever a file's bytes do."""
-    status = path.stat()
-    return (
-        status.st_dev,
-        status.st_ino,
-        status.st_size,
-        status.st_mtime_ns,
-        status.st_ctime_ns,
-    )
-
-
 def read_headers(path: Path) -> Mapping[str, Header]:
     """Every tensor of an .npz or .safetensors file by name; ValueError for a damaged file."""
-    return _read_headers(path, stamp(path))
+    return _read_headers(path, stamp(path.stat()))
 
 
 @lru_cache(maxsize=64)

@@ -18,8 +18,7 @@ from typing import Any, TypeAlias, final
 from benchorch.config.components import misspelt, suggest
 from benchorch.domain.codec import Json
 from benchorch.errors import Problem
-from benchorch.files import read_small
-from benchorch.models.headers import Stamp, stamp
+from benchorch.files import Stamp, read_small, stamp
 
 _MOST_FILES = 10
 _MOST_MODULES = 40
@@ -74,7 +73,7 @@ def module_place(name: str) -> Path | None:
 def file_source(path: Path, name: str) -> tuple[ParsedModule | None, str]:
     """A file's parsed source under that name, or the problem."""
     try:
-        return _parsed(name, path, stamp(path)), ""
+        return _parsed(name, path, stamp(path.stat())), ""
     except SyntaxError as error:
         problem = f"{path} has a syntax error on line {error.lineno}: {error.msg}."
         return None, Problem(problem, in_file=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.errors import BuildError
-from benchorch.files import ARCHIVE_DAMAGE
-from benchorch.models.headers import Stamp, safetensors_headers, stamp
+from benchorch.files import ARCHIVE_DAMAGE, digest_once
+from benchorch.models.headers import safetensors_headers
 
 if TYPE_CHECKING:
     import torch
@@ -67,20 +65,9 @@ def checkpoint_digest(checkpoint: str | None) -> str | None:
     if checkpoint is None:
         return None
     try:
-        return file_digest(Path(checkpoint))
+        return digest_once(Path(checkpoint))
     except OSError as error:
         raise BuildError(f"the checkpoint cannot be read: {error}", kind=_KIND) from error
-
-
-def file_digest(path: Path) -> str:
-    """SHA-256 (hex) of a file's bytes, read once while the file stays the same."""
-    return _digest(path, stamp(path))
-
-
-@lru_cache(maxsize=256)
-def _digest(path: Path, _: Stamp) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def load_checkpoint(module: torch.nn.Module, checkpoint: str | None) -> None:

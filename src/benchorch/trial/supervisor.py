@@ -27,6 +27,7 @@ from benchorch.domain.session import Event, Session
 from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ConfigError, StoreError
+from benchorch.files import digest_once
 from benchorch.formatting import interval_text
 from benchorch.host.environment import describe_host, git_revision, package_versions, physical_cores
 from benchorch.host.noise_grade import grade
@@ -35,7 +36,6 @@ from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.store import Store
 from benchorch.journal.run_directory import trial_directory
 from benchorch.models.trust import own_files
-from benchorch.models.weights import file_digest
 from benchorch.trial import stages
 from benchorch.trial.build import find
 from benchorch.trial.execution import execution_of
@@ -313,7 +313,7 @@ class TrialRun:
         trial, n_steps = self.trial, self.trial.build_steps
         setup = self._setup = _open(trial).first(n_steps)
         self._packages = package_versions(setup.requires)
-        self._files = {name: file_digest(at) for name, at in own_files([trial]).items()}
+        self._files = {name: digest_once(at) for name, at in own_files([trial]).items()}
         self._delta_ratio = setup.protocol.delta_ratio
         self._stop_looks = setup.stopping.planned_looks()
         mismatch = setup.hardware.mismatch()

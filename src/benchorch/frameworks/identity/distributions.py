@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import Json
-from benchorch.files import file_digest
+from benchorch.files import digest_once, file_digest
 from benchorch.frameworks.identity.owners import listing, normalised
 from benchorch.host.environment import is_steady, release
 
@@ -123,28 +123,12 @@ def _difference(path: Path, recorded: str, size: str) -> str:
         now = path.stat()
         if now.st_size > _LARGEST_LOADED_BYTES:
             return "" if size == str(now.st_size) else str(now.st_size)
-        digest = _digest(path, now)
+        # Once a process: torch has a thousand loaded files, and each of its modules asks for them.
+        digest = digest_once(path) if is_steady(now) else file_digest(path)
     except OSError:
         return "(unreadable)"
     spelled = base64.urlsafe_b64encode(bytes.fromhex(digest)).decode().rstrip("=")
     return "" if recorded in ("", f"sha256={spelled}") else digest
-
-
-def _digest(path: Path, state: os.stat_result) -> str:
-    """SHA-256 (hex) of a file's bytes, read once in a process while its state is the same.
-
-    torch has more than a thousand loaded files, and each module of a process asks for them.
-    """
-    if not is_steady(state):
-        return file_digest(path)
-    inode = (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-    return _digest_of(path, inode)
-
-
-@lru_cache(maxsize=2**14)
-def _digest_of(path: Path, state: tuple[int, ...]) -> str:
-    del state  # what the digest was found for
-    return file_digest(path)
 
 
 def _loaded() -> Iterator[str]:

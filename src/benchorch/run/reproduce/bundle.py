@@ -27,12 +27,11 @@ from benchorch.domain.estimate import Estimate
 from benchorch.domain.result import Outcome
 from benchorch.domain.trial import Plan, node_of
 from benchorch.errors import ConfigError
-from benchorch.files import write_json, write_text
+from benchorch.files import digest_once, write_json, write_text
 from benchorch.host.environment import package_versions
 from benchorch.journal import run_directory
 from benchorch.journal.reader import read_journal
 from benchorch.models import trust
-from benchorch.models.weights import file_digest
 from benchorch.progress import Say, silent
 from benchorch.results.compare.load_run import derive, refuse_running, stored
 from benchorch.results.compare.reproduction import expectations
@@ -143,7 +142,7 @@ def write_bundle(
         }
         _link_files(folder, carried, manifest.files)
         manifest = replace(
-            manifest, digests={name: file_digest(path) for name, path in _members(folder)}
+            manifest, digests={name: digest_once(path) for name, path in _members(folder)}
         )
         write_json(folder / MANIFEST, encode(manifest))
         try:
@@ -155,7 +154,7 @@ def write_bundle(
 
 def named_files(plan: Plan) -> Mapping[str, str]:
     """SHA-256 of the user's files that a plan's trials name: code, checkpoints, inputs."""
-    return {name: file_digest(place) for name, place in trust.own_files(plan.trials).items()}
+    return {name: digest_once(place) for name, place in trust.own_files(plan.trials).items()}
 
 
 def member(name: str, digest: str) -> str:
@@ -165,7 +164,7 @@ def member(name: str, digest: str) -> str:
 
 
 def _link_files(folder: Path, places: Mapping[str, Path], digests: Mapping[str, str]) -> None:
-    changed = [name for name, place in places.items() if file_digest(place) != digests[name]]
+    changed = [name for name, place in places.items() if digest_once(place) != digests[name]]
     if changed:
         raise ConfigError(
             [
