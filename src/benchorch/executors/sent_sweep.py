@@ -37,6 +37,9 @@ FILES, SENT, FETCHED = "files", "sent.json", "fetched.json"
 DIRECTORY = "/var/lib/benchorch"
 """Directory of the sweeps on the head."""
 
+STOPPED = "no coordinator runs"
+"""Printed on the head by `look_command`."""
+
 _DIGITS = 12
 _IS_RUNNING = (
     "import pathlib, sys; from benchorch.journal.lock import is_running; "
@@ -102,9 +105,6 @@ def start_command(name: str, results_url: str, cwd: str) -> str:
         f"python -m benchorch submit --here resume {place} --trust {place}",  # its owner sent it
     )
     return "\n".join(lines)
-
-
-STOPPED = "no coordinator runs"
 
 
 def look_command(name: str) -> str:
