@@ -30,7 +30,7 @@ from benchorch.errors import ConfigError, StoreError
 from benchorch.files import digest_once
 from benchorch.formatting import interval_text
 from benchorch.host.environment import describe_host, git_revision, package_versions, physical_cores
-from benchorch.host.noise_grade import grade
+from benchorch.host.noise_grade import Grade, grade
 from benchorch.interfaces.executor import Emit
 from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.store import Store
@@ -218,7 +218,7 @@ class TrialRun:
         with self._failing():
             first = not self.repetitions.valid
             if not first:
-                self._tolerance_ratio(self.setup.protocol)  # once its first figure is out
+                self._grade_machine()  # once its first figure is out
             self._stages.deadline_s = self._deadline_s(first=first)
             own = baseline._repetitions if baseline else None
             # Its first process is checked and starts afresh, and so comes from its own trial.
@@ -330,7 +330,7 @@ class TrialRun:
             self._baseline(self._built_trial(threads), name),
             candidates=trial.candidates,
             control=trial.is_control,
-            tolerance_ratio=lambda: self._tolerance_ratio(setup.protocol),
+            tolerance_ratio=self._tolerance_ratio,
             measure=self._measure,
             say=lambda message: self._say("measure", message),
             earlier=self._earlier,
@@ -343,7 +343,7 @@ class TrialRun:
 
     def _end(self, profile: bool) -> None:
         setup, built = self.setup, self._built_trial(self._stages.threads)
-        self._tolerance_ratio(setup.protocol)
+        self._grade_machine()
         self._execution = execution_of(setup, self.repetitions.valid[0].facts)
         if self._budget is not None and self._budget.is_over:
             left_out = "budget.minutes had ended"
@@ -419,13 +419,19 @@ class TrialRun:
         trial = replace(candidate, spec=spec, built=built)
         return Baseline(trial_id=self.trial.baseline_id, trial=trial)
 
-    def _tolerance_ratio(self, protocol: Protocol) -> float | None:
-        """The tolerance for this node's reference workload; grades the node once, in a second."""
-        requested_ratio = protocol.canary_tolerance_ratio
-        if requested_ratio is None:
+    def _grade_machine(self) -> Grade | None:
+        """The node's grade, noted and found out once; None without reference workloads."""
+        if self.setup.protocol.canary_tolerance_ratio is None:
             return None
         found = grade()
         self._grade = found.letter
+        return found
+
+    def _tolerance_ratio(self) -> float | None:
+        """The tolerance for this node's reference workload."""
+        requested_ratio, found = self.setup.protocol.canary_tolerance_ratio, self._grade_machine()
+        if requested_ratio is None or found is None:
+            return None
         return found.tolerance_ratio(requested_ratio)
 
     def _measure(self, request: MeasureRequest) -> MeasureReply:

@@ -149,11 +149,10 @@ def test_the_machine_is_graded_once_the_first_figure_is_out() -> None:
     repetitions.add = add
     trial: Any = SimpleNamespace(
         repetitions=repetitions,
-        setup=SimpleNamespace(protocol=None),
         _failing=contextlib.nullcontext,
         _deadline_s=lambda first: None,
         _stages=SimpleNamespace(),
-        _tolerance_ratio=lambda protocol: happened.append("graded"),
+        _grade_machine=lambda: happened.append("graded"),
     )
     TrialRun.repeat(trial)
     TrialRun.repeat(trial)
