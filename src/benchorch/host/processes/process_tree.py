@@ -16,6 +16,7 @@ from typing import final
 
 _PROC = Path("/proc")
 _POLL_S = 0.02
+_EXECUTION_POLL_S = 0.001
 _GIVE_UP_S = 10.0  # a process stuck in a driver outlives even SIGKILL; do not wait for it
 _GONE = ("Z", "X")
 
@@ -96,7 +97,7 @@ class ProcessTree:
         return (
             self._pid in (status.group, status.session)
             or self._observed.get(pid) == status.started
-            or self._mark in _read(pid, "environ").split(b"\0")
+            or self._mark in _environment(pid).split(b"\0")
         )
 
 
@@ -110,6 +111,28 @@ def _wait_until(condition: Callable[[], bool], limit_s: float) -> bool:
     return True
 
 
+def _environment(pid: int) -> bytes:
+    """A process's environment; empty if it is gone or another user's.
+
+    A program that is being executed shows none until the kernel has set up its stack. Whoever
+    started it may have gone on by then, so it is waited for: nothing else tells whose it is.
+    """
+    deadline = time.monotonic() + _GIVE_UP_S
+    with contextlib.suppress(OSError):
+        while time.monotonic() < deadline:
+            environment = (_PROC / str(pid) / "environ").read_bytes()
+            if environment or not _is_being_executed(pid):
+                return environment
+            time.sleep(_EXECUTION_POLL_S)
+    return b""
+
+
+def _is_being_executed(pid: int) -> bool:
+    """Whether it has memory, as no kernel thread has, but no place for an environment yet."""
+    fields = _stat_fields(pid)
+    return len(fields) > 47 and fields[20] != b"0" and fields[47] == b"0"
+
+
 def _read(pid: int, name: str) -> bytes:
     """A file under /proc; empty if the process is gone or another user's."""
     try:
@@ -118,9 +141,13 @@ def _read(pid: int, name: str) -> bytes:
         return b""
 
 
+def _stat_fields(pid: int) -> list[bytes]:
+    """What follows the name, which stands in parentheses and may itself contain some."""
+    return _read(pid, "stat").rpartition(b")")[2].split()
+
+
 def _status(pid: int) -> _Status | None:
-    # The name stands in parentheses and may itself contain some; the rest is plain.
-    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    fields = _stat_fields(pid)
     if len(fields) < 20:
         return None
     return _Status(
