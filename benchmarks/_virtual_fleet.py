@@ -23,8 +23,8 @@ from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.executors.scheduling.assignments import TaskAssignment
 from benchorch.executors.scheduling.dispatcher import (
-    Ended,
     Faulted,
+    Finished,
     Fleet,
     Joined,
     Lost,
@@ -299,9 +299,9 @@ class VirtualFleet(Fleet):
             raise AttemptFailed
 
 
-def _ended(assignment: TaskAssignment, busy_s: float) -> Ended:
+def _ended(assignment: TaskAssignment, busy_s: float) -> Finished:
     trial = assignment.trial
     result = TrialResult(
         trial_id=trial.trial_id, labels=trial.labels, outcome=Outcome.OK, build=BUILT
     )
-    return Ended(assignment=assignment, result=result, events=(), busy_s=busy_s)
+    return Finished(assignment=assignment, result=result, events=(), busy_s=busy_s)

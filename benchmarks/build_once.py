@@ -26,7 +26,7 @@ from benchorch.domain.trial import Trial
 from benchorch.errors import BuildError
 from benchorch.executors.scheduling.assignments import TaskAssignment
 from benchorch.executors.scheduling.dispatcher import (
-    Ended,
+    Finished,
     Fleet,
     Joined,
     Lost,
@@ -134,7 +134,7 @@ class ThreadFleet(Fleet):
             except NodeDied:
                 self._lose(name, kind)
                 return
-            self.mail.put(Ended(assignment=assignment, result=result, events=(), busy_s=1.0))
+            self.mail.put(Finished(assignment=assignment, result=result, events=(), busy_s=1.0))
 
     def _lose(self, name: str, kind: str) -> None:
         self.mail.put(Lost(agent=name, reason="its node is dead"))

@@ -33,7 +33,7 @@ from benchorch.domain.session import Event
 from benchorch.domain.trial import Plan, Trial
 from benchorch.executors.scheduling.assignments import TaskAssignment
 from benchorch.executors.scheduling.dispatcher import (
-    Ended,
+    Finished,
     Fleet,
     Joined,
     Lost,
@@ -91,7 +91,7 @@ def answers(assignment: TaskAssignment, host: object) -> list[Message]:
         environment=dict(host),  # type: ignore[call-overload]
         stages_s={"measure": 0.0},
     )
-    return [said, Ended(assignment=assignment, result=result, events=(), busy_s=0.0)]
+    return [said, Finished(assignment=assignment, result=result, events=(), busy_s=0.0)]
 
 
 class PipeFleet(Fleet):

@@ -5,11 +5,11 @@ from functools import partial
 
 from account_checks.buckets import STACK_TAG
 from account_checks.identity import Identity
-from benchorch.hardware.aws_account.account import BILLING_REGION, Account, NotAnswered
+from benchorch.hardware.aws_account.account import BILLING_REGION, AwsAccount, NotAnswered
 from benchorch.hardware.aws_account.facts import Facts
-from benchorch.hardware.aws_account.finding import Finding, State
+from benchorch.hardware.aws_account.finding import AccountFinding, FindingState
 
-_finding = partial(Finding, "budget")
+_finding = partial(AccountFinding, "budget")
 
 _OPEN_BILLING = (
     "Allow budgets:ViewBudget and budgets:ModifyBudget. Where a policy does, the account's root "
@@ -18,8 +18,8 @@ _OPEN_BILLING = (
 
 
 def check_budget(
-    account: Account, identity: Identity, stack: str, facts: Facts
-) -> Iterator[Finding]:
+    account: AwsAccount, identity: Identity, stack: str, facts: Facts
+) -> Iterator[AccountFinding]:
     """Budgets of the account, whether the tag counts in them, and what one more costs."""
     try:
         answer = account.call(
@@ -28,14 +28,14 @@ def check_budget(
     except NotAnswered as error:
         if not error.denied:
             raise
-        yield _finding(State.FAILED, "budgets", str(error), _OPEN_BILLING)
+        yield _finding(FindingState.FAILED, "budgets", str(error), _OPEN_BILLING)
         return
-    yield _finding(State.OK, "budgets", f"{len(answer.get('Budgets', []))} visible", "")
+    yield _finding(FindingState.OK, "budgets", f"{len(answer.get('Budgets', []))} visible", "")
     yield _of_tag(account)
     yield _of_actions(account, identity, f"{stack}-monthly", facts)
 
 
-def _of_actions(account: Account, identity: Identity, own: str, facts: Facts) -> Finding:
+def _of_actions(account: AwsAccount, identity: Identity, own: str, facts: Facts) -> AccountFinding:
     """What the stack's budget costs beside others that act."""
     rows = account.pages(
         "budgets",
@@ -48,7 +48,7 @@ def _of_actions(account: Account, identity: Identity, own: str, facts: Facts) ->
     price = facts["budget.action_price"].value
     is_free = len(others) < price["free"]
     return _finding(
-        State.OK if is_free else State.WARNING,
+        FindingState.OK if is_free else FindingState.WARNING,
         own,
         f"acts beside {len(others)} others and costs "
         + ("nothing" if is_free else f"{price['usd_per_day']:.2f} USD a day"),
@@ -56,7 +56,7 @@ def _of_actions(account: Account, identity: Identity, own: str, facts: Facts) ->
     )
 
 
-def _of_tag(account: Account) -> Finding:
+def _of_tag(account: AwsAccount) -> AccountFinding:
     try:
         rows = account.pages(
             "ce",
@@ -68,15 +68,15 @@ def _of_tag(account: Account) -> Finding:
         )
     except NotAnswered as error:
         return _finding(
-            State.UNKNOWN,
+            FindingState.UNKNOWN,
             STACK_TAG,
             str(error),
             "Member accounts ask their organization's billing account to activate the tag.",
         )
     if rows:
-        return _finding(State.OK, STACK_TAG, "is a cost allocation tag", "")
+        return _finding(FindingState.OK, STACK_TAG, "is a cost allocation tag", "")
     return _finding(
-        State.WARNING,
+        FindingState.WARNING,
         STACK_TAG,
         "is not active as cost allocation tag: the budget counts nothing",
         "A day after the first provision: aws ce update-cost-allocation-tags-status "

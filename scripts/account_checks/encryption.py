@@ -7,17 +7,17 @@ from functools import partial
 from typing import Any
 
 from account_checks.identity import Identity
-from benchorch.hardware.aws_account.account import Account
+from benchorch.hardware.aws_account.account import AwsAccount
 from benchorch.hardware.aws_account.facts import Facts
-from benchorch.hardware.aws_account.finding import Finding, State
+from benchorch.hardware.aws_account.finding import AccountFinding, FindingState
 from benchorch.hardware.aws_account.request import StackRequest
 
-_finding = partial(Finding, "key")
+_finding = partial(AccountFinding, "key")
 
 
 def check_key(
-    account: Account, identity: Identity, request: StackRequest, facts: Facts
-) -> Iterator[Finding]:
+    account: AwsAccount, identity: Identity, request: StackRequest, facts: Facts
+) -> Iterator[AccountFinding]:
     """AWS's own key needs nothing; a customer's must be open to all that launch machines.
 
     Auto Scaling launches the head. The head launches workers, by the rights that its role has as
@@ -25,7 +25,7 @@ def check_key(
     """
     key = str(account.call("ec2", "get_ebs_default_kms_key_id")["KmsKeyId"])
     if key == facts["kms.ebs_default"].value or _managed_by_aws(account, key):
-        yield _finding(State.OK, key, "AWS's own key")
+        yield _finding(FindingState.OK, key, "AWS's own key")
         return
     policy = json.loads(
         account.call("kms", "get_key_policy", KeyId=key, PolicyName="default")["Policy"]
@@ -62,7 +62,7 @@ def _of_policy(
     principals: Sequence[str],
     name: str,
     remedy: str,
-) -> Finding:
+) -> AccountFinding:
     """Whether one of these principals, which stand for `name`, may do all of it."""
     absent = [
         action
@@ -70,23 +70,23 @@ def _of_policy(
         if not any(allows(policy, one, action.replace("*", "From")) for one in principals)
     ]
     if not absent:
-        return _finding(State.OK, key, f"{name}: allowed")
+        return _finding(FindingState.OK, key, f"{name}: allowed")
     return _finding(
-        State.FAILED, key, f"its policy does not allow {name} {', '.join(absent)}", remedy
+        FindingState.FAILED, key, f"its policy does not allow {name} {', '.join(absent)}", remedy
     )
 
 
 def _of_spot(
-    account: Account, key: str, policy: Mapping[str, Any], role: str, facts: Facts
-) -> Finding:
+    account: AwsAccount, key: str, policy: Mapping[str, Any], role: str, facts: Facts
+) -> AccountFinding:
     """Whether spot's role has the key, by its policy or by a grant."""
     operations = facts["kms.spot"].value
     grants = account.call("kms", "list_grants", KeyId=key, GranteePrincipal=role)["Grants"]
     granted = {operation for one in grants for operation in one["Operations"]}
     if granted >= set(operations) or all(allows(policy, role, f"kms:{one}") for one in operations):
-        return _finding(State.OK, key, f"{role.rpartition('/')[2]}: allowed")
+        return _finding(FindingState.OK, key, f"{role.rpartition('/')[2]}: allowed")
     return _finding(
-        State.WARNING,
+        FindingState.WARNING,
         key,
         f"{role.rpartition('/')[2]} has no grant: no spot machine starts from a baked image",
         f"aws kms create-grant --region {account.region} --key-id {key} --grantee-principal {role} "
@@ -127,7 +127,7 @@ def _covers(statement: Mapping[str, Any], action: str) -> bool:
     )
 
 
-def _managed_by_aws(account: Account, key: str) -> bool:
+def _managed_by_aws(account: AwsAccount, key: str) -> bool:
     metadata = account.call("kms", "describe_key", KeyId=key)["KeyMetadata"]
     return bool(metadata.get("KeyManager") == "AWS")
 

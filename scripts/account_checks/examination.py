@@ -19,9 +19,9 @@ from account_checks.networks import check_networks, check_public_access
 from account_checks.permissions import check_permissions
 from account_checks.plans import check_plan
 from account_checks.roles import check_roles
-from benchorch.hardware.aws_account.account import Account, NotAnswered
+from benchorch.hardware.aws_account.account import AwsAccount, NotAnswered
 from benchorch.hardware.aws_account.facts import Facts
-from benchorch.hardware.aws_account.finding import Finding, State
+from benchorch.hardware.aws_account.finding import AccountFinding, FindingState
 from benchorch.hardware.aws_account.machine_types import (
     MachineType,
     check_accelerators,
@@ -31,7 +31,7 @@ from benchorch.hardware.aws_account.machine_types import (
 from benchorch.hardware.aws_account.quotas import check_quotas
 from benchorch.hardware.aws_account.request import StackRequest
 
-Check = Callable[[], Iterable[Finding]]
+Check = Callable[[], Iterable[AccountFinding]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,13 @@ class Examination:
     now: this machine's time.
     """
 
-    account: Account
+    account: AwsAccount
     request: StackRequest
     facts: Facts
     actions: Sequence[str]
     now: Callable[[], datetime]
 
-    def findings(self) -> Sequence[Finding]:
+    def findings(self) -> Sequence[AccountFinding]:
         """Every check's findings; a call that AWS refuses is a finding, too.
 
         Raises `NotAnswered` where the credentials are not accepted.
@@ -79,16 +79,16 @@ class Examination:
             found = pool.map(lambda item: _run(*item), checks.items())
         return [finding for each in [unanswered, *found] for finding in each]
 
-    def _types(self) -> tuple[Mapping[str, MachineType], Sequence[Finding]]:
+    def _types(self) -> tuple[Mapping[str, MachineType], Sequence[AccountFinding]]:
         try:
             return machine_types(self.account, self.request.types), []
         except NotAnswered as error:  # neither images nor quotas can be chosen then
             return {}, [_not_answered("types", error)]
 
 
-def _run(name: str, check: Check) -> Sequence[Finding]:
+def _run(name: str, check: Check) -> Sequence[AccountFinding]:
     """A check's findings; what it found before a call was refused is kept."""
-    found: list[Finding] = []
+    found: list[AccountFinding] = []
     try:
         found.extend(check())
     except NotAnswered as error:
@@ -98,10 +98,10 @@ def _run(name: str, check: Check) -> Sequence[Finding]:
     return found
 
 
-def _not_answered(name: str, error: NotAnswered) -> Finding:
-    return Finding(
+def _not_answered(name: str, error: NotAnswered) -> AccountFinding:
+    return AccountFinding(
         name,
-        State.UNKNOWN,
+        FindingState.UNKNOWN,
         "AWS",
         str(error),
         "Allow this read-only call in a policy of the caller."

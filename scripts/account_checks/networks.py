@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 
 from account_checks.buckets import STACK_TAG
-from benchorch.hardware.aws_account.account import Account
+from benchorch.hardware.aws_account.account import AwsAccount
 from benchorch.hardware.aws_account.facts import Facts
-from benchorch.hardware.aws_account.finding import Finding, State
+from benchorch.hardware.aws_account.finding import AccountFinding, FindingState
 
 
-def check_public_access(account: Account) -> Iterator[Finding]:
+def check_public_access(account: AwsAccount) -> Iterator[AccountFinding]:
     """A region that blocks public access, in either mode, cuts the stack's machines off."""
     answer = account.call("ec2", "describe_vpc_block_public_access_options")
     mode = answer["VpcBlockPublicAccessOptions"]["InternetGatewayBlockMode"]
-    yield Finding(
+    yield AccountFinding(
         "access",
-        State.OK if mode == "off" else State.WARNING,
+        FindingState.OK if mode == "off" else FindingState.WARNING,
         "internet",
         mode if mode == "off" else f"{mode}: machines reach neither AWS nor packages",
         ""
@@ -25,16 +25,16 @@ def check_public_access(account: Account) -> Iterator[Finding]:
     )
 
 
-def check_networks(account: Account, stack: str, facts: Facts) -> Iterator[Finding]:
+def check_networks(account: AwsAccount, stack: str, facts: Facts) -> Iterator[AccountFinding]:
     """The region's networks (VPCs) against the account's quota; a stack has one."""
     code = str(facts["quota.vpcs"].value["code"])
     quota = account.quota("vpc", code)
     rows = account.pages("ec2", "describe_vpcs", "Vpcs")
     has_its_own = any({"Key": STACK_TAG, "Value": stack} in row.get("Tags", ()) for row in rows)
     fits = has_its_own or len(rows) < quota
-    yield Finding(
+    yield AccountFinding(
         "networks",
-        State.OK if fits else State.FAILED,
+        FindingState.OK if fits else FindingState.FAILED,
         f"VPCs ({code})",
         f"{len(rows)} of {quota:.0f} exist; "
         + ("the stack's is one of them" if has_its_own else "the stack makes one"),

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
-from benchorch.hardware.aws_account.account import BILLING_REGION, Account, NotAnswered
-from benchorch.hardware.aws_account.finding import Finding, State
+from benchorch.hardware.aws_account.account import BILLING_REGION, AwsAccount, NotAnswered
+from benchorch.hardware.aws_account.finding import AccountFinding, FindingState
 from benchorch.hardware.aws_account.machine_types import MachineType
 
 
-def check_plan(account: Account, types: Mapping[str, MachineType]) -> Iterator[Finding]:
+def check_plan(account: AwsAccount, types: Mapping[str, MachineType]) -> Iterator[AccountFinding]:
     """An account on the free plan launches marked types alone; a dry run does not show it."""
     try:
         plan = account.call("freetier", "get_account_plan_state", region=BILLING_REGION)
@@ -17,9 +17,9 @@ def check_plan(account: Account, types: Mapping[str, MachineType]) -> Iterator[F
         return
     barred = sorted(kind.name for kind in types.values() if not kind.free_tier)
     is_barred = plan["accountPlanType"] == "FREE" and bool(barred)
-    yield Finding(
+    yield AccountFinding(
         "plan",
-        State.FAILED if is_barred else State.OK,
+        FindingState.FAILED if is_barred else FindingState.OK,
         plan["accountPlanType"],
         f"may not launch {', '.join(barred)}" if is_barred else "launches any type",
         "aws freetier upgrade-account-plan --account-plan-type PAID" if is_barred else "",

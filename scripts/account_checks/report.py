@@ -5,17 +5,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from benchorch.hardware.aws_account.finding import Finding, State
+from benchorch.hardware.aws_account.finding import AccountFinding, FindingState
 
 NOT_READY, READY = 1, 0
 
 
-def exit_code(findings: Sequence[Finding]) -> int:
+def exit_code(findings: Sequence[AccountFinding]) -> int:
     """Whether `make provision` may go on."""
-    return NOT_READY if any(one.state is State.FAILED for one in findings) else READY
+    return NOT_READY if any(one.state is FindingState.FAILED for one in findings) else READY
 
 
-def as_json(findings: Sequence[Finding]) -> str:
+def as_json(findings: Sequence[AccountFinding]) -> str:
     """``ready`` and the findings, in one object."""
     content = {
         "ready": exit_code(findings) == READY,
@@ -24,7 +24,7 @@ def as_json(findings: Sequence[Finding]) -> str:
     return json.dumps(content, indent=2)
 
 
-def as_table(findings: Sequence[Finding]) -> str:
+def as_table(findings: Sequence[AccountFinding]) -> str:
     """Table with one finding per line, its remedy below it, and the counts at the end."""
     width = max((len(finding.subject) for finding in findings), default=0)
     lines = []
@@ -34,5 +34,5 @@ def as_table(findings: Sequence[Finding]) -> str:
         if finding.remedy:
             lines.append(f"{'':21} -> {finding.remedy}")
     counts = Counter(finding.state for finding in findings)
-    summary = ", ".join(f"{counts[state]} {state}" for state in State if counts[state])
+    summary = ", ".join(f"{counts[state]} {state}" for state in FindingState if counts[state])
     return "\n".join([*lines, f"{summary}."])

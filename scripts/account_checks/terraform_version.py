@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from benchorch.hardware.aws_account.facts import Facts
-from benchorch.hardware.aws_account.finding import Finding, State
+from benchorch.hardware.aws_account.finding import AccountFinding, FindingState
 
 INSTALL = "https://developer.hashicorp.com/terraform/install"
 _REQUIRED = re.compile(r'required_version\s*=\s*">=\s*([\d.]+)')
@@ -14,12 +14,12 @@ _LOCKED = re.compile(
     r'provider "registry\.terraform\.io/hashicorp/aws" \{\s*version\s*=\s*"([^"]+)"'
 )
 
-_finding = partial(Finding, "terraform")
+_finding = partial(AccountFinding, "terraform")
 
 
 def check_terraform(
     output: str | None, versions_tf: str, lock: str | None, facts: Facts
-) -> Iterator[Finding]:
+) -> Iterator[AccountFinding]:
     """From the text of ``terraform version -json``, versions.tf and the lock file."""
     least = match[1] if (match := _REQUIRED.search(versions_tf)) else "0"
     yield _of_terraform(output, least)
@@ -27,29 +27,29 @@ def check_terraform(
         yield _of_provider(lock, facts)
 
 
-def _of_terraform(output: str | None, least: str) -> Finding:
+def _of_terraform(output: str | None, least: str) -> AccountFinding:
     try:
         version = str(json.loads(output or "")["terraform_version"])
     except (ValueError, KeyError, TypeError):
         return _finding(
-            State.FAILED, "terraform", "not found", f"Install {least} or newer: {INSTALL}"
+            FindingState.FAILED, "terraform", "not found", f"Install {least} or newer: {INSTALL}"
         )
     enough = _numbers(version) >= _numbers(least)
     return _finding(
-        State.OK if enough else State.FAILED,
+        FindingState.OK if enough else FindingState.FAILED,
         "terraform",
         f"{version}; the stack needs {least} or newer",
         "" if enough else INSTALL,
     )
 
 
-def _of_provider(lock: str, facts: Facts) -> Finding:
+def _of_provider(lock: str, facts: Facts) -> AccountFinding:
     match = _LOCKED.search(lock)
     version = match[1] if match else "none"
     majors = facts["terraform.providers"].value
     good = version.partition(".")[0] in majors
     return _finding(
-        State.OK if good else State.FAILED,
+        FindingState.OK if good else FindingState.FAILED,
         "hashicorp/aws",
         f"{version} locked; tested: {' and '.join(majors)}",
         "" if good else "terraform -chdir=infra/terraform init -upgrade",

@@ -127,3 +127,17 @@ def test_no_message_or_page_speaks_of_programs_as_of_people(refused: str, instea
 @pytest.mark.parametrize("text", ["'x' is no word of a run", "Its canaries were slower", "rival"])
 def test_a_private_word_would_be_found(text: str) -> None:
     assert any(pattern_of(refused).search(text) for refused in REFUSED)
+
+
+FAMILIES_SHARE = {"Auto", "Decoder", "TorchScript"}
+"""Members of two families, and a model beside its module, which is part of stored build keys."""
+
+
+def test_no_class_name_has_two_meanings() -> None:
+    places: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    twice = {name: where for name, where in places.items() if len(where) > 1}
+    assert set(twice) == FAMILIES_SHARE, twice

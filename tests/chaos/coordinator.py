@@ -60,7 +60,7 @@ def simulated_work(place: Mapping[str, Any]) -> TrialRunner:
         from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
         from benchorch.domain.session import Event
         from benchorch.errors import StoreError
-        from benchorch.host.processes.run_child import Limits, run_child
+        from benchorch.host.processes.run_child import ChildLimits, run_child
         from benchorch.interfaces.store import Store
 
         spec: Any = trial.spec
@@ -103,7 +103,7 @@ def simulated_work(place: Mapping[str, Any]) -> TrialRunner:
             spec,
             dict[str, Any],
             log=Path(place["directory"], f"{trial.trial_id}.log"),
-            limits=Limits(timeout_s=spec["limit_s"], memory_bytes=300 * 2**20),
+            limits=ChildLimits(timeout_s=spec["limit_s"], memory_bytes=300 * 2**20),
             environment={place["mark"]: "1"},
             on_message=lambda message: None,
             command=[sys.executable, "-c", child_code],

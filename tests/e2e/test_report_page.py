@@ -13,7 +13,12 @@ from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Skip
 from benchorch.domain.verdict import TokenParity
-from benchorch.frontends.scripts.corpus_report import CorpusReport, Coverage, Gain, Loss
+from benchorch.frontends.scripts.corpus_report import (
+    CorpusReport,
+    Gain,
+    MissingResult,
+    ScriptCoverage,
+)
 from support.analyzed_traces import HOSTILE as HOSTILE_NAMES
 from support.browsers import DESKTOP, OVERLAPS, PHONE, UNREADABLE, WIDE, needs_browser
 from support.synthetic_runs import DISAGREES, failed, result, trial, write_run
@@ -103,7 +108,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("corpus")
     names = ("vision/detectors_with_a_long_name", "text")
     rows = tuple(
-        Coverage(
+        ScriptCoverage(
             folder=name, scripts=40, with_models=39, calls=1234, benchmarkable=1230, exported=9
         )
         for name in ("all", *names)
@@ -116,7 +121,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in ("all", *names)
     )
     losses = tuple(
-        Loss(what=f"{name}/script.py:net", conversion=how, reason="it branches on a tensor. " * 20)
+        MissingResult(
+            what=f"{name}/script.py:net", conversion=how, reason="it branches on a tensor. " * 20
+        )
         for name in names
         for how in ("", "onnxruntime_int8_dynamic")
     )

@@ -138,13 +138,13 @@ def _serve() -> None:
     import torch
 
     from benchorch.frameworks.identity.distributions import describe
-    from benchorch.frameworks.identity.owners import Owners
+    from benchorch.frameworks.identity.owners import FileOwners
     from benchorch.models.factory import FactoryModel  # noqa: F401  imported before forking
     from benchorch.trial import build  # noqa: F401
 
     for name in ("torch", "numpy"):  # what lists their files is parsed before forking, too
         describe(Distribution.from_name(name), (), is_loaded=True)
-        Owners().of_module(name)
+        FileOwners().of_module(name)
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()

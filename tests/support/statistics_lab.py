@@ -13,8 +13,8 @@ import numpy as np
 
 from benchorch.domain.estimate import Estimate
 from benchorch.results.compare import gate
-from benchorch.results.compare.duels import Level, Meeting, judge
-from benchorch.results.compare.duels import Terms as DuelTerms
+from benchorch.results.compare.duels import DuelTerms as DuelTerms
+from benchorch.results.compare.duels import Meeting, ProcessTimes, judge
 from benchorch.results.compare.machine_change import (
     assumed_session_spread,
     reference_change,
@@ -168,8 +168,8 @@ class Estimators:
     def duel(self, pairs: Array, floors: Array, first: Flags, limit: float) -> Gate:
         meetings = [
             Meeting(
-                new=Level(median=pair[0], floor=floor[0]),
-                old=Level(median=pair[1], floor=floor[1]),
+                new=ProcessTimes(median=pair[0], floor=floor[0]),
+                old=ProcessTimes(median=pair[1], floor=floor[1]),
                 new_first=bool(ahead),
             )
             for pair, floor, ahead in zip(pairs.tolist(), floors.tolist(), first, strict=True)

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 
-class Entry(NamedTuple):
+class Listed(NamedTuple):
     """A command.
 
     Attributes:
@@ -20,46 +20,46 @@ class Entry(NamedTuple):
     text: str
 
 
-SECTIONS: Mapping[str, Mapping[str, Entry]] = {
+SECTIONS: Mapping[str, Mapping[str, Listed]] = {
     "Measure": {
-        "run": Entry("run", "a model, a recipe, a matrix (the word may be left out)"),
-        "plan": Entry("plan", "what would run, with minutes and dollars; starts nothing"),
-        "init": Entry("init", "write a recipe for a module of your own, and plan it"),
-        "script": Entry("script", "find and benchmark the models in any script"),
-        "submit": Entry("submit", "start a run that outlives the terminal, here or on a cluster"),
-        "resume": Entry("run:resume", "continue a run that was interrupted"),
-        "rerun": Entry("run:rerun", "run failed or named trials of a run once more"),
-        "reproduce": Entry("reproduce", "measure a stored run again: are its figures reproduced?"),
-        "duel": Entry("duel", "measure two versions of your code against each other"),
+        "run": Listed("run", "a model, a recipe, a matrix (the word may be left out)"),
+        "plan": Listed("plan", "what would run, with minutes and dollars; starts nothing"),
+        "init": Listed("init", "write a recipe for a module of your own, and plan it"),
+        "script": Listed("script", "find and benchmark the models in any script"),
+        "submit": Listed("submit", "start a run that outlives the terminal, here or on a cluster"),
+        "resume": Listed("run:resume", "continue a run that was interrupted"),
+        "rerun": Listed("run:rerun", "run failed or named trials of a run once more"),
+        "reproduce": Listed("reproduce", "measure a stored run again: are its figures reproduced?"),
+        "duel": Listed("duel", "measure two versions of your code against each other"),
     },
     "Results": {
-        "report": Entry("report", "a run's table again, or as a page, a sheet or JSON"),
-        "open": Entry("open", "a run's page in the browser, also during the run"),
-        "export": Entry("export", "a measured model as files that serve it without benchorch"),
-        "compare": Entry("compare", "what became faster or slower between two runs"),
-        "gate": Entry("gate", "the same for CI: fails on a regression"),
-        "history": Entry("history", "figures over time and commits, as a site of plain files"),
-        "check": Entry("check", "recompute a stored run's figures from its raw data"),
-        "analyze": Entry("analyze", "why a profile is as slow as it is, and what would help"),
-        "ui": Entry("ui", "MLflow over the local results"),
-        "status": Entry("status", "progress of running sweeps"),
-        "logs": Entry("logs", "the output of a trial"),
-        "cancel": Entry("cancel", "end a run; results are kept"),
-        "record": Entry("record", "copy a run's results to MLflow"),
-        "keep": Entry("archive:run_keep", "copy a run's results to a bucket"),
-        "fetch": Entry("archive:run_fetch", "copy a run's results from a bucket"),
+        "report": Listed("report", "a run's table again, or as a page, a sheet or JSON"),
+        "open": Listed("open", "a run's page in the browser, also during the run"),
+        "export": Listed("export", "a measured model as files that serve it without benchorch"),
+        "compare": Listed("compare", "what became faster or slower between two runs"),
+        "gate": Listed("gate", "the same for CI: fails on a regression"),
+        "history": Listed("history", "figures over time and commits, as a site of plain files"),
+        "check": Listed("check", "recompute a stored run's figures from its raw data"),
+        "analyze": Listed("analyze", "why a profile is as slow as it is, and what would help"),
+        "ui": Listed("ui", "MLflow over the local results"),
+        "status": Listed("status", "progress of running sweeps"),
+        "logs": Listed("logs", "the output of a trial"),
+        "cancel": Listed("cancel", "end a run; results are kept"),
+        "record": Listed("record", "copy a run's results to MLflow"),
+        "keep": Listed("archive:run_keep", "copy a run's results to a bucket"),
+        "fetch": Listed("archive:run_fetch", "copy a run's results from a bucket"),
     },
     "What there is": {
-        "conversions": Entry("conversions", "what can be tried, and whether it can run here"),
-        "backends": Entry("backends", "machines, their sizes, and what can run models there"),
-        "cache": Entry("cache", "builds: list, explain, delete"),
-        "doctor": Entry("doctor.command", "is this machine fit to measure on?"),
-        "help": Entry("help", "any key or group: benchorch help protocol"),
-        "completion": Entry("completion", "tab completion for bash, zsh, fish"),
-        "version": Entry("run:version", "the installed version"),
+        "conversions": Listed("conversions", "what can be tried, and whether it can run here"),
+        "backends": Listed("backends", "machines, their sizes, and what can run models there"),
+        "cache": Listed("cache", "builds: list, explain, delete"),
+        "doctor": Listed("doctor.command", "is this machine fit to measure on?"),
+        "help": Listed("help", "any key or group: benchorch help protocol"),
+        "completion": Listed("completion", "tab completion for bash, zsh, fish"),
+        "version": Listed("run:version", "the installed version"),
     },
 }
-COMMANDS: Mapping[str, Entry] = {
+COMMANDS: Mapping[str, Listed] = {
     name: entry for section in SECTIONS.values() for name, entry in section.items()
 }
 

@@ -17,7 +17,7 @@ from benchorch.config.composer import Composer, add_directories
 from benchorch.errors import BenchorchError
 from benchorch.recorders.location import strike_out
 from benchorch.results.report.console import ConsoleReport
-from benchorch.run.invocation import Invocation, Terms
+from benchorch.run.invocation import Invocation, RunTerms
 
 if TYPE_CHECKING:
     from hydra.core.config_loader import ConfigLoader
@@ -31,7 +31,7 @@ class Application:
 
     config_name: str
     report: ConsoleReport
-    terms: Terms = field(default_factory=Terms)
+    terms: RunTerms = field(default_factory=RunTerms)
     invocation: Invocation | None = None
     error: BenchorchError | None = None
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from benchorch.domain.codec import Json
     from benchorch.domain.trial import Plan
     from benchorch.results.report.console import ConsoleReport
-    from benchorch.run.invocation import Invocation, Terms
+    from benchorch.run.invocation import Invocation, RunTerms
 
 _SHOWS_CONFIGURATION = frozenset({"--cfg", "-c", "--info", "-i"})
 
@@ -86,16 +86,18 @@ def run_again(
 ) -> int:
     """Run trials of a stored run once more; the exit code."""
     from benchorch.config.composer import Composer, config_loader
-    from benchorch.run.invocation import Terms
+    from benchorch.run.invocation import RunTerms
 
-    terms = Terms(again=True, failed=failed, only=tuple(only), exit_first=exit_first)
+    terms = RunTerms(again=True, failed=failed, only=tuple(only), exit_first=exit_first)
     return _resume(directory, Composer(config_loader()), terms, terminal)
 
 
-def _terms(request: Request) -> Terms:
-    from benchorch.run.invocation import Terms
+def _terms(request: Request) -> RunTerms:
+    from benchorch.run.invocation import RunTerms
 
-    return Terms(allow_skips=request.allow_skips, exit_first=request.exit_first, only=request.only)
+    return RunTerms(
+        allow_skips=request.allow_skips, exit_first=request.exit_first, only=request.only
+    )
 
 
 def _report(terminal: Terminal) -> ConsoleReport:
@@ -233,7 +235,7 @@ def _leave_or_cancel(directory: Path) -> None:
         print_err(f"{error} The sweep continues; the same line follows it again.")
 
 
-def _resume(directory: Path, composer: Composer, terms: Terms, terminal: Terminal) -> int:
+def _resume(directory: Path, composer: Composer, terms: RunTerms, terminal: Terminal) -> int:
     from benchorch.run.foreign_plan import refuse_foreign
     from benchorch.run.invocation import Invocation
 

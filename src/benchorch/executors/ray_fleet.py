@@ -32,8 +32,8 @@ from benchorch.executors.scheduling.cluster_file import RESOURCE_PREFIX, Placeme
 from benchorch.executors.scheduling.cluster_status import LaunchStatus, explain_no_capacity
 from benchorch.executors.scheduling.dispatcher import (
     POLL_S,
-    Ended,
     Faulted,
+    Finished,
     Fleet,
     Joined,
     Leaving,
@@ -404,7 +404,7 @@ class RayFleet(Fleet):
         market = {"market": str(agent.placement.market)} if agent.placement else {}
         facts = {**report.result.environment, **self._facts, **market}
         self._messages.append(
-            Ended(
+            Finished(
                 assignment=assignment,
                 result=dataclasses.replace(report.result, environment=facts),
                 events=report.events,

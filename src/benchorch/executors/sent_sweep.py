@@ -31,7 +31,7 @@ from benchorch.files import check_inside
 from benchorch.interfaces.stack import Stack
 from benchorch.journal import chain, run_directory, uploads
 from benchorch.journal.lock import FILE as STATUS
-from benchorch.journal.reader import Entry, entry_of
+from benchorch.journal.reader import JournalEntry, entry_of
 
 FILES, SENT, FETCHED = "files", "sent.json", "fetched.json"
 DIRECTORY = "/var/lib/benchorch"
@@ -156,7 +156,7 @@ class SentSweep:
     problems: dict[int, str] = field(default_factory=dict)
     taken: int = 0
     checker: chain.Checker = field(default_factory=chain.Checker)
-    unfetched: dict[str, Entry] = field(default_factory=dict)
+    unfetched: dict[str, JournalEntry] = field(default_factory=dict)
 
     def send(self, plan: Plan, files: FolderContent) -> None:
         """Put everything into the bucket, the plan last."""
@@ -180,7 +180,7 @@ class SentSweep:
         """Cost of machines so far, from the coordinator's status; None before the first report."""
         return spending_in(self.status())
 
-    def new_entries(self) -> Sequence[Entry]:
+    def new_entries(self) -> Sequence[JournalEntry]:
         """Finished results that were not fetched yet; damaged lines go to `problems`."""
         lines = self._new_lines()
         for line in map(self.checker.line, lines):
@@ -207,7 +207,7 @@ class SentSweep:
         self.taken += len(whole)
         return whole.splitlines()
 
-    def fetch(self, entry: Entry) -> TrialResult:
+    def fetch(self, entry: JournalEntry) -> TrialResult:
         """An entry's result, with the trial's files in the run's directory."""
         trial_id = entry.result.trial_id
         check_inside(trial_id, self.directory)

@@ -25,7 +25,7 @@ _LOOKED_AT_BYTES = 4_000_000  # a report that begins later in a log is not looke
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
+class TimedAction:
     """An action of a Trainer's loop, a function, or an operator.
 
     Attributes:
@@ -58,7 +58,7 @@ class LightningReport:
     stage: str
     profiler: str
     wall_s: float | None
-    rows: tuple[Timed, ...]
+    rows: tuple[TimedAction, ...]
 
 
 def read_lightning_reports(path: Path) -> tuple[LightningReport, ...]:
@@ -88,7 +88,7 @@ def _report(stage: str, body: str) -> LightningReport:
     return LightningReport(stage=stage, profiler=profiler, wall_s=None, rows=_longest_first(rows))
 
 
-def _longest_first(rows: Sequence[Timed]) -> tuple[Timed, ...]:
+def _longest_first(rows: Sequence[TimedAction]) -> tuple[TimedAction, ...]:
     return tuple(sorted(rows, key=lambda row: row.total_s, reverse=True))
 
 
@@ -105,7 +105,7 @@ def _simple(stage: str, body: str) -> LightningReport:
     return LightningReport(stage=stage, profiler="simple", wall_s=wall_s, rows=_longest_first(rows))
 
 
-def _action(header: Sequence[str], cells: Sequence[str]) -> Timed | None:
+def _action(header: Sequence[str], cells: Sequence[str]) -> TimedAction | None:
     """A row of the simple table; None where it was cut short."""
     extra = len(cells) - len(header)  # an action's name may have bars in it
     if extra < 0:
@@ -119,7 +119,7 @@ def _action(header: Sequence[str], cells: Sequence[str]) -> Timed | None:
         return None
     if not math.isfinite(total_s):
         return None
-    return Timed(name="|".join(cells[: extra + 1]), calls=counted, total_s=total_s)
+    return TimedAction(name="|".join(cells[: extra + 1]), calls=counted, total_s=total_s)
 
 
 def _cells(line: str) -> list[str]:
@@ -133,15 +133,15 @@ def _counted(mean_s: float, total_s: float) -> int | None:
     return whole if whole and abs(ratio - whole) < 0.25 else None
 
 
-def _advanced(action: str, text: str) -> Iterator[Timed]:
+def _advanced(action: str, text: str) -> Iterator[TimedAction]:
     """The action, and the functions that cProfile saw in it."""
     total = _CPROFILE.search(text)
     if total:
-        yield Timed(name=action, calls=None, total_s=float(total[1]))
+        yield TimedAction(name=action, calls=None, total_s=float(total[1]))
     for line in text.splitlines():
         found = _FUNCTION.match(line)
         if found:
-            yield Timed(
+            yield TimedAction(
                 name=found[4].strip(),
                 within=action,
                 calls=whole_number(found[1]),
@@ -150,7 +150,7 @@ def _advanced(action: str, text: str) -> Iterator[Timed]:
             )
 
 
-def _operators(text: str) -> Iterator[Timed]:
+def _operators(text: str) -> Iterator[TimedAction]:
     """torch.profiler's table, whose columns are as wide as the rules between them."""
     lines = text.splitlines()
     rules = [index for index, line in enumerate(lines) if line.startswith("---")]
@@ -163,7 +163,7 @@ def _operators(text: str) -> Iterator[Timed]:
         total_s, self_s = _seconds(cells.get("CPU total", "")), _seconds(cells.get("Self CPU", ""))
         calls = cells.get("# of Calls", "")
         if total_s is not None and "Name" in cells:
-            yield Timed(
+            yield TimedAction(
                 name=cells["Name"],
                 calls=whole_number(calls),
                 total_s=total_s,

@@ -30,7 +30,7 @@ _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
+class ModuleContent:
     """Content of a live module.
 
     Attributes:
@@ -66,7 +66,7 @@ def content_of(
     module: torch.nn.Module,
     makers: Sequence[Callable[..., object]] = (),
     start: Start | None = None,
-) -> Content:
+) -> ModuleContent:
     """Everything reachable from a live module that may change what it computes.
 
     Args:
@@ -95,7 +95,7 @@ def content_of(
     }
     if leaves.unhashable:
         fields[UNHASHABLE] = dict(leaves.unhashable)
-    return Content(
+    return ModuleContent(
         fields=fields,
         clocks=tuple(sorted(reach.clocks)),
         asks_time=reach.asks_time,

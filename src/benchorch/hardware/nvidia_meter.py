@@ -46,7 +46,7 @@ class NvmlDevice:
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self.nvml = nvml
-        self.sums = Sums(self)
+        self.sums = SampledIntegrals(self)
         self._handle = handle
 
     def ask(self, function: str, *arguments: object) -> Any:
@@ -73,7 +73,7 @@ class NvmlDevice:
 
 
 @final
-class Sums:
+class SampledIntegrals:
     """Joules from watts and seconds from utilisation, by the trapezoid rule.
 
     A thread of its own samples from the first `follow` on, because a call may take longer than

@@ -56,29 +56,31 @@ def steal_ratio(before: Usage | None, after: Usage | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scheduled:
+class SchedulerTimes:
     """Nanoseconds that this process's threads ran, and that they waited for a processor."""
 
     ran: int
     waited: int
 
 
-def scheduled(root: Path = ROOT) -> Mapping[str, Scheduled]:
+def scheduled(root: Path = ROOT) -> Mapping[str, SchedulerTimes]:
     """The scheduler's account of each thread; empty where the kernel keeps none."""
     found = {}
     for path in root.glob("proc/self/task/*/schedstat"):
         fields = read_text(path).split()
         if len(fields) >= 2:
-            found[path.parent.name] = Scheduled(ran=int(fields[0]), waited=int(fields[1]))
+            found[path.parent.name] = SchedulerTimes(ran=int(fields[0]), waited=int(fields[1]))
     return found
 
 
-def waited_ratio(before: Mapping[str, Scheduled], after: Mapping[str, Scheduled]) -> float | None:
+def waited_ratio(
+    before: Mapping[str, SchedulerTimes], after: Mapping[str, SchedulerTimes]
+) -> float | None:
     """Share of the time in which the threads were ready to run that they spent waiting for it.
 
     Of the threads that still live; None where nothing is known of them.
     """
-    none = Scheduled(ran=0, waited=0)
+    none = SchedulerTimes(ran=0, waited=0)
     started = [before.get(thread, none) for thread in after]
     ran = sum(one.ran for one in after.values()) - sum(one.ran for one in started)
     waited = sum(one.waited for one in after.values()) - sum(one.waited for one in started)

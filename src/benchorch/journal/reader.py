@@ -23,7 +23,7 @@ _MOST_TOLD = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class JournalEntry:
     """A sound line.
 
     Attributes:
@@ -50,7 +50,7 @@ class Journal:
     """
 
     directory: Path
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, JournalEntry]
     damaged: Sequence[chain.Line]
     marks: Sequence[str]
 
@@ -72,7 +72,7 @@ class Journal:
 
 def read_journal(directory: Path) -> Journal:
     """The results of a run; an empty journal where there are none; ConfigError for no file."""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, JournalEntry] = {}
     damaged, marks, plain, before = [], [], 0, False
     for line in _lines(directory / run_directory.RESULTS):
         try:
@@ -96,7 +96,7 @@ def read_journal(directory: Path) -> Journal:
     return Journal(directory=directory, entries=entries, damaged=damaged, marks=marks)
 
 
-def entry_of(line: chain.Line) -> Entry:
+def entry_of(line: chain.Line) -> JournalEntry:
     """Content of a checked line; ValueError with its problem."""
     if line.problem:
         raise ValueError(line.problem)
@@ -111,7 +111,7 @@ def entry_of(line: chain.Line) -> Entry:
         raise ValueError(f"{result.trial_id[:40]!r} is not a trial's id")
     if list(result.stop_looks) != sorted(set(result.stop_looks)):
         raise ValueError("its stop_looks do not rise")
-    return Entry(content=line.content, result=result)
+    return JournalEntry(content=line.content, result=result)
 
 
 def demand_version(journal: Journal) -> None:

@@ -21,7 +21,7 @@ from benchorch.domain.trial import Plan, Trial
 from benchorch.files import open_regular
 from benchorch.formatting import plural, shell_word
 from benchorch.journal import chain, run_directory
-from benchorch.journal.reader import Entry, entry_of
+from benchorch.journal.reader import JournalEntry, entry_of
 
 CURSOR = "recorded.jsonl"
 
@@ -155,7 +155,7 @@ class RecordCursor:
             baseline_id = str(entry.result.baseline_id or "")
             self._lines[trial_id] = _Line(start, _digest(raw), baseline_id)
 
-    def _entry(self, line: _Line) -> Entry:
+    def _entry(self, line: _Line) -> JournalEntry:
         """A line's entry; SeriesError where another process has just replaced the file."""
         path = self._directory / run_directory.RESULTS
         try:

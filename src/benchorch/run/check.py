@@ -30,7 +30,7 @@ _SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class RunFinding:
     """One of the questions that are asked of a run.
 
     Attributes:
@@ -53,7 +53,7 @@ class _Run:
     lost: Sequence[str] = field(default_factory=list)
 
 
-def check(directory: Path, say: Say = silent) -> list[Finding]:
+def check(directory: Path, say: Say = silent) -> list[RunFinding]:
     """Every finding about a run that has ended; ConfigError where there is no run to check."""
     plan = run_directory.read_plan(directory)
     refuse_running(directory, plan)
@@ -69,15 +69,15 @@ def check(directory: Path, say: Say = silent) -> list[Finding]:
     return [_of(name, work, run) for name, work in _QUESTIONS.items()]
 
 
-def _of(name: str, work: Callable[[_Run], Iterator[str]], run: _Run) -> Finding:
+def _of(name: str, work: Callable[[_Run], Iterator[str]], run: _Run) -> RunFinding:
     try:
         problems = list(work(run))
     except _IMPOSSIBLE as error:
         problems = [f"cannot be worked out from what is stored ({reason(error)})."]
     if problems:
-        return Finding(name=name, verdict=FAILS, problems=problems)
+        return RunFinding(name=name, verdict=FAILS, problems=problems)
     unchecked = _unchecked(name, run)
-    return Finding(name=name, verdict=UNCHECKED if unchecked else HOLDS, problems=unchecked)
+    return RunFinding(name=name, verdict=UNCHECKED if unchecked else HOLDS, problems=unchecked)
 
 
 def _unchecked(name: str, run: _Run) -> list[str]:

@@ -10,7 +10,7 @@ from typing import final
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Trial
 from benchorch.executors.scheduling.duration_forecast import planned_processes
-from benchorch.results.pricing.sweep_cost import Expected
+from benchorch.results.pricing.sweep_cost import TrialForecast
 
 
 @final
@@ -27,14 +27,14 @@ class ExpectedEnd:
     """
 
     trials: Mapping[str, Trial]
-    forecast: Mapping[str, Expected]
+    forecast: Mapping[str, TrialForecast]
     budget_ends_s: float | None = None
     measured: dict[str, TrialResult] = field(default_factory=dict)
     decided: set[str] = field(default_factory=set)
 
     @classmethod
     def of(
-        cls, trials: Sequence[Trial], forecast: Mapping[str, Expected], budget_s: float | None
+        cls, trials: Sequence[Trial], forecast: Mapping[str, TrialForecast], budget_s: float | None
     ) -> ExpectedEnd:
         """Of trials that begin now."""
         ends_s = None if budget_s is None else time.monotonic() + budget_s

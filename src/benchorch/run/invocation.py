@@ -63,7 +63,7 @@ _BEFORE_A_PLAN = (".hydra", "multirun.yaml", LOCK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class RunTerms:
     """Which of a plan's trials run, and what ends and fails a run.
 
     Attributes:
@@ -96,7 +96,7 @@ class Invocation:
     composer: Composer
     directory: Path
     report: ConsoleReport
-    terms: Terms = field(default_factory=Terms)
+    terms: RunTerms = field(default_factory=RunTerms)
     plan_id: str = field(default_factory=new_plan_id)
     results: dict[str, TrialResult] = field(default_factory=dict)
     unfinished: dict[str, TrialResult] = field(default_factory=dict)

@@ -20,7 +20,7 @@ Test = Callable[[Sequence[float]], tuple[float, float]]
 """The ends of an interval at 5 %; adding a number to all values adds it to both."""
 
 
-class Found(NamedTuple):
+class DetectedShares(NamedTuple):
     """Shares of comparisons that called one side slower, and that called it faster."""
 
     slower: float
@@ -40,7 +40,9 @@ def by_median(values: Sequence[float]) -> tuple[float, float]:
     return (-math.inf, math.inf) if ends is None else (math.log(ends[0]), math.log(ends[1]))
 
 
-def found_by_pairs(log_ratios: Sequence[float], n: int, test: Test = by_mean) -> Found | None:
+def found_by_pairs(
+    log_ratios: Sequence[float], n: int, test: Test = by_mean
+) -> DetectedShares | None:
     """How often n of these pairs, at 5 %, give either verdict.
 
     Estimator: of `DRAWS` random subsets of size n, the share whose interval lies above 0 and the
@@ -62,7 +64,7 @@ def found_by_pairs(log_ratios: Sequence[float], n: int, test: Test = by_mean) ->
     ends = _drawn(log_ratios, n, test)
     if not ends:
         return None
-    return Found(
+    return DetectedShares(
         slower=sum(low > 0 for low, _ in ends) / DRAWS,
         faster=sum(high < 0 for _, high in ends) / DRAWS,
     )

@@ -11,14 +11,14 @@ _LEAST_GAP = 2.0
 _GAP_OF_FEW = 20.0
 
 
-class Level(NamedTuple):
+class ModeLevel(NamedTuple):
     """A level, with the median of the processes on it."""
 
     processes: int
     median: float
 
 
-def levels(values: Sequence[float]) -> list[Level]:
+def levels(values: Sequence[float]) -> list[ModeLevel]:
     """The levels that these processes fall into, the fastest first; one where none are seen.
 
     Estimator: the split of the logarithms that leaves the least sum of squares, each part with
@@ -41,7 +41,7 @@ def levels(values: Sequence[float]) -> list[Level]:
     ordered = sorted(values)
     at = _split([math.log(value) for value in ordered])
     if at is None:
-        return [Level(len(ordered), statistics.median(ordered))]
+        return [ModeLevel(len(ordered), statistics.median(ordered))]
     return [*levels(ordered[:at]), *levels(ordered[at:])]
 
 

@@ -15,7 +15,7 @@ LEAST_FREEDOM = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
+class TimedTrial:
     """One trial.
 
     Attributes:
@@ -42,7 +42,7 @@ class SpeedEffect:
     reach: float
     level: float
 
-    def adjusted(self, trial: Timed, *, unit: str) -> Estimate | None:
+    def adjusted(self, trial: TimedTrial, *, unit: str) -> Estimate | None:
         """Median over processes, adjusted to the machine's speed at `level`.
 
         Estimator: `over_processes` of each time divided by (reference / level) ** slope. The
@@ -62,7 +62,7 @@ class SpeedEffect:
         )
 
 
-def speed_effect(trials: Sequence[Timed]) -> SpeedEffect | None:
+def speed_effect(trials: Sequence[TimedTrial]) -> SpeedEffect | None:
     """The common slope of trials on one machine.
 
     Estimator: regression of log times on log references within trials, one slope for all

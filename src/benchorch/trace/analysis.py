@@ -27,7 +27,7 @@ from benchorch.trace.operators.provenance import Provenance, is_fused
 from benchorch.trace.ranks import last_ranks, meetings, merged
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.steps import Steps, find_steps, typical, whole
-from benchorch.trace.verdict import SLOWED_DILATION, Verdict, VerdictInputs, verdict
+from benchorch.trace.verdict import SLOWED_DILATION, ProgramVerdict, VerdictInputs, verdict
 
 GAINS = 5  # causes whose gain is replayed: those with the largest shares
 
@@ -43,7 +43,7 @@ class Analysis:
     path: CriticalPath  # of the interval that is shown, whose length it has
     reasons: Reasons  # of the path's segments
     periods: Periods  # replays of the graph
-    verdict: Verdict  # what limits it
+    verdict: ProgramVerdict  # what limits it
     # rows by the table's name, the most time on the path first
     tables: Mapping[str, tuple[EntityRow, ...]]
     devices: tuple[DeviceShare, ...]  # how each device spent each step
@@ -169,7 +169,7 @@ def _verdict(
     tables: Mapping[str, tuple[EntityRow, ...]],
     times: OwnerTimes,
     dilation_ratio: float | None,
-) -> Verdict:
+) -> ProgramVerdict:
     shares = why.shares(path, _typical(path, periods))
     named = ("operators", "kernels", "python")
     rows = [row for name in named for row in tables.get(name, ())[:-1]]

@@ -36,7 +36,7 @@ _WORDS: Mapping[Cause, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ProgramVerdict:
     """Bottleneck of the program."""
 
     # the cause that most of the path is spent on; ``inconclusive`` where the cause of most of it is
@@ -79,7 +79,7 @@ class VerdictInputs(NamedTuple):
     dilation_ratio: float | None = None
 
 
-def verdict(given: VerdictInputs) -> Verdict:
+def verdict(given: VerdictInputs) -> ProgramVerdict:
     """The verdict; none where the cause of most of the path is unknown."""
     limit = _limit(given)
     period_ns = given.steps.period_ns
@@ -90,7 +90,7 @@ def verdict(given: VerdictInputs) -> Verdict:
     if best and gain >= 0.005:
         name = shortened(best.name)
         sentences.append(f"The largest single gain is {name}: {gain:.0%} if it took no time.")
-    return Verdict(
+    return ProgramVerdict(
         limit=limit,
         sentence=" ".join(sentences),
         advice=_advice(limit, given),

@@ -18,7 +18,7 @@ from benchorch.frameworks.identity.calls import BASELINE, Consulted
 from benchorch.frameworks.program_outputs import carry_outputs
 from benchorch.interfaces.conversion import BuildRequest, FileStep, ModuleStep, StateStep
 from benchorch.interfaces.store import Store
-from benchorch.trial.build_keys import Keys, Unknown
+from benchorch.trial.build_keys import Keys, NotComputedYet
 from benchorch.trial.generation import with_cache
 from benchorch.trial.identity_stamps import Stamps
 from benchorch.trial.live_module import loader, transformed
@@ -121,12 +121,12 @@ def find(
         if finds_out:
             keys.find_out()
         return job.run(_Find(store=store))
-    except (Unknown, StoreError):
+    except (NotComputedYet, StoreError):
         return None
 
 
 def _not_here(*_: object) -> NoReturn:
-    raise Unknown
+    raise NotComputedYet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,7 +340,7 @@ Writer = Callable[[Path], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Find:
-    """Finds an artifact; `Unknown` where it would have to be made."""
+    """Finds an artifact; `NotComputedYet` where it would have to be made."""
 
     store: Store
 
@@ -350,7 +350,7 @@ class _Find:
         del is_wrong  # nothing is looked at
         found = self.store.find(key.digest, kind)
         if found is None:
-            raise Unknown
+            raise NotComputedYet
         return found, "hit"
 
 

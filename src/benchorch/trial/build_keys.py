@@ -54,7 +54,7 @@ _REFERENCE_VERSION = 12
 _CODE_FILE = re.compile(r"(.+\.py)(?::[\w.]+)?")
 
 
-class Unknown(Exception):
+class NotComputedYet(Exception):
     """A fact that would have to be computed first."""
 
 
@@ -66,10 +66,10 @@ class Keys:
         setup: the trial's components.
         threads: threads per call, which some compilers fix in what they build.
         directory: the invocation's own.
-        load: loads the model; None where it must not be, and `Unknown` is raised for what takes it.
+        load: loads the model; None where it must not be: what takes it raises `NotComputedYet`.
         stamps: identities that earlier invocations found by loading; None for no memory of them.
         finds_out: whether inputs are made and the machine is looked at without `load`, too; else
-            `Unknown` is raised for what nobody has noted.
+            `NotComputedYet` is raised for what nobody has noted.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Keys:
     @cached_property
     def invocation(self) -> str:
         """A text that no other invocation has."""
-        with suppress(Unknown):
+        with suppress(NotComputedYet):
             return str(self._noted("invocation", {}))
         made = uuid4().hex
         self._take_note("invocation", {}, made)
@@ -197,7 +197,7 @@ class Keys:
         declared = self._setup.model.identity()
         if declared is not None:
             return dict(declared)
-        with suppress(Unknown):
+        with suppress(NotComputedYet):
             return self._noted("identity", self._request)
         stamped = self._stamps.identity(self._stamped_request()) if self._stamps else None
         return dict(stamped) if stamped is not None else self._find_content()
@@ -209,7 +209,7 @@ class Keys:
         from benchorch.frameworks.identity.evidence import evidence, today
 
         if self._load is None:
-            raise Unknown
+            raise NotComputedYet
         model = self._setup.model
         self.has_loaded = True
         with recorded() as record:
@@ -259,11 +259,11 @@ class Keys:
     ) -> Json:
         """Digests of the first batches of a kind; the longest list is noted."""
         noted: list[Json] = []
-        with suppress(Unknown):
+        with suppress(NotComputedYet):
             noted = list(cast("list[Json]", self._noted(kind, self._request)))
         if not self._finds_out:
             if len(noted) < count:
-                raise Unknown
+                raise NotComputedYet
             return noted[:count]
         found: list[Json] = [digest_of_arrays(make(number)) for number in range(count)]
         if found != noted[:count]:
@@ -287,7 +287,7 @@ class Keys:
         try:
             noted: Json = read_json(self._note(kind, request))
         except (OSError, ValueError) as error:
-            raise Unknown from error
+            raise NotComputedYet from error
         return noted
 
     def _note(self, kind: str, request: ConfigNode) -> Path:

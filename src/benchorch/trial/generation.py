@@ -128,7 +128,7 @@ class GeneratingExecutable(Executable):
             now_ns=self.clock.now_ns,
         )
 
-    def _steps(self, arrays: Arrays, count: int) -> Steps:
+    def _steps(self, arrays: Arrays, count: int) -> GenerationSteps:
         ids = arrays[IDS]
         own = [spec for spec in self.cache if not spec.name.startswith(CROSS)]
         cross = [spec for spec in self.cache if spec.name.startswith(CROSS)]
@@ -137,7 +137,7 @@ class GeneratingExecutable(Executable):
         silent = place(_nobody(sources))
         first = {IDS: ids, POSITIONS: positions[0], **self._empty(own, len(ids))}
         encoded = {**sources, **_nobody({IDS: ids, POSITIONS: positions[0]})}
-        return Steps(
+        return GenerationSteps(
             program=self.feeding,
             encode=place({**encoded, **self._empty(self.cache, 0)}) if sources else None,
             first={**place(first), **silent},
@@ -219,7 +219,7 @@ class GeneratingExecutable(Executable):
 
 
 @dataclass(slots=True, kw_only=True)
-class Steps:
+class GenerationSteps:
     """The steps of one generation, each on the cache that the one before it left.
 
     Attributes:
@@ -279,7 +279,9 @@ class Generation(TokenCall):
         now_ns: the clock's time.
     """
 
-    def __init__(self, *, steps: Steps, choose: Sampling, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, *, steps: GenerationSteps, choose: Sampling, now_ns: Callable[[], int]
+    ) -> None:
         self._steps = steps
         self._choose = choose
         self._now_ns = now_ns

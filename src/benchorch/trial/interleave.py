@@ -22,7 +22,7 @@ MOST_WINDOWS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class InterleavedSide:
     """Blocks of one side, and the index from which they count.
 
     Attributes:
@@ -42,8 +42,8 @@ class Side:
 class Interleaved:
     """Blocks of both sides of one process."""
 
-    candidate: Side
-    baseline: Side
+    candidate: InterleavedSide
+    baseline: InterleavedSide
 
 
 def interleave(
@@ -120,10 +120,10 @@ class _Running:
         self.alone = Series(calls, clock, together.repeats)
         self.alone.floor_ns = together.floor_ns
 
-    def found(self, start: int, items_per_call: float) -> Side:
+    def found(self, start: int, items_per_call: float) -> InterleavedSide:
         together = self.together.observations(items_per_call)
         alone = self.alone.observations(items_per_call)
-        return Side(
+        return InterleavedSide(
             together=together,
             start=max(start, window_from(together)),
             alone=None if window_from(alone) else alone,

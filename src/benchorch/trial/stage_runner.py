@@ -13,7 +13,7 @@ from benchorch.domain.session import Session
 from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ExecutorError
-from benchorch.host.processes.run_child import ChildReply, Limits, run_child
+from benchorch.host.processes.run_child import ChildLimits, ChildReply, run_child
 from benchorch.host.processes.template import Template
 from benchorch.journal.run_directory import trial_directory
 from benchorch.models import trust
@@ -163,7 +163,7 @@ class StageRunner:
     def _is_out_of_time(self) -> bool:
         return self.deadline_s is not None and time.monotonic() >= self.deadline_s
 
-    def _limits(self, stage: str, exit_s: float) -> Limits:
+    def _limits(self, stage: str, exit_s: float) -> ChildLimits:
         """Limits of a stage's child, which ends with the budget."""
         limits = _limits(self._trial.spec, stage, exit_s)
         if self.deadline_s is None:
@@ -212,11 +212,11 @@ class _Report:
         self.partial = reply
 
 
-def _limits(spec: ConfigNode, stage: str, exit_s: float) -> Limits:
+def _limits(spec: ConfigNode, stage: str, exit_s: float) -> ChildLimits:
     """Limits of a stage's child; stages after measuring have the same."""
     limits = cast(ConfigNode, spec["limits"])
     memory_gib = cast("float | None", limits.get("memory_gib"))
-    return Limits(
+    return ChildLimits(
         timeout_s=cast(float, limits[f"{_kind_of(stage)}_timeout_s"]),
         memory_bytes=None if memory_gib is None else round(memory_gib * _GIB),
         exit_s=exit_s,

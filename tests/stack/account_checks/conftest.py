@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from account_checks.examination import Examination
-from benchorch.hardware.aws_account.account import Account
-from benchorch.hardware.aws_account.finding import Finding
+from benchorch.hardware.aws_account.account import AwsAccount
+from benchorch.hardware.aws_account.finding import AccountFinding
 from benchorch.hardware.aws_account.request import StackRequest
 from support.aws_emulator.account import EmulatedAccount
 from support.aws_emulator.images import facts
 from support.aws_emulator.server import REGION, Emulator
 from support.s3 import emulator
 
-Examine = Callable[..., Sequence[Finding]]
+Examine = Callable[..., Sequence[AccountFinding]]
 
 
 @cache
@@ -51,7 +51,7 @@ def client() -> Callable[[str, str], Any]:
 def examine(aws: Emulator, client: Callable[[str, str], Any]) -> Examine:
     """What the examination of a request finds."""
 
-    def examined(**changed: Any) -> Sequence[Finding]:
+    def examined(**changed: Any) -> Sequence[AccountFinding]:
         request = {
             "name": "lab",
             "region": REGION,
@@ -61,7 +61,7 @@ def examine(aws: Emulator, client: Callable[[str, str], Any]) -> Examine:
         }
         now = changed.pop("now", lambda: datetime.now(UTC))
         return Examination(
-            account=Account(region=REGION, client=client),
+            account=AwsAccount(region=REGION, client=client),
             request=StackRequest(**{**request, **changed}),
             facts=facts(),
             actions=["ec2:RunInstances", "iam:PassRole", "s3:CreateBucket"],

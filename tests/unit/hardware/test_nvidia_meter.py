@@ -16,7 +16,7 @@ from benchorch.errors import MeasureError
 from benchorch.hardware.nvidia_meter import (
     NvidiaMeter,
     NvmlDevice,
-    Sums,
+    SampledIntegrals,
     find_device,
     first_device,
     throttle_reasons,
@@ -120,7 +120,7 @@ def test_sums_follow_the_trapezoid_rule() -> None:
         PowerUsage=lambda _: next(milliwatts),
         UtilizationRates=lambda _: SimpleNamespace(gpu=next(busy)),
     )
-    sums = Sums(NvmlDevice(nvml, "the device"), now_ns=lambda: s_to_ns(next(seconds)))
+    sums = SampledIntegrals(NvmlDevice(nvml, "the device"), now_ns=lambda: s_to_ns(next(seconds)))
     for _ in range(3):
         sums.sample()
     assert sums.joules == pytest.approx(150 * 1 + 150 * 2)

@@ -8,7 +8,7 @@ import pytest
 from benchorch.host import interference
 from benchorch.host.interference import (
     Interference,
-    Scheduled,
+    SchedulerTimes,
     scheduled,
     steal_ratio,
     usage,
@@ -131,7 +131,7 @@ def test_threads_waited_for_the_part_of_the_time_in_which_they_were_ready(tmp_pa
 
 def test_a_kernel_without_an_account_of_threads_says_nothing_of_waiting(tmp_path) -> None:
     assert Interference(tmp_path).conditions(None, None, (), {}).waited_ratio is None
-    alike = {"1": Scheduled(ran=5, waited=5)}
+    alike = {"1": SchedulerTimes(ran=5, waited=5)}
     assert waited_ratio(alike, alike) is None
 
 

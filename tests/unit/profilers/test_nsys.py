@@ -64,7 +64,7 @@ def test_the_worker_answers_through_it_and_its_report_is_converted(
         {"trial": "x"},
         list,
         log=tmp_path / "log.txt",
-        limits=run_child.Limits(timeout_s=60, memory_bytes=None, exit_s=Nsys.exit_s),
+        limits=run_child.ChildLimits(timeout_s=60, memory_bytes=None, exit_s=Nsys.exit_s),
         environment={},
         on_message=lambda _: None,
         command=[sys.executable, str(script)],

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 
 from benchorch.domain.result import TrialResult
-from benchorch.results.pricing.sweep_cost import Expected
+from benchorch.results.pricing.sweep_cost import TrialForecast
 from benchorch.run.expected_end import ExpectedEnd
 from support.synthetic_runs import result, trial
 
 DECIDE = {"unpaired_processes": 3, "looks": [5, 8]}
 EAGER = trial(stopping=DECIDE)
 FAST = trial("fast", baseline=EAGER, stopping=DECIDE)
-FORECAST = {one.trial_id: Expected(seconds=60.0, usd=None) for one in (EAGER, FAST)}
+FORECAST = {one.trial_id: TrialForecast(seconds=60.0, usd=None) for one in (EAGER, FAST)}
 
 
 def end(budget_s: float | None = None) -> ExpectedEnd:

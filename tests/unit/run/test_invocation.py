@@ -269,7 +269,7 @@ def test_a_requested_conversion_that_cannot_run_changes_the_exit_code(
     skip = Skip(labels=FAST.labels, reason="because", requested=requested)
     assert invocation.plan is not None
     invocation.plan = replace(invocation.plan, trials=(EAGER, FAST), skips=(skip,))
-    invocation.terms = pipeline.Terms(allow_skips=allowed)
+    invocation.terms = pipeline.RunTerms(allow_skips=allowed)
     assert invocation.close(complete=True) == code
 
 

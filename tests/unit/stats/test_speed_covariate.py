@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchorch.stats.speed_covariate import Timed, speed_effect
+from benchorch.stats.speed_covariate import TimedTrial, speed_effect
 
 
 def trial(
     rng: np.random.Generator, speed: float, *, slope: float = 1.0, n: int = 8, noise: float = 0.01
-) -> Timed:
+) -> TimedTrial:
     """A trial of 2 ms in a phase of the machine that is slower by `speed`."""
     logs = np.log(speed) + 0.03 * rng.standard_normal(n)
     times = 2.0 * np.exp(slope * logs + noise * rng.standard_normal(n))
-    return Timed(times=times.tolist(), references=(1000.0 * np.exp(logs)).tolist())
+    return TimedTrial(times=times.tolist(), references=(1000.0 * np.exp(logs)).tolist())
 
 
 def test_the_slope_is_that_within_trials() -> None:
@@ -63,5 +63,5 @@ def test_few_processes_have_no_slope() -> None:
 
 
 def test_a_reference_that_never_moves_explains_nothing() -> None:
-    still = Timed(times=[1.0 + 0.01 * i for i in range(12)], references=[5.0] * 12)
+    still = TimedTrial(times=[1.0 + 0.01 * i for i in range(12)], references=[5.0] * 12)
     assert speed_effect([still]) is None

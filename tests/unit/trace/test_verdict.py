@@ -7,7 +7,7 @@ import pytest
 from benchorch.trace.analysis import analyze
 from benchorch.trace.events import Category, Events
 from benchorch.trace.ranks import merged
-from benchorch.trace.verdict import Verdict
+from benchorch.trace.verdict import ProgramVerdict
 from support.handmade_traces import Made, call, kernel, note, op, trace
 
 US, MS = 1_000, 1_000_000
@@ -17,7 +17,7 @@ def frame(name: str, start_ns: int, end_ns: int, lane: str = "main") -> Made:
     return op(name, start_ns, end_ns, category=Category.PYTHON, lane=lane)
 
 
-def judged(*made: Made, **options: object) -> Verdict:
+def judged(*made: Made, **options: object) -> ProgramVerdict:
     return analyze(trace(*made), **options).verdict  # type: ignore[arg-type]
 
 

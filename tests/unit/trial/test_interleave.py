@@ -14,7 +14,7 @@ from benchorch.trial.interleave import (
     LEAST_PAIRS,
     WARM_UP_CALLS,
     Interleaved,
-    Side,
+    InterleavedSide,
     interleave,
     least_pair_s,
 )
@@ -41,7 +41,7 @@ def median_ms(observed: Observations, start: int = 0) -> float:
     return statistics.median(observed.durations_ns[start:]) / observed.calls_per_block / MS
 
 
-def together_ms(side: Side) -> float:
+def together_ms(side: InterleavedSide) -> float:
     return median_ms(side.together, side.start)
 
 
@@ -153,7 +153,7 @@ class Crowd:
         )
 
 
-def change(side: Side) -> float:
+def change(side: InterleavedSide) -> float:
     assert side.alone is not None
     half = len(side.alone.durations_ns) // 2
     before, after = (statistics.median(side.alone.durations_ns[i : i + half]) for i in (0, half))

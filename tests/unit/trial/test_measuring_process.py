@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchorch.trial import measuring_process
-from benchorch.trial.interleave import Interleaved, Side
+from benchorch.trial.interleave import Interleaved, InterleavedSide
 
 
 class Executable:
@@ -41,7 +41,7 @@ def test_the_side_that_comes_first_is_loaded_and_called_before_the_other_is_load
     def interleaved(own: Sequence[Any], other: Sequence[Any], **options: Any) -> Interleaved:
         given.update(options)
         own[0](), other[0]()
-        sides = (Side(together=name, start=1, alone=None) for name in ("own", "other"))  # type: ignore[arg-type]
+        sides = (InterleavedSide(together=name, start=1, alone=None) for name in ("own", "other"))  # type: ignore[arg-type]
         return Interleaved(candidate=next(sides), baseline=next(sides))
 
     setup = SimpleNamespace(

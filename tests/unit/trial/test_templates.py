@@ -17,7 +17,7 @@ from benchorch.domain.result import Failure
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Trial
 from benchorch.errors import ExecutorError
-from benchorch.host.processes.run_child import ChildReply, Limits, run_child
+from benchorch.host.processes.run_child import ChildLimits, ChildReply, run_child
 from benchorch.host.processes.spawn import started
 from benchorch.host.processes.template import is_possible
 from benchorch.trial import stage_runner, stages, supervisor
@@ -46,7 +46,7 @@ def test_a_round_has_one_template_and_the_next_round_another(tmp_path: Path) -> 
             {},
             int,
             log=tmp_path / "log.txt",
-            limits=Limits(timeout_s=60, memory_bytes=None),
+            limits=ChildLimits(timeout_s=60, memory_bytes=None),
             environment={},
             on_message=lambda _: None,
             template=first,

@@ -11,14 +11,18 @@ import click
 from benchorch.cli.command import command, run_argument
 from benchorch.cli.commands.remote_head import UNCHANGED, HeadCommand
 from benchorch.cli.commands.status import A_RUN, facts
-from benchorch.cli.commands.sweep_status import State, SweepStatus, read_sweep
+from benchorch.cli.commands.sweep_status import SweepState, SweepStatus, read_sweep
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.journal.lock import is_coordinator_process, is_running
 from benchorch.journal.registry import find_invocation
 
-_PAST = {State.ENDED: "has ended", State.INTERRUPTED: "was interrupted", State.DEAD: "died"}
+_PAST = {
+    SweepState.ENDED: "has ended",
+    SweepState.INTERRUPTED: "was interrupted",
+    SweepState.DEAD: "died",
+}
 _LOOK_S = 0.2
 _WAIT_S = 120.0
 

@@ -7,7 +7,7 @@ from benchorch.cli.terminal import Terminal
 from benchorch.domain.reply import Reply
 from benchorch.journal.registry import find_invocation
 from benchorch.results.report.console_table import table_text
-from benchorch.run.check import FAILS, Finding, check
+from benchorch.run.check import FAILS, RunFinding, check
 
 _SHOWN = 20
 
@@ -30,7 +30,7 @@ def run(terminal: Terminal, run: str) -> Reply:
     )
 
 
-def _lines(findings: Sequence[Finding], *, failed: bool) -> list[str]:
+def _lines(findings: Sequence[RunFinding], *, failed: bool) -> list[str]:
     rows: list[tuple[str, ...]] = [("asked", "verdict")]
     rows += [(one.name, one.verdict) for one in findings]
     lines = [table_text(rows), ""]

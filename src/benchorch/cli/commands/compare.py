@@ -17,7 +17,7 @@ from benchorch.cli.commands.comparison_arguments import (
     METRIC,
     REFERENCE,
     SESSION,
-    Side,
+    ComparedSide,
     alone_data,
     factors,
     metric_names,
@@ -97,8 +97,8 @@ def run(
 
 
 def _compared(
-    a: Side,
-    b: Side,
+    a: ComparedSide,
+    b: ComparedSide,
     names: Sequence[str],
     everything: bool,
     delta: float | None,
@@ -158,8 +158,8 @@ def _nothing_in_common(alone: Sequence[Unmatched]) -> str:
 
 
 def _text(
-    a: Side,
-    b: Side,
+    a: ComparedSide,
+    b: ComparedSide,
     verdicts: Sequence[MetricVerdict],
     floors: Sequence[MetricVerdict],
     alone: Sequence[Unmatched],
@@ -239,8 +239,8 @@ def _counted(verdicts: Sequence[MetricVerdict]) -> str:
 
 
 def _data(
-    a: Side,
-    b: Side,
+    a: ComparedSide,
+    b: ComparedSide,
     verdicts: Sequence[MetricVerdict],
     floors: Sequence[MetricVerdict],
     alone: Sequence[Unmatched],

@@ -44,7 +44,7 @@ SESSION = click.option(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class ComparedSide:
     """One of the two that are compared.
 
     Attributes:
@@ -65,7 +65,7 @@ class Side:
         }
 
 
-def open_side(reference: str, say: Say = silent) -> Side:
+def open_side(reference: str, say: Say = silent) -> ComparedSide:
     """A run, or one conversion of it; ConfigError where there is none.
 
     Args:
@@ -89,10 +89,12 @@ def open_side(reference: str, say: Say = silent) -> Side:
         listed = f"{suggest(conversion, known)} It has: {', '.join(known)}."
         correction = Correction(typed=conversion, meant=meant)
         raise ConfigError([Problem(problem + listed, correction)])
-    return Side(run=run, conversion=conversion, trials=tuple(selected))
+    return ComparedSide(run=run, conversion=conversion, trials=tuple(selected))
 
 
-def open_sessions(names: Iterable[str], counted: Iterable[Side], say: Say) -> list[Side]:
+def open_sessions(
+    names: Iterable[str], counted: Iterable[ComparedSide], say: Say
+) -> list[ComparedSide]:
     """The runs of --session; ConfigError for one that counts already, and so shows no spread.
 
     Args:
@@ -113,7 +115,7 @@ def open_sessions(names: Iterable[str], counted: Iterable[Side], say: Say) -> li
     return [side for _, side in opened]
 
 
-def factors(texts: Iterable[str], a: Side, b: Side) -> frozenset[str]:
+def factors(texts: Iterable[str], a: ComparedSide, b: ComparedSide) -> frozenset[str]:
     """The factors that may differ: those named, and the conversion where two are selected."""
     named = named_factors(texts)
     return excused_by([*named, "conversion"]) if a.conversion and b.conversion else named

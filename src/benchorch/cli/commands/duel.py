@@ -34,8 +34,8 @@ from benchorch.interfaces.executor import Way
 from benchorch.journal.registry import new_directory
 from benchorch.results.compare.duels import LOOKS
 from benchorch.run.duel.checkout import Checkout, checked_out
-from benchorch.run.duel.contender import Side
-from benchorch.run.duel.duel import Extent, fight, prepared, refuse_remote, terms_of
+from benchorch.run.duel.contender import CodeVersion
+from benchorch.run.duel.duel import DuelExtent, fight, prepared, refuse_remote, terms_of
 from benchorch.run.duel.messages import Origin
 
 # All that a version is compared by is measured; nothing else is.
@@ -140,7 +140,7 @@ def _fought(words: Sequence[str], options: _Options, terminal: Terminal) -> Repl
                 made.plan,
                 sides,
                 terms=terms_of(made.plan, options.max_regression),
-                extent=Extent(seconds=60 * options.minutes, pairs=options.pairs),
+                extent=DuelExtent(seconds=60 * options.minutes, pairs=options.pairs),
                 modules=_modules(checkout),
                 check=lambda origins: _check(origins, checkout),
                 say=terminal.say,
@@ -169,7 +169,7 @@ def _request(words: Sequence[str]) -> Request:
 @contextmanager
 def _sides(
     options: _Options, directory: Path
-) -> Iterator[tuple[tuple[Side, Side], Checkout | None, Path]]:
+) -> Iterator[tuple[tuple[CodeVersion, CodeVersion], Checkout | None, Path]]:
     """Both sides, the checkout of the old one, and a folder for what they build."""
     pythons = [_python(place) for place in options.env or ()] or [sys.executable, sys.executable]
     here = Path.cwd()
@@ -179,7 +179,7 @@ def _sides(
             checkout = stack.enter_context(checked_out(options.against, here))
         private = Path(stack.enter_context(TemporaryDirectory(prefix="benchorch-duel-")))
         places = options.env or ("", "")
-        old = Side(
+        old = CodeVersion(
             name="old",
             what=_named(options.against or "", places[0]),
             python=pythons[0],

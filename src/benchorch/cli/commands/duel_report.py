@@ -14,7 +14,7 @@ from benchorch.results.compare.duels import position
 from benchorch.results.compare.gate import Gated, gravest
 from benchorch.results.report.console_table import table_text, tidy
 from benchorch.run.duel.checkout import Checkout
-from benchorch.run.duel.contender import Side
+from benchorch.run.duel.contender import CodeVersion
 from benchorch.run.duel.duel import Duel
 from benchorch.run.duel.messages import Origin
 
@@ -26,7 +26,7 @@ class DuelReport:
     """A duel, its sides, and where what was measured is kept."""
 
     duel: Duel
-    sides: tuple[Side, Side]
+    sides: tuple[CodeVersion, CodeVersion]
     directory: Path
     checkout: Checkout | None
 

@@ -22,7 +22,7 @@ from benchorch.cli.commands.comparison_arguments import (
     REFERENCE,
     SELECTOR,
     SESSION,
-    Side,
+    ComparedSide,
     factors,
     metric_names,
     open_sessions,
@@ -127,7 +127,7 @@ def run(
     _refuse_directionless(names)
     old = None if is_folder_of_runs(baseline) else _named(baseline, allow_first, terminal.say)
     new = open_side(candidate or _newest_but(old), terminal.say)
-    earlier: list[Side] = []
+    earlier: list[ComparedSide] = []
     if old is None:
         try:
             old, *earlier = _history(baseline, new, last, options["across"], terminal.say)
@@ -169,7 +169,7 @@ def _refuse_bare_runs(words: Sequence[str]) -> None:
     )
 
 
-def _named(baseline: str, allow_first: bool, say: Say) -> Side:
+def _named(baseline: str, allow_first: bool, say: Say) -> ComparedSide:
     """The run that is the baseline; a name that leads nowhere is never a first session."""
     if allow_first and not is_run(baseline.partition(SELECTOR)[0]):
         folder = shlex.quote(baseline)
@@ -198,8 +198,8 @@ def _reply(terminal: Terminal, text: str, markdown: str, data: Json, code: int) 
 
 
 def _history(
-    folder: str, candidate: Side, last: int, across: Sequence[str], say: Say
-) -> list[Side]:
+    folder: str, candidate: ComparedSide, last: int, across: Sequence[str], say: Say
+) -> list[ComparedSide]:
     """The newest session of a folder before the candidate, and those of its level before it."""
     pooled = factors(across, candidate, candidate)
     try:
@@ -208,7 +208,7 @@ def _history(
         raise NoBaseline(error.problems) from error
     found = sessions_before(candidate.run, runs, last=last, across=pooled)
     say(f"baseline: {found[0].reference}, and {plural(len(found) - 1, 'session')} before it")
-    return [Side(run=one, conversion="", trials=one.trials) for one in found]
+    return [ComparedSide(run=one, conversion="", trials=one.trials) for one in found]
 
 
 def _itself(plan_id: str) -> Problem:
@@ -234,7 +234,7 @@ def _refuse_directionless(names: Sequence[str]) -> None:
         raise ConfigError(problems)
 
 
-def _newest_but(baseline: Side | None) -> str:
+def _newest_but(baseline: ComparedSide | None) -> str:
     """The newest run on this machine; ConfigError where that is the baseline, or there is none."""
     for directory in latest_invocations(1):
         newest = run_directory.read_plan(directory).plan_id

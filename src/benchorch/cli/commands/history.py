@@ -15,7 +15,7 @@ from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.formatting import plural
 from benchorch.results.compare.stored_run import StoredRun
-from benchorch.results.history.series import Series
+from benchorch.results.history.series import MetricHistory
 
 _SITE = Path("history")
 
@@ -86,7 +86,7 @@ def _recorded(experiment: str, uri: str | None, terminal: Terminal) -> list[Stor
         return collect([str(place) for place in places], terminal.say) if places else []
 
 
-def _data(series: Series) -> Json:
+def _data(series: MetricHistory) -> Json:
     """One history for programs."""
     return {
         "name": series.name,

@@ -11,7 +11,7 @@ from benchorch.units import format_seconds
 
 if TYPE_CHECKING:
     from benchorch.domain.codec import Json
-    from benchorch.frameworks.lightning_report import LightningReport, Timed
+    from benchorch.frameworks.lightning_report import LightningReport, TimedAction
 
 _ROWS_SHOWN = 15
 _LONGEST_NAME = 80
@@ -48,7 +48,7 @@ def _further(report: LightningReport) -> Iterator[str]:
         yield "it holds no rows: the run was cut short, or nothing was profiled"
 
 
-def _row(row: Timed, wall_s: float | None) -> tuple[str, ...]:
+def _row(row: TimedAction, wall_s: float | None) -> tuple[str, ...]:
     name = f"{row.within} > {row.name}" if row.within else row.name
     return (
         name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…",

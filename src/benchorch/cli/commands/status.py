@@ -10,7 +10,7 @@ import click
 
 from benchorch.cli.command import command, run_argument
 from benchorch.cli.commands.remote_head import HeadCommand
-from benchorch.cli.commands.sweep_status import State, SweepStatus, read_sweep
+from benchorch.cli.commands.sweep_status import SweepState, SweepStatus, read_sweep
 from benchorch.cli.terminal import Terminal
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
@@ -158,7 +158,7 @@ def _busy(sweep: SweepStatus) -> Sequence[str]:
 def _next(sweep: SweepStatus) -> Sequence[tuple[str, str]]:
     """Titles and commands that make sense now."""
     reference = sweep.plan.plan_id
-    if sweep.state is State.ENDED:
+    if sweep.state is SweepState.ENDED:
         return [("report", f"report {reference}")]
     if not sweep.running:
         return [("resume", f"resume {reference}")]

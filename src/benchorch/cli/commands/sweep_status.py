@@ -15,11 +15,11 @@ from benchorch.journal import run_directory
 from benchorch.journal.lock import Coordinator, TrialStatus, is_running, read_coordinator
 from benchorch.journal.reader import read_journal
 from benchorch.results.metrics.cost import trial_usd
-from benchorch.results.pricing.sweep_cost import Expected, expected, market_of
+from benchorch.results.pricing.sweep_cost import TrialForecast, expected, market_of
 from benchorch.run.invocation import is_final_line
 
 
-class State(StrEnum):
+class SweepState(StrEnum):
     """State of a sweep.
 
     ``ended`` has a result of every trial, ``interrupted`` was ended before by a person, and of
@@ -53,14 +53,14 @@ class SweepStatus:
     running: bool
 
     @property
-    def state(self) -> State:
+    def state(self) -> SweepState:
         """Its state."""
         if self.running:
-            return State.RUNNING
+            return SweepState.RUNNING
         if not self.left or (self.coordinator and self.coordinator.complete):
-            return State.ENDED
+            return SweepState.ENDED
         silent = self.coordinator is not None and self.coordinator.ended_at is None
-        return State.DEAD if silent else State.INTERRUPTED
+        return SweepState.DEAD if silent else SweepState.INTERRUPTED
 
     @property
     def left(self) -> Sequence[Trial]:
@@ -118,7 +118,7 @@ class SweepStatus:
         spent = [*self._spent()]
         return sum(spent) if spent else None
 
-    def _remaining(self, trial: Trial, forecast: Mapping[str, Expected]) -> float:
+    def _remaining(self, trial: Trial, forecast: Mapping[str, TrialForecast]) -> float:
         status = self.placed.get(trial.trial_id)
         elapsed_s = _since(status.since) if status else 0.0
         return max(0.0, forecast[trial.trial_id].seconds - elapsed_s)

@@ -60,7 +60,7 @@ class TrialEvents:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Finished:
     """An assignment's result, the events before it, and the seconds the agent was busy with it."""
 
     assignment: TaskAssignment
@@ -101,7 +101,7 @@ class Leaving:
     reason: str
 
 
-Message: TypeAlias = Joined | TrialEvents | Ended | Faulted | Lost | Leaving
+Message: TypeAlias = Joined | TrialEvents | Finished | Faulted | Lost | Leaving
 
 
 @final
@@ -399,7 +399,7 @@ class _Sweep:
                 self.supply(agent)
             case TrialEvents(events=events):
                 self._emit_all(events)
-            case Ended(assignment=assignment, result=result, events=events, busy_s=busy_s):
+            case Finished(assignment=assignment, result=result, events=events, busy_s=busy_s):
                 self._emit_all(events)
                 agent = assignment.agent
                 self.prefetch[agent] = min(MAX_PREFETCH, int(PREFETCH_S / max(busy_s, 1e-6)))

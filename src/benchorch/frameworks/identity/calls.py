@@ -30,10 +30,10 @@ from typing import Any, Final, TypeAlias
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import file_digest
 from benchorch.frameworks.identity.code import file_names, file_syntax_digest
-from benchorch.frameworks.identity.consulted import Record, recorded
+from benchorch.frameworks.identity.consulted import LoadReads, recorded
 from benchorch.frameworks.identity.distributions import CLOSED, installed
 from benchorch.frameworks.identity.evidence import today
-from benchorch.frameworks.identity.owners import USER, Owners, module_label, normalised
+from benchorch.frameworks.identity.owners import USER, FileOwners, module_label, normalised
 from benchorch.frameworks.identity.places import (
     SIZES,
     TIMES,
@@ -116,7 +116,7 @@ class Calls:
 
     reached: Collection[str]
     packages: Collection[str]
-    record: Record = field(default_factory=Record)
+    record: LoadReads = field(default_factory=LoadReads)
     _executed: set[str] = field(default_factory=set)
     _unreached: set[str] = field(default_factory=set)
     _package_files: dict[str, set[str]] = field(default_factory=dict)
@@ -231,7 +231,7 @@ class Calls:
 
     def _distributions(self) -> set[str]:
         """Names of distributions that were not reached; a file of none counts as the user's."""
-        owners, found = Owners(), set()
+        owners, found = FileOwners(), set()
         for file, labels in self._package_files.items():
             owner = owners.of_file(file)
             if isinstance(owner, Distribution):

@@ -78,7 +78,7 @@ _ALSO_IMPORTED_UNUSED = frozenset({"pyarrow"})  # by pandas, which opens its fil
 
 
 @dataclass(slots=True)
-class Record:
+class LoadReads:
     """Reads of one load.
 
     Attributes:
@@ -112,17 +112,17 @@ class Record:
     counts: Callable[[str], bool] = lambda kind: True
 
 
-_active: list[Record] = []
+_active: list[LoadReads] = []
 _installed = threading.Event()
 
 
 @contextmanager
-def recorded(counts: Callable[[str], bool] = lambda kind: True) -> Iterator[Record]:
+def recorded(counts: Callable[[str], bool] = lambda kind: True) -> Iterator[LoadReads]:
     """Record what everything in this process consults meanwhile, or the code that counts."""
     if not _installed.is_set():
         _installed.set()
         sys.addaudithook(_hear)
-    record = Record(counts=counts)
+    record = LoadReads(counts=counts)
     before, mapped = set(sys.modules), mapped_files()
     with ExitStack() as undo:
         undo.enter_context(_variables_heard())

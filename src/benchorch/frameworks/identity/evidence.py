@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from benchorch.domain.artifact import digest_of
 from benchorch.files import file_digest
-from benchorch.frameworks.identity.consulted import Record
+from benchorch.frameworks.identity.consulted import LoadReads
 from benchorch.frameworks.identity.owners import USER
 from benchorch.frameworks.identity.places import (
     SIZES,
@@ -32,7 +32,7 @@ _LARGEST_DIGESTED_BYTES = 64 * 2**20
 
 
 def evidence(
-    record: Record, files: Iterable[Path], texts: Iterable[str], *, day: str = ""
+    record: LoadReads, files: Iterable[Path], texts: Iterable[str], *, day: str = ""
 ) -> dict[str, Any]:
     """Current state of everything that a record read, as JSON.
 

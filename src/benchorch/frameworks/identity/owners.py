@@ -24,7 +24,7 @@ _LISTED_IN = ("RECORD", "installed-files.txt")
 
 
 @dataclass(slots=True)
-class Owners:
+class FileOwners:
     """Owners of files, each found once."""
 
     _by_place: dict[tuple[Path, str], Sequence[Distribution]] = field(default_factory=dict)

@@ -35,8 +35,8 @@ from benchorch.frameworks.identity.owners import (
     BENCHORCH,
     PYTHON,
     USER,
+    FileOwners,
     Owner,
-    Owners,
     listing_files,
     module_label,
 )
@@ -92,7 +92,7 @@ class Reach:
         self.files: set[Path] = set()
         self.listings: set[str] = set()
         self._leaves = leaves
-        self._owners = Owners()
+        self._owners = FileOwners()
         self._queue: deque[tuple[object, str]] = deque()
         self._held: list[str] = []
         self._seen: set[int] = set()

@@ -25,7 +25,7 @@ _COMPILED = "compilation occurred in every run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class ProfileCosts:
     """Measurements of one profile, from which costs follow.
 
     Attributes:

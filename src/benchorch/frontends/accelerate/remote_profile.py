@@ -23,7 +23,7 @@ from benchorch.formatting import plural
 from benchorch.frontends.accelerate.arguments import NotExportable
 from benchorch.frontends.accelerate.backends import RemoteInferenceSession, RequestedBackend, opened
 from benchorch.frontends.accelerate.capture import CaptureContext
-from benchorch.frontends.accelerate.cost import Account, Key
+from benchorch.frontends.accelerate.cost import Key, ProfileCosts
 from benchorch.frontends.accelerate.function import activate, deactivate
 from benchorch.frontends.accelerate.outcomes import Outcomes
 from benchorch.frontends.accelerate.report import AcceleratedReport
@@ -245,7 +245,7 @@ class RemoteProfile:
         """The report so far."""
         outcomes = self._outcomes()
         return AcceleratedReport(
-            profiles=Account(
+            profiles=ProfileCosts(
                 backends=[each.name for each in self._backends],
                 measured=dict(outcomes.measured()),
                 stays=self._stays,

@@ -40,7 +40,7 @@ WHOLE = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
+class ScriptCoverage:
     """What was found in the scripts of a folder.
 
     Attributes:
@@ -82,7 +82,7 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class MissingResult:
     """A script, or one of its models under a conversion, that has no result.
 
     Attributes:
@@ -99,9 +99,9 @@ class Loss:
 class CorpusReport:
     """Coverage and gains, by folder, the first row over all; and what was lost on the way."""
 
-    coverage: tuple[Coverage, ...]
+    coverage: tuple[ScriptCoverage, ...]
     gains: tuple[Gain, ...]
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[MissingResult, ...] = ()
 
     def write(self, directory: Path) -> Path:
         """Write ``corpus.json``, ``corpus.csv`` and ``corpus.html``; the page's path."""
@@ -163,25 +163,31 @@ def corpus_report(
     )
 
 
-def _lost_scripts(folders: Mapping[str, str], founds: Sequence[ConfigNode]) -> Iterator[Loss]:
+def _lost_scripts(
+    folders: Mapping[str, str], founds: Sequence[ConfigNode]
+) -> Iterator[MissingResult]:
     for found in founds:
         problem = cast("ConfigNode | None", found.get("problem"))
         if problem:
             name = folders[str(found["script"])]
-            yield Loss(what=name, conversion="", reason=str(problem["message"]))
+            yield MissingResult(what=name, conversion="", reason=str(problem["message"]))
 
 
-def _lost_trials(run: StoredRun) -> Iterator[Loss]:
+def _lost_trials(run: StoredRun) -> Iterator[MissingResult]:
     for skip in run.skips:
         labels = skip.labels
-        yield Loss(what=labels["model"], conversion=labels["conversion"], reason=skip.reason)
+        yield MissingResult(
+            what=labels["model"], conversion=labels["conversion"], reason=skip.reason
+        )
     for stored in run.trials:
         labels, reason = stored.trial.labels, stored.failure or stored.disagreement
         if reason:
-            yield Loss(what=labels["model"], conversion=labels["conversion"], reason=reason)
+            yield MissingResult(
+                what=labels["model"], conversion=labels["conversion"], reason=reason
+            )
 
 
-def _values(loss: Loss) -> tuple[str, ...]:
+def _values(loss: MissingResult) -> tuple[str, ...]:
     return loss.what, loss.conversion, loss.reason
 
 
@@ -192,7 +198,7 @@ def _section(title: str, kind: str, table: Sequence[tuple[str, ...]]) -> str:
     return f"<h2>{title}</h2><div class={kind}>{html_table(table)}</div>"
 
 
-def _coverage(folder: str, founds: Sequence[ConfigNode]) -> Coverage:
+def _coverage(folder: str, founds: Sequence[ConfigNode]) -> ScriptCoverage:
     calls = [
         call
         for found in founds
@@ -200,7 +206,7 @@ def _coverage(folder: str, founds: Sequence[ConfigNode]) -> Coverage:
         for call in cast("list[ConfigNode]", model["invocations"])
     ]
     taken = [cast(ConfigNode, call["model"]) for call in calls if "model" in call]
-    return Coverage(
+    return ScriptCoverage(
         folder=folder,
         scripts=len(founds),
         with_models=sum(bool(found["models"]) for found in founds),

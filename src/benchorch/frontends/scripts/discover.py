@@ -24,10 +24,10 @@ from benchorch.frontends.scripts.discovery_process import (
     ESTIMATORS,
     DiscoveryReply,
     DiscoveryRequest,
-    Problem,
+    ScriptProblem,
 )
 from benchorch.frontends.scripts.reported import MOST_BYTES, ReportedModel
-from benchorch.host.processes.run_child import Limits, run_child
+from benchorch.host.processes.run_child import ChildLimits, run_child
 from benchorch.host.sandbox import enclosure
 from benchorch.journal.registry import state_directory
 from benchorch.models.kept_programs import programs_folder
@@ -222,7 +222,7 @@ def _encoded(reply: DiscoveryReply) -> ConfigNode:
     try:
         return cast(ConfigNode, encode(reply))
     except RecursionError:  # the models' configurations: a script can write what it reports
-        problem = Problem(kind="reply", message="what it reported is nested too deeply")
+        problem = ScriptProblem(kind="reply", message="what it reported is nested too deeply")
         return cast(ConfigNode, encode(replace(reply, models=(), problem=problem)))
 
 
@@ -279,7 +279,7 @@ def _run(
         ),
         DiscoveryReply,
         log=script.log,
-        limits=Limits(timeout_s=timeout_s, memory_bytes=None),
+        limits=ChildLimits(timeout_s=timeout_s, memory_bytes=None),
         environment={},
         on_message=lambda _: None,
         command=[sys.executable, "-P", "-c", _ENTRY],
@@ -309,7 +309,7 @@ def _reported(models: Iterable[ConfigNode]) -> tuple[ReportedModel, ...]:
     return cast("tuple[ReportedModel, ...]", tuple(models))
 
 
-def _ending(failure: Failure, timeout_s: float, reason: str) -> tuple[str, Problem]:
+def _ending(failure: Failure, timeout_s: float, reason: str) -> tuple[str, ScriptProblem]:
     """How a script ended that gave no reply itself."""
     kind = failure.kind.partition(":")[0]
     message, remedy = failure.message, failure.remedy
@@ -328,7 +328,7 @@ def _ending(failure: Failure, timeout_s: float, reason: str) -> tuple[str, Probl
         message, remedy = "it was ended before it called a model", ""
     elif kind == "oom":
         kind = "memory"
-    return reason or kind, Problem(kind=kind, message=message, remedy=remedy)
+    return reason or kind, ScriptProblem(kind=kind, message=message, remedy=remedy)
 
 
 def _problem(kind: str, message: str, remedy: str = "") -> dict[str, Json]:

@@ -63,7 +63,7 @@ class DiscoveryRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class ScriptProblem:
     """What went wrong with a script, and what to try.
 
     Attributes:
@@ -94,7 +94,7 @@ class DiscoveryReply:
 
     seconds: Seconds
     ended: str = ""
-    problem: Problem | None = None
+    problem: ScriptProblem | None = None
     models: tuple[ReportedModel, ...] = ()
     left_out: tuple[str, ...] = ()
     never_called: tuple[str, ...] = ()
@@ -232,7 +232,7 @@ class _Ending:
     """How a script ended; nothing that it raises comes past this."""
 
     script: Path
-    problem: Problem | None = None
+    problem: ScriptProblem | None = None
 
     def __enter__(self) -> None:
         return None
@@ -249,7 +249,7 @@ class _Ending:
                 with suppress(OSError, ValueError):  # a script may have closed its output
                     traceback.print_exception(error)
                 how = "exit" if isinstance(error, SystemExit) else "error"
-                self.problem = Problem(kind=how, message=message, remedy=remedy)
+                self.problem = ScriptProblem(kind=how, message=message, remedy=remedy)
         return True
 
 

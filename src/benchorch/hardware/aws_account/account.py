@@ -27,7 +27,7 @@ class NotAnswered(BenchorchError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class AwsAccount:
     """Attributes:
     region: where the stack is made.
     client: a service and a region into a boto3 client.
@@ -78,7 +78,7 @@ class Account:
         return float(answer["Quota"]["Value"])
 
 
-def boto3_account(region: str) -> Account:
+def boto3_account(region: str) -> AwsAccount:
     """The account that the machine's credentials lead to."""
     import boto3
     from botocore.config import Config
@@ -92,4 +92,4 @@ def boto3_account(region: str) -> Account:
     def client(service: str, where: str) -> Any:
         return session.client(service, region_name=where, config=Config(**_QUICK))
 
-    return Account(region=region, client=client)
+    return AwsAccount(region=region, client=client)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class State(StrEnum):
+class FindingState(StrEnum):
     """How a finding bears on a stack."""
 
     OK = "ok"
@@ -14,7 +14,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AccountFinding:
     """Row of the table of account checks.
 
     Attributes:
@@ -25,7 +25,7 @@ class Finding:
     """
 
     check: str
-    state: State
+    state: FindingState
     subject: str
     observed: str
     remedy: str = ""

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchorch.hardware.aws_account.account import Account
-from benchorch.hardware.aws_account.finding import Finding, State
+from benchorch.hardware.aws_account.account import AwsAccount
+from benchorch.hardware.aws_account.finding import AccountFinding, FindingState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class MachineType:
     usage_classes: tuple[str, ...] = ()
 
 
-def machine_types(account: Account, names: Sequence[str]) -> Mapping[str, MachineType]:
+def machine_types(account: AwsAccount, names: Sequence[str]) -> Mapping[str, MachineType]:
     """Properties of these types in the region; unknown names are absent."""
     rows = account.pages(
         "ec2",
@@ -37,7 +37,9 @@ def machine_types(account: Account, names: Sequence[str]) -> Mapping[str, Machin
     return {row["InstanceType"]: _machine_type(row) for row in rows}
 
 
-def check_offers(account: Account, names: Sequence[str], region: str) -> Iterator[Finding]:
+def check_offers(
+    account: AwsAccount, names: Sequence[str], region: str
+) -> Iterator[AccountFinding]:
     """One finding per type: the number of zones that offer it."""
     rows = account.pages(
         "ec2",
@@ -53,23 +55,23 @@ def check_offers(account: Account, names: Sequence[str], region: str) -> Iterato
         yield _offer(name, sorted(zones[name]), region)
 
 
-def check_accelerators(types: Mapping[str, MachineType]) -> Iterator[Finding]:
+def check_accelerators(types: Mapping[str, MachineType]) -> Iterator[AccountFinding]:
     """Types with GPUs of which no image of the stack has the driver."""
     for kind in types.values():
         if kind.image == "gpu" and not kind.gpus:
-            yield Finding(
+            yield AccountFinding(
                 "accelerators",
-                State.FAILED,
+                FindingState.FAILED,
                 kind.name,
                 "no whole NVIDIA GPU: a fraction of one, or another maker's",
                 "Take another type; no image of the stack has its driver.",
             )
 
 
-def _offer(name: str, zones: Sequence[str], region: str) -> Finding:
-    return Finding(
+def _offer(name: str, zones: Sequence[str], region: str) -> AccountFinding:
+    return AccountFinding(
         "offers",
-        State.OK if zones else State.FAILED,
+        FindingState.OK if zones else FindingState.FAILED,
         name,
         ", ".join(zones) if zones else f"not offered in {region}",
         ""

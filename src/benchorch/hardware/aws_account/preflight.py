@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import final
 
-from benchorch.hardware.aws_account.account import Account, NotAnswered
+from benchorch.hardware.aws_account.account import AwsAccount, NotAnswered
 from benchorch.hardware.aws_account.facts import Facts
-from benchorch.hardware.aws_account.finding import Finding, State
+from benchorch.hardware.aws_account.finding import AccountFinding, FindingState
 from benchorch.hardware.aws_account.machine_types import (
     MachineType,
     check_accelerators,
@@ -30,21 +30,24 @@ class Preflight:
         markets: in which machines are launched, in order of preference.
     """
 
-    account: Account
+    account: AwsAccount
     kinds: Sequence[str]
     markets: Sequence[str]
     facts: Facts
 
-    def findings(self) -> Sequence[Finding]:
+    def findings(self) -> Sequence[AccountFinding]:
         """Findings of all checks; a refused call is a finding, too."""
-        checks: list[Callable[[], Iterable[Finding]]] = [self._offers, self._types_and_quotas]
+        checks: list[Callable[[], Iterable[AccountFinding]]] = [
+            self._offers,
+            self._types_and_quotas,
+        ]
         with ThreadPoolExecutor(max_workers=len(checks)) as pool:
             return [one for found in pool.map(_answered, checks) for one in found]
 
-    def _offers(self) -> Iterator[Finding]:
+    def _offers(self) -> Iterator[AccountFinding]:
         return check_offers(self.account, self.kinds, self.account.region)
 
-    def _types_and_quotas(self) -> Iterator[Finding]:
+    def _types_and_quotas(self) -> Iterator[AccountFinding]:
         types = machine_types(self.account, self.kinds)
         yield from check_accelerators(types)
         yield from self._sold(types)
@@ -57,35 +60,35 @@ class Preflight:
         )
         yield from check_quotas(self.account, request, types, self.facts)
 
-    def _sold(self, types: Mapping[str, MachineType]) -> Iterator[Finding]:
+    def _sold(self, types: Mapping[str, MachineType]) -> Iterator[AccountFinding]:
         """Types that are not sold by the hour in a market, and those sold in blocks as well."""
         for kind, machine in types.items():
             sold = machine.usage_classes
             lacking = [one for one in self.markets if sold and _CLASSES[one] not in sold]
             if len(lacking) == len(self.markets):
-                yield Finding(
+                yield AccountFinding(
                     "sold",
-                    State.FAILED,
+                    FindingState.FAILED,
                     kind,
                     f"is sold as {', '.join(sold)}, not as {' or '.join(lacking)}",
                     "Take another type; the stack launches into no capacity block.",
                 )
             elif BLOCK in sold:
-                yield Finding(
+                yield AccountFinding(
                     "sold",
-                    State.WARNING,
+                    FindingState.WARNING,
                     kind,
                     "is sold in capacity blocks too, and is scarce by the hour",
                     "Expect no_capacity; the stack launches into no capacity block.",
                 )
 
 
-def _answered(check: Callable[[], Iterable[Finding]]) -> Sequence[Finding]:
+def _answered(check: Callable[[], Iterable[AccountFinding]]) -> Sequence[AccountFinding]:
     """A check's findings; what it found before a call was refused is kept."""
-    found: list[Finding] = []
+    found: list[AccountFinding] = []
     try:
         found.extend(check())
     except NotAnswered as error:
         remedy = "Allow this read-only call in a policy of the caller." if error.denied else ""
-        found.append(Finding("preflight", State.UNKNOWN, "AWS", str(error), remedy))
+        found.append(AccountFinding("preflight", FindingState.UNKNOWN, "AWS", str(error), remedy))
     return found

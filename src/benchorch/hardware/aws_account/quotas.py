@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchorch.hardware.aws_account.account import Account
+from benchorch.hardware.aws_account.account import AwsAccount
 from benchorch.hardware.aws_account.facts import Facts
-from benchorch.hardware.aws_account.finding import Finding, State
+from benchorch.hardware.aws_account.finding import AccountFinding, FindingState
 from benchorch.hardware.aws_account.machine_types import MachineType
 from benchorch.hardware.aws_account.request import StackRequest
 
@@ -55,8 +55,8 @@ def quota_group(kind: str, facts: Facts) -> str | None:
 
 
 def check_quotas(
-    account: Account, request: StackRequest, types: Mapping[str, MachineType], facts: Facts
-) -> Iterator[Finding]:
+    account: AwsAccount, request: StackRequest, types: Mapping[str, MachineType], facts: Facts
+) -> Iterator[AccountFinding]:
     """One finding for each quota that the fleet uses; failed where some machine cannot come."""
     uses: list[_Use] = []
     for market in request.markets:
@@ -66,7 +66,7 @@ def check_quotas(
 
 
 def _uses(
-    account: Account,
+    account: AwsAccount,
     request: StackRequest,
     market: str,
     types: Mapping[str, MachineType],
@@ -104,26 +104,26 @@ def _counted(request: StackRequest, market: str) -> Mapping[str, int]:
     return {**fleet, request.head_type: fleet.get(request.head_type, 0) + 1}
 
 
-def _state(use: _Use, uses: Sequence[_Use], head_type: str) -> State:
+def _state(use: _Use, uses: Sequence[_Use], head_type: str) -> FindingState:
     """A quota that allows no machine is a warning where each comes by the other market."""
     if use.quota >= use.all_of_them:
-        return State.OK
+        return FindingState.OK
     lacking = [kind for kind in use.most if not use.allows(kind)]
     elsewhere = [one for one in uses if one.market != use.market]
     lost = [kind for kind in lacking if not any(one.allows(kind) for one in elsewhere)]
     head_is_lost = use.market == "on_demand" and head_type in lacking
-    return State.FAILED if lost or head_is_lost else State.WARNING
+    return FindingState.FAILED if lost or head_is_lost else FindingState.WARNING
 
 
-def _finding(use: _Use, state: State, region: str) -> Finding:
-    return Finding(
+def _finding(use: _Use, state: FindingState, region: str) -> AccountFinding:
+    return AccountFinding(
         "quotas",
         state,
         f"{use.market} {use.group} ({use.code})",
         f"{use.quota:.0f} vCPUs; the fleet takes up to {use.all_of_them}, its largest "
         f"machine {use.largest}",
         ""
-        if state is State.OK
+        if state is FindingState.OK
         else "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code "
         f"{use.code} --desired-value {use.all_of_them} --region {region}",
     )

@@ -50,7 +50,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ChildLimits:
     """Limits of a child.
 
     Attributes:
@@ -94,7 +94,7 @@ def run_child(
     reply: type[R],
     *,
     log: Path,
-    limits: Limits,
+    limits: ChildLimits,
     environment: Mapping[str, str],
     on_message: Callable[[str], None],
     command: Sequence[str] | None = None,
@@ -176,7 +176,7 @@ def child_variables(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _memory_limit(limits: Limits) -> int:
+def _memory_limit(limits: ChildLimits) -> int:
     if limits.memory_bytes is None:
         return int(_MEMORY_SHARE * available_memory_bytes())
     return limits.memory_bytes

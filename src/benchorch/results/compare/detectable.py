@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from benchorch.domain.certificate import EXTRA, Certificate
 from benchorch.stats.detection import (
     POWER,
-    Found,
+    DetectedShares,
     by_mean,
     by_median,
     found_by_pairs,
@@ -42,7 +42,7 @@ class Power:
     statistic: str
     n: int
     extra_ratio: float
-    found: Found
+    found: DetectedShares
 
 
 def powers(certificate: Certificate) -> Iterator[Power]:

@@ -29,7 +29,7 @@ _STATISTICS = 2  # the median and the floor, which are read together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class ProcessTimes:
     """Time per query of one process of a trial, in nanoseconds.
 
     Attributes:
@@ -49,13 +49,13 @@ class Meeting:
         new_first: whether the new one ran first.
     """
 
-    new: Level
-    old: Level
+    new: ProcessTimes
+    old: ProcessTimes
     new_first: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class DuelTerms:
     """Error levels and margins of a duel.
 
     Attributes:
@@ -74,7 +74,7 @@ class Terms:
         return look_alpha(LOOKS) / (_STATISTICS * self.trials)
 
 
-def judge(name: str, meetings: Sequence[Meeting], terms: Terms) -> Gated:
+def judge(name: str, meetings: Sequence[Meeting], terms: DuelTerms) -> Gated:
     """State of a trial by its medians, or by its floors if these are inconclusive.
 
     Estimator: `compare_pairs` of the medians, `median_of_pairs` of the floors: a process that runs
@@ -97,7 +97,7 @@ def judge(name: str, meetings: Sequence[Meeting], terms: Terms) -> Gated:
     return replace(found, remark=_advice(found)) if found.state == UNCLEAR else found
 
 
-def refused(name: str, reason: str, terms: Terms) -> Gated:
+def refused(name: str, reason: str, terms: DuelTerms) -> Gated:
     """A trial that one of the two could not run."""
     verdict = MetricVerdict(
         name=name, metric=LATENCY, a=None, b=None, verdict=REFUSED, reason=reason
@@ -122,7 +122,7 @@ class _Pairs:
     metric: str
     values: Sequence[tuple[float, float]]
     first: Sequence[bool]
-    terms: Terms
+    terms: DuelTerms
 
     def by_mean(self) -> MetricVerdict:
         """Verdict by the mean of logarithms, and a paired t."""

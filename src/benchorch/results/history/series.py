@@ -42,7 +42,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class SessionLevel:
     """Consecutive sessions that do not differ by more than sessions do.
 
     Attributes:
@@ -58,7 +58,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class MetricHistory:
     """The history of one trial in one metric on one machine."""
 
     name: str
@@ -66,10 +66,10 @@ class Series:
     labels: Mapping[str, str]
     machine: str
     points: tuple[Point, ...]
-    levels: tuple[Level, ...]
+    levels: tuple[SessionLevel, ...]
 
     @property
-    def shifts(self) -> list[Level]:
+    def shifts(self) -> list[SessionLevel]:
         """The levels that begin with a shift."""
         return [level for level in self.levels if level.shift is not None]
 
@@ -79,12 +79,12 @@ class Series:
         known = [point for point in self.points if point.estimate is not None]
         return (known or self.points)[-1]
 
-    def word(self, level: Level) -> str:
+    def word(self, level: SessionLevel) -> str:
         """``faster``, ``slower``, ``lower`` or ``higher``."""
         assert level.shift is not None
         return verdict_word(self.metric, smaller=level.shift.ratio.value < 1)
 
-    def is_worse(self, level: Level) -> bool | None:
+    def is_worse(self, level: SessionLevel) -> bool | None:
         """Whether a shift is for the worse; None where neither way is better."""
         assert level.shift is not None
         better = higher_is_better(self.metric)
@@ -93,7 +93,7 @@ class Series:
 
 def series_of(
     runs: Sequence[StoredRun], metrics: Sequence[str] = (), across: Collection[str] = ()
-) -> list[Series]:
+) -> list[MetricHistory]:
     """The histories of all trials of some runs, in the order in which they first appear.
 
     Args:
@@ -139,11 +139,11 @@ def _primary(group: Sequence[StoredTrial]) -> tuple[str, ...]:
     return tuple(itertools.islice(known, 1))
 
 
-def _series(name: str, machine: str, metric: str, group: Sequence[StoredTrial]) -> Series:
+def _series(name: str, machine: str, metric: str, group: Sequence[StoredTrial]) -> MetricHistory:
     group = sorted(group, key=_started_at)
     before: list[StoredTrial | None] = [None, *group[:-1]]
     points = tuple(_point(one, last, metric) for one, last in zip(group, before, strict=True))
-    return Series(
+    return MetricHistory(
         name=name,
         metric=metric,
         labels=group[0].trial.labels,
@@ -193,7 +193,7 @@ def _estimate(stored: StoredTrial, metric: str) -> Estimate | None:
     return found if found is not None and found.value > 0 else None
 
 
-def _levels(points: Sequence[Point]) -> Iterator[Level]:
+def _levels(points: Sequence[Point]) -> Iterator[SessionLevel]:
     """The levels of each stretch in which one definition was measured."""
     starts = [0, *(i for i, point in enumerate(points) if point.redefined and i), len(points)]
     for low, high in itertools.pairwise(starts):
@@ -201,13 +201,13 @@ def _levels(points: Sequence[Point]) -> Iterator[Level]:
         yield from _levels_of(points, places)
 
 
-def _levels_of(points: Sequence[Point], places: Sequence[int]) -> Iterator[Level]:
+def _levels_of(points: Sequence[Point], places: Sequence[int]) -> Iterator[SessionLevel]:
     values = [found for i in places if (found := points[i].estimate) is not None]
     shifts: list[LevelShift | None] = [None, *level_shifts(values)]
     ends = [0, *(one.start for one in shifts if one is not None), len(values)]
     for shift, (low, high) in zip(shifts, itertools.pairwise(ends), strict=True):
         if low < high:
-            yield Level(
+            yield SessionLevel(
                 first=places[low],
                 last=places[high - 1],
                 value=statistics.geometric_mean(each.value for each in values[low:high]),

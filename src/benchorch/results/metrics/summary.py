@@ -33,7 +33,7 @@ from benchorch.results.metrics.warnings import profile_warnings, trial_warnings
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.moderated_variance import UsualSpread, usual_spread
 from benchorch.stats.quantiles import without_interval
-from benchorch.stats.speed_covariate import SpeedEffect, Timed, speed_effect
+from benchorch.stats.speed_covariate import SpeedEffect, TimedTrial, speed_effect
 
 ADJUSTED = "adjusted_latency_ms/p50"
 LATENCY, RATE = "latency_ms/p50", "throughput_items_per_s/mean"
@@ -71,7 +71,7 @@ class TrialFindings:
     medians_ms: Sequence[float] = ()
     rates_per_s: Sequence[float] = ()
     floors_ms: Sequence[float] = ()
-    around: Timed | None = None
+    around: TimedTrial | None = None
 
     def alone(self) -> Summary:
         """Summary with its comparison, as if it were the only one."""
@@ -190,7 +190,7 @@ def together(findings: Mapping[str, TrialFindings]) -> dict[str, Summary]:
     return found
 
 
-def _around(processes: Sequence[ProcessRecord]) -> Timed | None:
+def _around(processes: Sequence[ProcessRecord]) -> TimedTrial | None:
     """Times and reference workloads of processes that have both."""
     measured = [p for p in processes if p.observations.durations_ns]
     both = [
@@ -201,7 +201,7 @@ def _around(processes: Sequence[ProcessRecord]) -> Timed | None:
     if not both:
         return None
     times, references = zip(*both, strict=True)
-    return Timed(times=times, references=references)
+    return TimedTrial(times=times, references=references)
 
 
 def _reference_ns(process: ProcessRecord) -> float | None:
@@ -212,7 +212,7 @@ def _reference_ns(process: ProcessRecord) -> float | None:
 
 def _speed_effects(findings: Iterable[TrialFindings]) -> dict[str, SpeedEffect | None]:
     """How each machine's speed moved the times of its trials."""
-    timed: dict[str, list[Timed]] = {}
+    timed: dict[str, list[TimedTrial]] = {}
     for one in findings:
         timed.setdefault(one.machine, []).extend([one.around] if one.around else [])
     return {machine: speed_effect(trials) for machine, trials in timed.items()}

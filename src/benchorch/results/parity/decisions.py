@@ -17,7 +17,7 @@ from benchorch.results.parity.limits import (
     NEAR_TIE_FACTOR,
     ROUNDING_EPSILONS,
     UNDECIDED_MOST,
-    Limits,
+    ErrorLimits,
 )
 
 Array = NDArray[generic]
@@ -29,7 +29,7 @@ Pairs = Sequence[tuple[Array, Array]]
 _LONGEST_ORDER = 256
 
 
-def margins(scores: Floats, limits: Limits) -> Floats:
+def margins(scores: Floats, limits: ErrorLimits) -> Floats:
     """How close two scores of a row are to be a tie, shape (rows,).
 
     Parameters
@@ -41,7 +41,7 @@ def margins(scores: Floats, limits: Limits) -> Floats:
     return np.asarray(NEAR_TIE_FACTOR * limits.tolerance_ratio * scores.std(axis=1) + rounding)
 
 
-def outvoted(y: Floats, ref: Floats, k: int, limits: Limits) -> NDArray[bool_]:
+def outvoted(y: Floats, ref: Floats, k: int, limits: ErrorLimits) -> NDArray[bool_]:
     """Rows whose best `k` classes hold one that the reference clearly puts below its own.
 
     Parameters
@@ -106,7 +106,7 @@ def undecided(pairs: Pairs, near: Sequence[Sequence[Array]]) -> list[NDArray[boo
 def flipped(
     pairs: Pairs,
     ties: Sequence[NDArray[bool_] | None],
-    limits: Limits,
+    limits: ErrorLimits,
     undecided: Sequence[NDArray[bool_]] = (),
 ) -> str:
     """A sentence where too many whole numbers, booleans or texts are not equal.
@@ -224,7 +224,9 @@ def renamed(pairs: Pairs) -> str:
     )
 
 
-def tied(y: Array, ids: Array, scores: Sequence[Array], limits: Limits) -> NDArray[bool_] | None:
+def tied(
+    y: Array, ids: Array, scores: Sequence[Array], limits: ErrorLimits
+) -> NDArray[bool_] | None:
     """Mask where the ids `y` score as well as the reference's; None without its scores.
 
     Either ids of the largest score along the last axis, ``ids == scores.argmax(-1)``, or an
@@ -255,7 +257,9 @@ def tied(y: Array, ids: Array, scores: Sequence[Array], limits: Limits) -> NDArr
     return None
 
 
-def _ranked_alike(y: Array, ids: Array, scores: Floats, limits: Limits) -> NDArray[bool_] | None:
+def _ranked_alike(
+    y: Array, ids: Array, scores: Floats, limits: ErrorLimits
+) -> NDArray[bool_] | None:
     """Where other ids of the same rank score nearly the same; None unless `ids` rank the scores.
 
     Parameters
@@ -285,7 +289,7 @@ def _name_classes(ids: Array, classes: int) -> bool:
     return inside and bool((np.diff(np.sort(ids, axis=-1), axis=-1) > 0).all())
 
 
-def _as_good(chosen: Array, scores: Floats, limits: Limits) -> NDArray[bool_]:
+def _as_good(chosen: Array, scores: Floats, limits: ErrorLimits) -> NDArray[bool_]:
     """Rows whose chosen class scores nearly as much as the best one, shape (rows,)."""
     inside = (chosen >= 0) & (chosen < scores.shape[1])  # type: ignore[operator]
     column = np.where(inside, chosen, 0).astype(np.int64)[:, None]
@@ -294,7 +298,7 @@ def _as_good(chosen: Array, scores: Floats, limits: Limits) -> NDArray[bool_]:
 
 
 def _neighbours_tied(
-    y: Array, ids: Array, ordered: Floats, limits: Limits
+    y: Array, ids: Array, ordered: Floats, limits: ErrorLimits
 ) -> NDArray[bool_] | None:
     """Mask where ids of a sorted row swapped with a near-tie; None for rows without order."""
     flat = ordered.reshape(-1, ordered.shape[-1])

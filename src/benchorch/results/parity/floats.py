@@ -8,7 +8,7 @@ from numpy import float64, int64
 from numpy.typing import NDArray
 
 from benchorch.domain.verdict import SliceParity
-from benchorch.results.parity.limits import LOST_FACTOR, REFEREE_FACTOR, Limits
+from benchorch.results.parity.limits import LOST_FACTOR, REFEREE_FACTOR, ErrorLimits
 from benchorch.results.parity.slices import OF_A_ROW, Compared, Slices, errors, tenth
 
 Floats = NDArray[float64]
@@ -31,7 +31,7 @@ class Judged:
 
 def judge_floats(
     parts: Sequence[Compared],
-    limits: Limits,
+    limits: ErrorLimits,
     *,
     ours_ratio: float | None,
     baseline_ratio: float | None,
@@ -56,7 +56,7 @@ def judge_floats(
     return replace(lenient, excused=True)
 
 
-def _judged(parts: Sequence[Compared], limits: Limits) -> Judged:
+def _judged(parts: Sequence[Compared], limits: ErrorLimits) -> Judged:
     reasons = [reason for part in parts for reason in _whole(part, limits)][:1]
     varying = [found for part in parts for found in _varying(part, limits)]
     cut = [found for part in parts for found in _cut(part, limits)]
@@ -75,7 +75,7 @@ def _judged(parts: Sequence[Compared], limits: Limits) -> Judged:
     )
 
 
-def _whole(part: Compared, limits: Limits) -> Iterator[str]:
+def _whole(part: Compared, limits: ErrorLimits) -> Iterator[str]:
     """Each input's whole output beyond the tolerance, the worst one first."""
     sums = part.whole
     found, norms = np.sqrt(sums.error_squares), np.sqrt(sums.value_squares)
@@ -90,7 +90,7 @@ def _whole(part: Compared, limits: Limits) -> Iterator[str]:
         )
 
 
-def _varying(part: Compared, limits: Limits) -> Iterator[tuple[SliceParity, str]]:
+def _varying(part: Compared, limits: ErrorLimits) -> Iterator[tuple[SliceParity, str]]:
     """Losses of the reference's variation, within outputs and from row to row."""
     for slices in part.variations(low_precision=limits.low_precision):
         ratios = errors(slices, part.rounding)
@@ -115,7 +115,7 @@ def _lost_inside(found: SliceParity) -> str:
     )
 
 
-def _lost_between(slices: Slices, found: SliceParity, ratios: Floats, limits: Limits) -> str:
+def _lost_between(slices: Slices, found: SliceParity, ratios: Floats, limits: ErrorLimits) -> str:
     """Loss of variation from row to row: in a group's channels together, and in single ones."""
     for group in np.unique(slices.groups):
         members = slices.groups == group
@@ -134,7 +134,7 @@ def _lost_between(slices: Slices, found: SliceParity, ratios: Floats, limits: Li
     )
 
 
-def _groups(part: Compared, limits: Limits) -> Iterator[str]:
+def _groups(part: Compared, limits: ErrorLimits) -> Iterator[str]:
     """Groups of channels that are much smaller or larger than the others, each as a whole."""
     for axis in part.channel_axes():
         sums, groups = part.sums((axis,)), part.groups_along(axis)
@@ -151,7 +151,7 @@ def _groups(part: Compared, limits: Limits) -> Iterator[str]:
                 )
 
 
-def _rows(part: Compared, limits: Limits) -> Iterator[str]:
+def _rows(part: Compared, limits: ErrorLimits) -> Iterator[str]:
     """Groups of rows that are much smaller or larger than the others, each as a whole."""
     sums = part.sums((0, 1))
     for members in part.row_groups():
@@ -174,7 +174,7 @@ def _listed(members: NDArray[int64]) -> str:
     return f"channels {first} {word} {last}"
 
 
-def _cut(part: Compared, limits: Limits) -> Iterator[tuple[SliceParity, str]]:
+def _cut(part: Compared, limits: ErrorLimits) -> Iterator[tuple[SliceParity, str]]:
     """Rows, channels and tokens: where the worst tenth begins, and the worst of all."""
     for slices in part.cuts():
         ratios = errors(slices, part.rounding)
@@ -191,7 +191,7 @@ def _cut(part: Compared, limits: Limits) -> Iterator[tuple[SliceParity, str]]:
         yield loss, _said(loss, limits)
 
 
-def _said(found: SliceParity, limits: Limits) -> str:
+def _said(found: SliceParity, limits: ErrorLimits) -> str:
     many = found.cut.endswith(OF_A_ROW)
     most = limits.worst_of_many_ratio if many else limits.worst_ratio
     if found.worst_ratio > most:

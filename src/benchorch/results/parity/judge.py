@@ -14,7 +14,7 @@ from benchorch.results.parity.comparable import obstacle, real, unmatched
 from benchorch.results.parity.decisions import flipped, renamed, tied, undecided
 from benchorch.results.parity.figures import against_referees, far_larger, figures, measured
 from benchorch.results.parity.floats import Judged, judge_floats
-from benchorch.results.parity.limits import LEAST_VARYING, Limits
+from benchorch.results.parity.limits import LEAST_VARYING, ErrorLimits
 from benchorch.results.parity.slices import Compared
 from benchorch.results.parity.tasks import task_of, violations
 
@@ -75,7 +75,7 @@ def parity(
         number. Outputs that cannot be compared have a reason and no numbers.
     """
     judge = _Judge(
-        limits=Limits.of(tolerance_ratio),
+        limits=ErrorLimits.of(tolerance_ratio),
         referees=referees,
         near=near,
         inputs=inputs,
@@ -114,7 +114,7 @@ class _Output:
 class _Judge:
     """Everything that outputs are judged by."""
 
-    limits: Limits
+    limits: ErrorLimits
     referees: Outputs
     near: Sequence[Outputs]
     inputs: Outputs
@@ -182,7 +182,7 @@ class _Judge:
         inputs = self.inputs[0] if len(self.inputs) >= len(pairs) else {}
         return task_of(self.task, name, pairs[0][1], inputs, self.model)
 
-    def _limits_for(self, compared: OutputParity, judged: Judged) -> Limits:
+    def _limits_for(self, compared: OutputParity, judged: Judged) -> ErrorLimits:
         baseline = compared.baseline_error_ratio
         return self.limits.excused(baseline) if judged.excused and baseline else self.limits
 
@@ -201,7 +201,7 @@ class _Judge:
             for each, at in zip(referees, large, strict=False)
             if each.shape == at.shape
         ]
-        limits = Limits.of(self.limits.tenth_ratio)  # as for groups of channels
+        limits = ErrorLimits.of(self.limits.tenth_ratio)  # as for groups of channels
         others = self._floats_alike(small, exact, limits, *against_referees(small, exact))
         reasons = (f"beside values that are far larger, {reason}" for reason in others.reasons)
         return replace(judged, reasons=tuple(reasons))
@@ -210,7 +210,7 @@ class _Judge:
         self,
         pairs: Pairs,
         referees: Sequence[Array],
-        limits: Limits,
+        limits: ErrorLimits,
         ours_ratio: float | None,
         baseline_ratio: float | None,
     ) -> Judged:

@@ -135,7 +135,7 @@ RANK_LEAST = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ErrorLimits:
     """Error limits of a conversion with a tolerance.
 
     Attributes:
@@ -147,11 +147,11 @@ class Limits:
     asked_ratio: float
 
     @classmethod
-    def of(cls, tolerance_ratio: float) -> Limits:
+    def of(cls, tolerance_ratio: float) -> ErrorLimits:
         """Without any excuse."""
         return cls(tolerance_ratio=tolerance_ratio, asked_ratio=tolerance_ratio)
 
-    def excused(self, baseline_error_ratio: float) -> Limits:
+    def excused(self, baseline_error_ratio: float) -> ErrorLimits:
         """Limits if the baseline's own float32 is that far from float64; bounded by the factor."""
         # Two draws of the baseline's rounding: its own and the conversion's.
         needed = (1 + REFEREE_FACTOR) * baseline_error_ratio

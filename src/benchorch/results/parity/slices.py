@@ -33,7 +33,7 @@ OF_A_ROW = " of a row"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sums:
+class SliceSums:
     """Sums over the elements of each slice; all of shape (slices,), float64.
 
     Attributes:
@@ -56,10 +56,10 @@ class Sums:
         return float(np.sqrt(squares[0])), float(np.sqrt(squares[1]))
 
     @property
-    def centred(self) -> Sums:
+    def centred(self) -> SliceSums:
         """The same with each slice's own mean taken out of error and reference."""
         zeros = np.zeros_like(self.error)
-        return Sums(
+        return SliceSums(
             size=self.size,
             error=zeros,
             error_squares=_without_mean(self.error, self.error_squares, self.size),
@@ -91,7 +91,7 @@ class Slices:
     """
 
     cut: str
-    sums: Sums
+    sums: SliceSums
     groups: NDArray[int64]
     shape: tuple[int, ...]
     axes: tuple[str, ...]
@@ -146,7 +146,7 @@ class Compared:
             return most
         return min(most, ROUNDING_EPSILONS * max(own, FLOAT64_EPSILON * (usual or 1.0)))
 
-    def sums(self, kept: tuple[int, ...]) -> Sums:
+    def sums(self, kept: tuple[int, ...]) -> SliceSums:
         """Over all axes but those kept, which are inputs, rows and one of the channel axes."""
         own = kept[-1]
         ends = self._fine.last if own == len(self.shape) - 1 > 1 else self._fine.first
@@ -160,7 +160,7 @@ class Compared:
             added = fine.sum(axis=over).reshape(TERMS, -1)
         error, error_squares, value, value_squares, noise_squares = added
         others = [size for axis, size in enumerate(self.shape) if axis not in kept]
-        return Sums(
+        return SliceSums(
             size=int(np.prod(others, dtype=np.int64)),
             error=error,
             error_squares=error_squares,
@@ -170,7 +170,7 @@ class Compared:
         )
 
     @cached_property
-    def whole(self) -> Sums:
+    def whole(self) -> SliceSums:
         """Each input's output as a whole."""
         return self.sums((0,))
 
@@ -263,7 +263,7 @@ class Compared:
         return {0: "input {}", 1: "row {}"}.get(axis, channel)
 
     def _slices(
-        self, cut: str, sums: Sums, groups: NDArray[int64], kept: tuple[int, ...]
+        self, cut: str, sums: SliceSums, groups: NDArray[int64], kept: tuple[int, ...]
     ) -> Slices:
         return Slices(
             cut=cut,

@@ -15,7 +15,7 @@ from benchorch.results.parity.limits import (
     FLOAT32_EPSILON,
     RANK_LEAST,
     ROUNDING_EPSILONS,
-    Limits,
+    ErrorLimits,
 )
 
 Array = NDArray[generic]
@@ -81,7 +81,7 @@ def _are_probabilities(reference: Array) -> bool:
     return bool((values >= 0).all() and np.allclose(values.sum(axis=-1), 1.0, atol=1e-3))
 
 
-def violations(task: str, pairs: Pairs, limits: Limits) -> Iterator[str]:
+def violations(task: str, pairs: Pairs, limits: ErrorLimits) -> Iterator[str]:
     """A sentence for each rule of a task that one output breaks."""
     rules = _RULES.get(task)
     if rules is not None:
@@ -97,7 +97,7 @@ def _by_width(pairs: Pairs) -> Iterable[Pairs]:
     return widths.values()
 
 
-def _classification(pairs: Pairs, limits: Limits) -> Iterator[str]:
+def _classification(pairs: Pairs, limits: ErrorLimits) -> Iterator[str]:
     y, ref = (_rows([pair[side] for pair in pairs]) for side in (0, 1))
     for k in _TOP:
         if k == 1 or ref.shape[1] > k:
@@ -108,7 +108,7 @@ def _top_text(k: int, what: str) -> str:
     return f"the likeliest {what}" if k == 1 else f"one of the {k} likeliest {what}es"
 
 
-def _language_model(pairs: Pairs, limits: Limits) -> Iterator[str]:
+def _language_model(pairs: Pairs, limits: ErrorLimits) -> Iterator[str]:
     wrong, last, divergences, allowed = [], [], [], []
     for ours, theirs in pairs:
         for y, ref in zip(ours, theirs, strict=True):  # one sequence at a time: they are large
@@ -148,14 +148,14 @@ def log_softmax(scores: Floats) -> Floats:
     return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
 
 
-def divergence_allowed(ref: Floats, limits: Limits) -> Floats:
+def divergence_allowed(ref: Floats, limits: ErrorLimits) -> Floats:
     """Half the variance of the error of logits, as far as that is allowed, shape (rows,)."""
     rounding = ROUNDING_EPSILONS * FLOAT32_EPSILON * np.abs(ref).max(axis=1)
     error = DIVERGENCE_FACTOR * limits.tolerance_ratio * ref.std(axis=1) + rounding
     return np.asarray(error**2 / 2 + FLOAT32_EPSILON)
 
 
-def _embedding(pairs: Pairs, limits: Limits) -> Iterator[str]:
+def _embedding(pairs: Pairs, limits: ErrorLimits) -> Iterator[str]:
     y, ref = (_units(_rows([pair[side] for pair in pairs])) for side in (0, 1))
     least = 1 - (2 * limits.tolerance_ratio) ** 2 - ROUNDING_EPSILONS * FLOAT32_EPSILON
     cosines = (y * ref).sum(axis=1)
@@ -199,7 +199,7 @@ def _units(rows: Floats) -> Floats:
     return np.asarray(rows / np.maximum(lengths, np.finfo(float).tiny))
 
 
-def _regression(pairs: Pairs, limits: Limits) -> Iterator[str]:
+def _regression(pairs: Pairs, limits: ErrorLimits) -> Iterator[str]:
     y, ref = (_targets([pair[side] for pair in pairs]) for side in (0, 1))
     if len(ref) < 2:
         return
@@ -237,7 +237,7 @@ def finite(rows: Array) -> Floats:
     return np.where(finite, values, least - 1.0)
 
 
-_RULES: Mapping[str, Callable[[Pairs, Limits], Iterator[str]]] = {
+_RULES: Mapping[str, Callable[[Pairs, ErrorLimits], Iterator[str]]] = {
     parity_task.CLASSIFICATION: _classification,
     parity_task.LANGUAGE_MODEL: _language_model,
     parity_task.EMBEDDING: _embedding,

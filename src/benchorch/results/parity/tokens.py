@@ -9,7 +9,7 @@ from numpy import generic
 from numpy.typing import NDArray
 
 from benchorch.domain.verdict import Kind, TokenParity, Verdict
-from benchorch.results.parity.limits import Limits
+from benchorch.results.parity.limits import ErrorLimits
 from benchorch.results.parity.tasks import divergence, divergence_allowed, finite, log_softmax
 
 Scores = NDArray[generic]
@@ -35,7 +35,7 @@ def judge_tokens(verdict: Verdict, pairs: Pairs, texts: Mapping[int, Scores]) ->
     found = _figures(alike)
     if not texts.keys() & alike.keys():
         return replace(verdict, tokens=found)
-    limits = Limits.of(verdict.tolerance_ratio)
+    limits = ErrorLimits.of(verdict.tolerance_ratio)
     ours, theirs, allowed = [], [], []
     for number, text in texts.items():
         for rows, (y, ref) in zip(text, zip(*alike[number], strict=True), strict=True):

@@ -14,9 +14,9 @@ from benchorch.results.pricing.sweep_cost import (
     DEFAULT_REGION,
     HEAD,
     OWN,
-    Expected,
     Machine,
     Pricing,
+    TrialForecast,
     cost_usd,
     forecast_by_kind,
     head_start_s,
@@ -35,7 +35,7 @@ FETCHED = ("pricing api", "spot history")
 
 
 def summary_lines(
-    plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str] = ()
+    plan: Plan, forecast: Mapping[str, TrialForecast], launched: Collection[str] = ()
 ) -> Sequence[str]:
     """Minutes and dollars of each kind of machine, then of all together."""
     by_kind = forecast_by_kind(plan, forecast)
@@ -155,7 +155,7 @@ def _of_several_gpus(plan: Plan, launched: Collection[str]) -> Iterator[str]:
             )
 
 
-def _sum_line(plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str]) -> str:
+def _sum_line(plan: Plan, forecast: Mapping[str, TrialForecast], launched: Collection[str]) -> str:
     duration = format_seconds(results_s(plan, forecast, launched))
     whole = machines(plan, forecast, launched)
     unknown = ", ".join(one.kind for one in whole if one.usd is None)
@@ -169,7 +169,7 @@ def _sum_line(plan: Plan, forecast: Mapping[str, Expected], launched: Collection
     return f"{plural(len(forecast), 'trial')}, {waited} {duration}{cost}"
 
 
-def _line(those: Sequence[Expected], machine: Machine | None = None) -> str:
+def _line(those: Sequence[TrialForecast], machine: Machine | None = None) -> str:
     duration = format_seconds(sum(one.seconds for one in those))
     trials = f"{plural(len(those), 'trial')}, about {duration}"
     if machine is not None:

@@ -93,7 +93,7 @@ class Budget:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class TrialForecast:
     """Forecast of one trial.
 
     Attributes:
@@ -177,7 +177,7 @@ def prices_of(plan: Plan, spec: ConfigNode) -> tuple[Price, ...]:
     return tuple(price.of_one_of(gpus_of(hardware)) for price in found if price is not None)
 
 
-def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, Expected]:
+def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, TrialForecast]:
     """The forecast of each trial, by its id; shared builds count for the first one."""
     from benchorch.executors.scheduling.duration_forecast import forecasts, past_durations
 
@@ -203,7 +203,7 @@ def expected(plan: Plan, trials: Sequence[Trial] | None = None) -> Mapping[str, 
         price = plan.prices.of(trial.hardware_kind, market) if plan.prices else None
         share = beside.get(trial.hardware_kind, 1)
         usd = trial_usd(seconds, price.usd_per_hour / share) if price else None
-        found[trial.trial_id] = Expected(seconds=seconds, usd=usd, build_s=build_s)
+        found[trial.trial_id] = TrialForecast(seconds=seconds, usd=usd, build_s=build_s)
     return found
 
 
@@ -317,7 +317,7 @@ def check_budget(plan: Plan, todo: Sequence[Trial], spent_usd: float = 0.0) -> N
 
 
 def machines(
-    plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str]
+    plan: Plan, forecast: Mapping[str, TrialForecast], launched: Collection[str]
 ) -> Sequence[Machine]:
     """One machine of each launched kind, and the stack's head; empty without launches.
 
@@ -387,9 +387,11 @@ def cheapest_first(plan: Plan, launched: Collection[str] = ()) -> Plan:
     return replace(plan, trials=tuple(trials))
 
 
-def forecast_by_kind(plan: Plan, forecast: Mapping[str, Expected]) -> Mapping[str, list[Expected]]:
+def forecast_by_kind(
+    plan: Plan, forecast: Mapping[str, TrialForecast]
+) -> Mapping[str, list[TrialForecast]]:
     """The forecast of a plan's trials by the kind of their machine, in the plan's order."""
-    found: dict[str, list[Expected]] = {}
+    found: dict[str, list[TrialForecast]] = {}
     for trial in plan.trials:
         found.setdefault(trial.hardware_kind, []).append(forecast[trial.trial_id])
     return found
@@ -401,7 +403,7 @@ def rented_kinds(trials: Sequence[Trial]) -> Collection[str]:
 
 
 def total_usd(
-    plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str] = ()
+    plan: Plan, forecast: Mapping[str, TrialForecast], launched: Collection[str] = ()
 ) -> float | None:
     """Total cost of priced trials, launched machines from launch to end; None without prices."""
     kinds = {trial.trial_id: trial.hardware_kind for trial in plan.trials}
@@ -414,7 +416,9 @@ def total_usd(
     return sum(paid) if paid else None
 
 
-def results_s(plan: Plan, forecast: Mapping[str, Expected], launched: Collection[str]) -> float:
+def results_s(
+    plan: Plan, forecast: Mapping[str, TrialForecast], launched: Collection[str]
+) -> float:
     """Seconds until the last result: launched machines work side by side, and beside this one.
 
     A head that has to be launched comes before them.
@@ -426,7 +430,7 @@ def results_s(plan: Plan, forecast: Mapping[str, Expected], launched: Collection
     return max([here_s, *(begin_s + one.seconds for one in there)])
 
 
-def cost_usd(those: Sequence[Expected], machine: Machine | None) -> float | None:
+def cost_usd(those: Sequence[TrialForecast], machine: Machine | None) -> float | None:
     """What trials cost, or the machine that is launched for them; None where unpaid."""
     if machine is not None:
         return machine.usd

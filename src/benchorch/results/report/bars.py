@@ -9,7 +9,7 @@ from benchorch.domain.trial import Trial
 from benchorch.formatting import bounded, interval_text, is_unknown, varying_labels
 from benchorch.pages.chart_script import Spec
 from benchorch.results.report.chart import (
-    Chart,
+    PageChart,
     at,
     axis,
     ends,
@@ -68,7 +68,7 @@ class _Bar:
     kind: str
 
 
-def case_charts(rows: Sequence[ReportRow], series: AllSeries) -> list[Chart]:
+def case_charts(rows: Sequence[ReportRow], series: AllSeries) -> list[PageChart]:
     """The charts of the rows of one serving case, in the order of the table."""
     names = _names([row.stored.trial for row in rows])
     return [*_times(rows, names), *_speedup(rows, names), *_processes(rows, names, series)]
@@ -97,7 +97,7 @@ def kind_of(row: ReportRow) -> str:
     return "baseline" if row.result.baseline_id is None else "not compared"
 
 
-def _times(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Chart]:
+def _times(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[PageChart]:
     """Median times of a call; where tokens are generated, of the first and of each later one."""
     for (title, sentence, unit), metrics in _TIMES.items():
         found = [(row, first(row.metrics, metrics)) for row in rows]
@@ -111,7 +111,7 @@ def _times(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Char
             for row, each in found
         ]
         if any(each for _, each in found):
-            yield Chart(title=title, sentence=sentence, spec=_bars(bars, unit))
+            yield PageChart(title=title, sentence=sentence, spec=_bars(bars, unit))
 
 
 def _without(row: ReportRow) -> str:
@@ -120,7 +120,7 @@ def _without(row: ReportRow) -> str:
     return row.outcome if failure is None else f"failed: {failure.kind}"
 
 
-def _speedup(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Chart]:
+def _speedup(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[PageChart]:
     bars = [
         _Bar(
             name=names[row.stored.trial.trial_id],
@@ -132,7 +132,7 @@ def _speedup(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[Ch
         if row.speedup is not None and not row.disqualified
     ]
     if bars:
-        yield Chart(
+        yield PageChart(
             title="Speed-up",
             sentence="Speed relative to the baseline, which is the line at 1; both were measured "
             "interleaved.",
@@ -195,14 +195,14 @@ def _bar_values(bar: _Bar, top: float) -> Spec:
 
 def _processes(
     rows: Sequence[ReportRow], names: Mapping[str, str], series: AllSeries
-) -> Iterator[Chart]:
+) -> Iterator[PageChart]:
     found = {
         names[row.stored.trial.trial_id]: own.processes
         for row in rows
         if not row.disqualified and (own := series.get(row.stored.trial.trial_id)) and own.processes
     }
     if found:
-        yield Chart(
+        yield PageChart(
             title="Calls of every process",
             sentence="One line per process, in the order in which they ran. The thin line spans "
             "90 % of its calls, the thick line half of them; the tick is the median.",

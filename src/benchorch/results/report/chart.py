@@ -17,7 +17,7 @@ _CHARACTER_PX, _GAP_PX = 7, 12  # of figures above bars
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chart:
+class PageChart:
     """One chart of a page.
 
     Attributes:

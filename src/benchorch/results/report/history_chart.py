@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from benchorch.domain.estimate import Estimate
 from benchorch.formatting import interval_text
 from benchorch.pages.chart_script import Spec
-from benchorch.results.history.series import Point, Series
+from benchorch.results.history.series import MetricHistory, Point
 from benchorch.results.report.bars import COLORS
-from benchorch.results.report.chart import Chart, at, axis, ends, interval, layer, tip
+from benchorch.results.report.chart import PageChart, at, axis, ends, interval, layer, tip
 
 _HEIGHT_PX = 190
 _CHANGES_TOLD = 6
@@ -18,11 +18,11 @@ _TOP, _BOTTOM = {"value": 0}, {"value": _HEIGHT_PX}
 _WORSE, _BETTER, _NEITHER = COLORS["slower"], COLORS["faster"], COLORS["equivalent"]
 
 
-def history_chart(series: Series) -> Chart:
+def history_chart(series: MetricHistory) -> PageChart:
     """Sessions from left to right at equal distances: nights without a run are no flat line."""
     known = [point.estimate for point in series.points if point.estimate is not None]
     if not known:
-        return Chart(title=series.name, sentence="No session has this figure.")
+        return PageChart(title=series.name, sentence="No session has this figure.")
     reached = [end for one in known for end in (interval(one) or (one.value,))]
     y = axis("value", _title(series.metric, known[0].unit), reached)
     x = _dates(series)
@@ -32,7 +32,7 @@ def history_chart(series: Series) -> Chart:
         *_shifts(series, x),
         *_sessions(series, x, y),
     ]
-    return Chart(
+    return PageChart(
         title=series.name,
         sentence=f"{series.metric} on {series.machine}.",
         spec={"height": _HEIGHT_PX, "layer": layers},
@@ -50,7 +50,7 @@ def _with(values: Sequence[Mapping[str, object]], drawn: Spec) -> Spec:
     return {"data": {"values": values}, **drawn}
 
 
-def _levels(series: Series, x: Spec, y: Spec) -> Iterator[Spec]:
+def _levels(series: MetricHistory, x: Spec, y: Spec) -> Iterator[Spec]:
     """A line along each level."""
     values = [
         {"first": one.first - 0.3, "last": one.last + 0.3, "value": one.value}
@@ -61,14 +61,14 @@ def _levels(series: Series, x: Spec, y: Spec) -> Iterator[Spec]:
     )
 
 
-def _breaks(series: Series, x: Spec) -> Iterator[Spec]:
+def _breaks(series: MetricHistory, x: Spec) -> Iterator[Spec]:
     """A dotted line where what is measured was defined anew."""
     values = [{"x": i - 0.5} for i, one in enumerate(series.points) if one.redefined]
     mark = {**_RULE, "strokeDash": [2, 3], "opacity": 0.5}
     yield _with(values, layer(mark, x=x, y=_TOP, y2=_BOTTOM))
 
 
-def _shifts(series: Series, x: Spec) -> Iterator[Spec]:
+def _shifts(series: MetricHistory, x: Spec) -> Iterator[Spec]:
     """A dashed line at each shift, and its figure towards the middle, in two rows by turns."""
     for number, level in enumerate(series.shifts):
         assert level.shift is not None
@@ -85,7 +85,7 @@ def _shifts(series: Series, x: Spec) -> Iterator[Spec]:
         yield {"data": {"values": [value]}, "layer": [rule, name]}
 
 
-def _sessions(series: Series, x: Spec, y: Spec) -> Iterator[Spec]:
+def _sessions(series: MetricHistory, x: Spec, y: Spec) -> Iterator[Spec]:
     """A point with its whisker for each session."""
     whisker = {**_RULE, "strokeWidth": 1, "opacity": 0.7}
     point: Spec = {"type": "point", "filled": True, "size": 42, "color": _NEITHER}
@@ -96,7 +96,7 @@ def _sessions(series: Series, x: Spec, y: Spec) -> Iterator[Spec]:
     yield {"data": {"values": list(_points(series))}, "layer": marks}
 
 
-def _dates(series: Series) -> Spec:
+def _dates(series: MetricHistory) -> Spec:
     """The horizontal axis: dates of sessions, or times where two are of one day."""
     started = [point.started_at[:16].replace("T", " ") for point in series.points]
     days = {one[:10] for one in started}
@@ -120,7 +120,7 @@ def _dates(series: Series) -> Spec:
     }
 
 
-def _points(series: Series) -> Iterator[Spec]:
+def _points(series: MetricHistory) -> Iterator[Spec]:
     for place, point in enumerate(series.points):
         if point.estimate is None:
             continue

@@ -11,7 +11,7 @@ from benchorch.pages.chart_script import Spec, script
 from benchorch.results.compare import export
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.history.collect import started_at
-from benchorch.results.history.series import Level, Series
+from benchorch.results.history.series import MetricHistory, SessionLevel
 from benchorch.results.report.history_chart import history_chart, percent
 
 RUNS = "runs"
@@ -27,7 +27,7 @@ _CHANGES_TOLD = 6
 
 
 @final
-class Change(NamedTuple):
+class ShiftRow(NamedTuple):
     """A shift as a row of the table.
 
     Attributes:
@@ -47,7 +47,7 @@ class Change(NamedTuple):
 class Card(NamedTuple):
     """One history of the page."""
 
-    series: Series
+    series: MetricHistory
     keys: Spec
     latest: str
     when: str
@@ -57,7 +57,7 @@ class Card(NamedTuple):
     number: int
 
 
-def write_site(site: Path, runs: Sequence[StoredRun], series: Sequence[Series]) -> Path:
+def write_site(site: Path, runs: Sequence[StoredRun], series: Sequence[MetricHistory]) -> Path:
     """Write the page and its runs into a folder; returns the page's path.
 
     Args:
@@ -74,7 +74,7 @@ def write_site(site: Path, runs: Sequence[StoredRun], series: Sequence[Series]) 
     return path
 
 
-def page(runs: Sequence[StoredRun], series: Sequence[Series]) -> str:
+def page(runs: Sequence[StoredRun], series: Sequence[MetricHistory]) -> str:
     """The page: what changed, filters, and a chart a history."""
     charts = [history_chart(one) for one in series]
     cards = [_card(one, charts[index].sentence, index) for index, one in enumerate(series)]
@@ -101,7 +101,7 @@ def _span(runs: Sequence[StoredRun]) -> str:
     return f"{plural(len(runs), 'run')} from {first} to {last}"
 
 
-def sentence_of(series: Sequence[Series]) -> str:
+def sentence_of(series: Sequence[MetricHistory]) -> str:
     """``2 of 6 histories have shifted: 1 for the worse, 1 for the better.``."""
     of = f"{len(series)} {'history' if len(series) == 1 else 'histories'}"
     judged = [one.is_worse(level) for one in series for level in one.shifts]
@@ -113,18 +113,18 @@ def sentence_of(series: Sequence[Series]) -> str:
     return f"{moved} of {of} {'has' if moved == 1 else 'have'} shifted: {counted or 'neither way'}."
 
 
-def changes_of(series: Sequence[Series]) -> list[Change]:
+def changes_of(series: Sequence[MetricHistory]) -> list[ShiftRow]:
     """Every shift, the newest first."""
     found = [_change(one, level) for one in series for level in one.shifts]
     return sorted(found, key=lambda change: change.when, reverse=True)
 
 
-def _change(series: Series, level: Level) -> Change:
+def _change(series: MetricHistory, level: SessionLevel) -> ShiftRow:
     assert level.shift is not None
     point = series.points[level.first]
     commit = f" {point.commit}" if point.commit else ""
     ratio = level.shift.ratio
-    return Change(
+    return ShiftRow(
         name=f"{series.name} {series.metric}",
         machine=series.machine,
         when=f"{point.started_at[:16].replace('T', ' ')}{commit}",
@@ -134,12 +134,12 @@ def _change(series: Series, level: Level) -> Change:
     )
 
 
-def _kind(series: Series, level: Level) -> str:
+def _kind(series: MetricHistory, level: SessionLevel) -> str:
     worse = series.is_worse(level)
     return "" if worse is None else "bad" if worse else "good"
 
 
-def _card(series: Series, sentence: str, number: int) -> Card:
+def _card(series: MetricHistory, sentence: str, number: int) -> Card:
     latest, shifts = series.latest, series.shifts
     known = latest.estimate
     labels = series.labels

@@ -14,7 +14,7 @@ from benchorch.pages.templates import MOST_BYTES, SizeBudget, size_of
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.report import trial_details
 from benchorch.results.report.bars import case_charts
-from benchorch.results.report.chart import Chart
+from benchorch.results.report.chart import PageChart
 from benchorch.results.report.notes import few, notes_of
 from benchorch.results.report.plan_text import names_of, skip_text
 from benchorch.results.report.request_coverage import pending
@@ -62,7 +62,7 @@ class _Charts:
     def __init__(self) -> None:
         self.specs: list[object] = []
 
-    def number(self, chart: Chart) -> int | None:
+    def number(self, chart: PageChart) -> int | None:
         """The chart's number among the specifications; None where nothing is drawn."""
         if chart.spec is None or len(self.specs) >= _MOST_CHARTS:
             return None
@@ -74,7 +74,7 @@ class Case(NamedTuple):
     """One serving case: its name, its charts, and its warnings with the trials that have them."""
 
     name: str
-    charts: Sequence[tuple[int | None, Chart]]
+    charts: Sequence[tuple[int | None, PageChart]]
     warnings: Sequence[tuple[str, Sequence[str]]]
 
 
@@ -162,7 +162,7 @@ def _noted(summaries: Mapping[str, Summary]) -> list[tuple[str, Sequence[str]]]:
     return [(note.text, [*note.trial_ids, *note.alike_ids]) for note in (*first, *others)]
 
 
-def _file_name(chart: Chart, case: str = "") -> str:
+def _file_name(chart: PageChart, case: str = "") -> str:
     """What a saved chart is called: letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", f"{case} {chart.title}".lower()).strip("-")[:80]
 

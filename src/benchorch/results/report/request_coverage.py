@@ -14,7 +14,7 @@ _NAMED = 3
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
+class RequestCoverage:
     """What became of the cells of one serving case.
 
     Attributes:
@@ -55,7 +55,7 @@ def coverage(
     results: Mapping[str, TrialResult],
     summaries: Mapping[str, Summary],
     ranked: Collection[str],
-) -> Coverage:
+) -> RequestCoverage:
     """Of the trials of one serving case and the skips of what was requested for it.
 
     Args:
@@ -70,7 +70,7 @@ def coverage(
         if trial.trial_id not in ranked
     ]
     missing += [(_name(skip.labels, several), f"skipped ({_first(skip.reason)})") for skip in skips]
-    return Coverage(
+    return RequestCoverage(
         requested=len(everything),
         ranked=len(ran),
         missing=tuple(missing),

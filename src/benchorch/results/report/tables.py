@@ -22,7 +22,7 @@ from benchorch.formatting import (
 )
 from benchorch.results.report.execution_text import execution_matters, precision_text
 from benchorch.results.report.plan_text import names_of, skip_text
-from benchorch.results.report.request_coverage import Coverage, coverage, pending
+from benchorch.results.report.request_coverage import RequestCoverage, coverage, pending
 from benchorch.stats.pairs import SEQUENTIAL
 from benchorch.stats.ratio_test import INCONCLUSIVE
 from benchorch.units import format_bytes, format_seconds, significant
@@ -305,7 +305,7 @@ class Conclusion(NamedTuple):
 
     sentence: str
     fastest: Trial | None
-    coverage: Coverage
+    coverage: RequestCoverage
 
 
 def conclusions(
@@ -400,7 +400,7 @@ def _figure_text(best: Trial, qualified: Sequence[Trial], summaries: Mapping[str
     return f"{named(best)} has the best figure, {_primary_text(best, summaries)}{gain}: {why}"
 
 
-def _winner_text(best: Trial, summaries: Mapping[str, Summary], covered: Coverage) -> str:
+def _winner_text(best: Trial, summaries: Mapping[str, Summary], covered: RequestCoverage) -> str:
     """The one that is shown to be faster than all others."""
     if summaries[best.trial_id].speedup is None:
         gain = "everything else that was compared is slower"

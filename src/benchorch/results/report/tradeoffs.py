@@ -8,7 +8,16 @@ from benchorch.domain.estimate import Estimate
 from benchorch.formatting import interval_text, is_unknown
 from benchorch.pages.chart_script import Spec
 from benchorch.results.metrics.load_curve import LoadPoint
-from benchorch.results.report.chart import Chart, at, axis, ends, from_zero, interval, layer, tip
+from benchorch.results.report.chart import (
+    PageChart,
+    at,
+    axis,
+    ends,
+    from_zero,
+    interval,
+    layer,
+    tip,
+)
 from benchorch.results.report.rows import ReportRow
 from benchorch.results.report.series_figures import AllSeries, SeriesFigures
 from benchorch.units import format_seconds
@@ -48,7 +57,7 @@ def series_of(row: ReportRow) -> str:
     return f"{row.labels.get('conversion', '')} on {row.hardware}"
 
 
-def tradeoffs(rows: Sequence[ReportRow], series: AllSeries) -> list[Chart]:
+def tradeoffs(rows: Sequence[ReportRow], series: AllSeries) -> list[PageChart]:
     """Every chart that these rows allow; a panel for each model and piece of work."""
     works = _grouped(rows, work_of)
     several = len(works) > 1
@@ -102,12 +111,12 @@ def _grouped(
     return found
 
 
-def _work(rows: Sequence[ReportRow], name: str) -> Iterator[Chart]:
+def _work(rows: Sequence[ReportRow], name: str) -> Iterator[PageChart]:
     """Latency against throughput where they are not each other's inverse, and against cost."""
     dots = list(_dots(rows, _throughput, _latency))
     if len({(dot.row.size("batch_size"), dot.row.hardware) for dot in dots}) > 1:
         front = pareto_front([(-dot.x.value, dot.y.value) for dot in dots if _sound(dot)])
-        yield Chart(
+        yield PageChart(
             title=f"Latency against throughput{name}",
             sentence=_with_front("Best is the bottom right.", len(front)),
             spec=_scatter(dots, (THROUGHPUT, LATENCY), [(-x, y) for x, y in front]),
@@ -116,7 +125,7 @@ def _work(rows: Sequence[ReportRow], name: str) -> Iterator[Chart]:
     if dots:
         front = pareto_front([(dot.x.value, dot.y.value) for dot in dots if _sound(dot)])
         start = "Best is the bottom left. Every machine is taken to be busy all the time."
-        yield Chart(
+        yield PageChart(
             title=f"Cost against latency{name}",
             sentence=_with_front(start, len(front)),
             spec=_scatter(dots, (LATENCY, f"USD per million {dots[0].row.priced_unit}"), front),
@@ -134,10 +143,10 @@ def _sound(dot: _Dot) -> bool:
     return not dot.row.disqualified
 
 
-def _build(rows: Sequence[ReportRow], model: str, several: bool) -> Iterator[Chart]:
+def _build(rows: Sequence[ReportRow], model: str, several: bool) -> Iterator[PageChart]:
     dots = list(_dots(rows, _build_s, _gain))
     if len(dots) > 1:  # one alone is traded off against nothing
-        yield Chart(
+        yield PageChart(
             title=f"Gain against build time{f': {model}' if several else ''}",
             sentence="Speed relative to the baseline, and what it takes "
             "to build: best is the top left.",
@@ -145,7 +154,7 @@ def _build(rows: Sequence[ReportRow], model: str, several: bool) -> Iterator[Cha
         )
 
 
-def _scaling(rows: Sequence[ReportRow], symbol: str, name: str) -> Iterator[Chart]:
+def _scaling(rows: Sequence[ReportRow], symbol: str, name: str) -> Iterator[PageChart]:
     """What grows or falls with a size; nothing where no series has two of it."""
     sized = [row for row in rows if row.ran and row.size(symbol) is not None]
     groups = _grouped(sized, lambda row: _all_else(row, symbol))
@@ -157,7 +166,7 @@ def _scaling(rows: Sequence[ReportRow], symbol: str, name: str) -> Iterator[Char
             for dot in _dots(own, lambda row: _exactly(row.size(symbol)), quantity, key)
         ]
         if dots:
-            yield Chart(
+            yield PageChart(
                 title=f"{what} over {SIZES[symbol]}{name}",
                 sentence="Joined: the same conversion and hardware, all else equal.",
                 spec=_scatter(dots, (SIZES[symbol], unit), ticks=[*{dot.x.value for dot in dots}]),
@@ -290,7 +299,7 @@ def _tip(row: ReportRow) -> str:
     )
 
 
-def _load(row: ReportRow, own: SeriesFigures | None) -> Iterator[Chart]:
+def _load(row: ReportRow, own: SeriesFigures | None) -> Iterator[PageChart]:
     """Responses over the offered rate."""
     if own is None or not own.load:
         return
@@ -298,7 +307,7 @@ def _load(row: ReportRow, own: SeriesFigures | None) -> Iterator[Chart]:
     if not values:
         return
     lost: list[Spec] = [{"rate": point.rate_per_s} for point in own.load if point.unstable]
-    yield Chart(
+    yield PageChart(
         title=f"Response under load: {row.name}",
         sentence="Median and 99th percentile of responses at each offered rate."
         + (" Red: rates at which the queue grows without end." if lost else "")

@@ -13,7 +13,7 @@ from benchorch.domain.codec import from_json, to_json
 from benchorch.errors import ExecutorError
 from benchorch.run.duel.messages import (
     VERSION,
-    Ended,
+    EndedTrial,
     Message,
     Opening,
     Order,
@@ -27,7 +27,7 @@ _LOG_LINES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class CodeVersion:
     """A version of the code and the environment it runs in.
 
     Attributes:
@@ -50,7 +50,7 @@ class Side:
 class Contender:
     """A side's program while it runs. Made by `started`."""
 
-    def __init__(self, side: Side, process: subprocess.Popen[bytes], origin: Origin) -> None:
+    def __init__(self, side: CodeVersion, process: subprocess.Popen[bytes], origin: Origin) -> None:
         self.side = side
         self.origin = origin
         self._process = process
@@ -61,17 +61,17 @@ class Contender:
         self._open.add(trial_id)
         self._send(Order(trial_id=trial_id, cpus=cpus))
 
-    def stop(self, trial_id: str, reason: str) -> Ended:
+    def stop(self, trial_id: str, reason: str) -> EndedTrial:
         """End a trial, once the process in flight is through; nothing where it never began."""
         if trial_id not in self._open:
-            return Ended(trial_id=trial_id)
+            return EndedTrial(trial_id=trial_id)
         self._send(Order(trial_id=trial_id, stop=reason))
         while True:  # the process in flight, of this or of another trial, reports before
             answer = self.answer()
-            if isinstance(answer, Ended) and answer.trial_id == trial_id:
+            if isinstance(answer, EndedTrial) and answer.trial_id == trial_id:
                 return answer
 
-    def answer(self) -> ProcessLevel | Ended:
+    def answer(self) -> ProcessLevel | EndedTrial:
         """What it reports next: the process that has run, or the end of a trial.
 
         Raises ExecutorError where the program has ended.
@@ -92,7 +92,7 @@ class Contender:
 
 
 @contextlib.contextmanager
-def started(side: Side, modules: tuple[str, ...]) -> Iterator[Contender]:
+def started(side: CodeVersion, modules: tuple[str, ...]) -> Iterator[Contender]:
     """Start a side's program; nothing of it is left in the end.
 
     Raises ExecutorError where it cannot begin.
@@ -128,7 +128,7 @@ def started(side: Side, modules: tuple[str, ...]) -> Iterator[Contender]:
         _end(process)
 
 
-def _read(process: subprocess.Popen[bytes], side: Side) -> Message:
+def _read(process: subprocess.Popen[bytes], side: CodeVersion) -> Message:
     assert process.stdout is not None  # a pipe
     line = process.stdout.readline()
     if not line.endswith(b"\n"):
@@ -141,7 +141,7 @@ def _orders(process: subprocess.Popen[bytes]) -> IO[bytes]:
     return process.stdin
 
 
-def _gone(process: subprocess.Popen[bytes], side: Side) -> ExecutorError:
+def _gone(process: subprocess.Popen[bytes], side: CodeVersion) -> ExecutorError:
     """What a program said before it ended by itself."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_END_S)

@@ -22,15 +22,15 @@ from benchorch.journal import run_directory
 from benchorch.progress import Say
 from benchorch.results.compare.duels import (
     LOOKS,
-    Level,
+    DuelTerms,
     Meeting,
-    Terms,
+    ProcessTimes,
     judge,
     refused,
 )
 from benchorch.results.compare.gate import UNCLEAR, Gated
-from benchorch.run.duel.contender import Contender, Side, started
-from benchorch.run.duel.messages import Ended, Origin, ProcessLevel
+from benchorch.run.duel.contender import CodeVersion, Contender, started
+from benchorch.run.duel.messages import EndedTrial, Origin, ProcessLevel
 from benchorch.run.planner import new_plan_id
 from benchorch.trial.repetitions import next_side
 
@@ -39,7 +39,7 @@ _LEAST = 3  # pairs that are measured even where the time is used up before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class DuelExtent:
     """How long a duel may take.
 
     Attributes:
@@ -68,7 +68,7 @@ class Bout:
     trouble: str = ""
     ended: bool = False
 
-    def judged(self, terms: Terms) -> Gated:
+    def judged(self, terms: DuelTerms) -> Gated:
         """Its state with what was measured so far."""
         if self.trouble or not self.meetings:
             return refused(self.name, self.trouble or "no pair was measured", terms)
@@ -84,7 +84,7 @@ class Duel:
         interrupted: whether somebody ended it.
     """
 
-    terms: Terms
+    terms: DuelTerms
     bouts: list[Bout]
     origins: tuple[Origin, Origin] | None = None
     interrupted: bool = False
@@ -94,7 +94,7 @@ class Duel:
         return [bout.judged(self.terms) for bout in self.bouts]
 
 
-def prepared(plan: Plan, side: Side, store: Path) -> None:
+def prepared(plan: Plan, side: CodeVersion, store: Path) -> None:
     """Make the directory of a side's run, with a plan of its own."""
     side.directory.mkdir(parents=True)
     session = {**plan.session, "cwd": str(side.folder), "store": _own(plan.session, store)}
@@ -114,11 +114,11 @@ def _own(session: ConfigNode, store: Path) -> ConfigNode:
     return {**node_of(session, "store"), "root": str(store)}
 
 
-def terms_of(plan: Plan, limit_ratio: float) -> Terms:
+def terms_of(plan: Plan, limit_ratio: float) -> DuelTerms:
     """The terms for all trials of a plan."""
     protocols = [node_of(trial.spec, "protocol") for trial in plan.trials]
     margins = [node.get("delta_ratio", Protocol().delta_ratio) for node in protocols]
-    return Terms(
+    return DuelTerms(
         limit_ratio=limit_ratio,
         delta_ratio=min(float(margin) for margin in margins if isinstance(margin, int | float)),
         trials=len(plan.trials),
@@ -127,10 +127,10 @@ def terms_of(plan: Plan, limit_ratio: float) -> Terms:
 
 def fight(
     plan: Plan,
-    sides: tuple[Side, Side],
+    sides: tuple[CodeVersion, CodeVersion],
     *,
-    terms: Terms,
-    extent: Extent,
+    terms: DuelTerms,
+    extent: DuelExtent,
     modules: tuple[str, ...],
     check: Callable[[tuple[Origin, Origin]], None],
     say: Say,
@@ -172,8 +172,8 @@ class _Rounds:
         old: Contender,
         new: Contender,
         *,
-        terms: Terms,
-        extent: Extent,
+        terms: DuelTerms,
+        extent: DuelExtent,
         say: Say,
     ) -> None:
         self._bouts = bouts
@@ -209,7 +209,7 @@ class _Rounds:
         for contender in both:
             contender.go_on(bout.trial.trial_id)
         for contender, answer in [(contender, contender.answer()) for contender in both]:
-            if isinstance(answer, Ended):
+            if isinstance(answer, EndedTrial):
                 _fail(bout, contender, answer.trouble)
             else:
                 bout.cpus = bout.cpus or answer.cpus
@@ -244,7 +244,7 @@ class _Rounds:
         answer = contender.answer()
         if isinstance(answer, ProcessLevel) and answer.median > 0:
             return answer
-        trouble = answer.trouble if isinstance(answer, Ended) else "a process observed nothing"
+        trouble = answer.trouble if isinstance(answer, EndedTrial) else "a process observed nothing"
         _fail(bout, contender, trouble)
         return None
 
@@ -271,7 +271,7 @@ class _Rounds:
             try:
                 ended = contender.stop(bout.trial.trial_id, reason)
             except ExecutorError as error:
-                ended = Ended(trial_id=bout.trial.trial_id, trouble=str(error))
+                ended = EndedTrial(trial_id=bout.trial.trial_id, trouble=str(error))
             if ended.trouble and not bout.trouble:
                 _fail(bout, contender, ended.trouble)
 
@@ -286,9 +286,9 @@ def _fail(bout: Bout, contender: Contender, reason: str) -> None:
     bout.trouble = f"{contender.side.name}: {reason or 'it ended early'}"
 
 
-def _level(found: ProcessLevel | None) -> Level:
+def _level(found: ProcessLevel | None) -> ProcessTimes:
     assert found is not None  # without trouble there is one
-    return Level(median=found.median, floor=found.floor)
+    return ProcessTimes(median=found.median, floor=found.floor)
 
 
 def refuse_remote(plan: Plan, *, is_remote: bool) -> None:

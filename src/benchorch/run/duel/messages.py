@@ -49,7 +49,7 @@ class Message:
 
     ready: Origin | None = None
     process: ProcessLevel | None = None
-    ended: Ended | None = None
+    ended: EndedTrial | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class ProcessLevel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class EndedTrial:
     """The end of a trial.
 
     Attributes:

@@ -28,7 +28,7 @@ from benchorch.models.trust import grant, references_of, session_of
 from benchorch.results.metrics.latency import FLOOR, LEAST_FOR_FLOOR, queries_ms
 from benchorch.run.duel.messages import (
     VERSION,
-    Ended,
+    EndedTrial,
     Message,
     Opening,
     Order,
@@ -113,14 +113,14 @@ class _Runs:
         run.start()
         return run
 
-    def _end(self, name: str, reason: str) -> Ended:
+    def _end(self, name: str, reason: str) -> EndedTrial:
         run = self._runs.pop(name)
         run.stop_reason = reason
         run.end(profile=False)
         result = run.result()
         if result.processes or result.failure:
             run_directory.append_result(self._session.directory, result, {})
-        return Ended(trial_id=name, trouble=_trouble(result))
+        return EndedTrial(trial_id=name, trouble=_trouble(result))
 
 
 def level_of(process: ProcessRecord) -> ProcessLevel:

@@ -2,7 +2,7 @@
 
 ::
 
-    bundle.json         a `Manifest`: what it is, what a repetition must give, a digest of each file
+    bundle.json         a `BundleManifest`: its origin, what a repetition must give, files' digests
     README.md           the one command
     requirements.txt    the packages
     run/                the run's directory: plan (the resolved recipe), results, raw series
@@ -82,7 +82,7 @@ class Expected:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class BundleManifest:
     """What a bundle says of itself.
 
     Attributes:
@@ -112,7 +112,7 @@ def write_bundle(
     *,
     code: bool = False,
     weights: bool = False,
-) -> Manifest:
+) -> BundleManifest:
     """Write the bundle of a run, or of some of its trials with their baselines.
 
     Args:
@@ -207,7 +207,7 @@ def _copy_run(directory: Path, plan: Plan, out: Path) -> None:
         raise ConfigError(problems)
 
 
-def _manifest(plan: Plan, trials: Sequence[StoredTrial]) -> Manifest:
+def _manifest(plan: Plan, trials: Sequence[StoredTrial]) -> BundleManifest:
     awaited = expectations(trials)
     results = {one.trial.trial_id: one.result for one in trials if one.result is not None}
     builds = {name: result.build for name, result in results.items()}
@@ -221,7 +221,7 @@ def _manifest(plan: Plan, trials: Sequence[StoredTrial]) -> Manifest:
         )
         for one in plan.trials
     }
-    return Manifest(
+    return BundleManifest(
         format=FORMAT,
         schema_version=SCHEMA_VERSION,
         version=importlib.metadata.version("benchorch"),
@@ -255,7 +255,7 @@ def _seed(spec: Mapping[str, Json]) -> int | None:
     return seed if isinstance(seed, int) else None
 
 
-def _write_notes(folder: Path, manifest: Manifest, trials: Sequence[StoredTrial]) -> None:
+def _write_notes(folder: Path, manifest: BundleManifest, trials: Sequence[StoredTrial]) -> None:
     pythons = {str(one.environment.get("python")) for one in trials if one.result}
     text = _TEXT.format(
         plan_id=manifest.plan_id,

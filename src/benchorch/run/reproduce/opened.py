@@ -27,7 +27,7 @@ from benchorch.run.reproduce.bundle import (
     MANIFEST,
     RUN,
     SCHEMA_VERSION,
-    Manifest,
+    BundleManifest,
     member,
 )
 
@@ -55,7 +55,7 @@ class Opened:
         carried: the user's files that it holds, by the name in the trials.
     """
 
-    manifest: Manifest
+    manifest: BundleManifest
     directory: Path
     run: StoredRun
     carried: Mapping[str, Path]
@@ -107,19 +107,19 @@ def _problems(archive: zipfile.ZipFile, size_bytes: int) -> Iterator[str]:
         yield f"its {size_bytes} bytes expand to {total}"
 
 
-def _manifest(path: Path, archive: zipfile.ZipFile) -> Manifest:
+def _manifest(path: Path, archive: zipfile.ZipFile) -> BundleManifest:
     if MANIFEST not in archive.namelist():
         _refuse(path, [f"it has no {MANIFEST}"])
     if archive.getinfo(MANIFEST).file_size > _MANIFEST_BYTES:
         _refuse(path, [f"its {MANIFEST} is larger than {_MANIFEST_BYTES} bytes"])
-    manifest = decode(Manifest, json.loads(archive.read(MANIFEST)))
+    manifest = decode(BundleManifest, json.loads(archive.read(MANIFEST)))
     if (manifest.format, manifest.schema_version) != (FORMAT, SCHEMA_VERSION):
         what = f"{manifest.format!r}, schema {manifest.schema_version}"
         _refuse(path, [f"it is {what}; this version reads {FORMAT!r}, schema {SCHEMA_VERSION}"])
     return manifest
 
 
-def _unpacked(archive: zipfile.ZipFile, manifest: Manifest, into: Path) -> Iterator[str]:
+def _unpacked(archive: zipfile.ZipFile, manifest: BundleManifest, into: Path) -> Iterator[str]:
     """Write every member out; what is not as its digest says."""
     names = set(archive.namelist()) - {MANIFEST}
     for name in sorted(names ^ set(manifest.digests)):
@@ -133,7 +133,7 @@ def _unpacked(archive: zipfile.ZipFile, manifest: Manifest, into: Path) -> Itera
                 yield f"{name} does not have its digest"
 
 
-def _carried(manifest: Manifest, into: Path) -> dict[str, Path]:
+def _carried(manifest: BundleManifest, into: Path) -> dict[str, Path]:
     """The files whose member has the digest that the trials' file had."""
     members = {name: member(name, digest) for name, digest in manifest.files.items()}
     return {
@@ -143,7 +143,7 @@ def _carried(manifest: Manifest, into: Path) -> dict[str, Path]:
     }
 
 
-def _unfounded(manifest: Manifest, run: StoredRun) -> Iterator[str]:
+def _unfounded(manifest: BundleManifest, run: StoredRun) -> Iterator[str]:
     """Figures that are announced and do not follow from the raw series, or are left out."""
     again = expectations(run.trials)
     if set(again) != set(manifest.trials):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchorch.trace.arrays import Bools, Int32s, Int64s, mask, scattered
-from benchorch.trace.attribution.owners import Owners, module_name
+from benchorch.trace.attribution.owners import EventOwners, module_name
 from benchorch.trace.dag import NOBODY, CriticalPath, Dag
 from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, NOTHING, Category, Events, once
 from benchorch.trace.nesting import inherited
@@ -67,7 +67,7 @@ class Entities(NamedTuple):
         return np.flatnonzero(own & (measured.in_window[:-1] | (times_ns > 0))), times_ns
 
 
-def operators(events: Events, owned: Owners) -> Entities:
+def operators(events: Events, owned: EventOwners) -> Entities:
     """Rows by the innermost operator, with its launches and their device work; nodes by type."""
     names = (*events.names, *operator_types(events))
     code = events.name + len(events.names) * (events.category == Category.NODE).astype(np.int64)
@@ -90,7 +90,7 @@ def operator_types(events: Events) -> tuple[str, ...]:
     return tuple(types)
 
 
-def ranges(events: Events, owned: Owners, marks: Sequence[int]) -> Entities:
+def ranges(events: Events, owned: EventOwners, marks: Sequence[int]) -> Entities:
     """Rows by the innermost range that a person or a loader named, without those of the steps."""
     marking = events.name[np.array(marks, dtype=np.int64)]
     chosen = (events.category == Category.ANNOTATION) & ~np.isin(events.name, marking)
@@ -99,12 +99,12 @@ def ranges(events: Events, owned: Owners, marks: Sequence[int]) -> Entities:
     return by_key(inherited(owned.parent, own), events.names, events.name)
 
 
-def modules(events: Events, owned: Owners) -> Entities:
+def modules(events: Events, owned: EventOwners) -> Entities:
     """Rows by the innermost module."""
     return by_key(owned.module, [*map(module_name, events.names)], events.name)
 
 
-def frames(events: Events, owned: Owners) -> Entities:
+def frames(events: Events, owned: EventOwners) -> Entities:
     """Rows by Python function: its own time; of one that is built in, by who calls it."""
     python = events.category == Category.PYTHON
     frame = np.flatnonzero(python)
@@ -135,7 +135,7 @@ def _called(name: str, caller: str) -> str:
     return f"{found[1]}, called by {caller}" if found and caller != name else _ADDRESS.sub("", name)
 
 
-def kernels(events: Events, owned: Owners) -> Entities:
+def kernels(events: Events, owned: EventOwners) -> Entities:
     """Rows by the name of the device work, and of a host's fused kernels and collectives."""
     on_host = (events.category == Category.OPERATOR) & events.called(is_fused)
     on_host |= (events.category == Category.ANNOTATION) & events.called(COLLECTIVE.search)

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchorch.trace.arrays import Bools, Int64s, scattered
 from benchorch.trace.attribution.entities import Entities, Shares
-from benchorch.trace.attribution.owners import MODULE, Owners
+from benchorch.trace.attribution.owners import MODULE, EventOwners
 from benchorch.trace.events import DEVICE_WORK, NOTHING, Category, Events
 from benchorch.trace.nesting import inherited
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode, plain_op
@@ -31,7 +31,7 @@ _COMPILED_CALL = "## Call CompiledFxGraph"
 
 def graph_nodes(
     events: Events,
-    owned: Owners,
+    owned: EventOwners,
     graph: OperatorGraph | None = None,
     provenance: Sequence[Provenance] = (),
 ) -> Entities:
@@ -83,7 +83,7 @@ def _known(name: str, nodes: Mapping[str, OperatorNode]) -> str:
 
 
 def _of_compiled(
-    events: Events, owned: Owners, provenance: Sequence[Provenance]
+    events: Events, owned: EventOwners, provenance: Sequence[Provenance]
 ) -> dict[int, tuple[str, ...]]:
     """Kernels in compiled code, each by which of its graph's calls of that kernel it is."""
     marked = events.called(lambda name: name.startswith(_COMPILED_CALL))
@@ -114,7 +114,7 @@ def _by_graph(
 
 
 def _kernels(
-    events: Events, owned: Owners, call: Int64s, provenance: Sequence[Provenance]
+    events: Events, owned: EventOwners, call: Int64s, provenance: Sequence[Provenance]
 ) -> Bools:
     """Fused kernels by their names, and all else that compiled graphs call themselves."""
     called = {name for one in provenance for name in one.calls}
@@ -127,7 +127,9 @@ def _kernels(
     return chosen
 
 
-def _of_eager(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int, tuple[str, ...]]:
+def _of_eager(
+    events: Events, owned: EventOwners, graph: OperatorGraph
+) -> dict[int, tuple[str, ...]]:
     """The k-th call of an operator in a module's range is the graph's k-th such node there."""
     nodes: dict[tuple[str, str], list[str]] = defaultdict(list)
     for node in graph.nodes:
@@ -167,7 +169,9 @@ def _bytes(node: OperatorNode) -> float | None:
     return sum(math.prod(shape) * ITEM_BYTES[dtype] for dtype, shape in sizes)
 
 
-def _by_sequence(events: Events, owned: Owners, graph: OperatorGraph) -> dict[int, tuple[str, ...]]:
+def _by_sequence(
+    events: Events, owned: EventOwners, graph: OperatorGraph
+) -> dict[int, tuple[str, ...]]:
     """For each operator that does the work of a node of the graph, that node; empty without one."""
     kind_of = {node.name: operator_kind(node.op) for node in graph.nodes}
     operators, found_kinds = _outermost(events, owned, {*kind_of.values()} - NO_WORK)
@@ -218,7 +222,7 @@ def _pass(kinds: Sequence[str], ahead: Sequence[str], place: int) -> list[tuple[
     return best
 
 
-def _outermost(events: Events, owned: Owners, kinds: set[str]) -> tuple[list[int], list[str]]:
+def _outermost(events: Events, owned: EventOwners, kinds: set[str]) -> tuple[list[int], list[str]]:
     """Operators of some kinds that are in no other of them, in order, on the busiest thread."""
     kind_of = [operator_kind(name) for name in events.names]
     matching = events.called(lambda name: operator_kind(name) in kinds)

@@ -15,7 +15,7 @@ ENGINE = "autograd::engine"  # how names of ranges of PyTorch's backward pass be
 ROOT = "(model)"  # the name of the module without one: the model that was profiled
 
 
-class Owners(NamedTuple):
+class EventOwners(NamedTuple):
     """What each of n events belongs to, as indices of events; NOTHING where there is none."""
 
     # (n,) what encloses it on its thread; of device work, the host call it came from
@@ -28,7 +28,7 @@ class Owners(NamedTuple):
 
 
 @once
-def owners(events: Events) -> Owners:
+def owners(events: Events) -> EventOwners:
     """The chain kernel, host call, operator, module of every event, once for each trace."""
     parent = parents(events)
     own = np.arange(len(events), dtype=np.int64)
@@ -40,7 +40,7 @@ def owners(events: Events) -> Owners:
     forward = _forward_operators(events)
     engine = events.called(lambda name: name.startswith(ENGINE))  # gradients have no forward part
     recalled = inherited(parent, np.where(forward >= 0, module[forward], NOTHING))
-    return Owners(
+    return EventOwners(
         parent=parent,
         operator=inherited(parent, np.where(is_operator, own, NOTHING)),
         module=np.where(module == NOTHING, recalled, module),

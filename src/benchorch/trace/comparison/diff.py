@@ -40,7 +40,7 @@ Key = tuple[str, str]  # kind of an operator, and its shapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class WorkChange:
     """Work of one kind and shape, or cost of one kind, on both paths; per period."""
 
     name: str
@@ -62,7 +62,7 @@ class PeriodDifference:
     first_ns: int  # and second_ns: the mean periods of the intervals shown
     second_ns: int
     causes: Mapping[str, int]  # of the difference second less first, by cause; they sum to it
-    changes: tuple[Change, ...]  # the same by operator, the greatest first
+    changes: tuple[WorkChange, ...]  # the same by operator, the greatest first
     shapes: bool  # whether both traces have the operators' shapes
 
     @property
@@ -97,7 +97,7 @@ def difference(first: Analysis, second: Analysis) -> PeriodDifference:
     """The difference of two periods, by cause; causes sum to it, whatever the two programs are."""
     (costs, work), (other_costs, other_work) = _parts(first), _parts(second)
     changes = [
-        Change(
+        WorkChange(
             name=name,
             cause=name if name in CAUSES_OF_DIFFERENCE else "waiting",
             first_ns=round(costs.get(name, 0.0)),
@@ -125,7 +125,9 @@ def difference(first: Analysis, second: Analysis) -> PeriodDifference:
     )
 
 
-def _change(key: Key, work: Mapping[Key, _Work], other: Mapping[Key, _Work], fused: bool) -> Change:
+def _change(
+    key: Key, work: Mapping[Key, _Work], other: Mapping[Key, _Work], fused: bool
+) -> WorkChange:
     """Change of one kind of work on some shapes, with its reason."""
     one, two = work.get(key), other.get(key)
     kind, shapes = key
@@ -139,7 +141,7 @@ def _change(key: Key, work: Mapping[Key, _Work], other: Mapping[Key, _Work], fus
     else:
         elsewhere = {name for name, _ in (other if two is None else work)}
         cause = "fusion" if fused and (kind == FUSED or kind not in elsewhere) else "work"
-    return Change(
+    return WorkChange(
         name=kind,
         cause=cause,
         first_ns=round(one.ns) if one else 0,

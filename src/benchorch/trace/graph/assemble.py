@@ -11,7 +11,7 @@ import numpy as np
 
 from benchorch.trace.arrays import Int8s, Int32s, Int64s
 from benchorch.trace.dag import NOBODY, Class, Dag, EdgeKind, Tier
-from benchorch.trace.graph.edge_list import Edges, Found, edges, joined
+from benchorch.trace.graph.edge_list import Edges, FoundEdges, edges, joined
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
 
@@ -116,7 +116,7 @@ class Wiring(NamedTuple):
     events: Int32s  # the event of each of the scope's, and NOBODY
 
 
-def assemble(scope: Scope, timelines: ThreadTimelines, found: Sequence[Found]) -> Wiring:
+def assemble(scope: Scope, timelines: ThreadTimelines, found: Sequence[FoundEdges]) -> Wiring:
     """All that was found, and the points that it is about in their final order."""
     repairs = Counter(dict(scope.repairs))
     facts = dict(scope.facts)

@@ -10,7 +10,7 @@ from benchorch.trace.graph import recorded_waits as waits
 from benchorch.trace.graph import synchronisation as syncs
 from benchorch.trace.graph import thread_edges as threads
 from benchorch.trace.graph.assemble import Wiring, assemble, ordered
-from benchorch.trace.graph.edge_list import Found
+from benchorch.trace.graph.edge_list import FoundEdges
 from benchorch.trace.graph.scope import Scope, Thresholds, scope_of
 from benchorch.trace.graph.stream_queues import full_streams, stream_queues
 from benchorch.trace.graph.thread_timelines import ThreadTimelines, busy_intervals, thread_timelines
@@ -42,7 +42,7 @@ def _wiring(scope: Scope) -> Wiring:
     return assemble(scope, timelines, found)
 
 
-def _of_devices(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[Found]:
+def _of_devices(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[FoundEdges]:
     """Dependencies of devices and of calls to them."""
     records = syncs.sync_records(scope)
     streams = syncs.streams_of(scope, stream_queues(scope), records)
@@ -65,7 +65,7 @@ def _of_devices(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[
     ]
 
 
-def _of_threads(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[Found]:
+def _of_threads(scope: Scope, timelines: ThreadTimelines, label: Int8s) -> list[FoundEdges]:
     """Dependencies between threads; inferred only if nothing else explains a gap."""
     busy = busy_intervals(scope, timelines)
     known = [

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from benchorch.trace.arrays import Int8s, Int64s, mask, scattered
 from benchorch.trace.dag import CLASSES, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
-from benchorch.trace.graph.edge_list import Edges, Found, edges
+from benchorch.trace.graph.edge_list import Edges, FoundEdges, edges
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
 from benchorch.trace.lookup import by_lane, latest_so_far, longest
@@ -28,11 +28,11 @@ def collective_parts(scope: Scope) -> tuple[Int64s, Int64s, Int64s]:
     return part[inside], collectives.meeting[inside], collectives.transfer_ns[inside]
 
 
-def collectives(scope: Scope, timelines: ThreadTimelines) -> Found:
+def collectives(scope: Scope, timelines: ThreadTimelines) -> FoundEdges:
     """From the start of every rank's part to where every other's has the data, when it moved."""
     part, meeting, transfer_ns = collective_parts(scope)
     if not len(part):
-        return Found()
+        return FoundEdges()
     done = _received(scope, timelines, part)
     host, most = part < scope.hosts, int(meeting.max()) + 1
     last_ns, first_ns = np.zeros(most, dtype=np.int64), np.full(most, 1 << 62)
@@ -49,11 +49,11 @@ def collectives(scope: Scope, timelines: ThreadTimelines) -> Found:
             heads.append(other[apart])
     tail, head = np.concatenate(tails), np.concatenate(heads)
     if not len(tail):
-        return Found()
+        return FoundEdges()
     label = np.where(host[head], _CODES[1], _CODES[0]).astype(np.int8)
     moved = Tier.SEMANTIC, transfer_ns[head], part[head]
     met = edges(2 * part[tail], done[head], EdgeKind.SYNC, label, *moved)
-    return Found(met, waits=done[host], floor_ns=transfer_ns[host])
+    return FoundEdges(met, waits=done[host], floor_ns=transfer_ns[host])
 
 
 def _received(scope: Scope, timelines: ThreadTimelines, part: Int64s) -> Int64s:
@@ -112,7 +112,7 @@ def fitted(scope: Scope, delayed: Int64s) -> Fitted:
     )
 
 
-def device_edges(scope: Scope, fit: Fitted, label: Int8s) -> Found:
+def device_edges(scope: Scope, fit: Fitted, label: Int8s) -> FoundEdges:
     """Work takes its time, comes after its launch, and after what is before it on its stream."""
     work = fit.work
     took_ns = scope.end_ns[work] - scope.start_ns[work]
@@ -130,7 +130,7 @@ def device_edges(scope: Scope, fit: Fitted, label: Int8s) -> Found:
         *(2 * scope.launch[work[launched]], 2 * work[launched], EdgeKind.LAUNCH),
         *(Class.LAUNCH_LATENCY, Tier.RECORDED, fit.launch_ns[launched]),
     )
-    return Found(
+    return FoundEdges(
         edges(2 * work, 2 * work + 1, EdgeKind.WORK, labels, Tier.RECORDED, took_ns, work),
         launch,
         _streams(scope, fit),

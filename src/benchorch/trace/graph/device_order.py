@@ -10,7 +10,7 @@ from benchorch.trace.arrays import Int64s
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.device_edges import Fitted, stream_edges
-from benchorch.trace.graph.edge_list import Edges, Found, edges, joined
+from benchorch.trace.graph.edge_list import Edges, FoundEdges, edges, joined
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.stream_queues import Queues
 
@@ -23,7 +23,7 @@ _BLOCKING = re.compile(r"Memcpy")
 _PAGEABLE = re.compile(r"Pageable")
 
 
-def default_stream(scope: Scope, queue: Queues, fit: Fitted) -> Found:
+def default_stream(scope: Scope, queue: Queues, fit: Fitted) -> FoundEdges:
     """Between the legacy default stream and blocking streams, in the order of launches.
 
     Which streams block is not recorded: those whose work never runs beside that of the default
@@ -37,7 +37,7 @@ def default_stream(scope: Scope, queue: Queues, fit: Fitted) -> Found:
             if other != default and same and _blocks(scope, queue, default, other):
                 parts.append(_crossing(scope, queue, default, other, fit))
                 parts.append(_crossing(scope, queue, other, default, fit))
-    return Found(*parts)
+    return FoundEdges(*parts)
 
 
 def _blocks(scope: Scope, queue: Queues, default: int, other: int) -> bool:
@@ -78,7 +78,7 @@ def _crossing(scope: Scope, queue: Queues, lane: int, other: int, fit: Fitted) -
     return stream_edges(scope, before[first], work[first], Tier.SEMANTIC, fit)
 
 
-def copy_engines(scope: Scope, fit: Fitted) -> Found:
+def copy_engines(scope: Scope, fit: Fitted) -> FoundEdges:
     """One copy after another of the same direction, where no two of a device ever overlap."""
     copies = scope.indices(Category.COPY)
     parts = []
@@ -93,10 +93,10 @@ def copy_engines(scope: Scope, fit: Fitted) -> Found:
             tight = (np.diff(scope.lane[mine]) != 0) & (gap_ns <= scope.thresholds.stalled_ns)
             if (gap_ns >= 0).all() and tight.sum() >= _EVIDENCE:
                 parts.append(stream_edges(scope, mine[:-1], mine[1:], Tier.INFERRED, fit))
-    return Found(*parts)
+    return FoundEdges(*parts)
 
 
-def host_functions(scope: Scope, queue: Queues, fit: Fitted) -> Found:
+def host_functions(scope: Scope, queue: Queues, fit: Fitted) -> FoundEdges:
     """Gaps before work that was launched right after a host function or a wait for a value."""
     parts = []
     for pattern, label in ((_HOST_FUNCTION, Class.HOST_FUNCTION), (_WAIT_VALUE, Class.OUTSIDE)):
@@ -112,10 +112,10 @@ def host_functions(scope: Scope, queue: Queues, fit: Fitted) -> Found:
         tail, head = np.where(after, 2 * before + 1, 2 * call + 1)[long], 2 * work[long]
         stood = Tier.SEMANTIC, gap_ns[long], call[long]
         parts.append(edges(tail, head, EdgeKind.STREAM, label, *stood))
-    return Found(*parts)
+    return FoundEdges(*parts)
 
 
-def staged_copies(scope: Scope) -> Found:
+def staged_copies(scope: Scope) -> FoundEdges:
     """From the start of a copy from pageable memory to its call's end: most of it is staged."""
     work = scope.indices(Category.COPY)
     work = work[(scope.launch[work] != NOTHING) & scope.matches(_PAGEABLE, work, Category.COPY)]
@@ -126,7 +126,7 @@ def staged_copies(scope: Scope) -> Found:
     work, call = work[staged], call[staged]
     head, known = 2 * call + 1, (EdgeKind.SYNC, Class.GPU_COPY, Tier.SEMANTIC)
     took_ns = scope.end_ns[call] - scope.start_ns[work]
-    return Found(edges(2 * work, head, *known, took_ns, work), waits=head)
+    return FoundEdges(edges(2 * work, head, *known, took_ns, work), waits=head)
 
 
 # A profile records when they ran, not why. What holds for any graph: all of it comes after what is
@@ -135,7 +135,7 @@ def staged_copies(scope: Scope) -> Found:
 _TIGHT = 2  # what starts within so many stream gaps after an end was waiting for it
 
 
-def cuda_graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> Found:
+def cuda_graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> FoundEdges:
     """Dependencies between the lanes of launched graphs; graphs on one lane have none to learn."""
     launches = [one for one in _launches(scope) if len({*scope.lane[one].tolist()}) > 1]
     same: defaultdict[tuple[int, ...], list[Int64s]] = defaultdict(list)
@@ -143,7 +143,7 @@ def cuda_graph_launches(scope: Scope, queue: Queues, fit: Fitted) -> Found:
         same[tuple(scope.graph_node[one].tolist())].append(one)
     learned = [_learned(scope, replays, fit) for replays in same.values()]
     outer = [_around(scope, queue, fit, one) for one in launches]
-    return Found(*learned, *outer)
+    return FoundEdges(*learned, *outer)
 
 
 def _launches(scope: Scope) -> Iterator[Int64s]:

@@ -44,7 +44,7 @@ class Edges:
 
 
 @final
-class Found:
+class FoundEdges:
     """Dependencies of one sort, and the waits of host threads that they explain."""
 
     def __init__(

@@ -7,7 +7,7 @@ import numpy as np
 from benchorch.trace.arrays import mask
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.edge_list import Found, edges
+from benchorch.trace.graph.edge_list import FoundEdges, edges
 from benchorch.trace.graph.recorded_waits import lasting
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import ThreadTimelines
@@ -18,14 +18,14 @@ _LATER, _FIRED = re.compile(r"\bcall_later\b"), re.compile(r": _set_result_unles
 _POLLS = re.compile(r"built-in method \w+ of select\.")
 
 
-def timers(scope: Scope, timelines: ThreadTimelines) -> Found:
+def timers(scope: Scope, timelines: ThreadTimelines) -> FoundEdges:
     """From where a coroutine began to sleep to the end of the event loop's wait for it.
 
     What is resumed after the loop waited for a timer had been asleep for as long.
     """
     frame = scope.named(TIMER, Category.PYTHON)
     if not len(frame):
-        return Found()
+        return FoundEdges()
     later, fired = (scope.named(one, Category.PYTHON) for one in (_LATER, _FIRED))
     begins = np.isin(frame, scope.parent[later])
     names = [_NUMBER.sub("", name) for name in scope.events.names]  # a coroutine goes on elsewhere
@@ -59,7 +59,7 @@ _WRITES, _READS = (
 )
 
 
-def woken_by_threads(scope: Scope, timelines: ThreadTimelines) -> Found:
+def woken_by_threads(scope: Scope, timelines: ThreadTimelines) -> FoundEdges:
     """From where a thread wakes an event loop to the end of the loop's wait, after which it reads.
 
     `call_soon_threadsafe` writes to the loop, as do executors when a task has ended. What was
@@ -79,4 +79,4 @@ def woken_by_threads(scope: Scope, timelines: ThreadTimelines) -> Found:
     head, woke_ns = 2 * poll + 1, scope.end_ns[poll] - timelines.time_ns[tail]
     woke_ns[~waited] = 0
     joined = edges(tail, head, EdgeKind.JOIN, Class.SYNC_EXIT, tier, woke_ns, poll)
-    return Found(joined, waits=head[waited], floor_ns=woke_ns[waited])
+    return FoundEdges(joined, waits=head[waited], floor_ns=woke_ns[waited])

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from benchorch.trace.arrays import Bools, Int8s, Int32s, Int64s, mask, scattered
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.edge_list import Found, edges
+from benchorch.trace.graph.edge_list import FoundEdges, edges
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import BusyIntervals, ThreadTimelines
 from benchorch.trace.graph.time_classes import SLEEPING, waiting
@@ -91,7 +91,7 @@ def _in_order(known: Int64s, points: Int64s, waits: int, alike: Int64s) -> Int64
 
 def recorded_waits(
     scope: Scope, timelines: ThreadTimelines, label: Int8s, busy: BusyIntervals
-) -> Found:
+) -> FoundEdges:
     """From what was waited for to the wait's end; inferred where it could be one of several.
 
     What is longer than waking up takes stays unexplained. A long wait for nothing in the trace is
@@ -99,7 +99,7 @@ def recorded_waits(
     """
     segment = np.flatnonzero(busy.wait)
     if not len(segment):
-        return Found()
+        return FoundEdges()
     range_ = timelines.owner[segment].astype(np.int64)
     end_ns = scope.end_ns[range_]
     tail = _targets(scope, timelines, range_, busy)
@@ -115,7 +115,7 @@ def recorded_waits(
     tier = np.where(_rivals(scope, range_, tail, busy), Tier.INFERRED, Tier.RECORDED)
     woken = tier.astype(np.int8)[known], woke_ns[known], range_[known]
     wait = EdgeKind.WAIT, Class.SYNC_EXIT
-    return Found(
+    return FoundEdges(
         edges(tail[known], head[known], *wait, *woken),
         edges(match[ready], head[ready], *wait, Tier.INFERRED, owner=range_[ready]),
         waits=head[known],
@@ -161,7 +161,7 @@ def _rivals(scope: Scope, range_: Int64s, tail: Int64s, busy: BusyIntervals) -> 
 _RELEASE = re.compile(r"(?:__exit__|release) of _thread\.(?:RL|l)ock object")
 
 
-def held_locks(scope: Scope, timelines: ThreadTimelines) -> Found:
+def held_locks(scope: Scope, timelines: ThreadTimelines) -> FoundEdges:
     """From the release of a lock to the end of the pause in which another thread waited for it.
 
     That is a pause in a function that itself releases a lock next, if another thread released one
@@ -170,7 +170,7 @@ def held_locks(scope: Scope, timelines: ThreadTimelines) -> Found:
     """
     release = scope.named(_RELEASE, Category.PYTHON)
     if not len(release):
-        return Found()
+        return FoundEdges()
     releases = (timelines.owner != NOBODY) & np.isin(timelines.owner, scope.parent[release])
     gap = np.flatnonzero(releases & (timelines.elapsed_ns > scope.thresholds.idle_ns))
     order = np.lexsort((scope.start_ns[release], scope.parent[release]))
@@ -194,18 +194,18 @@ def lasting(
     owner: ArrayLike = NOBODY,
     tier: Tier = Tier.SEMANTIC,
     floor_ns: ArrayLike = 0,
-) -> Found:
+) -> FoundEdges:
     """Waits that end so long after something as they did, whatever else changes."""
     took_ns = timelines.time_ns[head] - timelines.time_ns[tail]
     waited = edges(tail, head, EdgeKind.WAIT, label, tier, took_ns, owner)
-    return Found(waited, waits=head, floor_ns=floor_ns)
+    return FoundEdges(waited, waits=head, floor_ns=floor_ns)
 
 
 _CALL = re.compile(r"_MultiProcessingDataLoaderIter\.__next__")
 _AWAITS = re.compile(r"of select\.|acquire of |of _queue\.")
 
 
-def loaded_elsewhere(scope: Scope, timelines: ThreadTimelines) -> Found:
+def loaded_elsewhere(scope: Scope, timelines: ThreadTimelines) -> FoundEdges:
     """When each batch that was waited for was ready, counted from the beginning.
 
     Worker processes need the same time for a batch whatever becomes faster here: they wait for
@@ -213,7 +213,7 @@ def loaded_elsewhere(scope: Scope, timelines: ThreadTimelines) -> Found:
     """
     call = scope.named(_CALL, Category.ANNOTATION, Category.OTHER)
     if not len(call):
-        return Found()
+        return FoundEdges()
     waits = mask(len(scope) + 1, scope.named(_AWAITS, Category.PYTHON))  # the last one is NOBODY's
     if not waits.any():
         waits[call] = True
@@ -228,7 +228,7 @@ def loaded_elsewhere(scope: Scope, timelines: ThreadTimelines) -> Found:
 
 def handed_outside(
     scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, label: Int8s
-) -> Found:
+) -> FoundEdges:
     """From what threads last did to the end of a wait for a process outside, if all wait meanwhile.
 
     A thread that reads others' results waits before they get the work, which lasts from then on.
@@ -247,7 +247,7 @@ def handed_outside(
     return lasting(timelines, tail, head, Class.OUTSIDE, owner, Tier.INFERRED)
 
 
-def polled(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
+def polled(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> FoundEdges:
     """From what another thread finished to the end of the sleeps in which it was polled for.
 
     That is where it stops during the last of the sleeps of a function that sleeps repeatedly.
@@ -266,7 +266,7 @@ def polled(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Fou
     asleep = EdgeKind.JOIN, Class.SLEEP, Tier.INFERRED
     # How often it sleeps until then is of no matter.
     several = edges(tail, head, *asleep, woke_ns), edges(2 * first, head, *asleep)
-    return Found(*several, cuts=head)
+    return FoundEdges(*several, cuts=head)
 
 
 _SUBMIT, _RUN, _RESULT = (
@@ -275,7 +275,7 @@ _SUBMIT, _RUN, _RESULT = (
 )
 
 
-def pool_results(scope: Scope) -> Found:
+def pool_results(scope: Scope) -> FoundEdges:
     """From the ends of tasks of a pool of threads to the call that returns the last result of them.
 
     Tasks begin in the order in which they were submitted. Who has called for as many results as it
@@ -288,7 +288,7 @@ def pool_results(scope: Scope) -> Found:
     count = min(len(submit), len(run))
     submit, run = submit[:count], run[:count]
     if not count or (scope.start_ns[run] < scope.start_ns[submit]).any():
-        return Found()
+        return FoundEdges()
     tail, head = [run[:0]], [run[:0]]
     for lane in np.unique(scope.lane[submit]):
         given = scope.start_ns[submit]
@@ -305,4 +305,6 @@ def pool_results(scope: Scope) -> Found:
         tail.append(done[in_time])
         head.append(by[in_time])
     task, by = np.concatenate(tail), np.concatenate(head)
-    return Found(edges(2 * task + 1, 2 * by + 1, EdgeKind.JOIN, Class.SYNC_EXIT, Tier.SEMANTIC))
+    return FoundEdges(
+        edges(2 * task + 1, 2 * by + 1, EdgeKind.JOIN, Class.SYNC_EXIT, Tier.SEMANTIC)
+    )

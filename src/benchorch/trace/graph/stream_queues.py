@@ -7,7 +7,7 @@ import numpy as np
 from benchorch.trace.arrays import Bools, Int32s, Int64s
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING
-from benchorch.trace.graph.edge_list import Found, edges
+from benchorch.trace.graph.edge_list import FoundEdges, edges
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.lookup import by_lane, latest_so_far
 
@@ -147,7 +147,7 @@ _FREE = 5  # calls that nothing held up, from which the cost of a call is known
 _USUAL_LAUNCH_NS = 4_500
 
 
-def full_streams(scope: Scope, queue: Queues) -> Found:
+def full_streams(scope: Scope, queue: Queues) -> FoundEdges:
     """From the end of work to that of the launch that waited for its slot in a full queue.
 
     Where a stream has a limit and the host runs ahead, most launches leave just as much unfinished.
@@ -179,7 +179,7 @@ def full_streams(scope: Scope, queue: Queues) -> Found:
         parts.append(edges(2 * tail[usable] + 1, head[usable], *known, held_ns))
         waits += head[blocked].tolist()
         floors += floor_ns[blocked].tolist()
-    return Found(*parts, waits=waits, floor_ns=floors, facts=facts)
+    return FoundEdges(*parts, waits=waits, floor_ns=floors, facts=facts)
 
 
 def _depth(held: Int64s, least: int) -> int | None:

@@ -10,7 +10,7 @@ from benchorch.trace.arrays import Int64s
 from benchorch.trace.dag import Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
 from benchorch.trace.graph.device_edges import Fitted, percentile_floors, stream_edges
-from benchorch.trace.graph.edge_list import Found, edges
+from benchorch.trace.graph.edge_list import FoundEdges, edges
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.stream_queues import Queues, Streams
 from benchorch.trace.lookup import by_lane, joined_by
@@ -81,7 +81,7 @@ Awaited = tuple[Int64s, Int64s, Tier]
 """Host calls and the device work that each waits for, (n,), and how well that is known."""
 
 
-def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
+def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> FoundEdges:
     """From device work to the host calls that wait for it, those included that were not late.
 
     A call that waited takes as long as one for which there is nothing to wait.
@@ -109,7 +109,7 @@ def sync_edges(scope: Scope, streams: Streams, records: SyncRecords) -> Found:
     took_ns, after_ns = scope.end_ns[call] - scope.start_ns[call], exit_ns[scope.name[call]]
     held_ns = np.where(after_ns == NOTHING, took_ns, after_ns)
     woken = tier.astype(np.int8), held_ns, call
-    return Found(
+    return FoundEdges(
         edges(2 * work + 1, 2 * call + 1, EdgeKind.SYNC, Class.SYNC_EXIT, *woken),
         waits=2 * waited + 1,
         floor_ns=floor_ns[scope.name[waited]],
@@ -207,7 +207,7 @@ def delayed_work(scope: Scope, streams: Streams, records: SyncRecords) -> tuple[
     return known[known != NOTHING], np.unique(unknown[unknown != NOTHING])
 
 
-def unknown_stream_waits(scope: Scope, work: Int64s, fit: Fitted) -> Found:
+def unknown_stream_waits(scope: Scope, work: Int64s, fit: Fitted) -> FoundEdges:
     """From the latest end elsewhere to late work behind a wait for an event without a record."""
     at = work - scope.hosts
     call, before = scope.launch[work], fit.before[at]
@@ -220,10 +220,10 @@ def unknown_stream_waits(scope: Scope, work: Int64s, fit: Fitted) -> Found:
     ends = 2 * scope.device_work + 1
     before = scope.last_elsewhere(ends, scope.lane[work], scope.start_ns[work], ready_ns)
     known = before != NOTHING
-    return Found(stream_edges(scope, before[known] >> 1, work[known], Tier.INFERRED, fit))
+    return FoundEdges(stream_edges(scope, before[known] >> 1, work[known], Tier.INFERRED, fit))
 
 
-def ordered_by_events(scope: Scope, queue: Queues, fit: Fitted) -> Found:
+def ordered_by_events(scope: Scope, queue: Queues, fit: Fitted) -> FoundEdges:
     """From work before an event to work after the wait for it, where both calls come together.
 
     Believed of two streams that never contradict it, whether the wait was long or none.
@@ -254,25 +254,25 @@ def ordered_by_events(scope: Scope, queue: Queues, fit: Fitted) -> Found:
     sure = ~np.isin(streams, wrong)
     if len(streams):
         sure &= often[np.unique(streams, return_inverse=True)[1]] >= _LEAST
-    return Found(stream_edges(scope, before[sure], then[sure], Tier.INFERRED, fit))
+    return FoundEdges(stream_edges(scope, before[sure], then[sure], Tier.INFERRED, fit))
 
 
-def recorded_stream_waits(scope: Scope, streams: Streams, fit: Fitted) -> Found:
+def recorded_stream_waits(scope: Scope, streams: Streams, fit: Fitted) -> FoundEdges:
     """From work before an event's record to the next work on the stream that waits for it."""
     which, work = streams.reached(streams.source, streams.recorded_ns)
     then = streams.queue.next_from(streams.lane, streams.called_ns)[which]
     work, then = work[then != NOTHING], then[then != NOTHING]
-    return Found(stream_edges(scope, work, then, Tier.RECORDED, fit))
+    return FoundEdges(stream_edges(scope, work, then, Tier.RECORDED, fit))
 
 
-def polling(scope: Scope, queue: Queues) -> Found:
+def polling(scope: Scope, queue: Queues) -> FoundEdges:
     """From device work to the end of the query that found it done; the queries before waited.
 
     Of all work launched before the loop it is what ended last between its last two queries.
     """
     query = scope.named(_QUERY, Category.RUNTIME)
     if len(query) < _LEAST:
-        return Found()
+        return FoundEdges()
     runs = _runs(scope, query)
     first, last = query[runs[:, 0]], query[runs[:, 1]]
     since_ns = scope.start_ns[query[runs[:, 1] - 1]]
@@ -281,7 +281,7 @@ def polling(scope: Scope, queue: Queues) -> Found:
     first, last, work = first[known], last[known], work[known]
     head, late_ns = 2 * last + 1, scope.end_ns[last] - scope.end_ns[work]
     ended = EdgeKind.SYNC, Class.SYNC_EXIT, Tier.SEMANTIC, late_ns, last
-    return Found(
+    return FoundEdges(
         edges(2 * work + 1, head, *ended),
         edges(2 * first + 1, head, EdgeKind.CHAIN, Class.CPU_RUNTIME, owner=last),
         cuts=head,

@@ -8,7 +8,7 @@ import numpy as np
 from benchorch.trace.arrays import Int8s, Int64s, mask
 from benchorch.trace.dag import CLASSES, NOBODY, Class, EdgeKind, Tier
 from benchorch.trace.events import NOTHING, Category
-from benchorch.trace.graph.edge_list import Edges, Found, edges
+from benchorch.trace.graph.edge_list import Edges, FoundEdges, edges
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.graph.thread_timelines import BusyIntervals, ThreadTimelines
 from benchorch.trace.graph.time_classes import segment_labels, waiting
@@ -18,8 +18,8 @@ _RECURS = 4  # times: so often is no coincidence
 
 
 def thread_edges(
-    scope: Scope, timelines: ThreadTimelines, label: Int8s, others: Sequence[Found]
-) -> Found:
+    scope: Scope, timelines: ThreadTimelines, label: Int8s, others: Sequence[FoundEdges]
+) -> FoundEdges:
     """Each thread's own order: all that passed is weight, unless something else was waited for."""
     owner, weight_ns = timelines.owner, timelines.elapsed_ns
     segment = np.full(2 * len(scope), NOBODY, dtype=np.int32)
@@ -35,7 +35,7 @@ def thread_edges(
     ran_ns = scope.start_ns[first >> 1] - scope.window.start_ns
     source, ran = np.full(len(first), 2 * len(scope)), (Class.CARRY_IN, Tier.RECORDED, ran_ns)
     passed = labels, Tier.RECORDED, weight_ns, owner
-    return Found(
+    return FoundEdges(
         edges(timelines.tail, timelines.head, EdgeKind.CHAIN, *passed).kept(kept),
         edges(source, first, EdgeKind.BOUNDARY, *ran),
     )
@@ -46,7 +46,7 @@ def thread_edges(
 _BACKWARD = re.compile(r"^autograd::engine::evaluate_function")
 
 
-def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
+def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> FoundEdges:
     """Fork and join of backward operators' busy intervals by the forward thread, which waits.
 
     Where it has a single segment around all of the interval; before and after it is its own work.
@@ -78,7 +78,7 @@ def backward_calls(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals
         return edges(tail, head, kind, label, Tier.SEMANTIC, took_ns, owner)
 
     called, head = timelines.tail[segment_of_first], timelines.head[segment_of_last]
-    return Found(
+    return FoundEdges(
         crossing(called, busy.start[first], EdgeKind.FORK, segment_of_first),
         crossing(busy.end[last], head, EdgeKind.JOIN, segment_of_last),
         waits=head,
@@ -91,7 +91,7 @@ _AWAITED = re.compile(r"built-in method wait of ")
 _CARRIED_OUT = re.compile(r"^(gloo|mpi):")
 
 
-def collective_calls(scope: Scope, timelines: ThreadTimelines) -> Found:
+def collective_calls(scope: Scope, timelines: ThreadTimelines) -> FoundEdges:
     """From the call of a collective to its range on the process group's thread, in order.
 
     And from there to the end of the wait for it; without stacks that is the pause after the call,
@@ -112,7 +112,7 @@ def collective_calls(scope: Scope, timelines: ThreadTimelines) -> Found:
         if ((late_ns >= 0) & (scope.lane[pair[0]] != scope.lane[pair[1]])).all():
             pairs.append(pair)
     if not pairs:
-        return Found()
+        return FoundEdges()
     call, done = np.concatenate(pairs, axis=1)
     late_ns = np.minimum(scope.start_ns[done] - scope.start_ns[call], scope.thresholds.wake_ns)
     waits = scope.named(_AWAITED, Category.PYTHON)
@@ -128,7 +128,7 @@ def collective_calls(scope: Scope, timelines: ThreadTimelines) -> Found:
     resumed_ns = timelines.end_ns[pause] - scope.end_ns[awaited]
     resumed_ns = np.minimum(resumed_ns, scope.thresholds.wake_ns)
     join, known = (EdgeKind.JOIN, Class.CPU_FRAMEWORK), (Class.CPU_FRAMEWORK, Tier.SEMANTIC)
-    return Found(
+    return FoundEdges(
         edges(2 * call, 2 * done, EdgeKind.FORK, *known, late_ns),
         edges(2 * work[late] + 1, 2 * wait[late] + 1, EdgeKind.JOIN, *known),
         edges(2 * awaited + 1, resumed, *join, Tier.INFERRED, resumed_ns),
@@ -150,7 +150,7 @@ def _pauses(
     return segment[sure], done[sure]
 
 
-def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> Found:
+def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> FoundEdges:
     """What other threads do inside of a range of the main thread stays inside of it.
 
     That is a busy interval in a person's range, or a node in a run of ONNX Runtime, which waits for
@@ -182,7 +182,7 @@ def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals)
     called_ns = np.where(first, (first_ns - scope.start_ns)[event], 0)
     resumed_ns = np.where(run, (scope.end_ns - last_ns)[event], 0)
     tier = np.where(run, Tier.SEMANTIC, Tier.INFERRED).astype(np.int8)
-    return Found(
+    return FoundEdges(
         edges(2 * event, start, EdgeKind.FORK, Class.SYNC_EXIT, tier, called_ns),
         edges(end, 2 * event + 1, EdgeKind.JOIN, Class.SYNC_EXIT, tier, resumed_ns),
         waits=2 * event[run] + 1,
@@ -192,24 +192,24 @@ def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals)
 
 def thread_starts(
     scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: Int64s
-) -> Found:
+) -> FoundEdges:
     """The main thread started each thread that the trace shows for the first time, just before."""
     new = np.flatnonzero(busy.is_first & (busy.lane != scope.main_lane))
     new = new[~np.isin(busy.start[new], explained)]
     if not len(new):
-        return Found()
+        return FoundEdges()
     first_ns = np.full(len(scope.events.lanes), np.iinfo(np.int64).max)
     np.minimum.at(first_ns, scope.events.lane, scope.events.start_ns)
     start_ns = busy.start_ns[new]
     main = np.full(len(new), scope.main_lane, dtype=np.int32)
     segment = timelines.segment_at(main, start_ns - scope.thresholds.woken_ns)
     ran = (segment != NOTHING) & (first_ns[busy.lane[new]] == start_ns)
-    return Found(_inferred(timelines.tail[segment[ran]], busy.start[new[ran]], EdgeKind.FORK))
+    return FoundEdges(_inferred(timelines.tail[segment[ran]], busy.start[new[ran]], EdgeKind.FORK))
 
 
 def inferred_wakeups(
     scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: Int64s, rigid: Int64s
-) -> Found:
+) -> FoundEdges:
     """From the end of another thread's busy interval to the end of a gap, if every sign agrees.
 
     The gap is long, between events or in a container, and nothing better explains it; the other
@@ -233,7 +233,7 @@ def inferred_wakeups(
         & (timelines.lane != scope.main_lane)
         & ~np.isin(timelines.head, rigid)
     )
-    return Found(
+    return FoundEdges(
         _inferred(tail[on_main], head[on_main], EdgeKind.JOIN),
         _inferred(tail[~on_main], head[~on_main], EdgeKind.FORK),
         waits=np.concatenate([head, timelines.head[others]]),
@@ -242,7 +242,7 @@ def inferred_wakeups(
 
 def recurring_wakeups(
     scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals, explained: Int64s
-) -> Found:
+) -> FoundEdges:
     """From a call of another thread to the end of a pause of the main thread, if always so.
 
     That is, if pauses before the same event again and again end just after the same call.
@@ -266,7 +266,7 @@ def recurring_wakeups(
             found.append(known)
     at = np.concatenate(found)
     resumed = head[at].astype(np.int64)
-    return Found(_inferred(tail[at], resumed, EdgeKind.JOIN), waits=resumed)
+    return FoundEdges(_inferred(tail[at], resumed, EdgeKind.JOIN), waits=resumed)
 
 
 def _inferred(tail: Int64s, head: Int64s, kind: EdgeKind) -> Edges:

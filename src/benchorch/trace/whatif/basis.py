@@ -10,7 +10,7 @@ from benchorch.trace.analysis import Analysis
 from benchorch.trace.arrays import Bools, Floats, Int64s
 from benchorch.trace.attribution.entities import Entities
 from benchorch.trace.attribution.nodes import graph_nodes
-from benchorch.trace.attribution.owners import Owners, owners
+from benchorch.trace.attribution.owners import EventOwners, owners
 from benchorch.trace.causes import reasons
 from benchorch.trace.critical_path.disturbance import (
     MOST_TIMES,
@@ -81,7 +81,7 @@ class Basis:
     graph: OperatorGraph | None
     observed_ns: Int64s  # (E,) the weights with it
     preempted_ratio: float  # share of threads' work in the steps in which others had the processor
-    owned: Owners  # what each event belongs to
+    owned: EventOwners  # what each event belongs to
     # the last selection, so that a change and its check select once
     selected: dict[Selector, Selection] = field(
         init=False, repr=False, compare=False, default_factory=dict

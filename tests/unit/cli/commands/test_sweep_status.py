@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from benchorch.cli.commands import cancel, logs, status
-from benchorch.cli.commands.sweep_status import State, read_sweep
+from benchorch.cli.commands.sweep_status import SweepState, read_sweep
 from benchorch.domain.codec import encode
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.result import Failure
@@ -78,7 +78,7 @@ def test_a_run_whose_lock_is_held_is_running(run: Path) -> None:
         diary.begin()
         diary.event(Event(trial_id=SLOW.trial_id, stage="measure", message="process 2 of 5"))
         sweep = read_sweep(run)
-        assert sweep.state is State.RUNNING
+        assert sweep.state is SweepState.RUNNING
         assert [sweep.done, sweep.failed, len(sweep.left)] == [2, 0, 1]
         assert sweep.busy[SLOW.trial_id].text == "measure process 2 of 5"
         assert sweep.left_s is not None
@@ -92,13 +92,13 @@ def test_a_run_whose_lock_is_held_is_running(run: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "state"),
     [
-        ({}, State.DEAD),
-        ({"ended_at": "2026-01-01T00:00:00+00:00"}, State.INTERRUPTED),
-        ({"ended_at": "2026-01-01T00:00:00+00:00", "complete": True}, State.ENDED),
+        ({}, SweepState.DEAD),
+        ({"ended_at": "2026-01-01T00:00:00+00:00"}, SweepState.INTERRUPTED),
+        ({"ended_at": "2026-01-01T00:00:00+00:00", "complete": True}, SweepState.ENDED),
     ],
 )
 def test_a_run_that_nobody_drives_is_as_its_driver_left_it(
-    run: Path, fields: dict[str, object], state: State
+    run: Path, fields: dict[str, object], state: SweepState
 ) -> None:
     told(run, **fields)
     assert read_sweep(run).state is state
@@ -106,13 +106,13 @@ def test_a_run_that_nobody_drives_is_as_its_driver_left_it(
 
 
 def test_a_run_from_before_drivers_told_anything_was_interrupted(run: Path) -> None:
-    assert read_sweep(run).state is State.INTERRUPTED
+    assert read_sweep(run).state is SweepState.INTERRUPTED
     assert "resume plan-run" in status.run.reply([str(run)], part=silent).text
 
 
 def test_a_run_with_a_result_of_every_trial_has_ended(run: Path) -> None:
     run_directory.append_result(run, result(SLOW), {})
-    assert read_sweep(run).state is State.ENDED
+    assert read_sweep(run).state is SweepState.ENDED
     assert "report plan-run" in status.run.reply(["run"], part=silent).text
 
 
@@ -285,7 +285,7 @@ def test_cancel_ends_the_driver_and_says_what_is_kept(run: Path) -> None:
         assert process.wait(60) == 0
     assert "2 of 3 trials are kept" in reply.text
     assert "resume plan-run" in reply.text
-    assert read_sweep(run).state is State.INTERRUPTED
+    assert read_sweep(run).state is SweepState.INTERRUPTED
 
 
 def test_cancel_asks_first(run: Path) -> None:

@@ -16,8 +16,8 @@ from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.executors.scheduling.assignments import TaskAssignment
 from benchorch.executors.scheduling.dispatcher import (
-    Ended,
     Faulted,
+    Finished,
     Fleet,
     Joined,
     Leaving,
@@ -37,11 +37,13 @@ def trial(name: str, kind: str = "a") -> Trial:
     return Trial(trial_id=name, labels={"hardware_kind": kind}, spec={})
 
 
-def ended(assignment: TaskAssignment, busy_s: float = 1.0, events: tuple[Event, ...] = ()) -> Ended:
+def ended(
+    assignment: TaskAssignment, busy_s: float = 1.0, events: tuple[Event, ...] = ()
+) -> Finished:
     result = TrialResult(
         trial_id=assignment.trial.trial_id, labels=assignment.trial.labels, outcome=Outcome.OK
     )
-    return Ended(assignment=assignment, result=result, events=events, busy_s=busy_s)
+    return Finished(assignment=assignment, result=result, events=events, busy_s=busy_s)
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 
 from benchorch.domain.codec import encode
 from benchorch.domain.estimate import Estimate
-from benchorch.frontends.accelerate.cost import Account, Key
+from benchorch.frontends.accelerate.cost import Key, ProfileCosts
 from benchorch.frontends.accelerate.graph_breaks import GraphBreak
 from benchorch.frontends.accelerate.report import AcceleratedReport, GraphTiming
 from benchorch.frontends.accelerate.runs import FunctionRun, GraphCall
@@ -40,8 +40,8 @@ def account(
     measured: Mapping[tuple[str, Key], GraphTiming],
     stays: Mapping[Key, str] | None = None,
     prices: Mapping[str, float] | None = None,
-) -> Account:
-    return Account(
+) -> ProfileCosts:
+    return ProfileCosts(
         backends=(CPU, GPU), measured=measured, stays=stays or {}, usd_per_hour=prices or {}
     )
 

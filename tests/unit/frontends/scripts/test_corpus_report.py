@@ -12,7 +12,7 @@ import pytest
 
 from benchorch.domain.estimate import Comparison, Estimate, Summary
 from benchorch.domain.trial import Skip
-from benchorch.frontends.scripts.corpus_report import Coverage, Gain, corpus_report
+from benchorch.frontends.scripts.corpus_report import Gain, ScriptCoverage, corpus_report
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 from support.synthetic_runs import AGREES, OOM, brief, trial
 
@@ -60,7 +60,7 @@ REPORT = corpus_report(PLACES, FOUNDS, RUN)
 def test_each_folder_has_its_coverage_after_that_of_all() -> None:
     names = ("scripts", "with_models", "calls", "benchmarkable", "exported")
     assert REPORT.coverage == tuple(
-        Coverage(folder=folder, **dict(zip(names, counts, strict=True)))
+        ScriptCoverage(folder=folder, **dict(zip(names, counts, strict=True)))
         for folder, *counts in (("all", 3, 2, 4, 3, 2), ("a", 2, 1, 2, 2, 1), ("b", 1, 1, 2, 1, 1))
     )
 

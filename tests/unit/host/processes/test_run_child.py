@@ -20,7 +20,7 @@ import pytest
 from benchorch.domain.codec import Json
 from benchorch.domain.result import Failure
 from benchorch.errors import ExecutorError
-from benchorch.host.processes.run_child import ChildReply, Limits, run_child
+from benchorch.host.processes.run_child import ChildLimits, ChildReply, run_child
 from benchorch.units import format_seconds
 
 MIB = 1024**2
@@ -84,7 +84,7 @@ def run(tmp_path: Path, log: Path) -> Run:
             request,
             reply,
             log=log,
-            limits=Limits(timeout_s=timeout_s, memory_bytes=memory_bytes, exit_s=exit_s),
+            limits=ChildLimits(timeout_s=timeout_s, memory_bytes=memory_bytes, exit_s=exit_s),
             environment=environment or {},
             on_message=on_message,
             command=[*before, sys.executable, str(script)],
@@ -329,7 +329,7 @@ def test_a_child_that_cannot_be_started_is_the_executors_trouble(log: Path) -> N
             None,
             int,
             log=log,
-            limits=Limits(timeout_s=1, memory_bytes=None),
+            limits=ChildLimits(timeout_s=1, memory_bytes=None),
             environment={},
             on_message=lambda _: None,
             command=["no-such-program-anywhere"],
@@ -538,7 +538,7 @@ def test_a_listener_that_raises_ends_the_child(run: Run) -> None:
 PARENT = """
 import sys
 from pathlib import Path
-from benchorch.host.processes.run_child import Limits, run_child
+from benchorch.host.processes.run_child import ChildLimits, run_child
 
 child = '''
 import os, time
@@ -552,7 +552,7 @@ run_child(
     None,
     int,
     log=Path(sys.argv[1]),
-    limits=Limits(timeout_s=600, memory_bytes=None),
+    limits=ChildLimits(timeout_s=600, memory_bytes=None),
     environment={},
     on_message=lambda pid: print(pid, flush=True),
     command=[sys.executable, "-c", child],
@@ -647,7 +647,7 @@ def test_the_worker_is_started_by_default(log: Path) -> None:
         {},
         int,
         log=log,
-        limits=Limits(timeout_s=60, memory_bytes=None),
+        limits=ChildLimits(timeout_s=60, memory_bytes=None),
         environment={},
         on_message=lambda _: None,
     )

@@ -16,14 +16,14 @@ from support.waiting import until
 SUPERVISING = """
 import sys
 from pathlib import Path
-from benchorch.host.processes.run_child import Limits, run_child
+from benchorch.host.processes.run_child import ChildLimits, run_child
 child = '''
 import subprocess, sys, time
 for own_session in (False, True):
     subprocess.Popen(["sleep", "300"], start_new_session=own_session)
 time.sleep(300)
 '''
-run_child("build", {}, int, log=Path("log"), limits=Limits(timeout_s=300, memory_bytes=None),
+run_child("build", {}, int, log=Path("log"), limits=ChildLimits(timeout_s=300, memory_bytes=None),
           environment={sys.argv[1]: "1"}, on_message=print, command=[sys.executable, "-c", child])
 """
 

@@ -16,7 +16,7 @@ import pytest
 
 from benchorch.errors import ExecutorError
 from benchorch.host.processes import template
-from benchorch.host.processes.run_child import ChildReply, Limits, run_child
+from benchorch.host.processes.run_child import ChildLimits, ChildReply, run_child
 from benchorch.host.processes.spawn import started
 from benchorch.host.processes.template import Template
 from support.waiting import until
@@ -72,7 +72,7 @@ def ask(tmp_path: Path) -> Ask:
             request,
             Any,  # type: ignore[arg-type]
             log=tmp_path / "log.txt",
-            limits=Limits(timeout_s=timeout_s, memory_bytes=None),
+            limits=ChildLimits(timeout_s=timeout_s, memory_bytes=None),
             environment=environment,
             on_message=lambda _: None,
             template=of,

@@ -8,10 +8,18 @@ import numpy as np
 import pytest
 
 from benchorch.cli.commands.gate_report import rows
-from benchorch.results.compare.duels import LOOKS, Level, Meeting, Terms, judge, position, refused
+from benchorch.results.compare.duels import (
+    LOOKS,
+    DuelTerms,
+    Meeting,
+    ProcessTimes,
+    judge,
+    position,
+    refused,
+)
 from benchorch.stats.sequential_testing import look_alpha
 
-TERMS = Terms(limit_ratio=0.02, delta_ratio=0.01, trials=1)
+TERMS = DuelTerms(limit_ratio=0.02, delta_ratio=0.01, trials=1)
 
 
 def meetings(
@@ -28,8 +36,8 @@ def meetings(
         added = change if floor is None else floor
         found.append(
             Meeting(
-                new=Level(median=new, floor=9e5 * (1 + added) * math.exp(shift)),
-                old=Level(median=old, floor=9e5 * math.exp(-shift)),
+                new=ProcessTimes(median=new, floor=9e5 * (1 + added) * math.exp(shift)),
+                old=ProcessTimes(median=old, floor=9e5 * math.exp(-shift)),
                 new_first=ahead,
             )
         )
@@ -77,7 +85,11 @@ def test_the_median_s_own_verdict_is_on_its_row() -> None:
 
 def test_where_nothing_can_tell_the_number_of_pairs_that_would_is_named() -> None:
     pairs = [
-        Meeting(new=Level(median=one.new.median), old=Level(median=one.old.median), new_first=True)
+        Meeting(
+            new=ProcessTimes(median=one.new.median),
+            old=ProcessTimes(median=one.old.median),
+            new_first=True,
+        )
         for one in meetings(0.05, sd=0.04)
     ]
     found = judge("eager", pairs, TERMS)
@@ -93,7 +105,7 @@ def test_two_pairs_are_no_evidence() -> None:
 
 
 def test_the_level_is_of_all_looks_statistics_and_trials() -> None:
-    several = Terms(limit_ratio=0.02, delta_ratio=0.01, trials=5)
+    several = DuelTerms(limit_ratio=0.02, delta_ratio=0.01, trials=5)
     assert several.alpha == pytest.approx(look_alpha(LOOKS) / 10)
 
 
@@ -117,8 +129,8 @@ def test_a_duel_that_is_surely_faster_by_an_unknown_factor_does_not_pass() -> No
         "eager",
         [
             Meeting(
-                new=Level(median=1e6 * math.exp(-3 + 1.5 * rng.standard_normal())),
-                old=Level(median=1e6),
+                new=ProcessTimes(median=1e6 * math.exp(-3 + 1.5 * rng.standard_normal())),
+                old=ProcessTimes(median=1e6),
                 new_first=place % 2 == 0,
             )
             for place in range(8)

@@ -10,11 +10,11 @@ import pytest
 from benchorch.domain import parity_task
 from benchorch.results.parity import decisions, limits
 from benchorch.results.parity.figures import Distances, distances
-from benchorch.results.parity.limits import DIVERGENCE_FACTOR, FLOAT32_EPSILON, Limits
+from benchorch.results.parity.limits import DIVERGENCE_FACTOR, FLOAT32_EPSILON, ErrorLimits
 from benchorch.results.parity.slices import _without_mean, tenth
 from benchorch.results.parity.tasks import divergence_allowed, task_of
 
-LIMITS = Limits.of(0.01)
+LIMITS = ErrorLimits.of(0.01)
 
 
 def tied(y: list[int], ids: list[int], ordered: list[float]) -> list[bool]:
@@ -44,7 +44,7 @@ def judged(y: list[int], near: list[list[int]], size: int = 100) -> str:
     ours = np.concatenate([np.array(y), np.arange(size)[len(y) :]])[None]
     pairs = [(ours, ref)]
     free = decisions.undecided(pairs, [others])
-    return decisions.flipped(pairs, [None], Limits.of(1e-4), free)
+    return decisions.flipped(pairs, [None], ErrorLimits.of(1e-4), free)
 
 
 def test_ids_that_the_reference_gives_with_weights_epsilons_away_are_its_own() -> None:
@@ -140,7 +140,7 @@ def test_scores_of_a_sequence_alone_are_a_language_models(
 @pytest.mark.parametrize("spread", [0.1, 10.0])
 def test_the_divergence_allowed_grows_with_the_spread_of_the_scores(spread: float) -> None:
     scores = spread * np.array([[1.0, -1.0, 1.0, -1.0]])
-    rounding = divergence_allowed(scores, Limits.of(0.0))[0] - FLOAT32_EPSILON
+    rounding = divergence_allowed(scores, ErrorLimits.of(0.0))[0] - FLOAT32_EPSILON
     allowed = divergence_allowed(scores, LIMITS)[0] - FLOAT32_EPSILON
     expected = (DIVERGENCE_FACTOR * 0.01 * spread + np.sqrt(2 * rounding)) ** 2 / 2
     assert allowed == pytest.approx(expected)

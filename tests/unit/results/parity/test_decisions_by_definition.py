@@ -13,11 +13,11 @@ from benchorch.results.parity.limits import (
     FLOAT32_EPSILON,
     NEAR_TIE_FACTOR,
     ROUNDING_EPSILONS,
-    Limits,
+    ErrorLimits,
 )
 
 TOLERANCE = 0.02
-LIMITS = Limits.of(TOLERANCE)
+LIMITS = ErrorLimits.of(TOLERANCE)
 
 
 def margin(row: np.ndarray, tolerance: float = TOLERANCE) -> float:
@@ -30,7 +30,7 @@ def test_a_margin_is_of_its_rows_spread_and_its_largest_score(scale: float) -> N
     scores = scale * np.array([[1.0, -5.0, 2.0], [100.0, 101.0, 99.0]])
     expected = [margin(row) for row in scores]
     assert decisions.margins(scores, LIMITS) == pytest.approx(expected, rel=1e-12)
-    assert decisions.margins(scores, Limits.of(0.0)) == pytest.approx(
+    assert decisions.margins(scores, ErrorLimits.of(0.0)) == pytest.approx(
         [margin(row, 0.0) for row in scores], rel=1e-12
     )
 
@@ -211,7 +211,7 @@ def test_two_classes_and_ranks_of_two_are_enough() -> None:
 
 def test_the_share_that_may_differ_is_named_only_where_there_is_one() -> None:
     pairs = [(np.array([1, 2, 3]), np.array([1, 2, 4]))]
-    exact = decisions.flipped(pairs, [None], Limits.of(0.0))
+    exact = decisions.flipped(pairs, [None], ErrorLimits.of(0.0))
     assert exact is not None
     assert exact.startswith("1 of 3 values are not equal (first at [2] of input 0); all must be")
     with pytest.raises(ValueError, match="shorter"):

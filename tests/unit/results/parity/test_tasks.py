@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from benchorch.domain import parity_task
 from benchorch.domain.verdict import Verdict
 from benchorch.results.parity.judge import parity
-from benchorch.results.parity.limits import Limits
+from benchorch.results.parity.limits import ErrorLimits
 from benchorch.results.parity.tasks import divergence, rank_correlation, task_of, violations
 
 Array = NDArray[np.generic]
@@ -51,7 +51,7 @@ def test_another_class_is_told_with_how_often() -> None:
     y = ref.copy()
     rows = np.arange(5)
     y[rows, ref[:5].argmin(1)] = ref[:5].max(1) + 1
-    (said, *_) = violations("classification", [(y, ref)], Limits.of(5e-2))
+    (said, *_) = violations("classification", [(y, ref)], ErrorLimits.of(5e-2))
     assert said.startswith("the likeliest class is another one in 5 of 50")
 
 
@@ -63,15 +63,15 @@ def test_near_ties_may_change_places_and_clear_decisions_may_not() -> None:
     assert judged(y, ref, 5e-2, "classification").passed
     y = ref.copy()
     y[:, 7], y[:, 9] = 1.1, 0.7
-    assert not list(violations("classification", [(ref, ref)], Limits.of(5e-2)))
-    assert list(violations("classification", [(y, ref)], Limits.of(5e-2)))
+    assert not list(violations("classification", [(ref, ref)], ErrorLimits.of(5e-2)))
+    assert list(violations("classification", [(y, ref)], ErrorLimits.of(5e-2)))
 
 
 def test_the_last_token_decides_as_well() -> None:
     ref = normal(4, 64, 30)
     y = ref.copy()
     y[:, -1] = -y[:, -1]
-    said = " ".join(violations("language_model", [(y, ref)], Limits.of(0.15)))
+    said = " ".join(violations("language_model", [(y, ref)], ErrorLimits.of(0.15)))
     assert "the likeliest token after the last one" in said
     assert "nats after the last token" in said
 
@@ -87,7 +87,7 @@ def test_embeddings_keep_their_angle_and_order() -> None:
     assert judged(ref + 0.01 * normal(12, 32), ref, 5e-2, "embedding").passed
     turned = ref.copy()
     turned[3] = -turned[3]
-    (said, *_) = violations("embedding", [(turned, ref)], Limits.of(5e-2))
+    (said, *_) = violations("embedding", [(turned, ref)], ErrorLimits.of(5e-2))
     assert "row 3 has a cosine of -1" in said
 
 
@@ -101,7 +101,7 @@ def test_a_target_is_judged_against_its_own_spread() -> None:
     ref = np.stack([1000 * normal(40), 0.1 * normal(40)], axis=1)
     y = ref.copy()
     y[:, 1] += 0.08
-    (said,) = violations("regression", [(y, ref)], Limits.of(5e-2))
+    (said,) = violations("regression", [(y, ref)], ErrorLimits.of(5e-2))
     assert said.startswith("target 1 is off by 0.08")
 
 

@@ -13,11 +13,11 @@ import pytest
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.journal import run_directory
-from benchorch.results.compare.duels import LOOKS, Terms
+from benchorch.results.compare.duels import LOOKS, DuelTerms
 from benchorch.run.duel import duel
-from benchorch.run.duel.contender import Side
-from benchorch.run.duel.duel import Duel, Extent, alone, fight, prepared, refuse_remote
-from benchorch.run.duel.messages import Ended, Origin, ProcessLevel
+from benchorch.run.duel.contender import CodeVersion
+from benchorch.run.duel.duel import Duel, DuelExtent, alone, fight, prepared, refuse_remote
+from benchorch.run.duel.messages import EndedTrial, Origin, ProcessLevel
 
 TRIALS = tuple(
     Trial(
@@ -36,8 +36,8 @@ PLAN = Plan(
     skips=(),
     session={"store": {"root": "/shared"}, "cwd": "/here"},
 )
-TERMS = Terms(limit_ratio=0.02, delta_ratio=0.01, trials=2)
-LONG = Extent(seconds=1e6, pairs=12)
+TERMS = DuelTerms(limit_ratio=0.02, delta_ratio=0.01, trials=2)
+LONG = DuelExtent(seconds=1e6, pairs=12)
 ORIGIN = Origin(
     version=1,
     benchorch="1",
@@ -59,12 +59,12 @@ class Sides:
         self.cpus: set[tuple[int, ...]] = set()
 
     @contextlib.contextmanager
-    def started(self, side: Side, modules: tuple[str, ...]) -> Iterator[Contender]:
+    def started(self, side: CodeVersion, modules: tuple[str, ...]) -> Iterator[Contender]:
         yield Contender(self, side)
 
 
 class Contender:
-    def __init__(self, sides: Sides, side: Side) -> None:
+    def __init__(self, sides: Sides, side: CodeVersion) -> None:
         self.sides, self.side, self.origin = sides, side, ORIGIN
         self.trial, self.counts = "", dict[str, int]()
 
@@ -75,22 +75,22 @@ class Contender:
             self.sides.cpus.add(cpus)
             self.sides.ran.append((trial_id, self.side.name))
 
-    def answer(self) -> ProcessLevel | Ended:
+    def answer(self) -> ProcessLevel | EndedTrial:
         median = self.sides.level(self.trial, self.side.name, self.counts[self.trial])
         if median < 0:
             del self.counts[self.trial]
-            return Ended(trial_id=self.trial, trouble="it broke")
+            return EndedTrial(trial_id=self.trial, trouble="it broke")
         return ProcessLevel(median=median, floor=median, cpus=(1,))
 
-    def stop(self, trial_id: str, reason: str) -> Ended:
+    def stop(self, trial_id: str, reason: str) -> EndedTrial:
         if self.counts.pop(trial_id, None) is not None:
             self.sides.stopped.append((trial_id, self.side.name, reason))
-        return Ended(trial_id=trial_id)
+        return EndedTrial(trial_id=trial_id)
 
 
-def both(directory: Path) -> tuple[Side, Side]:
+def both(directory: Path) -> tuple[CodeVersion, CodeVersion]:
     one, other = (
-        Side(
+        CodeVersion(
             name=name,
             what=name,
             python="python",
@@ -103,7 +103,9 @@ def both(directory: Path) -> tuple[Side, Side]:
     return one, other
 
 
-def duelled(sides: Sides, tmp_path: Path, monkeypatch, extent: Extent = LONG, check=None) -> Duel:
+def duelled(
+    sides: Sides, tmp_path: Path, monkeypatch, extent: DuelExtent = LONG, check=None
+) -> Duel:
     monkeypatch.setattr(duel, "started", sides.started)
     return fight(
         PLAN,
@@ -154,7 +156,7 @@ def test_trials_take_rounds_in_an_order_drawn_anew(tmp_path, monkeypatch) -> Non
 
 
 def test_where_the_time_is_used_up_three_pairs_are_measured(tmp_path, monkeypatch) -> None:
-    found = duelled(Sides(noisy), tmp_path, monkeypatch, Extent(seconds=0.0, pairs=40))
+    found = duelled(Sides(noisy), tmp_path, monkeypatch, DuelExtent(seconds=0.0, pairs=40))
     assert [len(bout.meetings) for bout in found.bouts] == [3, 3]
     assert {one.state for one in found.cases()} == {"unclear"}
 

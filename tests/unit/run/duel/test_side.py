@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from benchorch.run.duel import side
-from benchorch.run.duel.messages import Ended, Order, ProcessLevel
+from benchorch.run.duel.messages import EndedTrial, Order, ProcessLevel
 
 
 class Run:
@@ -77,7 +77,7 @@ def test_trials_take_turns_and_each_ends_by_itself(kept: list[Run]) -> None:
         Order(trial_id="a", stop="converged"),
         Order(trial_id="b", cpus=(2,)),
     )
-    assert found == [1, 1, 2, Ended(trial_id="a"), 2]
+    assert found == [1, 1, 2, EndedTrial(trial_id="a"), 2]
     assert [run.cpus for run in kept] == [[(), (1,)], [(), (2,)]]
     assert [run.stop_reason for run in kept] == ["converged", side.GONE]
     assert not any(run.in_store for run in kept)
@@ -86,12 +86,12 @@ def test_trials_take_turns_and_each_ends_by_itself(kept: list[Run]) -> None:
 def test_a_trial_that_fails_ends_and_the_others_go_on(kept: list[Run]) -> None:
     first = [Order(trial_id="broken"), Order(trial_id="a")] * 2
     found = answers(*first, Order(trial_id="broken"), Order(trial_id="a"))
-    assert found == [1, 1, 2, 2, Ended(trial_id="broken", trouble="it broke"), 3]
+    assert found == [1, 1, 2, 2, EndedTrial(trial_id="broken", trouble="it broke"), 3]
     assert [run.trial for run in kept] == ["broken", "a"]
 
 
 def test_a_trial_that_is_not_built_runs_no_process(kept: list[Run]) -> None:
     assert answers(Order(trial_id="unbuilt")) == [
-        Ended(trial_id="unbuilt", trouble="it was not built")
+        EndedTrial(trial_id="unbuilt", trouble="it was not built")
     ]
     assert [run.cpus for run in kept] == [[]]

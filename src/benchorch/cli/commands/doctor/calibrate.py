@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchorch.cli.commands.doctor.self_comparison import Request, one_process
+from benchorch.cli.commands.doctor.self_comparison import ComparisonRequest, one_process
 from benchorch.domain.certificate import EXTRA, Certificate, Interleaving
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
@@ -79,7 +79,7 @@ def _rounds(log: Path, minutes: float) -> Iterator[tuple[Interleaving, ...]]:
 
 
 def _process(log: Path, extra_ratio: float, order: random.Random) -> Interleaving:
-    request = Request(
+    request = ComparisonRequest(
         products=_PRODUCTS,
         extra_ratios=(extra_ratio,),
         window_s=WINDOW_S,

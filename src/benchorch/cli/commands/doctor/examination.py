@@ -34,7 +34,7 @@ _COMPILERS = ("g++", "clang++", "c++")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class Repeats:
     """How often each experiment is repeated.
 
     Attributes:
@@ -48,8 +48,8 @@ class Extent:
     processes: int
 
 
-FULL = Extent(pairs=60, controls=12, processes=5)
-QUICK = Extent(pairs=20, controls=5, processes=2)
+FULL = Repeats(pairs=60, controls=12, processes=5)
+QUICK = Repeats(pairs=20, controls=5, processes=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ class Examination:
         )
 
 
-def examine(say: Say, extent: Extent = FULL) -> Examination:
+def examine(say: Say, extent: Repeats = FULL) -> Examination:
     """Examine the machine and benchorch on it; nothing is changed."""
     began_s = time.monotonic()
     interference = Interference()
@@ -169,7 +169,7 @@ class _Parts:
             return None
 
 
-def _plan(scratch: str, extent: Extent) -> Plan:
+def _plan(scratch: str, extent: Repeats) -> Plan:
     """A small trial of every conversion; those that cannot run here are its skips."""
     composer = Composer(config_loader())
     every = ",".join(composer.options("conversion"))

@@ -22,7 +22,7 @@ from benchorch.stats.between_processes import median_query_ns, steady_queries_ns
 from benchorch.stats.pairs import ALTERNATED, Pair
 from benchorch.stats.quantiles import sample_quantile
 from benchorch.stats.ratio_test import compare_pairs
-from benchorch.trial.interleave import Side, interleave
+from benchorch.trial.interleave import InterleavedSide, interleave
 
 PROCESSES = 12
 WINDOW_S = 0.3
@@ -37,7 +37,7 @@ _ENTRY = "from benchorch.cli.commands.doctor.self_comparison import main; main()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ComparisonRequest:
     """One process in which work is interleaved with more of it.
 
     Attributes:
@@ -103,7 +103,7 @@ def controls(
     order = random.Random(seed)
     pairs: list[list[Pair]] = [[], []]
     for _ in range(processes):
-        request = Request(
+        request = ComparisonRequest(
             products=_PRODUCTS,
             extra_ratios=(0.0, SLOWDOWN_RATIO),
             window_s=window_s,
@@ -117,14 +117,14 @@ def controls(
     return Controls(same=same, slower=slower)
 
 
-def one_process(log: Path, request: Request) -> Sequence[Interleaving]:
+def one_process(log: Path, request: ComparisonRequest) -> Sequence[Interleaving]:
     """Each comparison in a fresh process on one thread; ExecutorError where it fails."""
     child = run_child.run_child(
         "doctor",
         request,
         tuple[Interleaving, ...],
         log=log,
-        limits=run_child.Limits(timeout_s=_TIMEOUT_S, memory_bytes=None),
+        limits=run_child.ChildLimits(timeout_s=_TIMEOUT_S, memory_bytes=None),
         environment=dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
         on_message=lambda _: None,
         command=[sys.executable, "-P", "-c", _ENTRY],
@@ -138,14 +138,14 @@ def main() -> None:
     """Entry of a child process."""
     child_channel.die_with_parent()
     parent = child_channel.Channel()
-    request = child_channel.read_request(Request)
+    request = child_channel.read_request(ComparisonRequest)
     pin(1)
     parent.send_reply(look(request))
     sys.stdout.flush()
     os._exit(0)
 
 
-def look(request: Request, slice_ms: float = SLICE_MS) -> list[Interleaving]:
+def look(request: ComparisonRequest, slice_ms: float = SLICE_MS) -> list[Interleaving]:
     """Both sides of each comparison in this process."""
     work = workload()
     baseline = work(request.products)
@@ -165,7 +165,7 @@ def look(request: Request, slice_ms: float = SLICE_MS) -> list[Interleaving]:
     return [Interleaving(more=_level(one.candidate), base=_level(one.baseline)) for one in found]
 
 
-def _level(side: Side) -> tuple[float, float]:
+def _level(side: InterleavedSide) -> tuple[float, float]:
     """The median and the first percentile of a side."""
     floor = sample_quantile(steady_queries_ns(side.together, side.start), _FLOOR)
     return median_query_ns(side.together, side.start), floor

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchorch.cli.commands.doctor import command, examination
-from benchorch.cli.commands.doctor.examination import QUICK, Examination, Extent, examine
+from benchorch.cli.commands.doctor.examination import QUICK, Examination, Repeats, examine
 from benchorch.cli.commands.doctor.overhead import Overhead, summarise
 from benchorch.cli.commands.doctor.report import as_json, as_text
 from benchorch.cli.commands.doctor.self_comparison import Controls
@@ -237,7 +237,7 @@ def _answering(result: object) -> Callable[..., object]:
 def test_what_is_being_done_is_said_as_it_is_begun(without_experiments) -> None:
     without_experiments()
     said: list[str] = []
-    found = examine(said.append, Extent(pairs=6, controls=7, processes=8))
+    found = examine(said.append, Repeats(pairs=6, controls=7, processes=8))
     assert [line.partition(":")[0] for line in said] == [
         *("machine", "conversions", "timing", "comparisons", "overhead"),
     ]

@@ -9,7 +9,7 @@ import pytest
 from benchorch.cli.commands.doctor import overhead as doctor_overhead
 from benchorch.cli.commands.doctor import self_comparison
 from benchorch.cli.commands.doctor.overhead import overhead
-from benchorch.cli.commands.doctor.self_comparison import Request, controls, look
+from benchorch.cli.commands.doctor.self_comparison import ComparisonRequest, controls, look
 from benchorch.cli.commands.doctor.timer_accuracy import agreement
 from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
 from benchorch.domain.result import Failure, Outcome, TrialResult
@@ -50,7 +50,7 @@ def test_too_few_pairs_have_no_interval_and_are_refused() -> None:
 
 
 def test_identical_work_and_a_tenth_more_are_looked_at_in_one_process() -> None:
-    request = Request(products=20, extra_ratios=(0.0, 0.1), window_s=0.01, seed=1)
+    request = ComparisonRequest(products=20, extra_ratios=(0.0, 0.1), window_s=0.01, seed=1)
     found = look(request, slice_ms=1.0)
     assert len(found) == 2
     assert all(0 < side[1] <= side[0] for one in found for side in (one.more, one.base))
