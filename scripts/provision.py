@@ -281,7 +281,7 @@ def _download_results(options: argparse.Namespace) -> int:
     from benchorch.errors import BenchorchError
     from benchorch.journal import run_directory
     from benchorch.journal.registry import remember
-    from benchorch.stores.s3 import bucket_at
+    from benchorch.stores.objects import bucket_at
 
     url = _output(options, "results_url")
     if not url:

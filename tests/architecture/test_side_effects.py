@@ -29,7 +29,7 @@ PACKAGE_ROOMS = {
     # The executor, the way to a cluster, and its head's jobs.
     "ray": {"executors/ray.py", "executors/ray_cluster.py", "executors/ray_jobs.py"},
     "mlflow": {"recorders/mlflow.py"},
-    "boto3": {"stores/s3.py", "hardware/"},
+    "boto3": {"stores/objects.py", "hardware/"},
 }
 CLOCKS = {"time", "time_ns", "perf_counter", "perf_counter_ns", "process_time", "process_time_ns"}
 TORCH_CODE = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchorch.journal.run_directory import read_plan
 from benchorch.run.archive import archive_run
-from benchorch.stores.s3 import bucket_at
+from benchorch.stores.objects import bucket_at
 from stack_results import download_all, empty_place
 from support.s3 import Bucket, bucket
 from support.synthetic_runs import result, trial, write_run

@@ -354,7 +354,7 @@ def _is_word_or_words(value: Json) -> bool:
 def _place_problems(url: Json) -> Iterator[str]:
     """Why a run cannot be archived there, as far as the URL shows."""
     if url is not None:
-        from benchorch.stores.s3 import bucket_at
+        from benchorch.stores.objects import bucket_at
 
         try:
             bucket_at(str(url))

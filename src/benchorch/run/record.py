@@ -28,7 +28,7 @@ from benchorch.recorders.mlflow_links import TRACKING
 from benchorch.results.metrics.without_figures import WITHOUT_FIGURES, reason
 from benchorch.run import sidecar
 from benchorch.run.sidecar import Wait
-from benchorch.stores.s3 import bucket_at
+from benchorch.stores.objects import bucket_at
 
 POLL_S = 1.0
 LONGEST_WAIT_S = 30.0

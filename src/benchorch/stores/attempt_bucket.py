@@ -15,7 +15,7 @@ from benchorch.domain.result import UploadedFile
 from benchorch.files import file_digest
 from benchorch.interfaces.attempt_files import AttemptFiles
 from benchorch.journal.uploads import ATTEMPTS
-from benchorch.stores.s3 import bucket_at
+from benchorch.stores.objects import bucket_at
 
 
 @final

@@ -1,64 +1,42 @@
 """Artifacts in an S3 bucket that machines share, each with a directory of its own in front of it.
 
+The directory is searched first and holds whatever is used. If the bucket is unreachable the
+directory alone is used, with a warning; no build fails because of it.
+
 The layout of the bucket and its verification are in `stores.remote`, build leases in
-`stores.lease`. Only this file of the family talks to AWS. ``AWS_ENDPOINT_URL`` selects any other
-service that speaks S3 and supports conditional writes.
+`stores.lease`, requests in `stores.objects`.
 """
 
-from __future__ import annotations
-
-import re
-import threading
+import logging
+import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
-from functools import cache
-from operator import methodcaller
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import final
 
-from benchorch.errors import Correction, Problem, StoreError, causes
-from benchorch.host.paced_http import paced
+from benchorch.domain.artifact import Artifact, BuildKey, Format
+from benchorch.errors import Correction, Problem, StoreError
+from benchorch.interfaces.store import Entry
 from benchorch.stores.artifact_directory import DirectoryStore
-from benchorch.stores.objects import (
-    ABSENT,
-    Content,
-    Denied,
-    ObjectInfo,
-    Objects,
-    Refused,
-    Unreachable,
-)
-from benchorch.stores.tiered import TieredStore
+from benchorch.stores.entries import check_key
+from benchorch.stores.lease import BuildLease, try_lease
+from benchorch.stores.manifest import COMPLETE
+from benchorch.stores.objects import Denied, Objects, Unreachable, bucket_at, url_problem
+from benchorch.stores.remote import RemoteArtifacts
 
-_T = TypeVar("_T")
-_URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(/(?P<prefix>[^?#]*))?")
-_CLIENT: Mapping[str, Any] = {
-    "connect_timeout": 3,
-    "read_timeout": 10,
-    "max_pool_connections": 16,  # as many requests as run at once when entries are listed
-    "retries": {"mode": "standard", "total_max_attempts": 8},
-}
-_PAUSE_S = 60.0  # after eight attempts without a response no request is sent for so long
-_ABSENT_CODES = {"404", "NoSuchKey", "NoSuchUpload"}
-_CHANGED_CODES = {"412", "PreconditionFailed", "409", "ConditionalRequestConflict"}
-_DENIED_CODES = {"403", "AccessDenied"}
-_PERMANENT = "(before any request)"
-_REFUSED_CODES = {
-    _PERMANENT,
-    *("NoSuchBucket", "InvalidBucketName", "PermanentRedirect", "AuthorizationHeaderMalformed"),
-    *("InvalidAccessKeyId", "SignatureDoesNotMatch", "AllAccessDisabled"),
-}
-_SET_CLOCK = "Set the clock of this machine: timedatectl set-ntp true"
-_WHO_AM_I = "Try `aws sts get-caller-identity`: it shows which identity AWS sees"
+LOG = logging.getLogger(__name__)
+_POLL_S = 2.0
+_SHORT_KEY = 12
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class S3Store(TieredStore):
+class S3Store(DirectoryStore):
     """Keeps artifacts in a bucket for all machines, and those in use in a directory of this one.
+
+    One builder of all machines builds a key at a time.
 
     Args:
         url: ``s3://bucket/prefix``; None where none is configured, which is a problem.
@@ -69,6 +47,7 @@ class S3Store(TieredStore):
     """
 
     url: str | None
+    lease_s: float = 60.0
 
     def __post_init__(self) -> None:
         DirectoryStore.__post_init__(self)
@@ -95,239 +74,142 @@ class S3Store(TieredStore):
                 "store=local each machine builds for itself.",
                 Correction(settings=["store.url=s3://bucket/prefix"]),
             )
-        if _URL.fullmatch(self.url):
-            return ""
+        problem = url_problem(self.url)
         allowed = Correction(allowed=["s3://bucket/prefix"])
-        return Problem(f"store.url: {_invalid_url(self.url)}", allowed)
-
-
-def bucket_at(url: str) -> Objects:
-    """The objects below ``s3://bucket/prefix``; StoreError for any other URL."""
-    named = _URL.fullmatch(url)
-    if named is None:
-        raise StoreError(_invalid_url(url))
-    return _bucket(named["bucket"], (named["prefix"] or "").strip("/"))
-
-
-def _invalid_url(url: str) -> str:
-    return f"{url!r} names no bucket; expected s3://bucket/prefix."
-
-
-@cache
-def _bucket(name: str, prefix: str) -> _Bucket:
-    """The process's client of a bucket: making one takes long, as does an unreachable service."""
-    return _Bucket(name=name, prefix=prefix)
-
-
-@final
-@dataclass(slots=True, kw_only=True)
-class _Bucket(Objects):
-    """The objects of a bucket whose names begin with a prefix."""
-
-    name: str
-    prefix: str
-    _made: Any = None
-    _lock: Any = field(default_factory=threading.Lock)
-    _paused_until_s: float = 0.0
+        return Problem(f"store.url: {problem}", allowed) if problem else ""
 
     @property
-    def address(self) -> str:
-        """Address for display."""
-        return f"s3://{self.name}/{self.prefix}".rstrip("/")
+    def _remote(self) -> RemoteArtifacts:
+        return RemoteArtifacts(objects=self.objects, directory=self.directory)
 
-    def look(self, name: str) -> ObjectInfo | None:
-        """An object without its bytes; None if it does not exist."""
-        return self._request_of(name, lambda s3: _info(name, s3.head_object(**self._at(name))))
+    def is_shared(self) -> bool:
+        """Shared by all machines with access to the object storage."""
+        return True
 
-    def read(self, name: str, most_bytes: int) -> Content | None:
-        """At most so many of an object's bytes; None if it does not exist."""
+    def find(self, key: str, format: Format | None = None) -> Artifact | None:
+        """The artifact in the directory, downloaded first if only other machines have it.
 
-        def content(s3: Any) -> Content:
-            response = s3.get_object(**self._at(name))
-            with closing(response["Body"]) as body:
-                return Content(data=body.read(most_bytes), info=_info(name, response))
+        Every byte is verified; a corrupt entry is quarantined where it is.
+        """
+        remote = self._remote
+        found = self.directory.find(key, format)
+        if found:
+            return found
+        with _warning_on(f"{key[:_SHORT_KEY]} is looked for on this machine only", Unreachable):
+            if remote.has(key):
+                with self.directory.lock(key):
+                    found = self._find_locked(key, format)
+        return found
 
-        return self._request_of(name, content)
+    def _find_locked(self, key: str, format: Format | None) -> Artifact | None:
+        found = self.directory.find_locked(key, format)
+        if found is None:
+            with _warning_on(f"{key[:_SHORT_KEY]} is not downloaded", Unreachable):
+                found = self._remote.download_locked(key, format)
+        return found
 
-    def write(self, name: str, data: bytes, *, if_match: str | None = None) -> str | None:
-        """The new object's ETag; None, with nothing written, if `if_match` does not match."""
-        condition = {"IfNoneMatch": ABSENT} if if_match == ABSENT else _condition(if_match)
-        try:
-            done = self._request(lambda s3: s3.put_object(**self._at(name), Body=data, **condition))
-        except (_Absent, _Changed):
-            return None
-        return str(done["ETag"])
+    def build(
+        self,
+        key: BuildKey,
+        *,
+        format: Format,
+        name: str,
+        make: Callable[[Path], None],
+        force: bool = False,
+    ) -> tuple[Artifact, bool]:
+        """The artifact, and whether this call built it.
 
-    def remove(self, name: str, *, if_match: str | None = None) -> None:
-        """Ensure that it does not exist, unless `if_match` does not match."""
-        with suppress(_Absent, _Changed):
-            self._request(lambda s3: s3.delete_object(**self._at(name), **_condition(if_match)))
+        An artifact that cannot be published stays in the directory, with a warning. Failures are
+        recorded in the directory only.
+        """
+        remote, found = self._remote, None if force else self.find(key.digest, format)
+        if found:
+            return found, False
+        with self.directory.lock(key.digest), ExitStack() as lease:
+            found = self._wait(key.digest, format, lease, force=force)
+            if found:
+                return found, False
+            artifact = self.directory.build_locked(key, format=format, name=name, make=make)
+            with _warning_on(f"{name} is kept on this machine only", StoreError):
+                remote.publish(artifact, replace=force)
+            return artifact, True
 
-    def upload(self, name: str, path: Path) -> None:
-        """Store a file's bytes, in several parts if they are many."""
-        self._request(lambda s3: s3.upload_file(str(path), *self._at(name).values()))
+    def _wait(self, key: str, format: Format, stack: ExitStack, *, force: bool) -> Artifact | None:
+        """Artifact built meanwhile by another machine, or None and the lease on the stack."""
+        warned = False
+        while True:
+            try:
+                lease = self._lease(key)
+            except (Unreachable, Denied) as error:
+                LOG.warning("%s is built without a lease: %s", key[:_SHORT_KEY], error)
+                return None
+            if lease:
+                stack.enter_context(lease)
+            # Searched after the lease was requested: its last holder has built before.
+            found = None if force else self._find_locked(key, format)
+            if lease or found:
+                return found
+            if not warned:
+                LOG.warning("another machine builds %s: waiting for it", key[:_SHORT_KEY])
+            warned = True
+            time.sleep(min(_POLL_S, self.lease_s / 4) * random.uniform(0.5, 1.0))
 
-    def add(self, name: str, path: Path) -> None:
-        """Store a file's bytes with one conditional request; S3 accepts up to 5 GiB."""
+    def _lease(self, key: str) -> BuildLease | None:
+        lease = try_lease(self.objects, key, self.lease_s)
+        if lease and lease.taken_over:
+            LOG.warning("the builder of %s is gone: building in its place", key[:_SHORT_KEY])
+            self._remote.abort_uploads(key)
+        return lease
 
-        def put(s3: Any) -> None:
-            with path.open("rb") as body:
-                s3.put_object(**self._at(name), Body=body, IfNoneMatch=ABSENT)
+    def newest(self, name: str) -> Entry | None:
+        """The newest complete artifact of that name in either place, downloaded if need be."""
+        remote, found = self._remote, self.directory.newest(name)
+        with _warning_on(f"{name} is looked for on this machine only", Unreachable):
+            there = remote.newest(name)
+            if there and (found is None or found.created_at < there.created_at):
+                downloaded = self.find(there.artifact.key)
+                return replace(there, artifact=downloaded) if downloaded else found
+            if found and remote.has(found.artifact.key):
+                found = self._marked(found)
+        return found
 
-        with suppress(_Changed):
-            self._request(put)
+    def entries(self) -> Sequence[Entry]:
+        """Everything kept in either place, newest first; nothing is verified here."""
+        remote, here = self._remote, list(self.directory.entries())
+        complete = {entry.artifact.key for entry in here if entry.state == COMPLETE}
+        keys: set[str] = set()
+        elsewhere: list[Entry] = []
+        with _warning_on("this is what is on this machine only", Unreachable):
+            keys = remote.keys()
+            elsewhere = remote.entries(sorted(keys - complete))
+        both = [self._marked(entry) if entry.artifact.key in keys else entry for entry in here]
+        return sorted([*both, *elsewhere], key=lambda entry: entry.created_at, reverse=True)
 
-    def download(self, name: str, path: Path) -> bool:
-        """Whether the object existed and was written to a file."""
+    def _marked(self, entry: Entry) -> Entry:
+        """An entry that is also in object storage; a failure is this machine's own."""
+        if entry.state != COMPLETE:
+            return entry
+        return replace(entry, remote=self._remote.address_of(entry.artifact.key))
 
-        def fetch(s3: Any) -> bool:
-            s3.download_file(*self._at(name).values(), str(path))
-            return True
-
-        return self._request_of(name, fetch) or False
-
-    def copy(self, name: str, to: str) -> None:
-        """Store the same bytes under another name, too, on the service's side."""
-        self._request(lambda s3: s3.copy_object(**self._at(to), CopySource=self._at(name)))
-
-    def listed(self, prefix: str) -> Sequence[ObjectInfo]:
-        """Every object whose name begins with a prefix."""
-        pages = self._pages("list_objects_v2", prefix)
-        return [
-            _info(found["Key"].removeprefix(self._full("")), {**page, **found})
-            for page in pages
-            for found in page.get("Contents", ())
-        ]
-
-    def folders(self, prefix: str) -> Sequence[str]:
-        """Name parts between a prefix that ends in a slash and the next slash, each once."""
-        pages = self._pages("list_objects_v2", prefix, Delimiter="/")
-        full = self._full(prefix)
-        return [
-            found["Prefix"].removeprefix(full).rstrip("/")
-            for page in pages
-            for found in page.get("CommonPrefixes", ())
-        ]
-
-    def abort_uploads(self, prefix: str) -> None:
-        """Abort unfinished multipart uploads below a prefix."""
-        for page in self._pages("list_multipart_uploads", prefix):
-            for found in page.get("Uploads", ()):
-                which = {"Bucket": self.name, "Key": found["Key"], "UploadId": found["UploadId"]}
-                with suppress(_Absent):
-                    self._request(methodcaller("abort_multipart_upload", **which))
-
-    def _pages(self, operation: str, prefix: str, **options: str) -> list[Mapping[str, Any]]:
-        where = {"Bucket": self.name, "Prefix": self._full(prefix), **options}
-        return self._request(lambda s3: list(s3.get_paginator(operation).paginate(**where)))
-
-    def _full(self, name: str) -> str:
-        return f"{self.prefix}/{name}" if self.prefix else name
-
-    def _at(self, name: str) -> dict[str, str]:
-        return {"Bucket": self.name, "Key": self._full(name)}
-
-    def _request_of(self, name: str, call: Callable[[Any], _T]) -> _T | None:
-        """The response about an object, or None if it does not exist."""
-        try:
-            return self._request(call)
-        except _Absent:
-            return None
-        except Denied:
-            # Without permission to list everything, 403 may also mean that it does not exist.
-            if any(each.name == name for each in self.listed(name)):
-                raise
-            return None
-
-    def _request(self, call: Callable[[Any], _T]) -> _T:
-        """The response of S3; its errors become StoreErrors."""
-        if time.monotonic() < self._paused_until_s:
-            raise Unreachable(f"{self.address} did not respond a moment ago")
-        try:
-            client = self._client()
-            with paced():
-                return call(client)
-        except _boto_errors() as error:
-            explained = self._store_error(error)
-            if isinstance(explained, Unreachable):
-                self._paused_until_s = time.monotonic() + _PAUSE_S
-            raise explained from error
-
-    def _client(self) -> Any:
-        import boto3
-        from botocore.config import Config
-
-        with self._lock:  # boto3 cannot make two at a time
-            if self._made is None:
-                try:
-                    self._made = boto3.client("s3", config=Config(**_CLIENT))
-                except ValueError as error:  # such as an invalid endpoint
-                    raise Refused(f"{self.address}: {error}") from error
-            return self._made
-
-    def _store_error(self, error: Exception) -> StoreError:
-        """An error of S3, or of the way to it, as one that callers handle."""
-        code = _code(error)
-        if code in _ABSENT_CODES:
-            return _Absent(f"{self.address}: {error}")
-        if code in _CHANGED_CODES:
-            return _Changed(f"{self.address}: {error}")
-        if code in _DENIED_CODES:
-            return Denied(f"{self.address}: {error}. {_WHO_AM_I}.")
-        if code == "NoSuchBucket":
-            return Refused(
-                f"{self.address}: there is no bucket {self.name!r}. Name another store.url, or "
-                "make one: `make provision`."
-            )
-        if code == "RequestTimeTooSkewed":
-            return Unreachable(f"{self.address}: {error} {_SET_CLOCK}.")
-        if code in _REFUSED_CODES:
-            return Refused(f"{self.address}: {error}. {_WHO_AM_I}.")
-        return Unreachable(f"{self.address}: {error}")
+    def delete(self, key: str) -> None:
+        """Remove the artifact from both places; other machines keep what they downloaded."""
+        objects, directory = self.objects, self.directory
+        check_key(key)
+        here = any(entry.artifact.key == key for entry in directory.entries())
+        lease = try_lease(objects, key, self.lease_s)
+        if lease is None:
+            raise StoreError(f"{key} is being built now; delete it when that is done.")
+        with lease:
+            if here:
+                directory.delete(key)
+            if not self._remote.delete(key) and not here:
+                raise StoreError(f"there is no {key} in {directory.root} or {objects.address}.")
 
 
-class _Absent(StoreError):
-    """There is no such object; never leaves this file."""
-
-
-class _Changed(StoreError):
-    """The object is not the expected one; never leaves this file."""
-
-
-def _boto_errors() -> tuple[type[Exception], ...]:
-    from boto3.exceptions import Boto3Error
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    return BotoCoreError, ClientError, Boto3Error
-
-
-def _code(error: BaseException | None) -> str:
-    """The S3 error code; `_PERMANENT` for lasting errors that occur before any request."""
-    from botocore import exceptions as before
-    from botocore.exceptions import ClientError
-
-    permanent = (
-        *(before.NoCredentialsError, before.PartialCredentialsError, before.ProfileNotFound),
-        *(before.ParamValidationError, before.ConfigParseError, before.SSOError),
-    )
-    for cause in causes(error, implied=True):
-        if isinstance(cause, ClientError):
-            return str(cause.response.get("Error", {}).get("Code", ""))
-        if isinstance(cause, permanent):
-            return _PERMANENT
-    return ""
-
-
-def _condition(etag: str | None) -> dict[str, str]:
-    return {} if etag is None else {"IfMatch": etag}
-
-
-def _info(name: str, response: Mapping[str, Any]) -> ObjectInfo:
-    """An object from a response about it, or from one that lists several."""
-    now = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
-    return ObjectInfo(
-        name=name,
-        etag=str(response["ETag"]),
-        size_bytes=int(response.get("ContentLength", response.get("Size", 0))),
-        age_s=(now - response["LastModified"]).total_seconds(),
-    )
+@contextmanager
+def _warning_on(consequence: str, *failures: type[StoreError]) -> Iterator[None]:
+    """Continue after these failures, with a warning about their consequence."""
+    try:
+        yield
+    except failures as error:
+        LOG.warning("%s: %s", consequence, error)

@@ -19,7 +19,7 @@ import yaml
 from benchorch.executors.scheduling import spot_interruption
 from benchorch.executors.scheduling.cluster_status import LAUNCH_REMEDIES
 from benchorch.hardware import aws_fleet, aws_stack
-from benchorch.stores import s3
+from benchorch.stores.objects import Objects
 from support.aws_emulator.images import FACTS, facts
 
 sys.path.insert(0, str(FACTS.parents[1] / "scripts"))
@@ -192,7 +192,7 @@ def test_a_write_that_must_be_new_is_one_put_and_needs_no_exemption() -> None:
     rule = TABLE["s3.enforced_conditional"].value
     assert found(r'variable = "(s3:if-none-match)"', HCL) == [rule["key"]]
     assert rule["exempts"] not in "".join(map(text_of, HCL))
-    add = inspect.getsource(s3._Bucket.add)
+    add = inspect.getsource(Objects.add)
     assert "put_object" in add
     assert "IfNoneMatch" in add
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from benchorch.run.archive import archive_run
-from benchorch.stores.s3 import bucket_at
+from benchorch.stores.objects import bucket_at
 from support.aws_emulator.server import ACCOUNT, Emulator
 from support.aws_emulator.traffic import Fault
 from support.policies.provisioning import unexamined

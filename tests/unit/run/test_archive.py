@@ -16,8 +16,7 @@ from benchorch.errors import ConfigError
 from benchorch.journal import run_directory, uploads
 from benchorch.run.archive import archive_run, archived_runs, download_run
 from benchorch.stores.attempt_bucket import AttemptBucket
-from benchorch.stores.objects import Objects
-from benchorch.stores.s3 import bucket_at
+from benchorch.stores.objects import Objects, bucket_at
 from support.aws_emulator.traffic import Fault
 from support.s3 import Bucket, bucket
 from support.synthetic_runs import result, trial, write_run

@@ -10,7 +10,7 @@ from benchorch.domain.result import Outcome, TrialResult, UploadedFile
 from benchorch.errors import StoreError
 from benchorch.journal import uploads
 from benchorch.stores.attempt_bucket import AttemptBucket
-from benchorch.stores.s3 import bucket_at
+from benchorch.stores.objects import bucket_at
 from support.aws_emulator.traffic import Fault
 from support.s3 import Bucket, bucket
 

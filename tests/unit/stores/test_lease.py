@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchorch.stores.lease import MARGIN_S, BuildLease, is_expired, try_lease
-from benchorch.stores.objects import ABSENT, Content, ObjectInfo, Objects, Unreachable
+from benchorch.stores.objects import ABSENT, Content, ObjectInfo, Unreachable
 from support.waiting import until
 
 KEY, NAME = "k", "leases/k"
 LEASE_S = 60.0
 
 
-class Shared(Objects):
+class Shared:
     """Objects in memory, with a clock that only tests move, and answers that may get lost."""
 
     def __init__(self) -> None:
@@ -29,18 +28,11 @@ class Shared(Objects):
         self.away = False
         self._lock = threading.Lock()
 
-    @property
-    def address(self) -> str:
-        return "memory://"
-
     def _info(self, name: str) -> ObjectInfo:
         data, etag, at_s = self.kept[name]
         return ObjectInfo(
             name=name, etag=etag, size_bytes=len(data), age_s=float(self.now_s - at_s)
         )
-
-    def look(self, name: str) -> ObjectInfo | None:
-        return self._info(name) if name in self.kept else None
 
     def read(self, name: str, most_bytes: int) -> Content | None:
         with self._lock:
@@ -73,23 +65,6 @@ class Shared(Objects):
     def _answer(self) -> None:
         if self.away:
             raise Unreachable("away")
-
-    def upload(self, name: str, path: Path) -> None: ...
-
-    def add(self, name: str, path: Path) -> None: ...
-
-    def download(self, name: str, path: Path) -> bool:
-        return False
-
-    def copy(self, name: str, to: str) -> None: ...
-
-    def listed(self, prefix: str) -> Sequence[ObjectInfo]:
-        return []
-
-    def folders(self, prefix: str) -> Sequence[str]:
-        return []
-
-    def abort_uploads(self, prefix: str) -> None: ...
 
 
 @pytest.fixture

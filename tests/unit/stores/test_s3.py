@@ -13,8 +13,8 @@ import pytest
 from benchorch.cli.commands import cache
 from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.errors import BuildError, StoreError
-from benchorch.stores import s3 as s3_module
-from benchorch.stores.objects import Unreachable
+from benchorch.stores import objects as objects_module
+from benchorch.stores.objects import Objects, Unreachable
 from benchorch.stores.s3 import S3Store
 from support.aws_emulator.traffic import Fault
 from support.odd_server import Answer, odd_server
@@ -332,13 +332,13 @@ def test_an_entry_that_was_replaced_meanwhile_is_not_set_aside(
     build(bucket.machine("a"))
     poison_bytes(bucket)
     other = bucket.machine("b")
-    real = s3_module._Bucket.download
+    real = Objects.download
 
     def and_meanwhile(self: Any, name: str, path: Path) -> bool:
         bucket.put(MANIFEST, bucket.read(MANIFEST) + b"\n")
         return real(self, name, path)
 
-    monkeypatch.setattr(s3_module._Bucket, "download", and_meanwhile)
+    monkeypatch.setattr(Objects, "download", and_meanwhile)
     assert other.find(KEY.digest) is None
     assert MANIFEST in bucket.names()
     assert bucket.names("quarantine/") == []
@@ -377,7 +377,7 @@ def test_a_machine_whose_clock_is_wrong_builds_for_itself_and_names_the_clock(
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     once = {"mode": "standard", "total_max_attempts": 1}
-    monkeypatch.setattr(s3_module, "_CLIENT", {**s3_module._CLIENT, "retries": once})
+    monkeypatch.setattr(objects_module, "_CLIENT", {**objects_module._CLIENT, "retries": once})
 
 
 @pytest.mark.usefixtures("impatient")
@@ -406,7 +406,7 @@ def test_a_bucket_that_stays_away_costs_a_warning_and_no_build(
 def test_wherever_it_goes_away_the_build_is_whole_and_nothing_partial_is_seen(
     bucket: Bucket, call: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_module, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(objects_module, "_PAUSE_S", 0.0)
     bucket.emulator.break_it(Fault(call, "InternalError", status=500, path=path))
     assert whole(build(bucket.machine("a"))[0])
     bucket.emulator.traffic.faults.clear()
@@ -490,12 +490,12 @@ def test_a_bucket_that_hangs_or_trickles_is_given_up(
     pause_s: float, at_once: int, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     retries = {"mode": "standard", "total_max_attempts": 2}
-    impatient = {**s3_module._CLIENT, "read_timeout": 0.5, "retries": retries}
-    monkeypatch.setattr(s3_module, "_CLIENT", impatient)
+    impatient = {**objects_module._CLIENT, "read_timeout": 0.5, "retries": retries}
+    monkeypatch.setattr(objects_module, "_CLIENT", impatient)
     with odd_server() as server:
         server.respond = lambda *_: Answer(body=b" " * 500, pause_s=pause_s, at_once=at_once)
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-        objects = s3_module._Bucket(name="b", prefix="p")
+        objects = Objects(name="b", prefix="p")
         with pytest.raises(Unreachable, match=r"(?i)timed? ?out|trickle"):
             objects.read("x", 1000)
         with pytest.raises(Unreachable, match="a moment ago"):  # it is left alone for a while

@@ -30,7 +30,7 @@ PROLOGUE = f"""
 import os, signal, sys, threading, time
 from pathlib import Path
 from benchorch.domain.artifact import BuildKey, Format
-from benchorch.stores import s3
+from benchorch.stores.objects import Objects
 from benchorch.stores.s3 import S3Store
 
 url, root = os.environ["TEST_BUCKET_URL"], Path(sys.argv[1])
@@ -108,7 +108,7 @@ def test_of_twenty_four_machines_one_builds(start: Start, tmp_path: Path, bucket
 DEATHS = {
     "while building": "build(machine('a'), lambda out: write(out) or die())",
     "before the first file": """
-s3._Bucket.upload = lambda *_: die()
+Objects.upload = lambda *_: die()
 build(machine('a'), write)
 """,
     "in the middle of a file": """
@@ -118,14 +118,14 @@ client.meta.events.register('before-call.s3.CompleteMultipartUpload', lambda **_
 build(store, write)
 """,
     "before the manifest": """
-real = s3._Bucket.write
+real = Objects.write
 def write_object(self, name, *rest, **options):
     return die() if name.endswith('manifest.json') else real(self, name, *rest, **options)
-s3._Bucket.write = write_object
+Objects.write = write_object
 build(machine('a'), write)
 """,
     "before the lease is given back": """
-s3._Bucket.remove = lambda *_, **__: die()
+Objects.remove = lambda *_, **__: die()
 build(machine('a'), write)
 """,
 }

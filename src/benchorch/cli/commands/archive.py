@@ -19,8 +19,7 @@ from benchorch.journal.registry import find_invocation, remember
 from benchorch.run.archive import Archived, again, archive_run, archived_runs, download_run
 from benchorch.run.record import end_on_stdin
 from benchorch.run.sidecar import ignore_interrupts
-from benchorch.stores.objects import Objects
-from benchorch.stores.s3 import bucket_at
+from benchorch.stores.objects import Objects, bucket_at
 
 _AT = click.option("--at", metavar="URL", help=f"s3://bucket/prefix; else {ARCHIVE_VARIABLE}")
 

@@ -143,7 +143,7 @@ def _local(directory: Path) -> SweepCost | None:
 @cache
 def _archived(url: str) -> tuple[SweepCost, ...]:
     """Archived costs, by one request and one more per sweep that is not cached here."""
-    from benchorch.stores.s3 import bucket_at
+    from benchorch.stores.objects import bucket_at
 
     seen = state_directory() / "costs" / hashlib.sha256(url.encode()).hexdigest()[:16]
     try:
