@@ -88,7 +88,7 @@ def test_what_is_exported_is_what_was_derived(run: Path, tmp_path: Path) -> None
     kept = tmp_path / "kept.json"
     report.run.reply([str(run), "--json", "--output", str(kept)])
     derived = derive(run, "run")
-    assert load(str(kept)).summaries() == derived.summaries
+    assert load(str(kept)).run_results().summaries == derived.summaries
     exported = {one["trial_id"]: one for one in json.loads(kept.read_text())["trials"]}
     for trial_id, summary in derived.summaries.items():
         told = json.loads(json.dumps(encode(summary)))

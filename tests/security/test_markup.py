@@ -8,10 +8,9 @@ import pytest
 
 from benchorch.journal import run_directory
 from benchorch.journal.reader import read_results
-from benchorch.results.metrics.summary import summarise_all
 from benchorch.results.report.tables import full_markdown
 from support.command_lines import Commands
-from support.synthetic_runs import result, trial, write_run
+from support.synthetic_runs import result, run_results, trial, write_run
 
 EVIL = {
     "html": "<img src=x onerror=alert(1)>",
@@ -30,7 +29,7 @@ def test_a_name_is_no_markup(kind: str, commands: Commands, tmp_path: Path) -> N
     pairs = (eager, result(eager)), (fast, result(fast, 5e5, baseline_ns=1e6))
     run = write_run(tmp_path / "run", *pairs)
     results = {one.trial_id: one for one in read_results(run)}
-    table = full_markdown(run_directory.read_plan(run), results, summarise_all(results))
+    table = full_markdown(run_results(run_directory.read_plan(run), results))
     assert not [one for one in MARKUP if one in table]
     rows = [line.replace(r"\|", "") for line in table.splitlines() if line.startswith("|")]
     assert len({row.count("|") for row in rows}) == 1

@@ -39,10 +39,10 @@ from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.domain.verdict import OutputParity, SliceParity, TokenParity, Verdict
 from benchorch.journal import run_directory
 from benchorch.results.compare.compatibility import excused_by
-from benchorch.results.compare.load_run import Derived, evidence_of, stored
+from benchorch.results.compare.load_run import evidence_of, stored
 from benchorch.results.compare.matching import Match
 from benchorch.results.compare.metric_kinds import LATENCY
-from benchorch.results.compare.stored_run import StoredTrial
+from benchorch.results.compare.stored_run import RunResults, StoredTrial
 from benchorch.results.compare.verdicts import MetricVerdict, compare_cases
 from benchorch.results.metrics.summary import summarise_all
 
@@ -342,13 +342,14 @@ def session(plan_id: str, *pairs: tuple[Trial, TrialResult]) -> list[StoredTrial
     """Trials of one session, as they are kept without their raw series."""
     results = {trial.trial_id: found for trial, found in pairs}
     plan = Plan(plan_id=plan_id, name="", trials=tuple(t for t, _ in pairs), skips=(), session={})
-    derived = Derived(
-        directory=None,  # type: ignore[arg-type]
-        plan=plan,
-        results=results,
-        summaries=summarise_all(results),
+    return list(stored(run_results(plan, results), plan_id).trials)
+
+
+def run_results(plan: Plan, results: Mapping[str, TrialResult]) -> RunResults:
+    """What the tables of a run are made of, its directory aside."""
+    return RunResults(
+        directory=Path("somewhere"), plan=plan, results=results, summaries=summarise_all(results)
     )
-    return list(stored(derived, plan_id).trials)
 
 
 def once(

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from benchorch.cli.terminal import Terminal, writing
 from benchorch.domain.codec import Json
 from benchorch.domain.reply import Reply
-from benchorch.domain.trial import ConfigNode, Plan
+from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import write_text
 from benchorch.progress import Say
 from benchorch.results.compare import export
-from benchorch.results.compare.load_run import Derived, derive, locate, stored
-from benchorch.results.compare.stored_run import StoredRun
+from benchorch.results.compare.load_run import derive, locate, stored
+from benchorch.results.compare.stored_run import RunResults, StoredRun
 from benchorch.results.report.console import ConsoleReport
 from benchorch.results.report.console_table import paper, tidy
 from benchorch.results.report.tables import conclusions, full_markdown
@@ -33,33 +33,29 @@ class _Opened:
 
     Attributes:
         run: without raw series.
-        directory: of the run, or a placeholder where an exported file was read.
-        derived: the same with raw series; None where an exported file was read.
+        results: the same by the trials' ids.
+        derived: with raw series; None where an exported file was read.
     """
 
     run: StoredRun
-    plan: Plan
-    directory: Path
-    derived: Derived | None = None
+    results: RunResults
+    derived: RunResults | None = None
 
     def text(self) -> str:
         """The report of the terminal, as at the end of the run."""
         console, written = paper()
         report = ConsoleReport(console)
-        report.plan(self.plan, done=0)
-        run = self.run
-        report.table(self.plan, run.results(), run.summaries(), self.directory, running=run.running)
+        report.plan(self.results.plan, done=0)
+        report.table(self.results)
         return tidy(written.getvalue())
 
     def json(self) -> ConfigNode:
         """The run as compare and gate read it, with its conclusions."""
-        run = self.run
-        return {**export.to_json(run), "conclusions": _conclusions(run)}
+        return {**export.to_json(self.run), "conclusions": _conclusions(self.results)}
 
     def markdown(self) -> str:
         """Every row, conclusion and warning."""
-        run = self.run
-        return full_markdown(self.plan, run.results(), run.summaries(), running=run.running)
+        return full_markdown(self.results)
 
 
 def report(runs: Sequence[str], terminal: Terminal, *, reprice: bool = False) -> Reply:
@@ -127,11 +123,11 @@ def _open_all(references: Sequence[str], say: Say, *, each_process: bool) -> lis
 def _open(found: Path, reference: str, say: Say, *, each_process: bool) -> _Opened:
     if found.is_file():
         exported = export.read(found)
-        directory = Path(f"<directory of {exported.plan_id}>")
-        return _Opened(run=exported, plan=exported.plan(), directory=directory)
+        return _Opened(run=exported, results=exported.run_results())
     derived = derive(found, reference, say, running=True)
     loaded = stored(derived, reference, say, each_process=each_process)
-    return _Opened(run=loaded, plan=derived.plan, directory=found, derived=derived)
+    results = replace(loaded.run_results(found), plan=derived.plan)
+    return _Opened(run=loaded, results=results, derived=derived)
 
 
 def _json(opened: Sequence[_Opened]) -> ConfigNode:
@@ -144,7 +140,7 @@ def _write_json(opened: Sequence[_Opened], path: Path) -> None:
     _write(path, export.text_of(_json(opened)))
 
 
-def _conclusions(run: StoredRun) -> list[Json]:
+def _conclusions(run: RunResults) -> list[Json]:
     """For each serving case the sentence of the table, and what it rests on."""
     return [
         {
@@ -156,7 +152,7 @@ def _conclusions(run: StoredRun) -> list[Json]:
             "undecided": list(one.coverage.undecided),
             "partial": one.coverage.is_partial,
         }
-        for one in conclusions(run.plan(), run.results(), run.summaries())
+        for one in conclusions(run)
     ]
 
 
@@ -188,7 +184,7 @@ def _write_page(opened: Sequence[_Opened], path: Path, *, anew: bool = False) ->
 
 def _reply(opened: Sequence[_Opened], path: Path) -> Reply:
     trials = sum(len(one.run.trials) for one in opened)
-    results = sum(len(one.run.results()) for one in opened)
+    results = sum(len(one.results.results) for one in opened)
     plans = [one.run.plan_id for one in opened]
     what = "this run" if len(opened) == 1 else f"these {len(opened)} runs"
     text = f"{path} holds {what}: {results} of {trials} trials."

@@ -19,6 +19,7 @@ from benchorch.journal import run_directory
 from benchorch.journal.reader import Journal, read_journal
 from benchorch.progress import Say, counted, silent
 from benchorch.results.compare.load_run import refuse_running
+from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.metrics.without_figures import WITHOUT_FIGURES, reason
 from benchorch.run.invocation import plain_metrics
 
@@ -137,7 +138,13 @@ def _table(run: _Run) -> Iterator[str]:
     path = run.directory / run_directory.TABLE
     if not path.exists():
         return
-    again = full_markdown(run.plan, run.results, summarise_all(run.results))
+    results = RunResults(
+        directory=run.directory,
+        plan=run.plan,
+        results=run.results,
+        summaries=summarise_all(run.results),
+    )
+    again = full_markdown(results)
     if read_bytes(path) != as_bytes(again):
         yield f"{path} is not the table that the raw series give; report prints that one."
 

@@ -29,6 +29,7 @@ from benchorch.journal.lock import LOCK, StatusFile, acquire_lock
 from benchorch.journal.reader import salvage
 from benchorch.journal.registry import others_running, remember, remember_plan
 from benchorch.models.trust import session_of
+from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.pricing.sweep_cost import (
     check_budget,
     expected,
@@ -113,11 +114,10 @@ class Invocation:
     _spent_before_usd: float | None = None
     _simulated: bool = False
     _status: StatusFile = field(init=False)
-    _page: LivePage = field(init=False)
+    _page: LivePage = field(default_factory=LivePage)
 
     def __post_init__(self) -> None:
         self._status = StatusFile(self.directory)
-        self._page = LivePage(self.directory)
 
     def open(self) -> None:
         """Make the directory, or read what an earlier invocation left in it."""
@@ -265,18 +265,21 @@ class Invocation:
             return 0
         complete = complete and all(trial.trial_id in self.results for trial in self.plan.trials)
         self._end_unfinished()
-        summaries = self.summaries()
+        run = RunResults(
+            directory=self.directory,
+            plan=self.plan,
+            results=self.results,
+            summaries=self.summaries(),
+        )
         try:
             if self.results or complete:
-                self.report.table(self.plan, self.results, summaries, self.directory)
-            self._page.write(self.plan, self.results, summaries, running=False)
+                self.report.table(run)
+            self._page.write(run)
             with self._on_disk("The table"):
-                text = full_markdown(self.plan, self.results, summaries)
-                write_text(self.directory / run_directory.TABLE, text)
+                write_text(self.directory / run_directory.TABLE, full_markdown(run))
                 self._end_cost()
                 if self._is_whole():
-                    found = winner_of(self.plan, self.results, summaries)
-                    write_json(self.directory / run_directory.WINNER, found)
+                    write_json(self.directory / run_directory.WINNER, winner_of(run))
         finally:
             recorded = _finished(
                 self._recorder, complete, partial(self.report.waiting, "recording the results")
@@ -356,10 +359,17 @@ class Invocation:
         """What is derived from each result; candidates of one baseline are compared together."""
         return self._sweep_findings().summaries(self.results, self.report.text)
 
-    def so_far(self) -> tuple[dict[str, TrialResult], dict[str, Summary]]:
+    def so_far(self) -> RunResults:
         """Every result, those of trials that go on included, and what is derived from each."""
+        assert self.plan is not None  # it is being run
         results = {**self.results, **self.unfinished}
-        return results, self._sweep_findings().summaries(results)
+        return RunResults(
+            directory=self.directory,
+            plan=self.plan,
+            results=results,
+            summaries=self._sweep_findings().summaries(results),
+            running=True,
+        )
 
     def _summary(self, result: TrialResult) -> Summary:
         return self._sweep_findings().of(result, self.results.get(result.baseline_id or "")).alone()
@@ -428,8 +438,7 @@ class Invocation:
     def _renew_page(self) -> None:
         """Write the page anew, if that was long enough ago; nothing is measured meanwhile."""
         if self._page.is_due():
-            assert self.plan is not None  # it is being run
-            self._page.write(self.plan, *self.so_far(), running=True)
+            self._page.write(self.so_far())
 
     def _table_of(self, result: TrialResult) -> dict[str, TrialResult]:
         """What was measured so far of the trials with the same baseline."""

@@ -12,11 +12,11 @@ from benchorch.errors import ConfigError
 from benchorch.files import write_json, write_text
 from benchorch.journal import run_directory
 from benchorch.journal.reader import read_results
-from benchorch.results.metrics.summary import finding, summarise_all
+from benchorch.results.metrics.summary import finding
 from benchorch.results.report.tables import full_markdown
 from benchorch.run.check import FAILS, HOLDS, UNCHECKED, check
 from benchorch.run.invocation import plain_metrics
-from support.synthetic_runs import failed, result, trial
+from support.synthetic_runs import failed, result, run_results, trial
 
 EAGER = trial()
 FAST = trial("fast", baseline=EAGER)
@@ -40,7 +40,7 @@ def written(directory, fast, metrics=None):
         folder = run_directory.trial_directory(directory, one.trial_id)
         write_json(folder / "environment.json", dict(one.environment))
     results = {one.trial_id: one for one in read_results(directory)}
-    text = full_markdown(plan, results, summarise_all(results))
+    text = full_markdown(run_results(plan, results))
     write_text(directory / run_directory.TABLE, text)
     return directory
 

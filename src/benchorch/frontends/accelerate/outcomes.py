@@ -58,7 +58,9 @@ class Outcomes:
         return any(result.environment.get("rehearsed") for result in self._results())
 
     def _results(self) -> Sequence[TrialResult]:
-        return list(self.invocation.so_far()[0].values()) if self.invocation else []
+        if self.invocation is None or self.invocation.plan is None:
+            return []
+        return list(self.invocation.so_far().results.values())
 
     def processors(self) -> Iterator[tuple[str, str]]:
         """The processor of each backend on which something ran, for people."""
@@ -79,10 +81,10 @@ class Outcomes:
             (skip.labels["model"], *backend_labels(skip.labels)): GraphTiming(reason=skip.reason)
             for skip in self.invocation.plan.skips
         }
-        results, summaries = self.invocation.so_far()
+        run = self.invocation.so_far()
         ran = {
-            (result.labels["model"], *backend_labels(result.labels)): _told(result, summaries)
-            for result in results.values()
+            (result.labels["model"], *backend_labels(result.labels)): _told(result, run.summaries)
+            for result in run.results.values()
         }
         return {**skipped, **ran}
 

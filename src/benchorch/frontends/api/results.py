@@ -16,6 +16,7 @@ from benchorch.domain.verdict import Verdict
 from benchorch.errors import BenchorchError
 from benchorch.formatting import interval_text
 from benchorch.journal import run_directory
+from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.console_table import table_text
 from benchorch.results.report.estimate_bars import Chart, bar_chart
 from benchorch.results.report.html_table import html_table
@@ -107,15 +108,23 @@ class Results(Sequence[ResultRow]):
     note: str = ""
 
     @cached_property
+    def _run(self) -> RunResults:
+        return RunResults(
+            directory=self.directory,
+            plan=self.plan,
+            results=self.results,
+            summaries=self.summaries,
+        )
+
+    @cached_property
     def rows(self) -> tuple[ResultRow, ...]:
         """In the order of the table."""
-        ordered = ranked(self.plan, self.results, self.summaries)
-        return tuple(self._row(trial) for trial in ordered)
+        return tuple(self._row(trial) for trial in ranked(self._run))
 
     @property
     def best(self) -> ResultRow | None:
         """The fastest row whose outputs equal the baseline's."""
-        trial = fastest(self.plan.trials, self.results, self.summaries)
+        trial = fastest(self.plan.trials, self._run)
         return next((row for row in self.rows if trial and row.trial_id == trial.trial_id), None)
 
     @property
@@ -126,7 +135,7 @@ class Results(Sequence[ResultRow]):
     @property
     def conclusion(self) -> str:
         """One sentence for each model and workload."""
-        return conclusion(self.plan, self.results, self.summaries)
+        return conclusion(self._run)
 
     def table(self) -> str:
         """The table as text, with the conclusion, the note, every skip and every failure."""
@@ -162,7 +171,7 @@ class Results(Sequence[ResultRow]):
         return "".join([html_table(self._cells()), *sentences])
 
     def _cells(self) -> list[tuple[str, ...]]:
-        return table_rows(self.plan, self.results, self.summaries)
+        return table_rows(self._run)
 
     def _sentences(self) -> list[str]:
         failed = (

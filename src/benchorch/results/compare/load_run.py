@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from benchorch.domain.codec import Json
-from benchorch.domain.estimate import METRICS, Summary
+from benchorch.domain.estimate import METRICS
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Trial
@@ -23,7 +23,7 @@ from benchorch.journal.lock import is_running
 from benchorch.journal.registry import find_invocation
 from benchorch.progress import Say, counted, silent
 from benchorch.results.compare import export
-from benchorch.results.compare.stored_run import ProcessValues, StoredRun, StoredTrial
+from benchorch.results.compare.stored_run import ProcessValues, RunResults, StoredRun, StoredTrial
 from benchorch.results.metrics.without_figures import WITHOUT_FIGURES, reason
 
 DEVICE_SETTINGS = (
@@ -82,23 +82,9 @@ def is_run(reference: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Derived:
-    """A run's directory, read and derived anew.
-
-    Attributes:
-        results: each trial's last one, raw series included.
-        running: whether the run goes on.
-    """
-
-    directory: Path
-    plan: Plan
-    results: Mapping[str, TrialResult]
-    summaries: Mapping[str, Summary]
-    running: bool = False
-
-
-def derive(directory: Path, reference: str, say: Say = silent, *, running: bool = False) -> Derived:
+def derive(
+    directory: Path, reference: str, say: Say = silent, *, running: bool = False
+) -> RunResults:
     """Results and summaries from a directory's raw series; ConfigError where some are missing.
 
     Args:
@@ -124,7 +110,7 @@ def derive(directory: Path, reference: str, say: Say = silent, *, running: bool 
             "its lines and raw series sound, this is a mistake of benchorch: report it."
         )
         raise ConfigError([text], next=f"benchorch check {shlex.quote(str(directory))}") from error
-    return Derived(
+    return RunResults(
         directory=directory,
         plan=plan,
         results=results,
@@ -134,7 +120,7 @@ def derive(directory: Path, reference: str, say: Say = silent, *, running: bool 
 
 
 def stored(
-    derived: Derived, reference: str, say: Say = silent, *, each_process: bool = True
+    derived: RunResults, reference: str, say: Say = silent, *, each_process: bool = True
 ) -> StoredRun:
     """The same without raw series.
 
@@ -183,7 +169,7 @@ def _unfinished(directory: Path, plan: Plan) -> Mapping[str, TrialResult]:
     return {one.trial_id: replace(one, unfinished=True) for one in found if one is not None}
 
 
-def _stored(derived: Derived, trial: Trial, each_process: bool) -> StoredTrial:
+def _stored(derived: RunResults, trial: Trial, each_process: bool) -> StoredTrial:
     result = derived.results.get(trial.trial_id)
     if result is None:
         return StoredTrial(plan_id=derived.plan.plan_id, trial=trial)

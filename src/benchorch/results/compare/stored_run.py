@@ -2,12 +2,29 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from benchorch.domain.bounds import Real
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Comparison, Estimate, Summary
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResults:
+    """A run's results and what is derived from them, as tables need them.
+
+    Attributes:
+        results: each trial's last one, by its id.
+        running: whether the run goes on.
+    """
+
+    directory: Path
+    plan: Plan
+    results: Mapping[str, TrialResult]
+    summaries: Mapping[str, Summary]
+    running: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,17 +118,22 @@ class StoredRun:
     skips: tuple[Skip, ...] = ()
     running: bool = False
 
-    def plan(self) -> Plan:
-        """The plan as far as tables need it."""
-        trials = tuple(stored.trial for stored in self.trials)
-        return Plan(
-            plan_id=self.plan_id, name=self.name, trials=trials, skips=self.skips, session={}
+    def run_results(self, directory: Path | None = None) -> RunResults:
+        """The values of its tables.
+
+        Args:
+            directory: of the run; None where an exported file was read.
+        """
+        return RunResults(
+            directory=directory or Path(f"<directory of {self.plan_id}>"),
+            plan=Plan(
+                plan_id=self.plan_id,
+                name=self.name,
+                trials=tuple(stored.trial for stored in self.trials),
+                skips=self.skips,
+                session={},
+            ),
+            results={s.trial.trial_id: s.result for s in self.trials if s.result is not None},
+            summaries={s.trial.trial_id: s.summary for s in self.trials if s.summary is not None},
+            running=self.running,
         )
-
-    def results(self) -> Mapping[str, TrialResult]:
-        """Each result by its trial's id."""
-        return {s.trial.trial_id: s.result for s in self.trials if s.result is not None}
-
-    def summaries(self) -> Mapping[str, Summary]:
-        """Each summary by its trial's id."""
-        return {s.trial.trial_id: s.summary for s in self.trials if s.summary is not None}

@@ -19,6 +19,7 @@ from benchorch.journal.run_directory import PLAN, RESULTS, TABLE
 from benchorch.pages.markup import shortened
 from benchorch.recorders.mlflow_links import MlflowLinks, mlflow_links
 from benchorch.results.compare.detectable import summary
+from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.console_table import EVERY_COLUMN, columns_of, folded
 from benchorch.results.report.live_table import WAITS, LiveTable
 from benchorch.results.report.notes import few, notes_of
@@ -176,22 +177,10 @@ class ConsoleReport:
         shown = folded(f"{mark[0]} {printable(name)}  {printable(text)}", self._console.file)
         self._console.print(Text.assemble(mark, shown[1:]), soft_wrap=True)
 
-    def table(
-        self,
-        plan: Plan,
-        results: Mapping[str, TrialResult],
-        summaries: Mapping[str, Summary],
-        directory: Path,
-        *,
-        running: bool = False,
-    ) -> None:
-        """Print the final table, or an overview of a large sweep; notes, conclusions, failures.
-
-        Args:
-            running: whether the run goes on, so that nothing is concluded before its end.
-        """
-        large = len(plan.trials) > MOST_ROWS
-        head, *rows = (overview_rows if large else table_rows)(plan, results, summaries)
+    def table(self, run: RunResults) -> None:
+        """Print the final table, or an overview of a large sweep; notes, conclusions, failures."""
+        large = len(run.plan.trials) > MOST_ROWS
+        head, *rows = (overview_rows if large else table_rows)(run)
         shown = [[printable(cell) for cell in row] for row in (head, *rows[:MOST_ROWS])]
         self._console.print()
         self._console.print(rich_table(shown, self._console.width))
@@ -199,18 +188,18 @@ class ConsoleReport:
             self.text(f"and {len(rows) - MOST_ROWS:,} more models and machines")
         if large:
             self.text(
-                f"every row  {directory / TABLE}\n"
-                f"           python -m benchorch report {plan.plan_id} --output report.html   "
+                f"every row  {run.directory / TABLE}\n"
+                f"           python -m benchorch report {run.plan.plan_id} --output report.html   "
                 "(.csv for a sheet)"
             )
-        self._notes(summaries, directory)
-        waits_for = pending(plan.trials, results) if running else ""
+        self._notes(run)
+        waits_for = pending(run) if run.running else ""
         if waits_for:
             self.text(f"\n{waits_for}")
         else:
-            self._conclusions(plan, results, summaries, directory)
-        self._failures(results, directory)
-        self._calibration(results)
+            self._conclusions(run)
+        self._failures(run)
+        self._calibration(run.results)
 
     def _calibration(self, results: Mapping[str, TrialResult]) -> None:
         """Print what this machine can tell, where that was calibrated and it measured any."""
@@ -218,8 +207,8 @@ class ConsoleReport:
         if found:
             self.text(f"\nmachine   {summary(found)}")
 
-    def _notes(self, summaries: Mapping[str, Summary], directory: Path) -> None:
-        notes = notes_of(summaries)
+    def _notes(self, run: RunResults) -> None:
+        notes = notes_of(run.summaries)
         shown = few(notes)
         for one in shown:
             note = f"{some_of([self._name(trial_id) for trial_id in one.trial_ids])}: {one.text}"
@@ -228,22 +217,16 @@ class ConsoleReport:
             self._console.print(f"[yellow]note[/] {_plain(note + likewise)}", highlight=False)
         if len(notes) > len(shown):
             rest = plural(len(notes) - len(shown), "more note")
-            self.text(f"note {rest} in {directory / TABLE}")
+            self.text(f"note {rest} in {run.directory / TABLE}")
 
-    def _conclusions(
-        self,
-        plan: Plan,
-        results: Mapping[str, TrialResult],
-        summaries: Mapping[str, Summary],
-        directory: Path,
-    ) -> None:
+    def _conclusions(self, run: RunResults) -> None:
         """Print the conclusion of each case, or of many cases together."""
-        found = conclusions(plan, results, summaries)
+        found = conclusions(run)
         self._one_winner = [one.fastest is not None for one in found].count(True) == 1
         sentences = "\n".join(one.sentence for one in found)
         if len(found) > _MOST_CONCLUSIONS:
-            of_all = overall([(one.fastest, summaries) for one in found])
-            sentences = f"{of_all} Each case: {directory / TABLE}"
+            of_all = overall([(one.fastest, run.summaries) for one in found])
+            sentences = f"{of_all} Each case: {run.directory / TABLE}"
         self._console.print(f"\n[bold]{_plain(sentences)}[/]", highlight=False)
 
     def waiting(self, what: str) -> None:
@@ -301,19 +284,19 @@ class ConsoleReport:
             self.text(f"MLflow    {before}{links.parent}")
             self.text(f"table     {links.table}")
 
-    def _failures(self, results: Mapping[str, TrialResult], directory: Path) -> None:
+    def _failures(self, run: RunResults) -> None:
         """Print each kind of failure with its remedy and a log."""
-        found = alike_failures(results.values())
+        found = alike_failures(run.results.values())
         for failure, trial_ids in found[:_MOST_FAILURES]:
             names = some_of([self._name(trial_id) for trial_id in trial_ids])
             self._console.print(f"\n[red]✗[/] {_plain(names)}: {failure.kind} in {failure.stage}")
-            log = directory / "trials" / trial_ids[0] / "log.txt"
+            log = run.directory / "trials" / trial_ids[0] / "log.txt"
             lines = (failure.message, failure.remedy and f"try: {failure.remedy}", f"log: {log}")
             for line in filter(None, lines):
                 self.text(f"    {line}")
         rest = sum(len(one.trial_ids) for one in found[_MOST_FAILURES:])
         if rest:
-            self.text(f"\nand {plural(rest, 'more failure')}, each in {directory / RESULTS}")
+            self.text(f"\nand {plural(rest, 'more failure')}, each in {run.directory / RESULTS}")
 
     def _name(self, trial_id: str) -> str:
         return self._names.get(trial_id, trial_id)

@@ -135,7 +135,7 @@ def page(
 
 def _waits(run: StoredRun) -> bool:
     """Whether some of its trials have no final result."""
-    return bool(pending(run.plan().trials, run.results()))
+    return bool(pending(run.run_results()))
 
 
 def _cases(

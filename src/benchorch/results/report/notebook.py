@@ -14,6 +14,7 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Plan
 from benchorch.formatting import shell_word
+from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.console import ConsoleReport, silent_console
 from benchorch.results.report.html_table import html_table
 from benchorch.results.report.tables import conclusion
@@ -48,18 +49,10 @@ class NotebookReport(ConsoleReport):
         super().figures(results, summaries)
         self._draw()
 
-    def table(
-        self,
-        plan: Plan,
-        results: Mapping[str, TrialResult],
-        summaries: Mapping[str, Summary],
-        directory: Path,
-        *,
-        running: bool = False,
-    ) -> None:
+    def table(self, run: RunResults) -> None:
         """Show the conclusion and the directory."""
-        found = escape(conclusion(plan, results, summaries))
-        self._show(f"<p>{found}</p><p><code>{escape(str(directory))}</code></p>")
+        found = escape(conclusion(run))
+        self._show(f"<p>{found}</p><p><code>{escape(str(run.directory))}</code></p>")
 
     def interrupted(self, directory: Path, *, results: int) -> None:
         """Show how to go on."""

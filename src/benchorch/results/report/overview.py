@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Failure, Outcome, TrialResult
-from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.domain.trial import Skip, Trial
 from benchorch.domain.verdict import Kind
+from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.tables import fastest, named, serving_case
 
 HEADERS = ("model", "hardware", "scenario", "trials", "best figure", "shown to beat its baseline")
@@ -19,19 +20,17 @@ Answer = tuple[Trial | None, Mapping[str, Summary]]
 """The fastest trial of one serving case, or None, and the summaries of its run."""
 
 
-def overview_rows(
-    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
-) -> list[tuple[str, ...]]:
+def overview_rows(run: RunResults) -> list[tuple[str, ...]]:
     """A header, then a row for each model, hardware and scenario, in the plan's order.
 
     Latencies of different cases cannot be ranked, so a row has how often each conversion is best.
     """
     groups: dict[tuple[str, ...], list[Trial]] = {}
-    for trial in plan.trials:
+    for trial in run.plan.trials:
         key = tuple(trial.labels.get(name, "") for name in HEADERS[:3])
         groups.setdefault(key, []).append(trial)
     rows = [
-        (*key, _states(trials, results), *_winners(trials, results, summaries))
+        (*key, _states(trials, run.results), *_winners(trials, run))
         for key, trials in groups.items()
     ]
     return [HEADERS, *rows]
@@ -57,20 +56,18 @@ def _state(result: TrialResult | None) -> str:
     return "not deterministic" if random else "not the same model"
 
 
-def _winners(
-    trials: Sequence[Trial], results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
-) -> tuple[str, str]:
+def _winners(trials: Sequence[Trial], run: RunResults) -> tuple[str, str]:
     """How often each conversion has the best figure, and in how many cases that is proven."""
     cases: dict[str, list[Trial]] = {}
     for trial in trials:
         cases.setdefault(serving_case(trial), []).append(trial)
-    best = [fastest(case, results, summaries) for case in cases.values()]
+    best = [fastest(case, run) for case in cases.values()]
     known = [trial for trial in best if trial is not None]
     named = Counter(trial.labels["conversion"] for trial in known).most_common()
     texts = [f"{name} in {times}" for name, times in named[:_WINNERS_NAMED]]
     rest = sum(times for _, times in named[_WINNERS_NAMED:])
     texts += [f"others in {rest}"] if rest else []
-    shown = sum(_is_shown(trial, summaries) for trial in known)
+    shown = sum(_is_shown(trial, run.summaries) for trial in known)
     count = len(cases)
     return f"{', '.join(texts) or 'none'} of {count}", f"{shown} of {count}"
 

@@ -36,8 +36,8 @@ def prices_of(runs: Sequence[StoredRun], *, anew: bool = False) -> PriceSnapshot
 
 def _kept(runs: Sequence[StoredRun]) -> Sequence[Price]:
     """On-demand prices stored with the results, the newest last."""
-    results = [result for run in runs for result in run.results().values()]
-    prices = [price for result in results for price in result.prices]
+    results = [stored.result for run in runs for stored in run.trials]
+    prices = [price for result in results if result for price in result.prices]
     return sorted(
         (price for price in prices if price.market is Market.ON_DEMAND),
         key=lambda price: price.as_of,

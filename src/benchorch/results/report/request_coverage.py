@@ -8,6 +8,7 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Skip, Trial
 from benchorch.formatting import bounded, plural
+from benchorch.results.compare.stored_run import RunResults
 
 _NAMED = 3
 
@@ -52,8 +53,7 @@ class RequestCoverage:
 def coverage(
     trials: Sequence[Trial],
     skips: Sequence[Skip],
-    results: Mapping[str, TrialResult],
-    summaries: Mapping[str, Summary],
+    run: RunResults,
     ranked: Collection[str],
 ) -> RequestCoverage:
     """Of the trials of one serving case and the skips of what was requested for it.
@@ -65,7 +65,7 @@ def coverage(
     several = len({labels.get("hardware") for labels in everything}) > 1
     ran = [trial for trial in trials if trial.trial_id in ranked]
     missing = [
-        (_name(trial.labels, several), _loss(results.get(trial.trial_id)))
+        (_name(trial.labels, several), _loss(run.results.get(trial.trial_id)))
         for trial in trials
         if trial.trial_id not in ranked
     ]
@@ -74,14 +74,15 @@ def coverage(
         requested=len(everything),
         ranked=len(ran),
         missing=tuple(missing),
-        undecided=tuple(_name(one.labels, several) for one in _undecided(ran, summaries)),
-        is_partial=not all(_has_ended(results.get(trial.trial_id)) for trial in trials),
+        undecided=tuple(_name(one.labels, several) for one in _undecided(ran, run.summaries)),
+        is_partial=not all(_has_ended(run.results.get(trial.trial_id)) for trial in trials),
     )
 
 
-def pending(trials: Sequence[Trial], results: Mapping[str, TrialResult]) -> str:
+def pending(run: RunResults) -> str:
     """How far a run is, in place of its conclusion; empty where every trial has ended."""
-    ended = sum(_has_ended(results.get(trial.trial_id)) for trial in trials)
+    trials = run.plan.trials
+    ended = sum(_has_ended(run.results.get(trial.trial_id)) for trial in trials)
     if ended == len(trials):
         return ""
     count = f"{ended} of {plural(len(trials), 'trial')}"

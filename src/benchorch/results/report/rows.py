@@ -144,10 +144,10 @@ def rows_of(runs: Sequence[StoredRun], prices: PriceSnapshot) -> tuple[ReportRow
 
 
 def _rows(run: StoredRun, prices: PriceSnapshot) -> Iterator[ReportRow]:
-    plan, results, summaries = run.plan(), run.results(), run.summaries()
+    results = run.run_results()
     stored = {one.trial.trial_id: one for one in run.trials}
-    head, *drawn = table_rows(plan, results, summaries)
-    for trial, (name, *cells) in zip(ranked(plan, results, summaries), drawn, strict=True):
+    head, *drawn = table_rows(results)
+    for trial, (name, *cells) in zip(ranked(results), drawn, strict=True):
         yield ReportRow(
             run=run,
             stored=stored[trial.trial_id],

@@ -4,12 +4,13 @@ from pathlib import Path
 
 from benchorch.files import write_text
 from benchorch.recorders.mlflow_links import mlflow_links
-from benchorch.results.compare.load_run import Derived, stored
+from benchorch.results.compare.load_run import stored
+from benchorch.results.compare.stored_run import RunResults
 
 PAGE = "report.html"
 
 
-def write_run_page(run: Derived) -> Path:
+def write_run_page(run: RunResults) -> Path:
     """Write the page of a run, as far as it is, into the run's folder; returns its path.
 
     Of a run that goes on the page asks the browser to read it again.

@@ -30,12 +30,11 @@ def summary_text(runs: Sequence[StoredRun]) -> SummaryText:
     """
     each: list[str] = []
     answers: list[Answer] = []
-    for run in runs:
-        summaries = run.summaries()
-        waits_for = pending(run.plan().trials, run.results()) if run.running else ""
-        own = [] if waits_for else conclusions(run.plan(), run.results(), summaries)
-        answers += [(one.fastest, summaries) for one in own]
-        prefix = f"{run.plan_id}: " if len(runs) > 1 else ""
+    for run in (stored.run_results() for stored in runs):
+        waits_for = pending(run) if run.running else ""
+        own = [] if waits_for else conclusions(run)
+        answers += [(one.fastest, run.summaries) for one in own]
+        prefix = f"{run.plan.plan_id}: " if len(runs) > 1 else ""
         each += [f"{prefix}{text}" for text in [one.sentence for one in own] or [waits_for]]
     if len(each) == 1:
         return SummaryText(sentence=each[0], each=())

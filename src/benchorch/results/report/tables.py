@@ -20,6 +20,7 @@ from benchorch.formatting import (
     printable,
     varying_labels,
 )
+from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.execution_text import execution_matters, precision_text
 from benchorch.results.report.plan_text import names_of, skip_text
 from benchorch.results.report.request_coverage import RequestCoverage, coverage, pending
@@ -98,16 +99,14 @@ def primary_metric(metrics: Mapping[str, Estimate]) -> PrimaryMetric | None:
     return None
 
 
-def table_rows(
-    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
-) -> list[tuple[str, ...]]:
+def table_rows(run: RunResults) -> list[tuple[str, ...]]:
     """The final table: a header, then a row for each trial, fastest first, then failures."""
-    varying = varying_labels([trial.labels for trial in plan.trials])
-    profiled = any(result.profile is not None for result in results.values())
-    paid = any(result.prices for result in results.values())
-    compared = has_baseline(plan.trials)
-    shows_precision = any(map(execution_matters, results.values()))
-    tokens = any("ttft_ms/p50" in summary.metrics for summary in summaries.values())
+    varying = varying_labels([trial.labels for trial in run.plan.trials])
+    profiled = any(result.profile is not None for result in run.results.values())
+    paid = any(result.prices for result in run.results.values())
+    compared = has_baseline(run.plan.trials)
+    shows_precision = any(map(execution_matters, run.results.values()))
+    tokens = any("ttft_ms/p50" in summary.metrics for summary in run.summaries.values())
     priced = TOKEN_COST if tokens else COST
     more = tuple(
         header
@@ -115,37 +114,34 @@ def table_rows(
         if shown
     )
     rows: list[tuple[str, ...]] = [(*HEADERS, *((*TOKENS, TOKEN_PARITY) if tokens else ()), *more)]
-    for trial in ranked(plan, results, summaries):
+    for trial in ranked(run):
         name = cell_name(trial.labels, varying)
-        result = results.get(trial.trial_id)
+        result = run.results.get(trial.trial_id)
         if result is None:
             cells: tuple[str, ...] = ("not run", *("–",) * 6)
         else:
-            cells = _cells(result, summaries[trial.trial_id], compared)
-        generated = _token_cells(result, summaries.get(trial.trial_id)) if tokens else ()
+            cells = _cells(result, run.summaries[trial.trial_id], compared)
+        summary = run.summaries.get(trial.trial_id)
+        generated = _token_cells(result, summary) if tokens else ()
         ran_in = (precision_text(result),) if shows_precision else ()
-        cost = (cost_text(summaries.get(trial.trial_id), tokens),) if paid else ()
+        cost = (cost_text(summary, tokens),) if paid else ()
         limit = (limit_text(result),) if profiled else ()
         rows.append((name, *cells, *generated, *ran_in, *cost, *limit))
     return rows
 
 
-def ranked(
-    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
-) -> list[Trial]:
+def ranked(run: RunResults) -> list[Trial]:
     """Trials in the table's order: fastest first, then disqualified ones, then failures."""
-    return sorted(plan.trials, key=lambda trial: _rank(trial, results, summaries))
+    return sorted(run.plan.trials, key=lambda trial: _rank(trial, run))
 
 
-def _rank(
-    trial: Trial, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
-) -> tuple[int, str, list[str | int], float]:
+def _rank(trial: Trial, run: RunResults) -> tuple[int, str, list[str | int], float]:
     """By what it costs within a model and workload; disqualified ones after all others."""
-    result = results.get(trial.trial_id)
+    result = run.results.get(trial.trial_id)
     ran = result is not None and result.outcome is Outcome.OK
-    primary = primary_metric(summaries[trial.trial_id].metrics) if ran else None
+    primary = primary_metric(run.summaries[trial.trial_id].metrics) if ran else None
     place = 2 if primary is None else 1 if result and result.disagrees else 0
-    cost = _cost(trial, primary, summaries) if primary else 0.0
+    cost = _cost(trial, primary, run.summaries) if primary else 0.0
     case = f"{trial.labels['workload']} {_other_scenario(trial.labels)}"
     sizes = [int(part) if at % 2 else part for at, part in enumerate(_SIZES.split(case))]
     return place, trial.labels["model"], sizes, cost
@@ -288,11 +284,9 @@ def limit_text(result: TrialResult | None) -> str:
     return f"{found.limit}; {short} -{100 * found.largest_gain_ratio:.0f} %"
 
 
-def conclusion(
-    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
-) -> str:
+def conclusion(run: RunResults) -> str:
     """One sentence a serving case: the fastest correct conversion, and by how much."""
-    return "\n".join(one.sentence for one in conclusions(plan, results, summaries))
+    return "\n".join(one.sentence for one in conclusions(run))
 
 
 class Conclusion(NamedTuple):
@@ -308,20 +302,15 @@ class Conclusion(NamedTuple):
     coverage: RequestCoverage
 
 
-def conclusions(
-    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
-) -> list[Conclusion]:
+def conclusions(run: RunResults) -> list[Conclusion]:
     """One conclusion for each serving case, in the plan's order."""
     groups: dict[str, tuple[list[Trial], list[Skip]]] = {}
-    for trial in plan.trials:
+    for trial in run.plan.trials:
         groups.setdefault(serving_case(trial), ([], []))[0].append(trial)
-    for skip in plan.skips:
+    for skip in run.plan.skips:
         if skip.requested:
             groups.setdefault(_case_of(skip.labels), ([], []))[1].append(skip)
-    return [
-        _conclude(case, trials, skips, results, summaries)
-        for case, (trials, skips) in groups.items()
-    ]
+    return [_conclude(case, trials, skips, run) for case, (trials, skips) in groups.items()]
 
 
 def serving_case(trial: Trial) -> str:
@@ -342,37 +331,29 @@ def _other_scenario(labels: Mapping[str, str]) -> str:
     return "" if scenario == "single_stream" else scenario
 
 
-def fastest(
-    trials: Sequence[Trial], results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
-) -> Trial | None:
+def fastest(trials: Sequence[Trial], run: RunResults) -> Trial | None:
     """The trial with the best figure by its ratio to the common baseline.
 
     Medians are measured minutes apart, ratios at the same time: a baseline's own median stands for
     all machines alike. None where no trial ran and is still the same model. Whether it is shown to
     be the fastest is another question: `Summary.best`.
     """
-    qualified = _qualified(trials, results, summaries)
-    return min(qualified, key=lambda t: _rank(t, results, summaries)[-1], default=None)
+    return min(_qualified(trials, run), key=lambda t: _rank(t, run)[-1], default=None)
 
 
-def _qualified(
-    trials: Sequence[Trial], results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
-) -> list[Trial]:
+def _qualified(trials: Sequence[Trial], run: RunResults) -> list[Trial]:
     """Trials that ran and are still the same model."""
-    return [t for t in trials if t.trial_id in results and _rank(t, results, summaries)[0] == 0]
+    return [t for t in trials if t.trial_id in run.results and _rank(t, run)[0] == 0]
 
 
 def _conclude(
-    case: str,
-    trials: Sequence[Trial],
-    skips: Sequence[Skip],
-    results: Mapping[str, TrialResult],
-    summaries: Mapping[str, Summary],
+    case: str, trials: Sequence[Trial], skips: Sequence[Skip], run: RunResults
 ) -> Conclusion:
-    qualified = _qualified(trials, results, summaries)
+    summaries = run.summaries
+    qualified = _qualified(trials, run)
     ranked_ids = {trial.trial_id for trial in qualified}
-    covered = coverage(trials, skips, results, summaries, ranked_ids)
-    best = fastest(trials, results, summaries)
+    covered = coverage(trials, skips, run, ranked_ids)
+    best = fastest(trials, run)
     if best is None:
         nothing = f"no conversion gave a result that could be ranked{covered.remarks}"
         return Conclusion(f"{bounded(case)}: {nothing}.", None, covered)
@@ -383,7 +364,7 @@ def _conclude(
     elif len(equals) == 1:
         claim = _winner_text(best, summaries, covered)
     else:
-        claim = _tie_text(sorted(equals, key=lambda t: _rank(t, results, summaries)[-1]), summaries)
+        claim = _tie_text(sorted(equals, key=lambda t: _rank(t, run)[-1]), summaries)
     return Conclusion(f"{bounded(case)}: {claim}{covered.remarks}.", best, covered)
 
 
@@ -444,26 +425,15 @@ def _primary_text(trial: Trial, summaries: Mapping[str, Summary]) -> str:
     return primary.text
 
 
-def full_markdown(
-    plan: Plan,
-    results: Mapping[str, TrialResult],
-    summaries: Mapping[str, Summary],
-    *,
-    running: bool = False,
-) -> str:
-    """Every row, conclusion, warning and skip as Markdown, however many there are.
-
-    Args:
-        running: whether the run goes on, so that nothing is concluded before its end.
-    """
-    names = names_of(plan.trials)
+def full_markdown(run: RunResults) -> str:
+    """Every row, conclusion, warning and skip as Markdown, however many there are."""
+    names = names_of(run.plan.trials)
     notes = [
         f"{', '.join(names.get(trial_id, trial_id) for trial_id in trial_ids)}: {warning}"
-        for warning, trial_ids in warnings_of(summaries).items()
+        for warning, trial_ids in warnings_of(run.summaries).items()
     ]
-    rows = table_rows(plan, results, summaries)
-    waits_for = pending(plan.trials, results) if running else ""
-    text = markdown(rows, plan, waits_for or conclusion(plan, results, summaries), notes)
+    waits_for = pending(run) if run.running else ""
+    text = markdown(table_rows(run), run.plan, waits_for or conclusion(run), notes)
     return printable(text).replace("<", "&lt;").replace("](", "]\\(")  # no HTML, links, images
 
 

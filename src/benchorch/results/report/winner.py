@@ -1,11 +1,8 @@
 """The winner of a finished run as plain values, for programs and for the parent run in MLflow."""
 
-from collections.abc import Mapping
-
 from benchorch.domain.codec import Json
-from benchorch.domain.estimate import Estimate, Summary
-from benchorch.domain.result import TrialResult
-from benchorch.domain.trial import Plan
+from benchorch.domain.estimate import Estimate
+from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.tables import conclusions
 
 _SHOWN = (
@@ -15,19 +12,17 @@ _SHOWN = (
 )
 
 
-def winner_of(
-    plan: Plan, results: Mapping[str, TrialResult], summaries: Mapping[str, Summary]
-) -> dict[str, Json]:
+def winner_of(run: RunResults) -> dict[str, Json]:
     """The trial with the best figure and its metrics; only the sentences where there is none.
 
     Several cases, each with an answer of its own, have no winner in common.
     """
-    cases = conclusions(plan, results, summaries)
+    cases = conclusions(run)
     found: dict[str, Json] = {"conclusion": [one.sentence for one in cases]}
     best = cases[0].fastest if len(cases) == 1 else None
     if best is None:
         return found
-    summary = summaries[best.trial_id]
+    summary = run.summaries[best.trial_id]
     shown = {name: summary.metrics[name] for name in _SHOWN if name in summary.metrics}
     if summary.speedup is not None:
         shown["speedup_ratio/p50"] = summary.speedup.ratio

@@ -10,7 +10,8 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
 from benchorch.progress import Say
-from benchorch.results.compare.load_run import Derived, derive, locate
+from benchorch.results.compare.load_run import derive, locate
+from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.plan_text import names_of
 from benchorch.results.report.tables import conclusions
 from benchorch.run.selection import split_trial
@@ -19,7 +20,7 @@ from benchorch.run.selection import split_trial
 class Chosen(NamedTuple):
     """A sound trial of a run."""
 
-    run: Derived
+    run: RunResults
     trial: Trial
     result: TrialResult
 
@@ -44,7 +45,7 @@ def choose(reference: str, say: Say) -> Chosen:
     return Chosen(run, trial, result)
 
 
-def _named(run: Derived, label: str) -> Trial:
+def _named(run: RunResults, label: str) -> Trial:
     names = names_of(run.plan.trials)
     found = [t for t in run.plan.trials if names[t.trial_id] == label]
     found = found or [t for t in run.plan.trials if t.labels["conversion"] == label]
@@ -59,8 +60,8 @@ def _named(run: Derived, label: str) -> Trial:
     raise ConfigError([misspelt(f"{called} none.", label, names.values(), listed)])
 
 
-def _fastest(run: Derived, name: str) -> Trial:
-    cases = conclusions(run.plan, run.results, run.summaries)
+def _fastest(run: RunResults, name: str) -> Trial:
+    cases = conclusions(run)
     found = [one.fastest for one in cases if one.fastest is not None]
     if len(found) == 1:
         return found[0]
@@ -72,7 +73,7 @@ def _fastest(run: Derived, name: str) -> Trial:
     raise ConfigError([problem])
 
 
-def _listed(run: Derived) -> str:
+def _listed(run: RunResults) -> str:
     names = names_of(run.plan.trials)
     shown = [names[trial.trial_id] for trial in run.plan.trials[:20]]
     more = len(run.plan.trials) - len(shown)

@@ -79,7 +79,7 @@ def test_an_export_is_the_run_it_was_made_of(run: Path) -> None:
     path.write_text(export.text_of(export.to_json(before)))
     after = export.read(path)
     assert (after.trials, after.skips, after.name) == (before.trials, before.skips, before.name)
-    assert after.summaries() == before.summaries()
+    assert after.run_results().summaries == before.run_results().summaries
 
 
 def test_an_export_is_small_and_the_same_every_time(run: Path, tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_results_of_a_later_version_are_refused_by_it(run: Path) -> None:
 def test_a_torn_last_line_is_what_a_crash_leaves(run: Path) -> None:
     with (run / run_directory.RESULTS).open("a") as file:
         file.write('{"trial_id": "half a li')
-    assert len(load(str(run)).results()) == 2
+    assert len(load(str(run)).run_results().results) == 2
 
 
 @pytest.mark.parametrize("content", [None, "", "{broken\n"])
@@ -210,7 +210,7 @@ def test_without_raw_series_nothing_is_derived(run: Path, content: str | None) -
 
 def test_the_last_of_several_results_counts(run: Path) -> None:
     run_directory.append_result(run, result(EAGER, 3e6, seed=1), {})
-    found = load(str(run)).summaries()[EAGER.trial_id].metrics["latency_ms/p50"]
+    found = load(str(run)).run_results().summaries[EAGER.trial_id].metrics["latency_ms/p50"]
     assert found.value == pytest.approx(3.0, rel=0.01)
 
 
@@ -218,4 +218,4 @@ def test_stored_and_derived_agree(run: Path) -> None:
     from benchorch.results.compare.load_run import derive
 
     derived = derive(run, "run")
-    assert stored(derived, "run").summaries() == derived.summaries
+    assert stored(derived, "run").run_results().summaries == derived.summaries

@@ -26,7 +26,7 @@ def test_every_number_that_is_read_again_is_the_result_s(run, swept):
     by_trial = {(row["plan_id"], row["trial_id"]): row for row in read(run, swept)}
     compared = 0
     for one in (run, swept):
-        for trial_id, summary in one.summaries().items():
+        for trial_id, summary in one.run_results().summaries.items():
             row = by_trial[one.plan_id, trial_id]
             for name, estimate in summary.metrics.items():
                 ends = (row[name], row[f"{name}:low"], row[f"{name}:high"])

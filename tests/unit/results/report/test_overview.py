@@ -14,6 +14,7 @@ from benchorch.domain.estimate import Comparison, Estimate, Summary
 from benchorch.domain.result import Failure, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.journal import certificates
+from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.console import MOST_ROWS, ConsoleReport
 from benchorch.results.report.overview import alike_failures, alike_skips, overview_rows, some_of
 from benchorch.results.report.tables import full_markdown
@@ -55,11 +56,17 @@ def sweep(cases: int) -> tuple[Plan, Results, Summaries]:
     return plan, results, summaries
 
 
+def run_of(
+    plan: Plan, results: Results, summaries: Summaries, directory: Path = SOMEWHERE
+) -> RunResults:
+    return RunResults(directory=directory, plan=plan, results=results, summaries=summaries)
+
+
 def shown(plan: Plan, results: Results, summaries: Summaries) -> str:
     said = StringIO()
     report = ConsoleReport(Console(file=said, width=200))
     report.plan(plan, done=0)
-    report.table(plan, results, summaries, SOMEWHERE)
+    report.table(run_of(plan, results, summaries))
     return said.getvalue()
 
 
@@ -68,12 +75,12 @@ def test_a_row_counts_what_came_of_a_model_on_a_machine() -> None:
     lost, broken, second = (plan.trials[i].trial_id for i in (1, 4, 3))
     del results[lost]
     results[broken] = failed(plan.trials[4])
-    (_, row) = overview_rows(plan, results, summaries)
+    (_, row) = overview_rows(run_of(plan, results, summaries))
     assert row[:3] == ("mlp", "local", "single_stream")
     assert row[3] == "4 ok, 3 not the same model, 1 failed, 1 not run"
     assert row[4:] == ("eager in 2, fast in 1 of 3", "1 of 3")
     summaries[second] = told(0.1)  # a better figure; but in pairs the other one was faster
-    assert overview_rows(plan, results, summaries)[1][4:] == row[4:]
+    assert overview_rows(run_of(plan, results, summaries))[1][4:] == row[4:]
 
 
 def test_a_table_that_can_be_read_is_shown_row_by_row() -> None:
@@ -93,7 +100,7 @@ def test_of_a_longer_one_an_overview_is_shown_and_where_the_rows_are() -> None:
     assert "fast on local has the best figure in 34 of 34 cases" in said
     assert "and 99 more: Doubtful." in said
     assert len(said.splitlines()) < 30
-    text = full_markdown(plan, results, summaries)
+    text = full_markdown(run_of(plan, results, summaries))
     assert all(f"| batch_size={n} {name} |" in text for n in (1, 34) for name in ("eager", "fast"))
     assert text.count("is fastest") == 34
     assert "more" not in text
@@ -109,7 +116,7 @@ def test_notes_that_differ_in_numbers_alone_are_one_note() -> None:
         "note eager: 3 of 4 processes were slow. Likewise fast.",
         "note wrong: A third matter.",
     ]
-    assert all(f": {each}" in full_markdown(plan, results, summaries) for each in words)
+    assert all(f": {each}" in full_markdown(run_of(plan, results, summaries)) for each in words)
 
 
 def test_an_overview_that_is_too_long_itself_is_cut() -> None:
@@ -193,7 +200,7 @@ def test_the_next_commands_show_the_run_and_export_its_one_winner(tmp_path: Path
     report.closing(plan, tmp_path, recorded=True)
     shown = f"next      python -m benchorch open {plan.plan_id}"
     assert said.getvalue().splitlines()[-1] == shown
-    report.table(plan, results, summaries, tmp_path)
+    report.table(run_of(plan, results, summaries, tmp_path))
     report.closing(plan, tmp_path, recorded=True)
     export = f"          python -m benchorch export {plan.plan_id} --output FOLDER"
     assert said.getvalue().splitlines()[-2:] == [shown, export]

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
-from benchorch.results.metrics.summary import summarise_all
 from benchorch.results.report.tables import Conclusion, conclusions
-from support.synthetic_runs import DISAGREES, failed, result, trial
+from support.synthetic_runs import DISAGREES, failed, result, run_results, trial
 
 EAGER = trial()
 FAST = trial("fast", baseline=EAGER)
@@ -26,7 +25,7 @@ def skip(conversion: str, *, requested: bool = True) -> Skip:
 def concluded(*found: tuple[Trial, TrialResult | None], skips: tuple[Skip, ...] = ()) -> Conclusion:
     plan = Plan(plan_id="p", name="n", trials=tuple(t for t, _ in found), skips=skips, session={})
     results = {trial.trial_id: one for trial, one in found if one is not None}
-    (only,) = conclusions(plan, results, summarise_all(results))
+    (only,) = conclusions(run_results(plan, results))
     return only
 
 
@@ -83,6 +82,6 @@ def test_a_case_of_which_everything_was_skipped_has_a_conclusion_too() -> None:
     labels = {**EAGER.labels, "model": "other_model"}
     lost = replace(skip("tensorrt"), labels={**labels, "conversion": "tensorrt"})
     plan = Plan(plan_id="p", name="n", trials=(EAGER,), skips=(lost,), session={})
-    found = conclusions(plan, {EAGER.trial_id: OF_EAGER}, summarise_all({EAGER.trial_id: OF_EAGER}))
+    found = conclusions(run_results(plan, {EAGER.trial_id: OF_EAGER}))
     assert found[1].sentence.startswith("other_model")
     assert "tensorrt skipped" in found[1].sentence

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -7,6 +8,7 @@ from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.domain.verdict import OutputParity, Verdict
+from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.tables import (
     HEADERS,
     conclusion,
@@ -74,14 +76,23 @@ class Sheet:
         trials = tuple(self.trials)
         return Plan(plan_id="p", name="n", trials=trials, skips=(), session={})
 
+    @property
+    def run(self):
+        return RunResults(
+            directory=Path("somewhere"),
+            plan=self.plan,
+            results=self.results,
+            summaries=self.summaries,
+        )
+
     def rows(self):
-        return table_rows(self.plan, self.results, self.summaries)[1:]
+        return table_rows(self.run)[1:]
 
     def names(self):
         return [row[0] for row in self.rows()]
 
     def said(self):
-        return conclusion(self.plan, self.results, self.summaries)
+        return conclusion(self.run)
 
 
 def test_rows_are_ranked_by_their_ratio_to_the_common_baseline():
@@ -94,7 +105,7 @@ def test_a_yes_names_the_inputs_that_the_conversion_leaves_otherwise_than_eager(
         passed=True, reasons=(), outputs=(OUTPUT,), tolerance_ratio=1e-4, unwritten={"x": "it is."}
     )
     sheet = Sheet().add("eager", 3.0).add("onnxruntime", 1.0, verdict=noted)
-    cells = table_rows(sheet.plan, sheet.results, sheet.summaries)[1]
+    cells = table_rows(sheet.run)[1]
     assert cells[HEADERS.index("same model?")] == "yes 2e-07, but input x"
 
 
@@ -200,7 +211,7 @@ def test_a_wrong_model_is_shown_but_never_ranked():
     sheet = Sheet().add("eager", 3.0).add("wrong", 0.1, verdict=WRONG)
     assert sheet.names() == ["eager", "wrong"]
     assert "eager on local has the best figure" in sheet.said()
-    rows = table_rows(sheet.plan, sheet.results, sheet.summaries)
+    rows = table_rows(sheet.run)
     assert rows[-1][-1] == "disqualified"
 
 
@@ -211,9 +222,7 @@ def test_a_trial_that_crashed_after_some_processes_is_not_the_fastest():
     assert sheet.names() == ["eager", "crashed"]
     assert "eager on local has the best figure" in sheet.said()
     assert "there is nothing to compare it with" in sheet.said()
-    assert "crash:SIGSEGV" in markdown(
-        table_rows(sheet.plan, sheet.results, sheet.summaries), sheet.plan, sheet.said()
-    )
+    assert "crash:SIGSEGV" in markdown(table_rows(sheet.run), sheet.plan, sheet.said())
 
 
 def test_the_conclusion_of_a_run_without_a_ranking():
@@ -245,9 +254,9 @@ def test_under_load_a_trial_is_ranked_by_its_response_or_by_the_rate_it_sustains
             sheet.summaries[name] = Summary(
                 metrics={metric: estimate(value)}, speedup=None, steady=True
             )
-        rows = table_rows(sheet.plan, sheet.results, sheet.summaries)
+        rows = table_rows(sheet.run)
         assert [row[0] for row in rows[1:]] == ["inductor", "eager"]
-        said = conclusion(sheet.plan, sheet.results, sheet.summaries)
+        said = conclusion(sheet.run)
         assert "inductor on local has the best figure" in said
         assert "it was not tested against the others" in said
         assert words in said
@@ -268,7 +277,7 @@ def test_each_scenario_has_its_own_conclusion():
     sheet.summaries["eager offline"] = Summary(
         metrics={"throughput_items_per_s/mean": estimate(1000.0)}, speedup=None, steady=True
     )
-    said = conclusion(sheet.plan, sheet.results, sheet.summaries).splitlines()
+    said = conclusion(sheet.run).splitlines()
     assert len(said) == 2
     assert "offline" in said[1]
 
@@ -287,9 +296,9 @@ def bound(largest="linear", gain=0.38, limit="compute-bound"):
 
 def test_what_limits_a_trial_has_a_column_where_any_was_profiled():
     sheet = Sheet().add("eager", 3.0).add("fast", 1.0)
-    assert table_rows(sheet.plan, sheet.results, sheet.summaries)[0] == HEADERS
+    assert table_rows(sheet.run)[0] == HEADERS
     sheet.results["fast"] = replace(sheet.results["fast"], profile=bound())
-    head, fast, eager = table_rows(sheet.plan, sheet.results, sheet.summaries)
+    head, fast, eager = table_rows(sheet.run)
     assert (head[-1], fast[-1], eager[-1]) == ("limited by", "compute-bound; linear -38 %", "–")
 
 
@@ -297,7 +306,7 @@ def test_a_trial_that_did_not_run_has_as_many_cells_as_the_others():
     sheet = Sheet().add("eager", 3.0).add("later")
     sheet.results["eager"] = replace(sheet.results["eager"], profile=bound())
     del sheet.results["later"]
-    assert len({len(row) for row in table_rows(sheet.plan, sheet.results, sheet.summaries)}) == 1
+    assert len({len(row) for row in table_rows(sheet.run)}) == 1
 
 
 @pytest.mark.parametrize(
@@ -319,5 +328,5 @@ def test_the_row_of_the_baseline_has_the_outcome_of_the_control():
     sheet = Sheet().add("eager", 3.0)
     met = Comparison(ratio=estimate(1.0, "ratio"), verdict="equivalent", design="alternated")
     sheet.summaries["eager"] = replace(sheet.summaries["eager"], control=met)
-    rows = table_rows(sheet.plan, sheet.results, sheet.summaries)
+    rows = table_rows(sheet.run)
     assert rows[1][-1] == "baseline; control 1 [0.9, 1.1]"

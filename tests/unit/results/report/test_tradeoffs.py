@@ -142,6 +142,6 @@ def test_beside_generations_other_trials_have_no_dollars_per_million_tokens(tmp_
     plain = trial(labels={"scenario": "single_stream"})
     priced = plain, result(plain, prices=(PRICE,))
     run = load(str(write_run(tmp_path / "run", priced, *generations())))
-    head, *rows = table_rows(run.plan(), run.results(), run.summaries())
+    head, *rows = table_rows(run.run_results())
     at = head.index(TOKEN_COST)
     assert sorted(row[at] == "–" for row in rows) == [False, False, True]
