@@ -50,6 +50,9 @@ MOVED = {
 }
 """Former dotted names, which stored plans and users' YAML may still have."""
 
+_TUPLES = ("consumes", "requires", "depends_on")
+"""Class attributes of links that list names."""
+
 T = TypeVar("T")
 
 
@@ -185,6 +188,12 @@ def resolve(node: ConfigNode, interface: type[T], where: str) -> type[T]:
         )
     if not _implements(found, interface):
         raise ConfigError([f"{where}: {dotted!r} is not a {interface.__name__}."])
+    for name in _TUPLES:
+        value = getattr(found, name, ())
+        if isinstance(value, str):  # otherwise each of its letters would count
+            raise ConfigError(
+                [f"{where}: {dotted}.{name}: got {str(value)!r}, it must be a tuple (a comma?)."]
+            )
     return typing.cast(type[T], found)
 
 

@@ -82,6 +82,12 @@ def test_an_abstract_class_is_refused():
         make(node("Shape"), Shape, "shape")
 
 
+def test_a_tuple_whose_comma_was_forgotten_is_refused(monkeypatch):
+    monkeypatch.setattr(Square, "requires", "torch", raising=False)
+    with pytest.raises(ConfigError, match=r"Square.requires: got 'torch', it must be a tuple"):
+        make(node(side=2), Shape, "shape")
+
+
 def test_all_problems_of_a_node_are_told_at_once():
     with pytest.raises(ConfigError) as caught:
         make(node(sid=2, colour="green"), Shape, "shape")
