@@ -1,14 +1,19 @@
 """The package that the page about extending shows is installed, and its commands are run."""
 
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from support.slices import only
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "developing" / "extending.md").read_text()
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "developing" / "extending.md").read_text()
 FILES = re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
 CONSOLE = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = [shlex.split(line) for block in CONSOLE for line in block.splitlines()]
@@ -64,3 +69,55 @@ def test_a_command_of_the_page_works(extended, words):
 @pytest.mark.parametrize("words", LONG, ids=" ".join)
 def test_a_long_run_of_the_page_can_be_planned(extended, words):
     assert " 0 skips" in extended.run("plan", *words).stdout
+
+
+FOLDERS = {
+    "pruning": "conversions",
+    "autoencoder": "models",
+    "paced": "scenarios",
+    "operators_only": "profilers",
+    "csv_file": "recorders",
+}
+"""Where the page's modules are in a repository that has them as its own."""
+
+
+@pytest.fixture
+def pasted(tmp_path):
+    """A copy of the repository with the page's files as its own."""
+    for folder in ("src", "conf", "recipes", "infra", "tests"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for name, content in FILES:
+        inside = Path(name)
+        if inside.suffix == ".yaml":
+            place = tmp_path / Path(*inside.parts[2:])
+        elif inside.stem in FOLDERS:
+            place = tmp_path / "src" / "benchorch" / FOLDERS[inside.stem] / inside.name
+        else:
+            continue
+        assert not place.exists()
+        for stem, folder in FOLDERS.items():
+            content = content.replace(f"my_extension.{stem}", f"benchorch.{folder}.{stem}")
+        place.write_text(content.replace(' "my-extension")', ")"))
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_members_of_the_page_pass_the_suites_that_it_names(pasted):
+    chosen = "pruned or autoencoder or paced or operators_only or csv or workstation"
+    suites = ["tests/contract", "tests/architecture/test_families.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        *suites,
+        "-k",
+        chosen,
+        "-p",
+        "no:cacheprovider",
+    ]
+    found = subprocess.run(
+        command, cwd=pasted, env={**os.environ, "PYTHONPATH": "src"}, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stdout[-3000:]
