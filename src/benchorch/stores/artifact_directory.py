@@ -20,10 +20,9 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import final
 
 from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.errors import StoreError
@@ -68,7 +67,12 @@ _DETAIL_CHARACTERS = 4000  # enough for a compiler's last lines, too little to f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryStore(Store):
-    """A store whose artifacts are used from a directory of this machine."""
+    """A store whose artifacts are used from a directory of this machine.
+
+    Args:
+        root: the directory; ``~`` is the user's own. Made when first needed.
+        quota_gib: size limit while unused; None for no limit.
+    """
 
     root: str
     quota_gib: float | None = None
@@ -81,61 +85,27 @@ class DirectoryStore(Store):
         if not self.root:
             raise ValueError(f"root must name a directory, got {self.root!r}")
         try:
-            _ = self.directory
+            root = Path(self.root).expanduser().absolute()
         except RuntimeError as error:
             raise ValueError(f"root {self.root!r}: {error}") from error
+        object.__setattr__(self, "root", str(root))  # the same wherever this process goes
 
     @property
-    def directory(self) -> ArtifactDirectory:
+    def directory(self) -> Path:
         """The directory; made when first needed."""
-        root = Path(self.root).expanduser().absolute()
-        return ArtifactDirectory(root=root, quota_gib=self.quota_gib)
-
-    def problems(self) -> Sequence[str]:
-        """Why nothing can be kept below the root, one sentence each."""
-        return self.directory.problems()
-
-    def scratch(self, key: str) -> Path:
-        """A directory below the root for a compiler's cache."""
-        return self.directory.scratch(key)
-
-    def stamps(self) -> Path:
-        """A directory below the root for notes on what loading models found."""
-        return self.directory.stamps()
-
-    def in_use(self) -> AbstractContextManager[None]:
-        """Until it ends, what is found stays in the directory; then the quota is enforced."""
-        return self.directory.in_use()
-
-    def trim(self) -> Sequence[str]:
-        """Evict the least recently used artifacts from the directory until the quota is kept."""
-        return self.directory.trim()
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArtifactDirectory:
-    """Artifacts below one directory, readable by its owner only.
-
-    Args:
-        root: the directory, absolute; made when first needed.
-        quota_gib: size limit while unused; None for no limit.
-    """
-
-    root: Path
-    quota_gib: float | None
+        return Path(self.root)
 
     def problems(self) -> Sequence[str]:
         """Why nothing can be kept below the root, one sentence each."""
         try:
             problem = self._problem()
         except OSError as error:
-            problem = f"{self.root}: {error.strerror}."
+            problem = f"{self.directory}: {error.strerror}."
         keyless = signing.problem()
         return [f"store.root: {problem}"] * bool(problem) + [keyless] * bool(keyless)
 
     def _problem(self) -> str:
-        place = self.root
+        place = self.directory
         while not os.path.lexists(place):
             place = place.parent
         if not place.is_dir():
@@ -144,28 +114,28 @@ class ArtifactDirectory:
             return f"{place} is not writable."
         # Permission bits do not show that a file system takes no directories, such as /proc.
         os.rmdir(tempfile.mkdtemp(prefix=".benchorch-", dir=place))  # noqa: PTH106  # a path as text
-        return self._foreign() if place == self.root else ""
+        return self._foreign() if place == self.directory else ""
 
     def _foreign(self) -> str:
         """Why the existing root is not a store's, or an empty string."""
-        names = os.listdir(self.root)  # noqa: PTH208  # only names are needed
+        names = os.listdir(self.directory)  # noqa: PTH208  # only names are needed
         if link := self._link():
             return f"{link} is a link, and a store fills and empties no other place: remove it."
-        if not names or MARKER in names or (self.root / MARKER).exists():
+        if not names or MARKER in names or (self.directory / MARKER).exists():
             return ""
         return (
-            f"{self.root} is not empty and not a store: it has {min(names)!r} but no {MARKER!r}. "
-            "Name a new directory."
+            f"{self.directory} is not empty and not a store: it has {min(names)!r} but no "
+            f"{MARKER!r}. Name a new directory."
         )
 
     def _link(self) -> Path | None:
         """What of the store leads elsewhere, as in a folder that somebody else packed."""
-        own = (self.root / name for name in (MARKER, *_FOLDERS))
+        own = (self.directory / name for name in (MARKER, *_FOLDERS))
         return next((path for path in own if path.is_symlink()), None)
 
     def entry_path(self, key: str) -> Path:
         """Path of the entry of a key, present or not."""
-        return self.root / "artifacts" / key
+        return self.directory / "artifacts" / key
 
     def find(self, key: str, format: Format | None = None) -> Artifact | None:
         """The complete, verified artifact of this key."""
@@ -189,11 +159,9 @@ class ArtifactDirectory:
 
     def _mark_used(self, key: str) -> bool:
         """Whether there is an entry of that key, which counts as used from now on."""
-        path = self.entry_path(key)
-        exists = (
-            is_key(key) and path.is_dir() and (self.root / MARKER).exists() and not self._link()
-        )
-        return exists and eviction.mark_used(self.root / "uses", path)
+        path, marker = self.entry_path(key), self.directory / MARKER
+        exists = is_key(key) and path.is_dir() and marker.exists() and not self._link()
+        return exists and eviction.mark_used(self.directory / "uses", path)
 
     def _trusted(self, key: str, format: Format | None) -> Artifact | None:
         """The verified artifact; None for code that no trusted key has signed."""
@@ -204,7 +172,7 @@ class ArtifactDirectory:
         return to_entry(manifest, path).artifact
 
     def _quarantine(self, key: str, reason: str) -> None:
-        folder = self.root / QUARANTINE
+        folder = self.directory / QUARANTINE
         with disk.store_errors(folder):
             taken = {path.name for path in folder.glob(f"{key}-*")}
             number = next(n for n in range(1, len(taken) + 2) if f"{key}-{n}" not in taken)
@@ -227,15 +195,15 @@ class ArtifactDirectory:
         draft = Manifest(
             key=key.digest, name=name, format=format, fields=key.fields, created_at=now()
         )
-        with disk.store_errors(self.root):
+        with disk.store_errors(self.directory):
             staging = self._staging(draft.key)
         try:
-            with disk.store_errors(self.root):
+            with disk.store_errors(self.directory):
                 (staging / FILES).mkdir()
             began_s = time.monotonic()
             make(staging / FILES)
             build_s = time.monotonic() - began_s
-            with disk.store_errors(self.root):
+            with disk.store_errors(self.directory):
                 disk.sync_tree(staging)
                 time.sleep(SETTLE_S)
                 manifest = seal(
@@ -265,7 +233,7 @@ class ArtifactDirectory:
             CorruptEntry: the files do not match their manifest, or are of another key.
         """
         with ExitStack() as stack:
-            with disk.store_errors(self.root):
+            with disk.store_errors(self.directory):
                 staging = self._staging(key)
                 stack.callback(disk.discard, staging)
                 (staging / FILES).mkdir()
@@ -276,18 +244,18 @@ class ArtifactDirectory:
             return self._put_in_place(staging, manifest)
 
     def _put_in_place(self, staging: Path, manifest: Manifest) -> Artifact:
-        with disk.store_errors(self.root):
+        with disk.store_errors(self.directory):
             disk.sync(staging)
             disk.put_in_place(staging, self.entry_path(manifest.key))
         for note in ("failed", "dropped"):
-            disk.discard(self.root / note / manifest.key)
+            disk.discard(self.directory / note / manifest.key)
         return to_entry(manifest, self.entry_path(manifest.key)).artifact
 
     def _full_disk(self, full: OSError) -> Path:
         """The path that an error names, or the root if it names none or one below."""
         named = full.filename
-        if not isinstance(named, str) or Path(named).is_relative_to(self.root):
-            return self.root
+        if not isinstance(named, str) or Path(named).is_relative_to(self.directory):
+            return self.directory
         return Path(named)
 
     def _remember_failure(self, draft: Manifest, error: Exception) -> None:
@@ -296,14 +264,16 @@ class ArtifactDirectory:
             self._write_note("failed", replace(draft, state=FAILED, detail=detail))
 
     def _write_note(self, folder: str, manifest: Manifest) -> None:
-        place = self.root / folder / manifest.key
+        place = self.directory / folder / manifest.key
         place.mkdir(mode=_OWNER_ONLY, exist_ok=True)
         write_manifest(place, manifest)
 
     def newest(self, name: str) -> Entry | None:
         """The newest complete and verified artifact of that name."""
         for entry in self._entries_in("artifacts"):
-            if entry.name == name and entry.state != QUARANTINED and self.find(entry.artifact.key):
+            if entry.name != name or entry.state == QUARANTINED:
+                continue
+            if DirectoryStore.find(self, entry.artifact.key):  # here, whatever a store adds to it
                 return entry
         return None
 
@@ -313,7 +283,7 @@ class ArtifactDirectory:
         Compilers load code from it, and whoever made the root cannot have guessed its name.
         """
         self._prepare()
-        of_key = self.root / "scratch" / check_key(key)
+        of_key = self.directory / "scratch" / check_key(key)
         place = of_key / signing.private_name("scratch")
         if of_key.is_symlink():
             raise StoreError(f"{of_key} is a link, and a compiler would write where it leads.")
@@ -325,7 +295,7 @@ class ArtifactDirectory:
     def stamps(self) -> Path:
         """A directory below the root for notes on what loading models found."""
         self._prepare()
-        return self.root / "stamps"
+        return self.directory / "stamps"
 
     def entries(self) -> Sequence[Entry]:
         """Everything kept, newest first; nothing is verified here."""
@@ -333,7 +303,7 @@ class ArtifactDirectory:
         return sorted(found, key=lambda entry: entry.created_at, reverse=True)
 
     def _entries_in(self, folder: str) -> list[Entry]:
-        place = self.root / folder
+        place = self.directory / folder
         if not place.is_dir():
             return []
         with disk.store_errors(place):
@@ -346,8 +316,8 @@ class ArtifactDirectory:
         self._prepare()
         try:
             with ExitStack() as stack:
-                with disk.store_errors(self.root):
-                    stack.enter_context(eviction.register_use(self.root / "uses"))
+                with disk.store_errors(self.directory):
+                    stack.enter_context(eviction.register_use(self.directory / "uses"))
                 yield
         finally:
             with suppress(StoreError):  # what was done meanwhile stands
@@ -355,11 +325,11 @@ class ArtifactDirectory:
 
     def trim(self) -> Sequence[str]:
         """Evict least recently used artifacts until the quota is kept; what may be in use stays."""
-        if self.quota_gib is None or not (self.root / MARKER).exists():
+        if self.quota_gib is None or not (self.directory / MARKER).exists():
             return []
         self._prepare()
         # One process at a time: two that saw the same excess would evict it twice.
-        with disk.store_errors(self.root), locked(self.root / "uses" / "trim"):
+        with disk.store_errors(self.directory), locked(self.directory / "uses" / "trim"):
             sizes = self._sizes()
             excess = sum(sizes.values()) - self.quota_gib * _GIB
             evicted = []
@@ -375,7 +345,7 @@ class ArtifactDirectory:
         """Size of each key's artifact and compiler's cache."""
         sizes: dict[str, int] = {}
         for folder in ("artifacts", "scratch"):
-            for path in (self.root / folder).iterdir():
+            for path in (self.directory / folder).iterdir():
                 sizes[path.name] = sizes.get(path.name, 0) + eviction.size_bytes(path)
         return sizes
 
@@ -385,10 +355,10 @@ class ArtifactDirectory:
             if not acquired:
                 return False
             staging = self._staging(key)
-            with eviction.evictable(self.root / "uses", self.entry_path(key)) as evictable:
+            with eviction.evictable(self.directory / "uses", self.entry_path(key)) as evictable:
                 for folder in ("artifacts", "scratch") if evictable else ():
                     with suppress(FileNotFoundError):
-                        (self.root / folder / key).rename(staging / folder)
+                        (self.directory / folder / key).rename(staging / folder)
             with suppress(CorruptEntry, OSError):  # a compiler's cache alone has no manifest
                 manifest = read_manifest(staging / "artifacts")
                 self._write_note(
@@ -403,49 +373,49 @@ class ArtifactDirectory:
             if not acquired:
                 raise StoreError(f"{key} is being built now; delete it when that is done.")
             folders = (*_SHOWN, "scratch")
-            found = [path for name in folders for path in (self.root / name).glob(f"{key}*")]
+            found = [path for name in folders for path in (self.directory / name).glob(f"{key}*")]
             if not any(path.parent.name != "scratch" for path in found):
-                raise StoreError(f"there is no {key} in {self.root}.")
-            with disk.store_errors(self.root):
+                raise StoreError(f"there is no {key} in {self.directory}.")
+            with disk.store_errors(self.directory):
                 for path in found:  # gone at once, whatever becomes of this process
                     path.rename(self._staging(key) / path.name)
             self._clear(key)
 
     def _prepare(self) -> None:
         """Make the root with its marker and folders; StoreError if it is not a store's."""
-        with disk.store_errors(self.root):
-            self.root.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+        with disk.store_errors(self.directory):
+            self.directory.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
             foreign = self._foreign()
             if foreign:
                 raise StoreError(foreign)
-            if not (self.root / MARKER).exists():
-                (self.root / MARKER).write_text(_MARKER_TEXT)
+            if not (self.directory / MARKER).exists():
+                (self.directory / MARKER).write_text(_MARKER_TEXT)
             for folder in _FOLDERS:
-                (self.root / folder).mkdir(mode=_OWNER_ONLY, exist_ok=True)
+                (self.directory / folder).mkdir(mode=_OWNER_ONLY, exist_ok=True)
 
     def _staging(self, key: str) -> Path:
         """A new directory of that key, for the holder of its lock only."""
-        return Path(tempfile.mkdtemp(prefix=f"{key}-", dir=self.root / "staging"))
+        return Path(tempfile.mkdtemp(prefix=f"{key}-", dir=self.directory / "staging"))
 
     def _sweep(self) -> None:
         """Remove what killed builders left."""
-        for key in {key_of(path) for path in self.root.glob("staging/*-*")}:
+        for key in {key_of(path) for path in self.directory.glob("staging/*-*")}:
             with self._locked(key, wait=False) as acquired:
                 if acquired:
                     self._clear(key)
 
     def _clear(self, key: str) -> None:
-        for path in self.root.glob(f"staging/{key}-*"):
+        for path in self.directory.glob(f"staging/{key}-*"):
             disk.discard(path)
 
     @contextmanager
     def _locked(self, key: str, *, wait: bool = True) -> Iterator[bool]:
-        if not (self.root / MARKER).exists():
-            raise StoreError(f"{self.root} is not a store: it has no {MARKER!r}.")
+        if not (self.directory / MARKER).exists():
+            raise StoreError(f"{self.directory} is not a store: it has no {MARKER!r}.")
         if link := self._link():
             raise StoreError(f"{link} is a link: remove it.")
         with ExitStack() as stack:
-            with disk.store_errors(self.root):
-                path = self.root / "locks" / f"{key}.lock"
+            with disk.store_errors(self.directory):
+                path = self.directory / "locks" / f"{key}.lock"
                 acquired = stack.enter_context(locked(path, wait=wait))
             yield acquired

@@ -29,7 +29,7 @@ from benchorch.domain.codec import encode
 from benchorch.errors import StoreError
 from benchorch.interfaces.store import Entry
 from benchorch.stores import signing
-from benchorch.stores.artifact_directory import ArtifactDirectory
+from benchorch.stores.artifact_directory import DirectoryStore
 from benchorch.stores.disk import free_bytes
 from benchorch.stores.entries import (
     QUARANTINE,
@@ -64,10 +64,10 @@ _AT_ONCE = 16
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteArtifacts:
-    """The artifacts in object storage, and the directory they are downloaded to."""
+    """The artifacts in object storage, and the store whose directory they are downloaded to."""
 
     objects: Objects
-    directory: ArtifactDirectory
+    store: DirectoryStore
 
     def has(self, key: str) -> bool:
         """Whether its manifest is there."""
@@ -88,7 +88,7 @@ class RemoteArtifacts:
             manifest = _sensible(found, key, format)
             if signing.is_refused(manifest, self.address_of(key)):
                 return None
-            return self.directory.adopt_locked(key, partial(self._download, manifest))
+            return self.store.adopt_locked(key, partial(self._download, manifest))
         except CorruptEntry as error:
             LOG.warning("%s is not used: %s", self.address_of(key), error)
             self._quarantine(key, found.info.etag, str(error))
@@ -175,7 +175,7 @@ class RemoteArtifacts:
             manifest = _sensible(found, key, None)
         except CorruptEntry as error:
             manifest = unreadable(key, str(error))
-        return to_entry(manifest, self.directory.entry_path(key), remote=self.address_of(key))
+        return to_entry(manifest, self.store.entry_path(key), remote=self.address_of(key))
 
     def _quarantined_entry(self, folder: str) -> Entry | None:
         key = folder.partition("-")[0]
@@ -190,7 +190,7 @@ class RemoteArtifacts:
             written = parse_manifest(found.data if found else b"")
             manifest = replace(written, key=key, state=QUARANTINED, detail=reason)
         address = f"{self.objects.address}/{place}"
-        return to_entry(manifest, self.directory.root / place, remote=address)
+        return to_entry(manifest, self.store.directory / place, remote=address)
 
     def delete(self, key: str) -> bool:
         """Whether anything of that key was there to be removed. The manifest goes first."""

@@ -56,7 +56,7 @@ class S3Store(DirectoryStore):
 
     def problems(self) -> Sequence[str]:
         """Why nothing can be kept there, as far as that is known without any request."""
-        return [*filter(None, [self._url_problem()]), *self.directory.problems()]
+        return [*filter(None, [self._url_problem()]), *DirectoryStore.problems(self)]
 
     @property
     def objects(self) -> Objects:
@@ -80,7 +80,7 @@ class S3Store(DirectoryStore):
 
     @property
     def _remote(self) -> RemoteArtifacts:
-        return RemoteArtifacts(objects=self.objects, directory=self.directory)
+        return RemoteArtifacts(objects=self.objects, store=self)
 
     def is_shared(self) -> bool:
         """Shared by all machines with access to the object storage."""
@@ -92,17 +92,17 @@ class S3Store(DirectoryStore):
         Every byte is verified; a corrupt entry is quarantined where it is.
         """
         remote = self._remote
-        found = self.directory.find(key, format)
+        found = DirectoryStore.find(self, key, format)
         if found:
             return found
         with _warning_on(f"{key[:_SHORT_KEY]} is looked for on this machine only", Unreachable):
             if remote.has(key):
-                with self.directory.lock(key):
-                    found = self._find_locked(key, format)
+                with self.lock(key):
+                    found = self._find_or_download(key, format)
         return found
 
-    def _find_locked(self, key: str, format: Format | None) -> Artifact | None:
-        found = self.directory.find_locked(key, format)
+    def _find_or_download(self, key: str, format: Format | None) -> Artifact | None:
+        found = self.find_locked(key, format)
         if found is None:
             with _warning_on(f"{key[:_SHORT_KEY]} is not downloaded", Unreachable):
                 found = self._remote.download_locked(key, format)
@@ -125,11 +125,11 @@ class S3Store(DirectoryStore):
         remote, found = self._remote, None if force else self.find(key.digest, format)
         if found:
             return found, False
-        with self.directory.lock(key.digest), ExitStack() as lease:
+        with self.lock(key.digest), ExitStack() as lease:
             found = self._wait(key.digest, format, lease, force=force)
             if found:
                 return found, False
-            artifact = self.directory.build_locked(key, format=format, name=name, make=make)
+            artifact = self.build_locked(key, format=format, name=name, make=make)
             with _warning_on(f"{name} is kept on this machine only", StoreError):
                 remote.publish(artifact, replace=force)
             return artifact, True
@@ -146,7 +146,7 @@ class S3Store(DirectoryStore):
             if lease:
                 stack.enter_context(lease)
             # Searched after the lease was requested: its last holder has built before.
-            found = None if force else self._find_locked(key, format)
+            found = None if force else self._find_or_download(key, format)
             if lease or found:
                 return found
             if not warned:
@@ -163,7 +163,7 @@ class S3Store(DirectoryStore):
 
     def newest(self, name: str) -> Entry | None:
         """The newest complete artifact of that name in either place, downloaded if need be."""
-        remote, found = self._remote, self.directory.newest(name)
+        remote, found = self._remote, DirectoryStore.newest(self, name)
         with _warning_on(f"{name} is looked for on this machine only", Unreachable):
             there = remote.newest(name)
             if there and (found is None or found.created_at < there.created_at):
@@ -175,7 +175,7 @@ class S3Store(DirectoryStore):
 
     def entries(self) -> Sequence[Entry]:
         """Everything kept in either place, newest first; nothing is verified here."""
-        remote, here = self._remote, list(self.directory.entries())
+        remote, here = self._remote, list(DirectoryStore.entries(self))
         complete = {entry.artifact.key for entry in here if entry.state == COMPLETE}
         keys: set[str] = set()
         elsewhere: list[Entry] = []
@@ -193,17 +193,17 @@ class S3Store(DirectoryStore):
 
     def delete(self, key: str) -> None:
         """Remove the artifact from both places; other machines keep what they downloaded."""
-        objects, directory = self.objects, self.directory
+        objects = self.objects
         check_key(key)
-        here = any(entry.artifact.key == key for entry in directory.entries())
+        here = any(entry.artifact.key == key for entry in DirectoryStore.entries(self))
         lease = try_lease(objects, key, self.lease_s)
         if lease is None:
             raise StoreError(f"{key} is being built now; delete it when that is done.")
         with lease:
             if here:
-                directory.delete(key)
+                DirectoryStore.delete(self, key)
             if not self._remote.delete(key) and not here:
-                raise StoreError(f"there is no {key} in {directory.root} or {objects.address}.")
+                raise StoreError(f"there is no {key} in {self.directory} or {objects.address}.")
 
 
 @contextmanager
