@@ -77,3 +77,27 @@ def test_the_cells_of_a_sweep_are_those_of_single_jobs():
     for job in jobs:
         alone = plain_node(load(config_loader(), "config", job), resolve=True)
         assert together.cells(job)[0].config == alone
+
+
+def test_jobs_that_share_nothing_but_a_composer_are_composed_as_if_alone(tmp_path):
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "pinned.yaml").write_text(
+        "# @package _global_\nstopping: {processes: 5}\nbudget: {minutes: 9}\n"
+    )
+    jobs = [
+        ["model=mlp", "conversion=eager"],
+        ["model=mlp", "conversion=eager", "stopping=quick", "stopping.processes=3"],
+        ["stopping.processes=3", "stopping=quick", "model=mlp", "conversion=eager"],
+        ["model=mlp", "conversion=eager", "+experiment=pinned", "stopping=precise"],
+        ["stopping=precise", "+experiment=pinned", "conversion=eager", "model=resnet18"],
+        ["model=mlp", "conversion=fp16", "executor=ec2", "store=lean", "store.root=here"],
+        ["executor=ec2", "executor.most=3", "model=mlp", "conversion=eager", "store.url=s3://b/c"],
+        ["hardware=g5", "model=mlp", "conversion=eager", "pricing.region=eu-west-1"],
+        ["model=mlp", "conversion=eager", "model.widths=[4,2]", "workload.seed=7"],
+        ["model=mlp", "+model.kwargs.n=1", "conversion=eager", "budget.minutes=3"],
+        ["model=mlp", "conversion=eager", "workload.batch_size=7", "++parity.inputs=3"],
+    ]
+    together = Composer(config_loader([tmp_path]))
+    for job in jobs:
+        alone = plain_node(load(config_loader([tmp_path]), "config", job), resolve=True)
+        assert together.cells(job)[0].config == alone

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -25,7 +26,6 @@ from benchorch.config.diagnostics import (
     group_options,
     load,
     plain_node,
-    reaches_out,
 )
 from benchorch.config.directories import builtin_directory
 from benchorch.config.environment_references import guard
@@ -38,11 +38,11 @@ from benchorch.config.overrides import (
     EACH,
     MATRIX,
     NOT_OVERRIDES,
+    PLAIN_OVERRIDE,
     check_count,
     key_of,
     lift_lists,
     parse_override,
-    plain_keys,
     spelled,
     sweep_jobs,
 )
@@ -142,11 +142,8 @@ class Composer:
     def __init__(self, loader: ConfigLoader, config_name: str = "config") -> None:
         self._loader = loader
         self._config_name = config_name
-        self._first: tuple[str, ...] | None = None
         self._composed: dict[tuple[str, ...], _Composed] = {}
-        self._siblings: dict[tuple[str, ...], _Composed] = {}
-        self._reaching: dict[tuple[str, ...], bool] = {}
-        self._touching: dict[str, str | None] = {}
+        self._odd: set[str] = set()
         self._groups = group_names(loader)
         self._files = OptionNodes(loader, config_name, self._groups)
         self._errors = OverrideErrors(loader, config_name, self._groups)
@@ -219,28 +216,17 @@ class Composer:
         return self._assemble(list(overrides), {}).config
 
     def _cells_of(self, job: list[str]) -> Iterator[MatrixCell]:
-        if self._first is None:  # one composition serves a command of a single job
-            self._compose(tuple(job))  # where it fails, the next one is the first
-            self._first = tuple(job)
-        rest = self._rest(job)
+        rest = self._together(job).config
         given = rest.get(EACH) or []
         if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
             raise ConfigError([NOT_OVERRIDES])
         each = [str(override) for override in given]
-        own = {
-            text.partition("=")[0]: text.partition("=")[2] for text in job if "." in key_of(text)
-        }
+        own = {text.partition("=")[0]: text.partition("=")[2] for text in job if _is_dotted(text)}
         for axes in self._combinations(job, rest.get(MATRIX)):
             swept = [f"{key}={spelled(value)}" for key, value in axes.items()]
             plain = {k: str(v) for k, v in axes.items() if k not in self._groups}
             for cell in self._with_conversions(job + swept, each, {**own, **plain}):
                 yield from _expand_workload(cell)
-
-    def _rest(self, job: list[str]) -> ConfigNode:
-        """The keys that belong to no group, as this job leaves them."""
-        if self._first == tuple(job):
-            return self._composed[self._first].config
-        return self._compose(self._section(job, None)).config
 
     def _combinations(self, job: list[str], matrix: Json) -> Iterator[Mapping[str, Json]]:
         """Every combination of the declared matrix; a key set by hand is no longer an axis."""
@@ -296,103 +282,80 @@ class Composer:
         return MatrixCell(choices=choices, axes=axes, config=config)
 
     def _together(self, job: list[str]) -> _Composed:
-        """The composition of a job, put together from sections where they do not overlap."""
+        """The composition of a job: a known one, or one with the plain overrides put in by hand."""
         whole = tuple(job)
-        known = self._composed.get(whole) or self._beside_first(whole)
-        if known is not None:
-            return known
-        touched = set(map(self._touched_by, job)) - {None}
-        reaching = [group for group in touched if group and self._reaches_out(group, job)]
-        rest = self._compose(self._section(job, None, *reaching))
-        config, choices = dict(rest.config), dict(rest.choices)
-        unresolved = rest.open - self._groups
-        beside = self._compose(self._section(job, *reaching))
-        for group in self._groups:
-            own = self._section(job, group, *reaching) if group in touched else None
-            composed = beside if own is None else self._compose(own)
-            config[group] = composed.config.get(group)
-            choices[group] = composed.choices.get(group)
-            unresolved |= composed.open & {group}
-        return replace(rest, config=config, choices=choices, open=unresolved)
+        if not self._composed or whole in self._composed:
+            return self._compose(whole)  # one composition serves a command of a single job
+        first = next(iter(self._composed))
+        composed = self._completed(first, job) if whole[: len(first)] == first else None
+        while composed is None:
+            odd = {_node_of(text) for text in job if not self._is_plain(text)} | self._odd
+            composed = self._completed(tuple(o for o in job if _node_of(o) in odd), job)
+        self._composed[whole] = composed
+        return composed
 
-    def _reaches_out(self, group: str, job: list[str]) -> bool:
-        """Whether a choice changes other nodes than its own: it then has a say in every section."""
-        choice = tuple(o for o in self._section(job, group) if "." not in key_of(o))
-        if all(self._files.stays_inside(*o.partition("=")[::2]) for o in choice):
-            return False
-        if choice not in self._reaching:
-            base, chosen = self._compose(()).config, self._compose(choice).config
-            self._reaching[choice] = reaches_out(group, base, chosen)
-        return self._reaching[choice]
+    def _is_plain(self, override: str) -> bool:
+        """Whether it only chooses an option of one group, or only gives one key a value."""
+        is_value = PLAIN_OVERRIDE.match(override) is not None
+        return is_value or self._files.stays_inside(*override.partition("=")[::2])
 
-    def _section(self, job: list[str], *groups: str | None) -> tuple[str, ...]:
-        """The overrides that touch any of these groups; None is for those that touch no group."""
-        return tuple(o for o in job if self._touched_by(o) in groups)
+    def _completed(self, base: tuple[str, ...], job: list[str]) -> _Composed | None:
+        """What Hydra composes of some of a job's overrides, with the others put in by hand.
 
-    def _touched_by(self, override: str) -> str | None:
-        """The group of an override's key; the jobs of a sweep share most of their overrides."""
-        if override not in self._touching:
-            self._touching[override] = self._group_of(key_of(override))
-        return self._touching[override]
+        None where only Hydra can tell what one of them gives: its node is odd from then on.
+        """
+        composed = self._compose(base)
+        others = [override for override in job if override not in base]
+        for override in sorted(others, key=_is_dotted):  # choices come before values
+            put_in = self._with_value if _is_dotted(override) else self._with_choice
+            found = put_in(composed, override, base) if self._is_plain(override) else None
+            if found is None:
+                self._odd.add(_node_of(override))
+                return None
+            composed = found
+        return composed
 
-    def _group_of(self, key: str) -> str | None:
-        first = re.split(r"[./@]", key, maxsplit=1)[0]
-        return first if first in self._groups else None
-
-    def _compose(self, overrides: tuple[str, ...], *, resolve: bool = False) -> _Composed:
-        if resolve:
-            return self._compose_anew(overrides, resolve=True)
-        if overrides not in self._composed:
-            derived = self._derive(overrides) or self._compose_anew(overrides, resolve=False)
-            self._remember(overrides, derived)
-        return self._composed[overrides]
-
-    def _remember(self, overrides: tuple[str, ...], composed: _Composed) -> None:
-        self._composed[overrides] = composed
-        for key, _, others in plain_keys(overrides):
-            if key.partition(".")[0] in composed.literal:
-                self._siblings[(key, *others)] = composed
-
-    def _beside_first(self, job: tuple[str, ...]) -> _Composed | None:
-        """The composition of the first job with one more choice, such as of a conversion."""
-        for index, override in enumerate(job):
-            others = job[:index] + job[index + 1 :]
-            if others == self._first:
-                return self._with_option(override, others)
-        return None
-
-    def _with_option(self, choice: str, others: tuple[str, ...]) -> _Composed | None:
-        """A known composition with another option, where the option's files tell what that is."""
+    def _with_choice(
+        self, known: _Composed, choice: str, base: tuple[str, ...]
+    ) -> _Composed | None:
+        """With another option of a group, read from its files or composed beside the base."""
         group, _, name = choice.partition("=")
-        known = self._composed.get(others)
-        if known is None or group in map(self._touched_by, others):
+        chosen = {key: each for key, each in known.choices.items() if each and key[:6] != "hydra/"}
+        reaching = [key for key, each in chosen.items() if not self._files.stays_inside(key, each)]
+        if group in reaching or group in map(_node_of, base):
             return None
-        node = self._files.node(group, name)
-        chosen = {k: each for k, each in known.choices.items() if each and k[:6] != "hydra/"}
-        if node is None or not all(self._files.stays_inside(*each) for each in chosen.items()):
-            return None
-        return replace(
-            known,
-            config={**known.config, group: node},
-            choices={**known.choices, group: name},
-            literal=known.literal | {group},
-            open=known.open - {group},
+        node = None if reaching else self._files.node(group, name)
+        if node is None:
+            beside = self._compose((*base, choice))
+        else:
+            own = frozenset({group})
+            beside = _Composed({group: node}, {group: name}, literal=own, open=frozenset())
+        return _Composed(
+            {**known.config, group: beside.config.get(group)},
+            {**known.choices, group: beside.choices.get(group)},
+            literal=known.literal - {group} | beside.literal & {group},
+            open=known.open - {group} | beside.open & {group},
         )
 
-    def _derive(self, overrides: tuple[str, ...]) -> _Composed | None:
-        """A composition that differs from a known one in one option or plain value, if it does."""
-        for index, choice in enumerate(overrides):
-            derived = self._with_option(choice, overrides[:index] + overrides[index + 1 :])
-            if derived is not None:
-                return derived
-        for key, text, others in plain_keys(overrides):
-            known = self._siblings.get((key, *others))
-            if known is not None:
-                value = parse_override(text).value()
-                if value is None or isinstance(value, bool | int | float | str):
-                    config = _with_value(known.config, key.split("."), value)
-                    return replace(known, config=config)
-        return None
+    def _with_value(
+        self, known: _Composed, override: str, base: tuple[str, ...]
+    ) -> _Composed | None:
+        path = key_of(override).split(".")
+        with self._explained((*base, override)):
+            value = _value_of(override)
+        is_known = path[0] in known.literal and _is_scalar(_at(known.config, path))
+        if not is_known or not _is_scalar(value):
+            return None
+        return replace(known, config=_changed(known.config, path, cast(Json, value)))
+
+    def _group_of(self, key: str) -> str | None:
+        first = _node_of(key)
+        return first if first in self._groups else None
+
+    def _compose(self, overrides: tuple[str, ...]) -> _Composed:
+        if overrides not in self._composed:
+            self._composed[overrides] = self._compose_anew(overrides, resolve=False)
+        return self._composed[overrides]
 
     def _compose_anew(self, overrides: tuple[str, ...], *, resolve: bool) -> _Composed:
         with self._explained(overrides):
@@ -432,10 +395,35 @@ def _check_said_once(cell: MatrixCell) -> None:
         )
 
 
-def _with_value(node: ConfigNode, path: Sequence[str], value: Json) -> ConfigNode:
+def _node_of(override: str) -> str:
+    """The top-level node that an override changes."""
+    return re.split(r"[./@]", key_of(override), maxsplit=1)[0]
+
+
+@cache
+def _value_of(override: str) -> object:
+    return parse_override(override).value()
+
+
+def _is_dotted(override: str) -> bool:
+    return "." in key_of(override)
+
+
+def _is_scalar(value: object) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _at(node: Json, path: Sequence[str]) -> Json:
+    """What lies at a path; an empty node where nothing does."""
+    for part in path:
+        node = node.get(part, {}) if isinstance(node, Mapping) else {}
+    return node
+
+
+def _changed(node: ConfigNode, path: Sequence[str], value: Json) -> ConfigNode:
     """The same node with one value changed; what does not change is shared."""
     first, *rest = path
-    inner = _with_value(node_of(node, first), rest, value) if rest else value
+    inner = _changed(node_of(node, first), rest, value) if rest else value
     return {**node, first: inner}
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hydra.core.default_element import InputDefault
 
 _SELF = "_self_"
-_NAME = re.compile(r"(?!null$|true$|false$)[a-z_]\w*", re.ASCII)
+_NAME = re.compile(r"(?!null$|true$|false$)[a-z_][\w-]*", re.ASCII)
 """A file beside the one that names it; nothing that Hydra's grammar reads otherwise."""
 
 

@@ -24,7 +24,8 @@ MOST_COMBINATIONS = 100_000
 _PARTS = re.compile(r"[;,\s(){}\[\]|]+")
 _ITEM = re.compile(r"[\w.+-]+")
 _PLAIN_VALUE = re.compile(r"^[\w.\-+/@]+$")
-_PLAIN_OVERRIDE = re.compile(r"^([A-Za-z_]\w*(?:\.\w+)+)=[^$]*$")
+PLAIN_OVERRIDE = re.compile(r"^[A-Za-z_]\w*(?:\.\w+)+=[^$]*$")
+"""A dotted key that is simply given a value."""
 
 
 def key_of(text: str) -> str:
@@ -215,14 +216,6 @@ def spelled_name(name: str) -> str:
     """A name as Hydra's grammar spells it, also one that it reads as a number or a truth value."""
     text = spelled(name)
     return text if isinstance(parse_override(f"name={text}").value(), str) else f"'{name}'"
-
-
-def plain_keys(overrides: tuple[str, ...]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Each dotted key that is simply given a value: the key, its text, the other overrides."""
-    for index, text in enumerate(overrides):
-        plain = _PLAIN_OVERRIDE.match(text)
-        if plain:
-            yield plain[1], text, overrides[:index] + overrides[index + 1 :]
 
 
 def keyword_overrides(keywords: Mapping[str, object], own: Mapping[str, str]) -> list[str]:
