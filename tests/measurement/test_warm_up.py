@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchorch.stats.steady_state import Shape, stability
+from benchorch.stats.steady_state import steady_from
 from support.simulated_samples import autoregressive
 from support.statistics_experiments import SETTLING, detector_cpu_s, settle, standard_error
 
@@ -44,20 +44,9 @@ def test_the_search_takes_milliseconds_and_grows_no_faster_than_the_series() -> 
 def test_a_steady_state_begins_after_the_last_compilation_however_flat_the_series() -> None:
     rng = np.random.default_rng(0)
     series = 5e6 * (1 + 0.01 * rng.standard_normal(400))
-    assert stability(series).start == 0
-    restarted = stability(series, not_before=37)
-    assert restarted.start == 37
-    assert stability(series, not_before=399).start is None
-
-
-@pytest.mark.parametrize(("before", "shape"), [(2.0, Shape.WARMUP), (0.5, Shape.SLOWDOWN)])
-def test_what_came_before_the_compilation_gives_the_series_its_shape(
-    before: float, shape: Shape
-) -> None:
-    rng = np.random.default_rng(0)
-    series = 5e6 * (1 + 0.01 * rng.standard_normal(400))
-    series[:40] *= before
-    assert stability(series, not_before=40).shape is shape
+    assert steady_from(series) == 0
+    assert steady_from(series, not_before=37) == 37
+    assert steady_from(series, not_before=399) is None
 
 
 @pytest.mark.parametrize("calls", [100, 200, 400, 1000])
@@ -70,7 +59,7 @@ def test_calls_that_take_one_of_two_times_are_steady(
     rng = np.random.default_rng(calls)
     shape = (60, calls)
     drawn = 5e6 * (1 + slower * (rng.random(shape) < share)) * rng.lognormal(0, noise, shape)
-    refused = [stability(series, least_steady_ns=0).start is None for series in drawn]
+    refused = [steady_from(series, least_steady_ns=0) is None for series in drawn]
     assert np.mean(refused) <= 0.02 + 2 * standard_error(0.02, 60)
 
 
@@ -80,15 +69,15 @@ def test_a_slope_is_no_steady_state_however_it_looks_in_stairs(calls: int, chang
     rng = np.random.default_rng(calls)
     slope = 1 + change * np.arange(calls) / calls
     drawn = 5e6 * slope * (1 + 0.02 * rng.standard_normal((60, calls)))
-    refused = [stability(series, least_steady_ns=0).start is None for series in drawn]
+    refused = [steady_from(series, least_steady_ns=0) is None for series in drawn]
     assert np.mean(refused) >= 0.98 - 2 * standard_error(0.98, 60)
 
 
 def test_calls_that_resemble_the_one_before_are_steady_although_they_wander() -> None:
     rng = np.random.default_rng(0)
     drawn = 5e6 * autoregressive(0.9, 0.03)(rng, (60, 1000))
-    refused = [stability(series, least_steady_ns=0).start is None for series in drawn]
+    refused = [steady_from(series, least_steady_ns=0) is None for series in drawn]
     assert np.mean(refused) <= 0.2 + 2 * standard_error(0.2, 60)
     drifting = drawn * (1 + 0.25 * np.arange(1000) / 1000)
-    refused = [stability(series, least_steady_ns=0).start is None for series in drifting]
+    refused = [steady_from(series, least_steady_ns=0) is None for series in drifting]
     assert np.mean(refused) >= 0.95 - 2 * standard_error(0.95, 60)

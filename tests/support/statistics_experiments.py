@@ -24,7 +24,7 @@ from benchorch.stats.moderated_variance import ASSUMED, usual_spread
 from benchorch.stats.quantiles import order_bounds, sample_quantile
 from benchorch.stats.ratio_test import compare_pairs
 from benchorch.stats.sequential_testing import look_alpha
-from benchorch.stats.steady_state import stability
+from benchorch.stats.steady_state import steady_from
 from benchorch.stats.variance_components import components
 from benchorch.stopping.precision import Precision
 from statistics_corpus.adapter import Session
@@ -88,7 +88,7 @@ def settle(name: str, series: int, seed: int = 0) -> Settled:
     truth = WARM_UPS[name][-1] * CALL_NS
     for _ in range(series):
         drawn = warm_up_series(name, rng)
-        start = stability(drawn).start
+        start = steady_from(drawn)
         if start is None:
             found.lost += 1
         else:
@@ -103,7 +103,7 @@ def detector_cpu_s(blocks: int) -> float:
     took = []
     for _ in range(5):
         started = time.process_time()
-        stability(series)
+        steady_from(series)
         took.append(time.process_time() - started)
     return min(took)
 

@@ -34,7 +34,7 @@ from benchorch.stats.modes import levels
 from benchorch.stats.pairs import INTERFERENCE_LOOKS, is_changed
 from benchorch.stats.position_effect import effect_of_order
 from benchorch.stats.sequential_testing import USUAL_LOOKS
-from benchorch.stats.steady_state import stability
+from benchorch.stats.steady_state import steady_from
 from benchorch.trial.repetitions import next_side
 from benchorch.trial.rounds import _Rounds
 from statistics_corpus.adapter import (
@@ -95,7 +95,7 @@ class Estimators:
         return None if found is None or found.low is None else whole(found)
 
     def steady(self, series: np.ndarray) -> bool:
-        return stability(series).start is not None
+        return steady_from(series) is not None
 
     def sides(self, processes: int) -> Flags:
         firsts: list[bool] = []
@@ -220,7 +220,7 @@ def candidate(place: int, pairs: Array) -> family.Candidate:
 def measured(series: Series) -> dict[str, Estimate]:
     """The metrics of processes with these calls, ns."""
     processes = [
-        process(np.asarray(one), steady_from=stability(one).start, scale_ns=1.0) for one in series
+        process(np.asarray(one), steady_from=steady_from(one), scale_ns=1.0) for one in series
     ]
     return dict(latency_metrics(processes))
 

@@ -9,7 +9,7 @@ from benchorch.domain.measurement import Observations, Paired, ProcessRecord
 from benchorch.stats.between_processes import median_query_ns, primary_ns
 from benchorch.stats.mean_of_processes import mean
 from benchorch.stats.sequential_testing import USUAL_LOOKS
-from benchorch.stats.steady_state import stability
+from benchorch.stats.steady_state import steady_from
 
 ALTERNATED, ADJACENT, SEQUENTIAL = "alternated", "adjacent", "sequential"
 
@@ -196,7 +196,7 @@ def _baseline(process: ProcessRecord) -> _Side:
     assert paired is not None  # only paired processes are looked at
     settled = paired.theirs_from > 0 or paired.ours is not None
     # A baseline that was steady from its first block on looks like one that never was.
-    settled = settled or stability(paired.theirs.durations_ns).start is not None
+    settled = settled or steady_from(paired.theirs.durations_ns) is not None
     return _Side(paired.theirs, paired.theirs_from, settled)
 
 

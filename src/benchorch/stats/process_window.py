@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchorch.stats.sequential_testing import geometric
-from benchorch.stats.steady_state import stability
+from benchorch.stats.steady_state import steady_from
 from benchorch.units import s_to_ns
 
 GROWTH_RATIO = 1.25
@@ -36,4 +36,4 @@ class ProcessWindow:
         early = elapsed_ns < s_to_ns(self.min_s)
         if early or blocks * calls_per_block < self.min_calls:
             return False
-        return stability(durations_ns).start is not None
+        return steady_from(durations_ns) is not None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.domain.measurement import Load, Observations
 from benchorch.stats.quantiles import sample_quantile
-from benchorch.stats.steady_state import stability
+from benchorch.stats.steady_state import steady_from
 from benchorch.units import NS_PER_S
 
 if TYPE_CHECKING:
@@ -322,5 +322,5 @@ def steady(stretch: LoadPhase) -> bool | None:
     if stretch.load.max_batch > 1 or stretch.due_ns.size < LEAST_TO_SETTLE:
         return None
     durations = stretch.settled().with_answer().duration_ns
-    found = stability(durations, least_steady_ns=0)
-    return found.start is not None and found.start <= WARMUP_RATIO * durations.size
+    start = steady_from(durations, least_steady_ns=0)
+    return start is not None and start <= WARMUP_RATIO * durations.size

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,31 +29,9 @@ _LEAST_CORRELATION, _MOST_CORRELATION = 0.7, 0.9
 _LEAST_CORRELATED = 150
 
 
-class Shape(StrEnum):
-    """How a process came to its steady state."""
-
-    FLAT = "flat"
-    WARMUP = "warmup"
-    SLOWDOWN = "slowdown"
-    UNSETTLED = "no-steady-state"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stability:
-    """A finding about one series.
-
-    Attributes:
-        start: index of the first steady block, or None where no steady state exists.
-        shape: what came before it.
-    """
-
-    start: int | None
-    shape: Shape
-
-
-def stability(
+def steady_from(
     durations_ns: ArrayLike, *, least_steady_ns: float = LEAST_STEADY_NS, not_before: int = 0
-) -> Stability:
+) -> int | None:
     """Start of the last level of a series, if that level lasts long enough.
 
     Estimator: medians of 5 consecutive blocks (fewer below 100 blocks, more above 2000) are
@@ -76,8 +52,9 @@ def stability(
 
     Returns
     -------
-    Stability
-        `Shape.UNSETTLED` for n < 6, whatever the values, and where a value is NaN.
+    int or None
+        Index of the first steady block. None for n < 6, whatever the values, where a value is NaN,
+        and where no steady state exists.
 
     Source
     ------
@@ -88,13 +65,12 @@ def stability(
     """
     import numpy as np
 
-    unsettled = Stability(start=None, shape=Shape.UNSETTLED)
     durations = np.asarray(durations_ns, dtype=np.float64)
     if not_before > 0:
-        rest = stability(durations[not_before:], least_steady_ns=least_steady_ns)
-        return _restarted(rest, durations, not_before)
+        rest = steady_from(durations[not_before:], least_steady_ns=least_steady_ns)
+        return None if rest is None else rest + not_before
     if durations.size < 2 * LEAST_SEGMENT or not np.isfinite(durations).all():
-        return unsettled
+        return None
     group = group_size(durations.size)
     points = _medians(durations, group)
     sigma = _noise(points)
@@ -109,8 +85,8 @@ def stability(
     steady = durations[start:]
     lasts = steady.size >= LEAST_SHARE_RATIO * durations.size and steady.sum() >= least_steady_ns
     if not lasts or _drifts(calm[first:], sigma) or _is_stair(calm / sigma, ends, first):
-        return unsettled
-    return Stability(start=start, shape=_shape(points, first))
+        return None
+    return start
 
 
 def median(values: ArrayLike, axis: int = -1) -> NDArray[float64]:
@@ -289,18 +265,3 @@ def _line(points: NDArray[float64]) -> tuple[float, float]:
     slope = float(places @ points) / float(places @ places)
     rest = points - points.mean() - slope * places
     return slope, float(rest @ rest)
-
-
-def _restarted(rest: Stability, durations: NDArray[float64], by: int) -> Stability:
-    """The finding about a series of which only the rest was searched."""
-    if rest.start is None:
-        return rest
-    start = rest.start + by
-    return Stability(start=start, shape=_shape(durations, start))
-
-
-def _shape(points: NDArray[float64], first: int) -> Shape:
-    if first == 0:
-        return Shape.FLAT
-    faster_now = float(median(points[first:])) <= float(median(points[:first]))
-    return Shape.WARMUP if faster_now else Shape.SLOWDOWN

@@ -8,7 +8,7 @@ from benchorch.interfaces.hardware import Hardware
 from benchorch.interfaces.scenario import Scenario
 from benchorch.interfaces.stopping import Stopping
 from benchorch.scenarios.series import window_from
-from benchorch.stats.steady_state import stability
+from benchorch.stats.steady_state import steady_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,8 @@ def measure(
         items_per_call=items_per_call,
         cold_caches=cold_caches,
     )
-    found = stability(observations.durations_ns, not_before=window_from(observations))
     return ProcessMeasurement(
-        observations=observations, steady_from=found.start, calibration=calibration
+        observations=observations,
+        steady_from=steady_from(observations.durations_ns, not_before=window_from(observations)),
+        calibration=calibration,
     )
