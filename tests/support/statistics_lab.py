@@ -125,11 +125,11 @@ class Estimators:
                 candidate(i, one[:n]) for i, (one, n) in enumerate(zip(pairs, used, strict=True))
             ]
             found = family.judged(seen, terms, interim=True)
-            if not found.needing:
+            looks = {int(one.name): one.next_look for one in found.standings if one.next_look}
+            if not looks:
                 break
-            for one in found.needing:
-                assert one.next_look is not None
-                used[int(one.name)] = one.next_look
+            for place, look in looks.items():
+                used[place] = look
         final = family.judged(seen, terms)
         verdicts = [VERDICTS[one.verdict] for one in final.standings]
         return Table(verdicts, used, frozenset(map(int, final.best)))

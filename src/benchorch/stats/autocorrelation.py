@@ -41,10 +41,7 @@ def lag_one(series: Sequence[ArrayLike]) -> float:
     Wald and Wolfowitz, *An exact test for randomness in the non-parametric case based on serial
     correlation*, 1943.
     """
-    return _lag_one(_centred_ranks(series))
-
-
-def _lag_one(stretches: Sequence[NDArray[float64]]) -> float:
+    stretches = _centred_ranks(series)
     # Sums rather than inner products, which start threads for a microsecond's work.
     total = sum(float((ranks * ranks).sum()) for ranks in stretches)
     neighbours = sum(float((ranks[:-1] * ranks[1:]).sum()) for ranks in stretches)
@@ -57,21 +54,17 @@ def independent(series: Sequence[ArrayLike]) -> bool:
     Their autocorrelation must lie below `LARGEST`, and the sample must be large enough to rule
     out `EXCLUDED`, which takes some 200 observations: fewer look independent whatever they are.
     """
-    return _independent(_centred_ranks(series))
-
-
-def _independent(stretches: Sequence[NDArray[float64]]) -> bool:
-    n = sum(ranks.size for ranks in stretches)
+    n = sum(np.size(stretch) for stretch in series)
     if n < 2:
         return False
-    correlation = _lag_one(stretches)
+    correlation = lag_one(series)
     return correlation < LARGEST and correlation + _SIGMAS / math.sqrt(n) < EXCLUDED
 
 
 def independent_n(series: ArrayLike) -> float:
     """Effective sample size: the number of independent observations with the same information."""
-    (ranks,) = _centred_ranks([series])
-    return float(ranks.size) if _independent([ranks]) else ranks.size / _integrated_time(ranks)
+    n = np.size(series)
+    return float(n) if independent([series]) else n / integrated_time(series)
 
 
 def integrated_time(series: ArrayLike) -> float:
@@ -91,10 +84,6 @@ def integrated_time(series: ArrayLike) -> float:
     the standard error.
     """
     (ranks,) = _centred_ranks([series])
-    return _integrated_time(ranks)
-
-
-def _integrated_time(ranks: NDArray[float64]) -> float:
     n = ranks.size
     if not ranks.any():
         return 1.0

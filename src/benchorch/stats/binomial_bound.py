@@ -44,9 +44,7 @@ def target_of(load: Load) -> Target | None:
     return Target(target_ms=load.target_ms, quantile_ratio=load.quantile_ratio)
 
 
-def kept(
-    evidence: ExceedanceCount, quantile_ratio: float, confidence: float = CONFIDENCE
-) -> TargetStatus:
+def kept(evidence: ExceedanceCount, quantile_ratio: float) -> TargetStatus:
     """Whether the quantile is within its target, by one-sided Clopper–Pearson bounds.
 
     Whole numbers are judged as MLPerf's early stopping judges them. At 99 % it is ``MET`` for p90,
@@ -57,13 +55,13 @@ def kept(
     ------
     MLPerf inference rules, appendix *Early stopping criterion*.
     """
-    low, high = share_bounds(evidence, confidence)
+    low, high = share_bounds(evidence)
     if high <= 1.0 - quantile_ratio:
         return TargetStatus.MET
     return TargetStatus.MISSED if low > 1.0 - quantile_ratio else TargetStatus.UNDECIDED
 
 
-def share_bounds(evidence: ExceedanceCount, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def share_bounds(evidence: ExceedanceCount) -> tuple[float, float]:
     """One-sided lower and upper bound on the share of queries above the target.
 
     Estimator: Clopper–Pearson, by the beta distribution, which takes fractions too; 0 and 1 where
@@ -78,7 +76,7 @@ def share_bounds(evidence: ExceedanceCount, confidence: float = CONFIDENCE) -> t
     from scipy.special import betaincinv
 
     hits, misses = evidence.violations, evidence.queries - evidence.violations
-    tail = 1.0 - confidence
+    tail = 1.0 - CONFIDENCE
     low = float(betaincinv(hits, misses + 1.0, tail)) if hits > 0 else 0.0
     high = float(betaincinv(hits + 1.0, misses, 1.0 - tail)) if misses > 0 else 1.0
     return low, high

@@ -19,11 +19,7 @@ WIDER = 10.0
 
 
 def correlated_quantile(
-    runs: Sequence[ArrayLike],
-    quantile_ratio: float,
-    *,
-    unit: str,
-    level_ratio: float = LEVEL_RATIO,
+    runs: Sequence[ArrayLike], quantile_ratio: float, *, unit: str
 ) -> Estimate | None:
     """A quantile of observations that depend on those before them, such as times in a queue.
 
@@ -48,12 +44,12 @@ def correlated_quantile(
     """
     arrays = [np.asarray(run, dtype=np.float64) for run in runs]
     values = np.concatenate(arrays)
-    if values.size < minimum_n(quantile_ratio, level_ratio):
+    if values.size < minimum_n(quantile_ratio):
         return None
     value = sample_quantile(values, quantile_ratio)
     time = correlation_time(arrays, quantile_ratio)
-    worth = math.floor(effective_n(values.size, time, level_ratio))
-    bounds = order_bounds(worth, quantile_ratio, level_ratio)
+    worth = math.floor(effective_n(values.size, time))
+    bounds = order_bounds(worth, quantile_ratio)
     if bounds is None:
         low, high, n, known = None, None, values.size, "too few for an interval"
     else:
@@ -65,7 +61,7 @@ def correlated_quantile(
         value=value,
         low=low,
         high=high,
-        level_ratio=level_ratio,
+        level_ratio=LEVEL_RATIO,
         n=n,
         unit=unit,
         method=f"quantile of correlated queries; {known}",
@@ -97,7 +93,7 @@ def correlation_time(runs: Sequence[ArrayLike], quantile_ratio: float) -> float:
     return max(times)
 
 
-def effective_n(n: int, time: float, level_ratio: float = LEVEL_RATIO) -> float:
+def effective_n(n: int, time: float) -> float:
     """How many independent observations n correlated ones are worth.
 
     Estimator: n over their correlation time, less what Student's t takes for knowing that time
@@ -113,6 +109,6 @@ def effective_n(n: int, time: float, level_ratio: float = LEVEL_RATIO) -> float:
     blocks = math.floor(n / (BLOCK_TIMES * time))
     if blocks < LEAST_BLOCKS:
         return 0.0
-    alpha = 1.0 - level_ratio
+    alpha = 1.0 - LEVEL_RATIO
     known = float(-ndtri(alpha / 2.0)) / student_t(alpha, blocks - 1)
     return n / time * known**2

@@ -7,9 +7,8 @@ of its processes, and returns a `Family`: for each candidate a `Standing`, the s
 needs more processes. It is pure and remembers nothing. A scheduler asks it
 
 - after every process or round, with ``interim=True``: each candidate is then judged by the pairs of
-  its last planned look, so that asking more often costs nothing. `Family.needing` are those whose
-  next look is worth reaching: run each up to its `next_look`, and ask again. Where none is left,
-  or time is up, measuring ends.
+  its last planned look, so that asking more often costs nothing. Run each that has a `next_look` up
+  to it, and ask again. Where none has one, or time is up, measuring ends.
 - at the end with ``interim=False`` (the default): all pairs count, as in the report.
 
 A candidate whose trial is still to come is one without log ratios, or is counted in
@@ -89,11 +88,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Error levels and margins of a table.
+    """Margins and looks of a table; all that is claimed of it holds at `LEVEL_RATIO`.
 
     Attributes:
         baseline: its name in the set of best.
-        level_ratio: confidence that all that is claimed of the table holds.
         delta_ratio: differences up to this share are of no practical importance; None where
             every difference is.
         looks: planned counts of pairs at which to judge; empty for a single analysis.
@@ -102,7 +100,6 @@ class Terms:
     """
 
     baseline: str = "baseline"
-    level_ratio: float = LEVEL_RATIO
     delta_ratio: float | None = 0.01
     looks: tuple[int, ...] = ()
     most: int | None = None
@@ -116,7 +113,7 @@ class Terms:
     def contrast_alpha(self, candidates: int) -> float:
         """The two-sided error rate of each contrast at each analysis."""
         count = max(candidates, self.planned, 1)
-        overall = round(1.0 - self.level_ratio, 12) / (count + (count - 1) / 2)
+        overall = round(1.0 - LEVEL_RATIO, 12) / (count + (count - 1) / 2)
         return look_alpha(self.looks, overall)
 
     def last_look(self, n: int) -> int:
@@ -143,7 +140,7 @@ class Standing:
         ratio: baseline's over candidate's time, the geometric mean of the pairs; None without any.
         low, high: its interval, simultaneous with all of the table; None below `LEAST_PAIRS`.
         p_value: of no difference, as if this were the only comparison and the only analysis.
-        adjusted_p_value: the same for the whole table and all its looks: below 1 - `level_ratio`
+        adjusted_p_value: the same for the whole table and all its looks: below 1 - `LEVEL_RATIO`
             exactly where the interval excludes 1.
         rank_open: whether it may win, may not, or ties with the leader by less than matters, is
             still to be found.
@@ -185,21 +182,6 @@ class Family:
     standings: tuple[Standing, ...]
     best: frozenset[str]
     leader: str
-
-    @property
-    def winner(self) -> str | None:
-        """The only one that may be the best."""
-        return next(iter(self.best)) if len(self.best) == 1 else None
-
-    @property
-    def decided(self) -> bool:
-        """Whether no verdict and no rank is open."""
-        return all(one.decided for one in self.standings)
-
-    @property
-    def needing(self) -> tuple[Standing, ...]:
-        """Candidates that may have more processes, which would decide something."""
-        return tuple(one for one in self.standings if one.next_look is not None)
 
     def of(self, name: str) -> Standing:
         """The standing of this candidate."""
@@ -329,7 +311,7 @@ class _Table:
         reach, rivals = self._reach(name, baseline), self._rivals(name)
         verdict = self._verdict(own.centre, reach)
         p = student_p(own.centre, math.sqrt(own.variance / own.n), own.freedom)
-        scale = (1.0 - self._terms.level_ratio) / self._alpha
+        scale = (1.0 - LEVEL_RATIO) / self._alpha
         return Standing(
             name=name,
             n=own.n,

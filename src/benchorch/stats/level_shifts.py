@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEAST_RATIO = 0.01
-"""Smaller shifts are of no practical importance."""
+"""Shifts up to this share are of no practical importance, and left out."""
 
 _Z = statistics.NormalDist().inv_cdf(1 - ALPHA / 2)
 _LEAST_NOISE = 1e-3
@@ -41,9 +41,7 @@ class LevelShift:
     ratio: Estimate
 
 
-def level_shifts(
-    values: Sequence[Estimate], *, least_ratio: float = LEAST_RATIO
-) -> list[LevelShift]:
+def level_shifts(values: Sequence[Estimate]) -> list[LevelShift]:
     """The shifts of a series of sessions, one estimate each, in order of time.
 
     Estimator: PELT with penalty ``4.5 ln n`` over the logarithms in units of their noise, which is
@@ -57,8 +55,6 @@ def level_shifts(
     values : sequence of Estimate, length n
         Positive. A level has three values or more, so that nothing is found for n < 6, and a
         shift is seen with the third value after it.
-    least_ratio : float
-        Shifts up to this share are left out.
 
     Source
     ------
@@ -74,7 +70,7 @@ def level_shifts(
     sigma = max(_usual_step(points), own, _LEAST_NOISE)
     points = clipped(points, sigma)
     starts = shifts(points / sigma, _PENALTY * math.log(points.size))
-    least = math.log1p(least_ratio)
+    least = math.log1p(LEAST_RATIO)
     while starts:
         found = list(_shifts(points, starts, max(own, _LEAST_NOISE)))
         small = [i for i, one in enumerate(found) if abs(math.log(one.ratio.value)) <= least]
