@@ -533,12 +533,7 @@ def _closing(
 def is_final(result: TrialResult) -> bool:
     """Whether a trial needs no other run: it was measured to its end or failed by its own fault."""
     kind = result.failure.kind if result.failure else None
-    return is_final_line(kind, unfinished=result.unfinished)
-
-
-def is_final_line(failure: str | None, *, unfinished: bool) -> bool:
-    """As `is_final`, from the kind of failure or None."""
-    return not unfinished and failure not in _NOT_THE_TRIALS_FAULT
+    return not result.unfinished and kind not in _NOT_THE_TRIALS_FAULT
 
 
 def _is_sound(result: TrialResult) -> bool:

@@ -9,14 +9,14 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
-from benchorch.domain.result import Outcome
-from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
+from benchorch.domain.result import TrialResult
+from benchorch.domain.trial import Plan, Trial
 from benchorch.journal import run_directory
 from benchorch.journal.lock import Coordinator, TrialStatus, is_running, read_coordinator
 from benchorch.journal.reader import read_journal
 from benchorch.results.metrics.cost import trial_usd
 from benchorch.results.pricing.sweep_cost import TrialForecast, expected, market_of
-from benchorch.run.invocation import is_final_line
+from benchorch.run.invocation import is_final
 
 
 class SweepState(StrEnum):
@@ -39,7 +39,7 @@ class SweepStatus:
     Attributes:
         directory: the run's.
         plan: its trials, skips and settings.
-        lines: each trial's last line of the journal.
+        results: each trial's last one.
         marks: what is damaged or unusual about them, a sentence each.
         coordinator: the process that runs it or ran it; None where it left no status.
         running: whether a living process has its lock.
@@ -47,7 +47,7 @@ class SweepStatus:
 
     directory: Path
     plan: Plan
-    lines: Mapping[str, ConfigNode]
+    results: Mapping[str, TrialResult]
     marks: Sequence[str]
     coordinator: Coordinator | None
     running: bool
@@ -65,7 +65,8 @@ class SweepStatus:
     @property
     def left(self) -> Sequence[Trial]:
         """What resuming would run: trials without a result, or failed by no fault of their own."""
-        return [t for t in self.plan.trials if not _is_final(self.lines.get(t.trial_id))]
+        final = {trial_id for trial_id, result in self.results.items() if is_final(result)}
+        return [trial for trial in self.plan.trials if trial.trial_id not in final]
 
     @property
     def done(self) -> int:
@@ -75,7 +76,7 @@ class SweepStatus:
     @property
     def failed(self) -> int:
         """Number of trials that failed, or whose outputs differ from the baseline's."""
-        return sum(not _is_sound(line) for line in self.lines.values())
+        return sum(not result.is_sound for result in self.results.values())
 
     @property
     def busy(self) -> Mapping[str, TrialStatus]:
@@ -133,13 +134,12 @@ class SweepStatus:
 
     def _occupied_s(self, trial_id: str) -> float | None:
         """Time a trial has had its machine, in seconds; None before it had one."""
-        line, status = self.lines.get(trial_id), self.placed.get(trial_id)
+        result, status = self.results.get(trial_id), self.placed.get(trial_id)
         in_rounds = self.coordinator is not None and self.coordinator.expected_end is not None
-        if line is not None and in_rounds:  # its start and its end have other trials in between
-            stages = node_of(line, "stages_s").values()
-            return sum(s for s in stages if isinstance(s, int | float))
-        if line is not None and line.get("started_at") and line.get("ended_at"):
-            return _seconds(str(line["started_at"]), str(line["ended_at"]))
+        if result and in_rounds:  # its start and its end have other trials in between
+            return sum(result.stages_s.values())
+        if result and result.started_at and result.ended_at:
+            return _seconds(result.started_at, result.ended_at)
         return _since(status.since) if status else None
 
 
@@ -151,24 +151,11 @@ def read_sweep(directory: Path) -> SweepStatus:
     return SweepStatus(
         directory=directory,
         plan=plan,
-        lines={trial_id: entry.content for trial_id, entry in journal.entries.items()},
+        results={trial_id: entry.result for trial_id, entry in journal.entries.items()},
         marks=(*journal.problems, *journal.marks),
         coordinator=read_coordinator(directory),
         running=running,
     )
-
-
-def _is_final(line: ConfigNode | None) -> bool:
-    if line is None:
-        return False
-    failure = node_of(line, "failure")
-    kind = str(failure["kind"]) if failure else None
-    return is_final_line(kind, unfinished=line.get("unfinished") is True)
-
-
-def _is_sound(line: ConfigNode) -> bool:
-    parity = node_of(line, "parity")
-    return line.get("outcome") == Outcome.OK and (not parity or parity.get("passed") is True)
 
 
 def _since(moment: str) -> float:

@@ -185,7 +185,7 @@ def test_watching_tells_each_state_until_the_run_has_ended(
     heard: list[str] = []
 
     def pause(seconds: float) -> None:
-        if len(heard) == 1 and len(read_sweep(run).lines) == 2:
+        if len(heard) == 1 and len(read_sweep(run).results) == 2:
             run_directory.append_result(run, result(SLOW), {})
         else:
             diary.end(complete=True)
