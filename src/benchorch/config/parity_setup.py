@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from benchorch.config.components import misspelt
+from benchorch.config.components import construct, misspelt
 from benchorch.domain import parity_task
-from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
+from benchorch.errors import ConfigError, check_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,53 +32,23 @@ class ParitySetup:
     data: str | None = None
     ignore_written_inputs: bool = False
 
-
-_KEYS = ("inputs", "task", "metric", "least_score", "data", "ignore_written_inputs")
+    def __post_init__(self) -> None:
+        if self.task not in parity_task.TASKS:
+            known = f" Tasks: {', '.join(parity_task.TASKS)}."
+            problem = f"task: {self.task!r} is no task."
+            raise ConfigError([misspelt(problem, self.task, parity_task.TASKS, known)])
+        rules = {
+            "inputs: expected a positive whole number": self.inputs >= 1,
+            "least_score: needs parity.metric, which gives the score": (
+                self.least_score is None or self.metric is not None
+            ),
+        }
+        check_options(self, rules)
 
 
 def parity_setup(spec: ConfigNode) -> ParitySetup:
-    """The checked node of a trial's spec; keys that a stored spec lacks have their defaults."""
-    node = cast(ConfigNode, spec["parity"])
-    return ParitySetup(
-        inputs=cast(int, node["inputs"]),
-        task=cast(str, node.get("task") or parity_task.AUTO),
-        metric=cast("str | None", node.get("metric")),
-        least_score=cast("float | None", node.get("least_score")),
-        data=cast("str | None", node.get("data")),
-        ignore_written_inputs=cast(bool, node.get("ignore_written_inputs", False)),
-    )
+    """The node of a trial's spec, where what a stored one lacks has its default.
 
-
-def parity_problems(node: ConfigNode) -> list[str]:
-    """Every problem of the node, one sentence each."""
-    problems: list[str] = [
-        misspelt(f"parity.{n}: unknown key.", n, _KEYS) for n in node if n not in _KEYS
-    ]
-    inputs, task = node.get("inputs"), node.get("task", parity_task.AUTO)
-    if isinstance(inputs, bool) or not isinstance(inputs, int) or inputs < 1:
-        problems.append(f"parity.inputs: expected a positive whole number, got {inputs!r}.")
-    if task not in parity_task.TASKS:
-        known = ", ".join(parity_task.TASKS)
-        problem = f"parity.task: {task!r} is no task."
-        problems.append(misspelt(problem, str(task), parity_task.TASKS, f" Tasks: {known}."))
-    ignored = node.get("ignore_written_inputs", False)
-    if not isinstance(ignored, bool):
-        problems.append(f"parity.ignore_written_inputs: expected true or false, got {ignored!r}.")
-    return [*problems, *_score_problems(node.get("metric"), node.get("least_score"), node)]
-
-
-def _score_problems(metric: Json, least: Json, node: ConfigNode) -> list[str]:
-    problems = []
-    if metric is not None and not isinstance(metric, str):
-        problems.append(f"parity.metric: expected 'package.module:callable', got {metric!r}.")
-    if least is not None and (isinstance(least, bool) or not isinstance(least, int | float)):
-        problems.append(f"parity.least_score: expected a number, got {least!r}.")
-    elif least is not None and metric is None:
-        problems.append("parity.least_score: needs parity.metric, which gives the score.")
-    data = node.get("data")
-    if data is not None and not isinstance(data, str):
-        problems.append(
-            "parity.data: expected an .npz or .npy file, or 'package.module:callable', "
-            f"got {data!r}."
-        )
-    return problems
+    ConfigError with every problem.
+    """
+    return construct(ParitySetup, cast(ConfigNode, spec["parity"]), "parity")

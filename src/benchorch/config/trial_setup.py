@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from benchorch.config.components import construct, make, misspelt
 from benchorch.config.decoder import Decoder
-from benchorch.config.parity_setup import parity_problems
+from benchorch.config.parity_setup import parity_setup
 from benchorch.domain.artifact import BuildKey, Format
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.node_memo import NodeMemo
@@ -267,7 +267,7 @@ def open_trial(spec: ConfigNode, memo: NodeMemo | None = None) -> TrialSetup:
     workload = found.attempt(lambda: once_of("workload", parse_workload))
     tolerance = found.attempt(lambda: _tolerance_of(conversion))
     found.add(once_of("limits", _limit_problems))
-    found.add(once_of("parity", parity_problems))
+    found.attempt(lambda: once_of("parity", lambda _: parity_setup(spec)))
     model = parts["model"]
     scenario = parts["scenario"]
     if isinstance(scenario, Scenario) and scenario.sampling and isinstance(model, Model):

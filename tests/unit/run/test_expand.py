@@ -255,7 +255,7 @@ def test_an_accelerator_without_a_conversion_is_a_skip_and_not_a_trial_on_its_cp
         (["+protocol.piin=false"], "protocol.piin: unknown option. Did you mean 'pin'?"),
         (["protocol.pairing=some"], "pairing: one of auto, alternated, adjacent, none"),
         (["protocol.pin=3"], "protocol.pin: expected true or false, got 3"),
-        (["parity.inputs=0"], "parity.inputs: expected a positive whole number"),
+        (["parity.inputs=0"], "inputs: expected a positive whole number; got inputs=0"),
         (["limits.build_timeout_s=-5"], "limits.build_timeout_s: expected a number above 0"),
     ],
 )
