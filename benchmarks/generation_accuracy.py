@@ -87,7 +87,7 @@ def load(model: str, conversion: str, store: Path) -> Any:
     from benchorch.run.expand import SPEC_KEYS
     from benchorch.stores.local import LocalStore
     from benchorch.trial import measuring_process
-    from benchorch.trial.build import build
+    from benchorch.trial.build import BuildJob
     from benchorch.trial.stages import BuiltTrial
 
     words = [f"model={model}", f"conversion={conversion}", "scenario=generate"]
@@ -97,15 +97,15 @@ def load(model: str, conversion: str, store: Path) -> Any:
     setup = open_trial(spec)
     node = {"_target_": "benchorch.stores.local.LocalStore", "root": str(store), "quota_gib": 20}
     session = Session(plan_id="accuracy", directory=store / "run", store=node, rebuild="if_needed")
-    built = build(
-        setup,
+    job = BuildJob(
+        setup=setup,
         name=f"{model} {conversion}",
         store=LocalStore(root=str(store), quota_gib=20),
         session=session,
         inputs=1,
         threads=THREADS,
-        say=lambda _: None,
     )
+    built = job.build(lambda _: None)
     trial = BuiltTrial(spec=spec, built=built, threads=THREADS, pin=False)
     return measuring_process.load(trial, setup, lambda _: None)
 

@@ -34,9 +34,8 @@ from benchorch.interfaces.model import Model
 from benchorch.interfaces.runtime import Executable, LoadRequest
 from benchorch.models.seeding import frozen
 from benchorch.stores.local import LocalStore
-from benchorch.trial import build as stage
 from benchorch.trial import reference
-from benchorch.trial.build import Built
+from benchorch.trial.build import BuildJob, Built
 from benchorch.trial.live_module import module_of
 from benchorch.trial.reference import outputs_file, read_reference
 
@@ -202,15 +201,15 @@ def built(chain: TrialSetup, directory: Path) -> Built:
         mock.patch.object(reference, "_BETWEEN", 2 * INPUTS),
         mock.patch.object(reference, "_FIRST_CALLS", 1),
     ):
-        return stage.build(
-            chain,
+        job = BuildJob(
+            setup=chain,
             name="test",
             store=LocalStore(root=str(directory / "store")),
             session=Session(plan_id="p", directory=directory, store={}, rebuild="if_needed"),
             inputs=INPUTS,
             threads=THREADS,
-            say=lambda _: None,
         )
+        return job.build(lambda _: None)
 
 
 def loaded(

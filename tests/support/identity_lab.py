@@ -253,20 +253,20 @@ def _built(setup: Any, root: str) -> Identity:
     from benchorch.domain.artifact import digest_of
     from benchorch.domain.session import Session
     from benchorch.stores.local import LocalStore
-    from benchorch.trial.build import build
+    from benchorch.trial.build import BuildJob
     from benchorch.trial.reference import read_reference
 
     with tempfile.TemporaryDirectory() as place:
         session = Session(plan_id="lab", directory=Path(place), store={}, rebuild="if_needed")
-        built = build(
-            setup,
+        job = BuildJob(
+            setup=setup,
             name="lab",
             store=LocalStore(root=root),
             session=session,
             inputs=INPUTS,
             threads=THREADS,
-            say=lambda _: None,
         )
+        built = job.build(lambda _: None)
     consulted = {name: dict(one) for name, one in read_reference(built.reference).consulted.items()}
     return Identity(key=digest_of([str(built.reference), consulted]), why=str(consulted))
 

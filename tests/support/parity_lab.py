@@ -29,7 +29,7 @@ from benchorch.models.input_variation import varied
 from benchorch.models.seeding import frozen
 from benchorch.results.parity.noise import noise_between
 from benchorch.stores.local import LocalStore
-from benchorch.trial import build as stage
+from benchorch.trial.build import BuildJob
 from benchorch.trial.check import check, rechecked
 from benchorch.trial.measuring_process import load
 from benchorch.trial.stages import BuiltTrial
@@ -100,15 +100,15 @@ def judge_model(
         directory = Path(folder)
         scratch = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR", folder))
         with mock.patch.object(LocalStore, "scratch", return_value=scratch):
-            built = stage.build(
-                chain,
+            job = BuildJob(
+                setup=chain,
                 name="parity lab",
                 store=LocalStore(root=str(directory / "store")),
                 session=Session(plan_id="p", directory=directory, store={}, rebuild="if_needed"),
                 inputs=len(sets),
                 threads=lab.THREADS,
-                say=lambda _: None,
             )
+            built = job.build(lambda _: None)
             trial = BuiltTrial(spec=spec, built=built, threads=lab.THREADS, pin=False)
             loaded = load(trial, chain, lambda _: None)
             with closing(loaded.executable):

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, final
 
+from benchorch.config.parity_setup import parity_setup
 from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.artifact import Artifact, BuildKey, Format
 from benchorch.domain.result import BuildRecord
 from benchorch.domain.session import Session
+from benchorch.domain.tensors import Arrays
 from benchorch.errors import BuildError, StoreError
 from benchorch.frameworks.identity.calls import BASELINE, Consulted
 from benchorch.frameworks.program_outputs import carry_outputs
@@ -29,7 +31,7 @@ from benchorch.trial.reference import (
     still_answers,
     write_reference,
 )
-from benchorch.trial.stages import Built
+from benchorch.trial.stages import BuildStageRequest, Built
 from benchorch.trial.tf32 import apply_tf32
 
 if TYPE_CHECKING:
@@ -40,18 +42,10 @@ _MOST_STATES = 8
 _CHANGES = "its calls change what they consult"
 
 
-def build(
-    setup: TrialSetup,
-    *,
-    name: str,
-    store: Store,
-    session: Session,
-    inputs: int,
-    threads: int,
-    say: Callable[[str], None],
-    data: str | None = None,
-) -> Built:
-    """Everything a trial needs before it can be measured, from the store where it is there.
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildJob:
+    """Everything a trial needs before it can be measured, to be made or found.
 
     Args:
         setup: the trial's components.
@@ -60,69 +54,75 @@ def build(
         session: tells the rebuild policy and remembers what this invocation built already.
         inputs: how many seeded input sets the reference covers.
         threads: threads per call, which some compilers fix in what they build.
-        say: called with a short phrase before each slow thing.
         data: the user's own, which the reference covers too.
     """
-    apply_tf32(setup)
-    load = loader(setup, say)
-    folder = store.stamps()
-    keys = Keys(
-        setup,
-        threads=threads,
-        directory=session.directory,
-        load=load,
-        stamps=Stamps(folder=folder) if folder else None,
-    )
-    keys.find_out()
-    job = _Job(
-        setup=setup,
-        name=name,
-        keys=keys,
-        inputs=inputs,
-        data=data,
-        threads=threads,
-        load=load,
-        say=say,
-    )
-    return job.run(_Obtain(store=store, session=session))
 
+    setup: TrialSetup
+    name: str
+    store: Store
+    session: Session
+    inputs: int
+    threads: int
+    data: str | None = None
 
-def find(
-    setup: TrialSetup,
-    *,
-    name: str,
-    store: Store,
-    session: Session,
-    inputs: int,
-    threads: int,
-    data: str | None = None,
-    finds_out: bool = False,
-) -> Built | None:
-    """What `build` would answer, where the store has all of it; None where it cannot tell.
+    @classmethod
+    def of(cls, request: BuildStageRequest, setup: TrialSetup, store: Store) -> BuildJob:
+        """The job that a process is requested to do."""
+        parity = parity_setup(request.spec)
+        return cls(
+            setup=setup,
+            name=request.name,
+            store=store,
+            session=request.session,
+            inputs=parity.inputs,
+            threads=request.threads,
+            data=parity.data,
+        )
 
-    It loads and makes nothing, so that it can be asked in any process.
+    def build(self, say: Callable[[str], None]) -> Built:
+        """All of it, from the store where it is there.
 
-    Args:
-        finds_out: as in `Keys`.
-    """
-    if session.rebuild == "always":
-        return None
-    folder = store.stamps()
-    keys = Keys(
-        setup,
-        threads=threads,
-        directory=session.directory,
-        load=None,
-        stamps=Stamps(folder=folder) if folder else None,
-        finds_out=finds_out,
-    )
-    job = _Job(setup=setup, name=name, keys=keys, inputs=inputs, data=data, threads=threads)
-    try:
-        if finds_out:
-            keys.find_out()
-        return job.run(_Find(store=store))
-    except (NotComputedYet, StoreError):
-        return None
+        Args:
+            say: called with a short phrase before each slow thing.
+        """
+        apply_tf32(self.setup)
+        load = loader(self.setup, say)
+        keys = self._keys(load)
+        keys.find_out()
+        return _Work(job=self, keys=keys, builds=True, load=load, say=say).built()
+
+    def find(self, *, finds_out: bool = False) -> Built | None:
+        """What `build` would answer, where the store has all of it; None where it cannot tell.
+
+        It loads and makes nothing, so that it can be asked in any process.
+
+        Args:
+            finds_out: as in `Keys`.
+        """
+        if self.session.rebuild == "always":
+            return None
+        keys = self._keys(None, finds_out=finds_out)
+        try:
+            if finds_out:
+                keys.find_out()
+            return _Work(job=self, keys=keys).built()
+        except (NotComputedYet, StoreError):
+            return None
+
+    def _keys(self, load: Callable[[], torch.nn.Module] | None, *, finds_out: bool = False) -> Keys:
+        folder = self.store.stamps()
+        return Keys(
+            self.setup,
+            threads=self.threads,
+            directory=self.session.directory,
+            load=load,
+            stamps=Stamps(folder=folder) if folder else None,
+            finds_out=finds_out,
+        )
+
+    def input_sets(self) -> list[Arrays]:
+        """Everything that the reference covers."""
+        return compared_sets(self.setup, self.inputs, self.data)
 
 
 def _not_here(*_: object) -> NoReturn:
@@ -130,67 +130,103 @@ def _not_here(*_: object) -> NoReturn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Job:
-    """Everything that a trial needs, made or found one after the other."""
+class _Work:
+    """A job, done one artifact after the other.
 
-    setup: TrialSetup
-    name: str
+    Attributes:
+        builds: whether what is not found is built; else `NotComputedYet` is raised for it.
+    """
+
+    job: BuildJob
     keys: Keys
-    inputs: int
-    data: str | None
-    threads: int
+    builds: bool = False
     load: Callable[[], torch.nn.Module] = _not_here
     say: Callable[[str], None] = _not_here
 
-    def run(self, obtain: _Source) -> Built:
-        """Each artifact from `obtain`, in the order of the chain."""
-        reference = self._reference(obtain)
+    def built(self) -> Built:
+        """Each artifact, in the order of the chain."""
+        reference = self._reference()
         facts = reference.facts
-        setup = with_cache(self.setup, facts.cache)
+        setup = with_cache(self.job.setup, facts.cache)
         made = _Made(setup=setup, load=self.load)
-        for index, (step_name, step) in enumerate(self.setup.steps, start=1):
+        for index, (step_name, step) in enumerate(self.job.setup.steps, start=1):
             if isinstance(step, FileStep):
                 key = self.keys.after(index, reference.consulted)
-                write = self._writer(setup, index, made, obtain.store, key)
-                name = f"{self.name} {step_name}"
-                made.take(step_name, step, *obtain(key, step.produces, name, write))
+                write = self._writer(setup, index, made, key)
+                name = f"{self.job.name} {step_name}"
+                made.take(step_name, step, *self._obtain(key, step.produces, name, write))
         return Built(
             record=_record(made.artifacts, facts.state),
             source=made.source.path if made.source else None,
             sources=made.sources,
             states=made.states,
             reference=reference.artifact.path,
-            scratch=obtain.store.scratch((made.last or reference.artifact).key),
+            scratch=self.job.store.scratch((made.last or reference.artifact).key),
             counts=facts.counts,
             refused=tuple(int(number) for number in facts.refused),
             cache=facts.cache,
         )
 
-    def _reference(self, obtain: _Source) -> _StoredReference:
+    def _obtain(
+        self, key: BuildKey, kind: Format, name: str, write: Writer, *, is_wrong: bool = False
+    ) -> tuple[Artifact, str]:
+        """An artifact, found or built by the rebuild policy, and its cache state."""
+        store, session = self.job.store, self.job.session
+        if not self.builds:
+            return self._found(key, kind), "hit"
+        if session.rebuild == "never" and kind is not Format.REFERENCE:
+            return self._existing(key, kind, name)
+        # ``always`` means once in an invocation: a prefix that trials share is not built again.
+        mark = session.directory / "rebuilt" / key.digest
+        force = is_wrong or (session.rebuild == "always" and not mark.exists())
+        artifact, built = store.build(key, format=kind, name=name, make=write, force=force)
+        if force:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+        return artifact, "miss" if built else "hit"
+
+    def _found(self, key: BuildKey, kind: Format) -> Artifact:
+        found = self.job.store.find(key.digest, kind)
+        if found is None:
+            raise NotComputedYet
+        return found
+
+    def _existing(self, key: BuildKey, kind: Format, name: str) -> tuple[Artifact, str]:
+        found = self.job.store.find(key.digest, kind)
+        if found:
+            return found, "hit"
+        newest = self.job.store.newest(name)
+        if newest is None or newest.artifact.format != kind:
+            raise BuildError(
+                f"rebuild=never, and nothing called {name!r} was ever built here.",
+                kind="not_built",
+                remedy="rebuild=if_needed",
+            )
+        return newest.artifact, "stale"
+
+    def _reference(self) -> _StoredReference:
         """The reference whose calls would consult the same now.
 
         One whose calls would not leads to another, by the state of all that they consult.
         """
         state: Consulted = {}
         for number in count():
-            one = self._stored_reference(obtain, state)
+            one = self._stored_reference(state)
             now = self.keys.consulted(one.consulted)
             if now == one.consulted:
                 is_right = one.is_new or self._is_answered(one)
-                return one if is_right else self._stored_reference(obtain, state, replaces=True)
+                return one if is_right else self._stored_reference(state, replaces=True)
             if one.is_new:
                 return replace(one, consulted=self.keys.consulted(now, never=_CHANGES))
             state = self._next_state(state, now, is_last=number > _MOST_STATES)
         raise AssertionError("what never was is always built")
 
-    def _stored_reference(
-        self, obtain: _Source, state: Consulted, *, replaces: bool = False
-    ) -> _StoredReference:
+    def _stored_reference(self, state: Consulted, *, replaces: bool = False) -> _StoredReference:
         """The reference of a state; made again where eager no longer answers by the stored one."""
-        key = self.keys.reference(self.inputs, self.data, state)
-        name = f"{self.name} reference"
+        key = self.keys.reference(self.job.inputs, self.job.data, state)
+        name = f"{self.job.name} reference"
         write = partial(self._write, replaces=replaces)
-        artifact, cache = obtain(key, Format.REFERENCE, name, write, is_wrong=replaces)
+        artifact, cache = self._obtain(key, Format.REFERENCE, name, write, is_wrong=replaces)
         facts = read_reference(artifact.path)
         return _StoredReference(
             artifact=artifact, facts=facts, consulted=facts.consulted, is_new=cache == "miss"
@@ -212,28 +248,26 @@ class _Job:
         if not self.keys.has_loaded and BASELINE not in one.consulted:
             return True
         return still_answers(
-            self.setup,
+            self.job.setup,
             self.load,
             one.artifact.path,
-            sets=compared_sets(self.setup, self.inputs, self.data),
-            threads=self.threads,
+            sets=self.job.input_sets(),
+            threads=self.job.threads,
         )
 
     def _write(self, out: Path, *, replaces: bool = False) -> None:
         write_reference(
-            self.setup,
+            self.job.setup,
             self.load,
             out,
-            sets=compared_sets(self.setup, self.inputs, self.data),
-            threads=self.threads,
+            sets=self.job.input_sets(),
+            threads=self.job.threads,
             walked=self.keys.walked(),
             state=lambda calls: calls.state(self.keys.invocation, self.keys.start),
             replaces=replaces,
         )
 
-    def _writer(
-        self, setup: TrialSetup, index: int, made: _Made, store: Store, key: BuildKey
-    ) -> Writer:
+    def _writer(self, setup: TrialSetup, index: int, made: _Made, key: BuildKey) -> Writer:
         """Builds the step of that number, counted from 1, from what was made before it."""
         name, step = setup.steps[index - 1]
         assert isinstance(step, FileStep)  # nobody else writes
@@ -247,9 +281,9 @@ class _Job:
                 example=setup.example(setup.workload.seed),
                 calibration=setup.calibration,
                 out_dir=out,
-                scratch_dir=store.scratch(key.digest),
+                scratch_dir=self.job.store.scratch(key.digest),
                 device=type(setup.hardware).device,
-                threads=self.threads,
+                threads=self.job.threads,
                 tf32=setup.protocol.tf32,
             )
             step.build(request)
@@ -336,57 +370,3 @@ def _both(one: Consulted, other: Consulted) -> Consulted:
 
 Writer = Callable[[Path], None]
 """Fills an empty directory."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Find:
-    """Finds an artifact; `NotComputedYet` where it would have to be made."""
-
-    store: Store
-
-    def __call__(
-        self, key: BuildKey, kind: Format, name: str, write: Writer, *, is_wrong: bool = False
-    ) -> tuple[Artifact, str]:
-        del is_wrong  # nothing is looked at
-        found = self.store.find(key.digest, kind)
-        if found is None:
-            raise NotComputedYet
-        return found, "hit"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Obtain:
-    """Finds or builds an artifact, by the rebuild policy."""
-
-    store: Store
-    session: Session
-
-    def __call__(
-        self, key: BuildKey, kind: Format, name: str, write: Writer, *, is_wrong: bool = False
-    ) -> tuple[Artifact, str]:
-        if self.session.rebuild == "never" and kind is not Format.REFERENCE:
-            return self._existing(key, kind, name)
-        # ``always`` means once in an invocation: a prefix that trials share is not built again.
-        mark = self.session.directory / "rebuilt" / key.digest
-        force = is_wrong or (self.session.rebuild == "always" and not mark.exists())
-        artifact, built = self.store.build(key, format=kind, name=name, make=write, force=force)
-        if force:
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            mark.touch()
-        return artifact, "miss" if built else "hit"
-
-    def _existing(self, key: BuildKey, kind: Format, name: str) -> tuple[Artifact, str]:
-        found = self.store.find(key.digest, kind)
-        if found:
-            return found, "hit"
-        newest = self.store.newest(name)
-        if newest is None or newest.artifact.format != kind:
-            raise BuildError(
-                f"rebuild=never, and nothing called {name!r} was ever built here.",
-                kind="not_built",
-                remedy="rebuild=if_needed",
-            )
-        return newest.artifact, "stale"
-
-
-_Source = _Obtain | _Find

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchorch.config.components import make
-from benchorch.config.parity_setup import parity_setup
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.codec import Json
 from benchorch.domain.execution import Execution
@@ -37,7 +36,7 @@ from benchorch.interfaces.store import Store
 from benchorch.journal.run_directory import trial_directory
 from benchorch.models.trust import own_files
 from benchorch.trial import stages
-from benchorch.trial.build import find
+from benchorch.trial.build import BuildJob
 from benchorch.trial.execution import execution_of
 from benchorch.trial.profile_stage import profiled
 from benchorch.trial.repetitions import Repetitions
@@ -369,24 +368,15 @@ class TrialRun:
     def _build(self, setup: TrialSetup, spec: ConfigNode, name: str) -> Built:
         """The trial's artifacts; nothing is loaded where the store has all of them."""
         started_s = time.monotonic()
-        threads = self._stages.threads
-        found = find(
-            setup,
-            name=name,
-            store=self._store,
-            session=self._session,
-            inputs=parity_setup(self.trial.spec).inputs,
-            data=parity_setup(self.trial.spec).data,
-            threads=threads,
-        )
-        self._stages.add_time("build", time.monotonic() - started_s)
         request = BuildStageRequest(
             spec=spec,
             name=name,
             session=self._session,
-            threads=threads,
+            threads=self._stages.threads,
             build_steps=self.trial.build_steps,
         )
+        found = BuildJob.of(request, setup, self._store).find()
+        self._stages.add_time("build", time.monotonic() - started_s)
         template = template_for(setup, setup.requires)
         if not found and template and not self._stages.has_template(template):
             # What runs imports more than finding takes.

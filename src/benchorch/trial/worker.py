@@ -83,22 +83,14 @@ def _energy(request: stages.BuiltTrial, report: Reporter) -> EnergyRecord:
 
 def _build(request: stages.BuildStageRequest, report: Reporter) -> Built | Found:
     from benchorch.config.components import make
-    from benchorch.config.parity_setup import parity_setup
     from benchorch.interfaces.store import Store
-    from benchorch.trial.build import build, find
+    from benchorch.trial.build import BuildJob
 
     setup = open_trial(request.spec).first(request.build_steps)
-    common: dict[str, Any] = {
-        "name": request.name,
-        "store": make(request.session.store, Store, "store"),
-        "session": request.session,
-        "inputs": parity_setup(request.spec).inputs,
-        "data": parity_setup(request.spec).data,
-        "threads": request.threads,
-    }
+    job = BuildJob.of(request, setup, make(request.session.store, Store, "store"))
     if request.only_find:
-        return Found(built=find(setup, finds_out=True, **common))
-    return build(setup, say=report.send_message, **common)
+        return Found(built=job.find(finds_out=True))
+    return job.build(report.send_message)
 
 
 def _profile(request: stages.ProfileRequest, report: Reporter) -> ProfileRecord:

@@ -11,8 +11,8 @@ from benchorch.domain.codec import decode, encode
 from benchorch.domain.result import ModelCounts
 from benchorch.domain.session import Session
 from benchorch.stores.local import LocalStore
-from benchorch.trial import build as stage
 from benchorch.trial import reference
+from benchorch.trial.build import BuildJob, Built
 
 
 @pytest.fixture(scope="module")
@@ -22,16 +22,16 @@ def chain() -> TrialSetup:
     return open_trial(Composer(config_loader()).cells(words)[0].config)
 
 
-def built(chain: TrialSetup, root: Path) -> stage.Built:
-    return stage.build(
-        chain,
+def built(chain: TrialSetup, root: Path) -> Built:
+    job = BuildJob(
+        setup=chain,
         name="mlp",
         store=LocalStore(root=str(root / "store")),
         session=Session(plan_id="p", directory=root, store={}, rebuild="if_needed"),
         inputs=1,
         threads=1,
-        say=lambda _: None,
     )
+    return job.build(lambda _: None)
 
 
 def test_counts_are_kept_with_the_reference_and_counted_once(

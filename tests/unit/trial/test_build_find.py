@@ -12,7 +12,7 @@ from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.session import Session
 from benchorch.host import environment
 from benchorch.stores.local import LocalStore
-from benchorch.trial import build as stage
+from benchorch.trial.build import BuildJob, Built
 from support import conversions as lab
 
 
@@ -20,24 +20,24 @@ def session(directory: Path, rebuild: str = "if_needed") -> Session:
     return Session(plan_id="p", directory=directory, store={}, rebuild=rebuild)
 
 
-def asked(place: Path, **changes: Any) -> dict[str, Any]:
+def job(place: Path, of: TrialSetup, **changes: Any) -> BuildJob:
     store = LocalStore(root=str(place / "store"))
-    job = {"name": "n", "store": store, "session": session(place), "inputs": 1, "threads": 1}
-    return {**job, **changes}
+    given = {"name": "n", "store": store, "session": session(place), "inputs": 1, "threads": 1}
+    return BuildJob(setup=of, **{**given, **changes})
 
 
 def chain() -> TrialSetup:
     return lab.chain_of("export")
 
 
-def build(place: Path, of: TrialSetup, **changes: Any) -> stage.Built:
-    return stage.build(of, say=lambda _: None, **asked(place, **changes))
+def build(place: Path, of: TrialSetup, **changes: Any) -> Built:
+    return job(place, of, **changes).build(lambda _: None)
 
 
 def test_it_is_what_building_again_would_answer(tmp_path: Path) -> None:
-    assert stage.find(chain(), **asked(tmp_path)) is None
+    assert job(tmp_path, chain()).find() is None
     build(tmp_path, chain())
-    found = stage.find(chain(), **asked(tmp_path))
+    found = job(tmp_path, chain()).find()
     assert found == build(tmp_path, chain())
     assert found.record.cache == "hit"
     assert found.record.build_s == 0
@@ -53,20 +53,20 @@ def test_it_loads_no_model_and_makes_no_input(
 
     for name in ("load", "batch", "identity"):
         monkeypatch.setattr(lab.TinyModel, name, refuse)
-    assert stage.find(chain(), **asked(tmp_path)) is not None
+    assert job(tmp_path, chain()).find() is not None
 
 
 def test_nothing_is_found_for_what_was_not_built(tmp_path: Path) -> None:
     build(tmp_path, chain())
     strict = lab.chain_of("export", changes={"export": {"strict": True}})
-    assert stage.find(strict, **asked(tmp_path)) is None
-    assert stage.find(chain(), **asked(tmp_path, inputs=2)) is None
-    assert stage.find(chain(), **asked(tmp_path, session=session(tmp_path, "always"))) is None
+    assert job(tmp_path, strict).find() is None
+    assert job(tmp_path, chain(), inputs=2).find() is None
+    assert job(tmp_path, chain(), session=session(tmp_path, "always")).find() is None
 
 
 def test_what_another_invocation_noted_is_not_believed(tmp_path: Path) -> None:
     build(tmp_path, chain())
-    assert stage.find(chain(), **asked(tmp_path, session=session(tmp_path / "other"))) is None
+    assert job(tmp_path, chain(), session=session(tmp_path / "other")).find() is None
 
 
 @pytest.mark.parametrize("text", ["", "{"])
@@ -74,7 +74,7 @@ def test_a_note_that_makes_no_sense_is_found_out_anew(tmp_path: Path, text: str)
     build(tmp_path, chain())
     for note in (tmp_path / "notes").glob("identity-*.json"):
         note.write_text(text)
-    assert stage.find(chain(), **asked(tmp_path)) is None
+    assert job(tmp_path, chain()).find() is None
     assert build(tmp_path, chain()).record.cache == "hit"
 
 
@@ -82,7 +82,7 @@ def test_an_artifact_that_was_removed_is_not_found(tmp_path: Path) -> None:
     made = build(tmp_path, chain())
     assert made.source is not None
     shutil.rmtree(made.source.parent)
-    assert stage.find(chain(), **asked(tmp_path)) is None
+    assert job(tmp_path, chain()).find() is None
     assert build(tmp_path, chain()).record.cache == "miss"
 
 
@@ -91,7 +91,7 @@ def test_options_that_are_spelt_out_are_the_same_build(tmp_path: Path) -> None:
     said = lab.chain_of("export", changes={"export": {"strict": False, "dynamic": False}})
     unsaid = lab.chain_of("aot_inductor")
     assert said.key({}, 1, {}) == unsaid.key({}, 1, {})
-    assert stage.find(said, **asked(tmp_path)) is not None
+    assert job(tmp_path, said).find() is not None
 
 
 def test_the_beginning_of_a_chain_is_built_ahead_for_the_whole(tmp_path: Path) -> None:
@@ -144,13 +144,13 @@ def test_another_invocation_finds_it_without_loading_the_model(
     made = build(tmp_path, chain())
     monkeypatch.setattr(lab.TinyModel, "load", lambda *_: pytest.fail("the model is loaded"))
     elsewhere = session(tmp_path / "elsewhere")
-    found = stage.find(chain(), **asked(tmp_path, session=elsewhere, finds_out=True))
+    found = job(tmp_path, chain(), session=elsewhere).find(finds_out=True)
     assert found is not None
     assert found.source == made.source
-    assert stage.find(chain(), **asked(tmp_path, session=elsewhere)) == found  # by its notes
+    assert job(tmp_path, chain(), session=elsewhere).find() == found  # by its notes
 
 
 def test_what_only_loading_can_identify_is_not_found_without(tmp_path: Path) -> None:
     build(tmp_path, chain())
     elsewhere = session(tmp_path / "elsewhere")
-    assert stage.find(chain(), **asked(tmp_path, session=elsewhere, finds_out=True)) is None
+    assert job(tmp_path, chain(), session=elsewhere).find(finds_out=True) is None

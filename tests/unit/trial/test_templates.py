@@ -300,9 +300,8 @@ def test_a_process_that_only_looks_in_the_store_is_started_where_no_template_run
         _stages=stage_runs, _store=None, _session=Session(**SESSION), trial=trial
     )
     setup: Any = SimpleNamespace(requires=("torch",))
-    parity = SimpleNamespace(inputs=1, data=None)
-    monkeypatch.setattr(supervisor, "parity_setup", lambda spec: parity)
-    monkeypatch.setattr(supervisor, "find", lambda *_, **__: None)
+    job = SimpleNamespace(find=lambda: None)
+    monkeypatch.setattr(supervisor, "BuildJob", SimpleNamespace(of=lambda *_: job))
     monkeypatch.setattr(supervisor, "template_for", lambda *_: "torch")
     TrialRun._build(of_trial, setup, {}, "one")
     assert ran == names

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import NoReturn, final
 
@@ -33,7 +32,7 @@ from benchorch.progress import Say, silent
 from benchorch.results.metrics.latency import median_ms
 from benchorch.run.export.winner import Chosen
 from benchorch.stats.prediction import repetition_interval
-from benchorch.trial.build import build, find
+from benchorch.trial.build import BuildJob
 from benchorch.trial.live_module import module_of
 from benchorch.trial.reference import model_inputs, outputs_file
 from benchorch.trial.stages import Built
@@ -146,18 +145,16 @@ def _built(chosen: Chosen, setup: TrialSetup, session: Session, say: Say) -> Bui
         BuildError: what would be built is not what was measured.
     """
     parity, labels = parity_setup(chosen.trial.spec), chosen.trial.labels
-    name, threads = f"{labels['model']} {labels['conversion']}", _threads(chosen)
-    job = partial(
-        find,
-        setup,
-        name=name,
-        threads=threads,
+    job = BuildJob(
+        setup=setup,
+        name=f"{labels['model']} {labels['conversion']}",
         store=make(session.store, Store, "store"),
         session=session,
         inputs=parity.inputs,
+        threads=_threads(chosen),
         data=parity.data,
     )
-    found = job() or build(*job.args, say=say, **job.keywords)
+    found = job.find() or job.build(say)
     measured = chosen.result.build
     if measured is not None and (measured.key, measured.model_digest) != (
         found.record.key,

@@ -20,7 +20,7 @@ from benchorch.frameworks.identity.libraries import users_libraries
 from benchorch.frameworks.numpy_files import saved
 from benchorch.models.factory import FactoryModel
 from benchorch.stores.local import LocalStore
-from benchorch.trial import build as stage
+from benchorch.trial.build import BuildJob
 from benchorch.trial.reference import outputs_file, read_reference
 from benchorch.trial.stages import Built
 from support import conversions as lab
@@ -76,15 +76,12 @@ class Project:
     def build(self, conversion: str = "eager") -> Built:
         sys.modules.pop(self.name, None)
         place = self.folder / "runs" / str(next(_numbers))
-        return stage.build(
-            self._setup(conversion), say=lambda _: None, **self._given(place, conversion)
-        )
+        return self._job(place, conversion).build(lambda _: None)
 
     def find(self, conversion: str = "eager") -> Built | None:
         """In an invocation that has only looked at the model."""
         place = self.folder / "runs" / str(next(_numbers))
-        given = self._given(place, conversion)
-        return stage.find(self._setup(conversion), finds_out=True, **given)
+        return self._job(place, conversion).find(finds_out=True)
 
     def consulted(self) -> Any:
         return read_reference(self.build().reference).consulted
@@ -97,15 +94,16 @@ class Project:
         model = FactoryModel(factory=self.factory, inputs={"x": {"shape": ["batch_size", 4]}})
         return replace(lab.chain_of(conversion), model=model)
 
-    def _given(self, place: Path, name: str) -> dict[str, Any]:
-        place.mkdir(parents=True)
-        return {
-            "name": name,
-            "store": LocalStore(root=str(self.store)),
-            "session": Session(plan_id="p", directory=place, store={}, rebuild="if_needed"),
-            "inputs": self.inputs,
-            "threads": 1,
-        }
+    def _job(self, place: Path, conversion: str) -> BuildJob:
+        place.mkdir(parents=True, exist_ok=True)
+        return BuildJob(
+            setup=self._setup(conversion),
+            name=conversion,
+            store=LocalStore(root=str(self.store)),
+            session=Session(plan_id="p", directory=place, store={}, rebuild="if_needed"),
+            inputs=self.inputs,
+            threads=1,
+        )
 
 
 @pytest.fixture
@@ -287,11 +285,10 @@ def test_what_cannot_be_compared_is_never_a_hit(project: Project, forward: str, 
 def test_one_invocation_builds_it_once(project: Project) -> None:
     project.write("scale = datetime.date.today().year")
     place = project.folder / "runs" / "one"
-    given = project._given(place, "eager")
     built = []
     for _ in range(2):
         sys.modules.pop(project.name, None)
-        built.append(stage.build(project._setup("eager"), say=lambda _: None, **given).reference)
+        built.append(project._job(place, "eager").build(lambda _: None).reference)
     assert built[0] == built[1]
 
 

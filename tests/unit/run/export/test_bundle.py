@@ -24,7 +24,7 @@ from benchorch.run.export import bundle
 from benchorch.run.export.winner import choose
 from benchorch.run.planner import plan_jobs
 from benchorch.stores.local import LocalStore
-from benchorch.trial.build import build
+from benchorch.trial.build import BuildJob
 from support.bare_python import bare_python
 from support.slices import only
 from support.synthetic_runs import failed, result, write_run
@@ -66,15 +66,15 @@ def _against(trial: Trial) -> dict[str, float]:
 
 
 def _build(trial, plan, run):
-    return build(
-        open_trial(trial.spec),
+    job = BuildJob(
+        setup=open_trial(trial.spec),
         name="n",
         store=LocalStore(root=f"{run.parent}/store"),
         session=session_of(plan, run),
         inputs=8,
         threads=1,
-        say=lambda _: None,
-    ).record
+    )
+    return job.build(lambda _: None).record
 
 
 @pytest.fixture(scope="module")
