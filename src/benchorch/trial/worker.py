@@ -100,16 +100,9 @@ def _profile(request: stages.ProfileRequest, report: Reporter) -> ProfileRecord:
 
 
 def _explain(request: ExplainRequest, report: Reporter) -> BottleneckVerdict:
-    from benchorch.trial.explain import analyse, bottleneck_of, draw
+    from benchorch.trial.explain import explain
 
-    analysed = analyse(
-        request.folder / request.profile.trace,
-        dilation_ratio=request.profile.dilation_ratio,
-    )
-    bottleneck = bottleneck_of(analysed)
-    report.send_partial(bottleneck)
-    draw(analysed, request.folder)
-    return bottleneck
+    return explain(request, report)
 
 
 def _explain_stages() -> Mapping[str, tuple[type[Any], Answer]]:
