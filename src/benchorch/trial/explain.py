@@ -12,8 +12,7 @@ from benchorch.trace.analysis import analyze
 from benchorch.trace.operators.graph import OperatorGraph
 from benchorch.trace.operators.provenance import beside
 from benchorch.trace.report.write import write
-from benchorch.trial.profile_stage import ExplainRequest
-from benchorch.trial.stages import Reporter
+from benchorch.trial.stages import ExplainRequest, Reporter
 
 FOLDER = "critical_path"
 

@@ -3,76 +3,42 @@
 Nothing here fails a trial: what is missing is a sentence in its record.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, TypeVar
 
+from benchorch.config.components import make
 from benchorch.domain.profile import VOID_DILATION_RATIO, BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import Failure
 from benchorch.domain.trial import ConfigNode
 from benchorch.interfaces.profiler import Profiler
 from benchorch.trial import stages
-from benchorch.trial.stages import BuiltTrial, ProfileRequest, Stage, StageFailed
+from benchorch.trial.stage_runner import StageRunner
+from benchorch.trial.stages import BuiltTrial, ExplainRequest, ProfileRequest, StageFailed
 
 FOLDER = "profile"
 """Folder of a trial with the profiler's files; the analysis has another beside it."""
 
-Request = TypeVar("Request")
-Reply = TypeVar("Reply")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainRequest:
-    """Find the critical path of a profile's trace.
-
-    Attributes:
-        folder: the trial's own.
-    """
-
-    folder: Path
-    profile: ProfileRecord
-
-
-# Its partial reply is a whole one: drawing pages may end the process.
-EXPLAIN = Stage(name="explain", request=ExplainRequest, reply=BottleneckVerdict)
-
-
-class RunStage(Protocol):
-    """Runs one stage in a process."""
-
-    def __call__(
-        self,
-        stage: Stage[Request, Reply],
-        request: Request,
-        under: tuple[str, ...] = (),
-        exit_s: float = 5.0,
-        *,
-        template: str = "",
-    ) -> Reply:
-        """Its reply; raises StageFailed."""
-        ...
-
 
 def profiled(
     trial: BuiltTrial,
-    profiler: Profiler,
+    node: ConfigNode,
     *,
-    profiler_node: ConfigNode,
     device: str,
     isolated: bool,
     folder: Path,
-    run: RunStage,
+    runner: StageRunner,
     template: str = "",
 ) -> ProfileRecord | None:
     """A profile from one process, explained by another; None where none is requested.
 
     Args:
-        profiler_node: the profiler's own, for the process that makes it anew.
+        node: the profiler's own, of which the process makes it anew.
         isolated: whether stages have processes, which is where a profiler may be put around one.
         folder: the trial's own.
         template: the package whose template the process is forked from where nothing is put around
             it; empty for none.
     """
+    profiler = make(node, Profiler, "profiler")
     if not type(profiler).wanted:
         return None
     directory = folder / FOLDER
@@ -82,18 +48,18 @@ def profiled(
         reason = f"{under[0]} starts the process that it records: executor=process"
     if reason is not None:
         return ProfileRecord(unavailable=reason)
-    request = ProfileRequest(trial=trial, profiler=profiler_node, directory=directory)
+    request = ProfileRequest(trial=trial, profiler=node, directory=directory)
     template, exit_s = "" if under else template, type(profiler).exit_s
     try:
-        record = run(stages.PROFILE, request, under, exit_s, template=template)
+        record = runner.run(stages.PROFILE, request, under, exit_s, template=template)
         if (record.dilation_ratio or 0.0) > VOID_DILATION_RATIO:
             # Something else ran meanwhile: the machine may be quiet now.
-            again = run(stages.PROFILE, request, under, exit_s, template=template)
+            again = runner.run(stages.PROFILE, request, under, exit_s, template=template)
             record = again if not again.unavailable else record
     except StageFailed as failed:
         return ProfileRecord(unavailable=f"not profiled: {_sentence(failed.failure)}")
     try:
-        bottleneck = run(EXPLAIN, ExplainRequest(folder=folder, profile=record))
+        bottleneck = runner.run(stages.EXPLAIN, ExplainRequest(folder=folder, profile=record))
     except StageFailed as failed:
         # A page that cannot be drawn does not cost what the trace shows.
         partial = failed.partial if isinstance(failed.partial, BottleneckVerdict) else None

@@ -1,6 +1,6 @@
 """The stages of a trial: what each requests of a process, and what that process replies.
 
-Every measuring process imports this; `profile_stage` has the stages that come after measuring.
+Every measuring process imports this.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.measurement import ProcessRecord
-from benchorch.domain.profile import ProfileRecord
+from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import BuildRecord, EnergyRecord, Failure, ModelCounts
 from benchorch.domain.session import Session
 from benchorch.domain.tensors import TensorSpec
@@ -175,8 +175,22 @@ class ProfileRequest:
     directory: Path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainRequest:
+    """Find the critical path of a profile's trace.
+
+    Attributes:
+        folder: the trial's own.
+    """
+
+    folder: Path
+    profile: ProfileRecord
+
+
 BUILD = Stage(name="build", request=BuildStageRequest, reply=Built)
 FIND = Stage(name="build", request=BuildStageRequest, reply=Found)
 MEASURE = Stage(name="measure", request=MeasureRequest, reply=MeasureReply)
 ENERGY = Stage(name="energy", request=BuiltTrial, reply=EnergyRecord)
 PROFILE = Stage(name="profile", request=ProfileRequest, reply=ProfileRecord)
+# Its partial reply is a whole one: drawing pages may end the process.
+EXPLAIN = Stage(name="explain", request=ExplainRequest, reply=BottleneckVerdict)

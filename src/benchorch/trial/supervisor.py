@@ -31,7 +31,6 @@ from benchorch.formatting import interval_text
 from benchorch.host.environment import describe_host, git_revision, package_versions, physical_cores
 from benchorch.host.noise_grade import Grade, grade
 from benchorch.interfaces.executor import Emit
-from benchorch.interfaces.profiler import Profiler
 from benchorch.interfaces.store import Store
 from benchorch.journal.run_directory import trial_directory
 from benchorch.models.trust import own_files
@@ -356,12 +355,11 @@ class TrialRun:
         if profile and self._session.profiler:
             self._profile = profiled(
                 built,
-                make(self._session.profiler, Profiler, "profiler"),
-                profiler_node=self._session.profiler,
+                self._session.profiler,
                 device=type(setup.hardware).device,
                 isolated=self._isolated,
                 folder=trial_directory(self._session.directory, self.trial.trial_id),
-                run=self._stages.run,
+                runner=self._stages,
                 template=template_for(setup, setup.runtime.requires),
             )
 

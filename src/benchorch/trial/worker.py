@@ -21,13 +21,11 @@ from benchorch.errors import ConfigError, StoreError, TrialError, causes, text_o
 from benchorch.host.processes import child_channel
 from benchorch.models import trust
 from benchorch.trial import measuring_process, stages
-from benchorch.trial.stages import Built, Found, MeasureReply, Reporter
+from benchorch.trial.stages import Built, Found, MeasureReply, Reporter, Stage
 
 if TYPE_CHECKING:
     from numpy import generic
     from numpy.typing import NDArray
-
-    from benchorch.trial.profile_stage import ExplainRequest
 
 Answer = Callable[[Any, Reporter], object]
 
@@ -99,29 +97,20 @@ def _profile(request: stages.ProfileRequest, report: Reporter) -> ProfileRecord:
     return profile(request, report.send_message)
 
 
-def _explain(request: ExplainRequest, report: Reporter) -> BottleneckVerdict:
+def _explain(request: stages.ExplainRequest, report: Reporter) -> BottleneckVerdict:
     from benchorch.trial.explain import explain
 
     return explain(request, report)
 
 
-def _explain_stages() -> Mapping[str, tuple[type[Any], Answer]]:
-    from benchorch.trial.profile_stage import ExplainRequest
-
-    return {"explain": (ExplainRequest, _explain)}
-
-
-_STAGES: Mapping[str, tuple[type[Any], Answer]] = {
-    "build": (stages.BuildStageRequest, _build),
-    "measure": (stages.MeasureRequest, _measure),
-    "energy": (stages.BuiltTrial, _energy),
-    "profile": (stages.ProfileRequest, _profile),
+_ANSWERS: Mapping[Stage[Any, Any], Answer] = {
+    stages.BUILD: _build,
+    stages.MEASURE: _measure,
+    stages.ENERGY: _energy,
+    stages.PROFILE: _profile,
+    stages.EXPLAIN: _explain,
 }
-
-
-def _stage(name: str) -> tuple[type[Any], Answer]:
-    """Type of a stage's request, and the function that handles it."""
-    return _STAGES.get(name) or _explain_stages()[name]
+_STAGES = {stage.name: stage for stage in _ANSWERS}
 
 
 def failure_of(stage: str, error: BaseException) -> Failure:
@@ -158,7 +147,7 @@ def _kind_of(error: BaseException) -> tuple[str, str]:
 def attempt(stage: str, make_request: Callable[[], object], report: Reporter) -> object | Failure:
     """The reply to a request, or why there is none."""
     try:
-        return _stage(stage)[1](make_request(), report)
+        return _ANSWERS[_STAGES[stage]](make_request(), report)
     except Exception as error:  # every failure is reported as a result
         sys.__excepthook__(type(error), error, error.__traceback__)
         return failure_of(stage, error)
@@ -172,7 +161,7 @@ def main() -> None:
     trust.obey()
     parent = child_channel.Channel()
     stage = sys.argv[1]
-    found = attempt(stage, lambda: child_channel.read_request(_stage(stage)[0]), parent)
+    found = attempt(stage, lambda: child_channel.read_request(_STAGES[stage].request), parent)
     if isinstance(found, Failure):
         parent.send_failure(found)
     else:

@@ -9,8 +9,6 @@ import pytest
 
 from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import BuildRecord, Failure, ModelCounts
-from benchorch.profilers.auto import Auto
-from benchorch.profilers.none import NoProfiler
 from benchorch.profilers.nsys import Nsys
 from benchorch.trial import profile_stage
 from benchorch.trial.stages import Built, BuiltTrial, Stage, StageFailed
@@ -46,7 +44,7 @@ class Stages:
         self.templates: dict[str, str] = {}
         self.partial: object = None
 
-    def __call__(
+    def run(
         self,
         stage: Stage[Any, Any],
         request: Any,
@@ -71,11 +69,12 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def profiled(
-    run: Stages, profiler: Any = None, *, hardware: Any = None, threads: int = 1, **changes: Any
+    run: Any, name: str = "auto.Auto", *, hardware: Any = None, threads: int = 1, **changes: Any
 ) -> ProfileRecord | None:
     trial = BuiltTrial(spec={"hardware": hardware or {}}, built=BUILT, threads=threads, pin=False)
     options = {"device": "cpu", "isolated": True, "folder": Path("trial"), **changes}
-    return profile_stage.profiled(trial, profiler or Auto(), profiler_node={}, run=run, **options)
+    node = {"_target_": f"benchorch.profilers.{name}"}
+    return profile_stage.profiled(trial, node, runner=run, **options)
 
 
 def crash(stage: str) -> Failure:
@@ -100,7 +99,7 @@ def test_a_profile_is_forked_from_the_template_of_its_runtime() -> None:
 def test_a_process_that_a_profiler_starts_is_not_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Nsys, "unavailable", lambda self, device: None)
     run = Stages(profile=RECORD, explain=FOUND)
-    profiled(run, Nsys(), template="torch")
+    profiled(run, "nsys.Nsys", template="torch")
     assert run.templates["profile"] == ""
 
 
@@ -141,13 +140,13 @@ def test_pages_that_cannot_be_drawn_take_nothing_away() -> None:
 
 def test_nothing_runs_where_no_profile_is_wanted() -> None:
     run = Stages()
-    assert profiled(run, NoProfiler()) is None
+    assert profiled(run, "none.NoProfiler") is None
     assert run.ran == []
 
 
 def test_a_profiler_that_cannot_work_here_says_so_and_nothing_runs() -> None:
     run = Stages()
-    found = profiled(run, Nsys())
+    found = profiled(run, "nsys.Nsys")
     assert found is not None
     assert "records GPUs" in found.unavailable
     assert run.ran == []
@@ -155,7 +154,7 @@ def test_a_profiler_that_cannot_work_here_says_so_and_nothing_runs() -> None:
 
 def test_a_profiler_around_a_process_needs_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Nsys, "unavailable", lambda self, device: None)
-    found = profiled(Stages(), Nsys(), isolated=False)
+    found = profiled(Stages(), "nsys.Nsys", isolated=False)
     assert found is not None
     assert found.unavailable == "nsys starts the process that it records: executor=process"
 
