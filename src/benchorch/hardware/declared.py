@@ -70,16 +70,6 @@ class DeclaredHardware(Hardware):
         if not self.kind.endswith(f".{self.size}"):
             raise ValueError(f"kind must end with the size .{self.size}, got {self.kind!r}")
 
-    @property
-    def vcpus(self) -> int | None:
-        """Virtual CPUs of the declared size, or None for this machine."""
-        return None if self.size is None else int(self.sizes[self.size]["vcpus"])
-
-    @property
-    def memory_gib(self) -> float | None:
-        """Memory of the declared size, or None for this machine."""
-        return None if self.size is None else self.sizes[self.size]["memory_gib"]
-
     @abstractmethod
     def clock(self) -> Clock:
         """The clock of this host."""

@@ -125,17 +125,6 @@ class Repetitions:
         """Processes that count."""
         return [record for record in self.records if not record.disturbance]
 
-    def run(self, elapsed_s: Callable[[], float]) -> str:
-        """Add processes until the stopping rule is satisfied; the reason that it gives.
-
-        Raises StageFailed where a process fails before it has measured the candidate.
-        """
-        while True:
-            self.add()
-            reason = self.enough(elapsed_s())
-            if reason:
-                return reason
-
     def add(
         self,
         cpus: tuple[int, ...] = (),

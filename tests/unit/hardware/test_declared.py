@@ -109,12 +109,6 @@ def test_a_declaration_that_contradicts_itself_is_refused(
         ec2(**changes)
 
 
-def test_a_size_has_its_own_processors_and_memory() -> None:
-    assert (ec2().vcpus, ec2().memory_gib) == (4, 16.0)
-    local = CpuHardware(kind="local", conversions=("eager",))
-    assert (local.vcpus, local.memory_gib) == (None, None)
-
-
 def test_only_instruction_sets_that_code_is_generated_for_are_told() -> None:
     assert host.cpu_isa(INTEL) == ["amx_bf16", "amx_tile", "avx2", "avx512_vnni", "avx512f"]
     assert host.cpu_isa(ARM) == ["asimddp", "bf16", "i8mm", "sve"]

@@ -225,7 +225,7 @@ class Playing:
         if isinstance(end, ExecutorError):
             raise end
         answer = None if end else "reply"
-        return ChildReply(reply=answer, failure=end, partial=None, peak_rss_bytes=1, elapsed_s=1.0)
+        return ChildReply(reply=answer, failure=end, partial=None, elapsed_s=1.0)
 
 
 def failing(kind: str) -> Failure:

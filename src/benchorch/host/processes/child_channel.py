@@ -18,7 +18,6 @@ from typing import Literal, TypeVar, final
 
 from benchorch.domain.codec import Json, encode, from_json, to_json
 from benchorch.domain.result import Failure
-from benchorch.host.memory import own_peak_bytes
 
 REPLY_FD = "BENCHORCH_REPLY_FD"
 """The variable with the number of the child's pipe to its parent."""
@@ -42,7 +41,6 @@ class ChildMessage:
     message: str = ""
     reply: Json = None
     failure: Failure | None = None
-    peak_rss_bytes: int = 0
 
 
 def read_request(kind: type[T]) -> T:
@@ -70,13 +68,11 @@ class Channel:
 
     def send_reply(self, reply: object) -> None:
         """Reply; the parent reads nothing after it."""
-        peak = own_peak_bytes()
-        self._send(ChildMessage(kind="reply", reply=encode(reply), peak_rss_bytes=peak))
+        self._send(ChildMessage(kind="reply", reply=encode(reply)))
 
     def send_failure(self, failure: Failure) -> None:
         """Report why there is no reply; the parent reads nothing after it."""
-        peak = own_peak_bytes()
-        self._send(ChildMessage(kind="failure", failure=failure, peak_rss_bytes=peak))
+        self._send(ChildMessage(kind="failure", failure=failure))
 
     def _send(self, message: ChildMessage) -> None:
         data = memoryview(to_json(message) + b"\n")

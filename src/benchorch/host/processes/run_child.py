@@ -73,14 +73,12 @@ class ChildReply(Generic[R]):
         reply: its reply, or None.
         failure: why there is no reply, or None.
         partial: the last partial reply before a failure, or None.
-        peak_rss_bytes: the most memory observed in it and its descendants.
         elapsed_s: wall time from start until none of them was left.
     """
 
     reply: R | None
     failure: Failure | None
     partial: R | None
-    peak_rss_bytes: int
     elapsed_s: float
 
 
@@ -148,13 +146,11 @@ def run_child(
         last_message=inbox.last_message,
         log_tail=_tail(log, log_start),
     )
-    final = inbox.final
-    failure = _failure(final, ended)
+    failure = _failure(inbox.final, ended)
     return ChildReply(
         reply=inbox.reply if failure is None else None,
         failure=failure,
         partial=inbox.partial() if failure else None,
-        peak_rss_bytes=max(watch.peak_bytes, final.peak_rss_bytes if final else 0),
         elapsed_s=time.monotonic() - began_s,
     )
 
@@ -265,7 +261,6 @@ class _MemoryWatch:
     next_s: float = 0.0
     readings: int = 0
     last_bytes: int = 0
-    peak_bytes: int = 0
 
     def exceeded(self, now_s: float) -> bool:
         """Whether more is held than allowed; reads only when the next reading is due."""
@@ -278,7 +273,6 @@ class _MemoryWatch:
         self.last_bytes = self.tree.resident_bytes()
         if self.last_bytes > self.limit_bytes:  # forked processes share pages: count them once
             self.last_bytes = self.tree.proportional_bytes()
-        self.peak_bytes = max(self.peak_bytes, self.last_bytes)
         return self.last_bytes > self.limit_bytes
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -126,7 +127,6 @@ def test_a_child_answers_what_it_was_asked(run: Run) -> None:
     answered = run("Channel().send_reply(read_request(Any))", request=request)
     assert answered.reply == request
     assert answered.failure is None
-    assert answered.peak_rss_bytes > 5 * MIB
     assert 0 < answered.elapsed_s < 60
 
 
@@ -351,7 +351,9 @@ def test_allocating_without_end_is_out_of_memory_with_both_numbers(run: Run) -> 
     died = failure(answered)
     assert died.kind == "oom"
     assert "300.0 MiB" in died.message
-    assert 300 * MIB < answered.peak_rss_bytes < 3000 * MIB
+    held = re.search(r"held ([0-9.]+) MiB", died.message)
+    assert held
+    assert 300 < float(held[1]) < 3000
 
 
 @pytest.mark.skipif(not LINUX, reason="descendants are found in /proc")
@@ -379,11 +381,6 @@ def test_pages_that_forked_processes_share_count_once(run: Run) -> None:
         memory_bytes=400 * MIB,
     )
     assert answered.reply == "fine"
-
-
-def test_a_peak_between_two_looks_is_known_from_the_child(run: Run) -> None:
-    answered = run("block = b'x' * (120 << 20); del block; Channel().send_reply(1)")
-    assert answered.peak_rss_bytes > 120 * MIB
 
 
 @pytest.fixture
