@@ -21,7 +21,7 @@ from benchorch.domain.protocol import Protocol
 from benchorch.domain.tensors import NOT_SYMBOLS, Arrays, Example, Workload
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, Correction, Problem, Problems
-from benchorch.interfaces.conversion import TF32_RATIO, FileStep, Step
+from benchorch.interfaces.conversion import TF32_RATIO, FileStep, Link, Step
 from benchorch.interfaces.generation import DecoderModel
 from benchorch.interfaces.hardware import Hardware
 from benchorch.interfaces.model import Model
@@ -79,10 +79,15 @@ class TrialSetup:
         return type(self.hardware).device == "cuda"
 
     @property
+    def links(self) -> tuple[Link, ...]:
+        """The steps and the runtime, in order."""
+        return (*(step for _, step in self.steps), self.runtime)
+
+    @property
     def requires(self) -> tuple[str, ...]:
         """Distributions that building and running import, without repeats."""
-        names = [name for _, step in self.steps for name in step.requires]
-        return tuple(dict.fromkeys((*self.model.requires, *names, *self.runtime.requires)))
+        names = [name for link in self.links for name in link.requires]
+        return tuple(dict.fromkeys((*self.model.requires, *names)))
 
     @property
     def generates(self) -> bool:
@@ -118,33 +123,21 @@ class TrialSetup:
     def unavailable(self) -> str | None:
         """Why the chain cannot run on its device on any machine, or None."""
         device = type(self.hardware).device
-        reasons = [step.unavailable(device) for _, step in self.steps]
-        return next(
-            filter(
-                None,
-                (
-                    self.hardware.unusable(),
-                    self._unfit(device),
-                    *reasons,
-                    self.runtime.unavailable(device),
-                ),
-            ),
-            None,
-        )
+        reasons = [link.unavailable(device) for link in self.links]
+        found = (self.hardware.unusable(), self._unfit(device), *reasons)
+        return next(filter(None, found), None)
 
     @property
     def elsewhere(self) -> str | None:
         """Why a link runs on GPUs alone, and the machine has none, or None."""
         device = type(self.hardware).device
-        links: list[Step | Runtime] = [*(step for _, step in self.steps), self.runtime]
-        of_gpus = ((link.unavailable("cpu"), link.unavailable("cuda")) for link in links)
+        of_gpus = ((link.unavailable("cpu"), link.unavailable("cuda")) for link in self.links)
         found = (here for here, there in of_gpus if here and not there)
         return next(found, None) if device == "cpu" else None
 
     def _unfit(self, device: str) -> str | None:
         """Why the chain cannot take this model as its input, or None."""
-        links: list[Step | Runtime] = [*(step for _, step in self.steps), self.runtime]
-        given, taken = self.model.gives, type(links[0]).consumes
+        given, taken = self.model.gives, type(self.links[0]).consumes
         if self.generates and not type(self.runtime).generates:
             runtime = type(self.runtime).__name__
             return f"{runtime} has no calls that pass a cache from one token to the next."

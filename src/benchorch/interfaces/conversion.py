@@ -1,4 +1,4 @@
-"""Steps of a conversion chain, each from one format to another."""
+"""Links of a conversion chain, and its steps, each from one format to another."""
 
 from __future__ import annotations
 
@@ -65,38 +65,62 @@ def by_option(option: str, values: Mapping[Any, T]) -> T:
     return cast(T, property(lambda link: values[getattr(link, option)]))
 
 
-class Step(ABC):
-    """A link of a chain; deterministic.
+class Link(ABC):
+    """A step or a runtime.
 
     Class attributes:
         consumes: the formats it takes.
-        produces: the one it gives.
         requires: distributions it imports, whose versions enter the BuildKey; torch by default.
-        depends_on: hardware facts the files depend on, e.g. ``("cpu_isa",)``; empty means
-            that they may be built anywhere.
-        version: raised whenever the same parameters begin to give other files.
+        version: raised whenever the same parameters begin to give something else.
         not_on_cpu, not_on_gpu: why no machine can do it for such a device; empty where one can.
-        typical_build_s: what a forecast assumes without earlier runs; compilers take about twice
-            what exporters do.
-        generates: whether it takes only models that generate tokens.
-        fixes_cache: whether a decoder's cache has its full size from the start afterwards.
+        generates: whether it is for models that generate tokens: a step for no others, a runtime
+            for these too.
     """
 
     generates: ClassVar[bool] = False
-    fixes_cache: ClassVar[bool] = False
     consumes: ClassVar[tuple[Format, ...]]
-    produces: ClassVar[Format]
     requires: ClassVar[tuple[str, ...]] = ("torch",)
-    depends_on: ClassVar[tuple[str, ...]] = ()
     version: ClassVar[int] = 1
     not_on_cpu: ClassVar[str] = ""
     not_on_gpu: ClassVar[str] = ""
-    typical_build_s: ClassVar[float] = 20.0
 
     @property
     def tolerance_ratio(self) -> float:
-        """Relative L2 error of outputs that this step alone may cause."""
+        """Relative L2 error of outputs that this link alone may cause."""
         return SAME_ARITHMETIC_RATIO
+
+    @property
+    def requested_precision(self) -> str:
+        """Requested dtype of the arithmetic, ``int8`` or ``int8 weights``; empty to keep it."""
+        return ""
+
+    def preload(self) -> None:  # noqa: B027 - most have nothing
+        """Import what it needs besides torch, where it is installed and starts no thread."""
+
+    def unavailable(self, device: str) -> str | None:
+        """Reason why no machine can do it for this device, or None; imports nothing heavy.
+
+        Packages apart: those of `requires` are looked for before.
+        """
+        return (self.not_on_cpu if device == "cpu" else self.not_on_gpu) or None
+
+
+class Step(Link):
+    """A link that makes one format of another; deterministic.
+
+    Class attributes, besides those of every link:
+        produces: the format it gives.
+        depends_on: hardware facts the files depend on, e.g. ``("cpu_isa",)``; empty means
+            that they may be built anywhere.
+        typical_build_s: what a forecast assumes without earlier runs; compilers take about twice
+            what exporters do.
+        fixes_cache: whether a decoder's cache has its full size from the start afterwards.
+    """
+
+    fixes_cache: ClassVar[bool] = False
+    produces: ClassVar[Format]
+    depends_on: ClassVar[tuple[str, ...]] = ()
+    typical_build_s: ClassVar[float] = 20.0
 
     @property
     def calibrated_on(self) -> int:
@@ -108,14 +132,6 @@ class Step(ABC):
         """Whether its files keep the path that a live module takes for the example's values."""
         return False
 
-    @property
-    def requested_precision(self) -> str:
-        """Requested dtype of the arithmetic, ``int8`` or ``int8 weights``; empty to keep it."""
-        return ""
-
-    def preload(self) -> None:  # noqa: B027 - most have nothing
-        """Import what it builds with besides torch, where it is installed and starts no thread."""
-
     def without_effect(self, facts: Mapping[str, Json], device: str) -> str | None:
         """Why it changed nothing about what ran, or None.
 
@@ -124,13 +140,6 @@ class Step(ABC):
             device: ``cpu`` or ``cuda``.
         """
         return None
-
-    def unavailable(self, device: str) -> str | None:
-        """Reason why no machine can do it for this device, or None; imports nothing heavy.
-
-        Packages apart: those of `requires` are looked for before.
-        """
-        return (self.not_on_cpu if device == "cpu" else self.not_on_gpu) or None
 
 
 class ModuleStep(Step):

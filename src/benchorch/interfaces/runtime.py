@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.outputs import Outputs
 from benchorch.domain.tensors import Arrays, Example
-from benchorch.interfaces.conversion import SAME_ARITHMETIC_RATIO
+from benchorch.interfaces.conversion import Link
 
 if TYPE_CHECKING:
     import torch
@@ -126,28 +126,8 @@ class Executable(ABC):
         """Give everything back."""
 
 
-class Runtime(ABC):
-    """The last link of a chain.
-
-    Class attributes:
-        consumes: the formats it loads.
-        requires: distributions it imports; torch by default.
-        version: raised whenever the same artifact begins to be called in another way.
-        not_on_cpu, not_on_gpu: why no machine can run it there; empty where one can.
-        generates: whether its executables have a `Program`.
-    """
-
-    generates: ClassVar[bool] = False
-    consumes: ClassVar[tuple[Format, ...]]
-    requires: ClassVar[tuple[str, ...]] = ("torch",)
-    version: ClassVar[int] = 1
-    not_on_cpu: ClassVar[str] = ""
-    not_on_gpu: ClassVar[str] = ""
-
-    @property
-    def tolerance_ratio(self) -> float:
-        """Relative L2 error of outputs that this runtime alone may cause."""
-        return SAME_ARITHMETIC_RATIO
+class Runtime(Link):
+    """The last link of a chain, which loads an artifact."""
 
     def cohabits(self, device: str, threads: int) -> bool:
         """Whether it may be interleaved with another runtime inside one process.
@@ -156,21 +136,6 @@ class Runtime(ABC):
         it is idle: they would take time from the other one. It is then measured back to back.
         """
         return True
-
-    @property
-    def requested_precision(self) -> str:
-        """Requested dtype of floating arithmetic; empty where the artifact determines it."""
-        return ""
-
-    def unavailable(self, device: str) -> str | None:
-        """Reason why no machine can run it on this device, or None; imports nothing heavy.
-
-        Packages apart: those of `requires` are looked for before.
-        """
-        return (self.not_on_cpu if device == "cpu" else self.not_on_gpu) or None
-
-    def preload(self) -> None:  # noqa: B027 - most have nothing
-        """Import what `load` and a first call import besides torch, where it starts no thread."""
 
     @abstractmethod
     def load(self, request: LoadRequest) -> Executable:

@@ -17,7 +17,7 @@ from benchorch.domain.artifact import Format
 from benchorch.domain.trial import ConfigNode, node_of
 from benchorch.errors import ConfigError, Problems
 from benchorch.host.environment import is_installed
-from benchorch.interfaces.conversion import FileStep, Step
+from benchorch.interfaces.conversion import FileStep, Link, Step
 from benchorch.interfaces.runtime import Runtime
 
 
@@ -45,7 +45,7 @@ class Conversion:
     retired: RetiredName | None = None
 
     @property
-    def links(self) -> tuple[Step | Runtime, ...]:
+    def links(self) -> tuple[Link, ...]:
         """All of them, in order."""
         last = (self.runtime,) if self.runtime else ()
         return (*(step for _, step in self.steps), *last)

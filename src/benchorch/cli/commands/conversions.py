@@ -23,8 +23,7 @@ from benchorch.interfaces.conversion import FileStep, ModuleStep, StateStep
 
 if TYPE_CHECKING:
     from benchorch.domain.trial import ConfigNode
-    from benchorch.interfaces.conversion import Step
-    from benchorch.interfaces.runtime import Runtime
+    from benchorch.interfaces.conversion import Link
 
 
 _COMPLETED = completed("conversion_names")
@@ -155,7 +154,7 @@ def _row(conversion: Conversion, catalog: Catalog) -> dict[str, Json]:
     }
 
 
-def _link(name: str, link: Step | Runtime, dotted: str) -> dict[str, Json]:
+def _link(name: str, link: Link, dotted: str) -> dict[str, Json]:
     kind = type(link)
     produces = getattr(kind, "produces", None)
     return {
@@ -171,7 +170,7 @@ def _link(name: str, link: Step | Runtime, dotted: str) -> dict[str, Json]:
     }
 
 
-def _kind(link: Step | Runtime) -> str:
+def _kind(link: Link) -> str:
     kinds: Mapping[type, str] = {
         StateStep: "changes the module and keeps its state",
         ModuleStep: "changes the module",
