@@ -150,12 +150,6 @@ def test_a_scenario_lets_the_models_own_error_through(path: Path) -> None:
     assert next(made) == 58, "it was called on"
 
 
-@every("scenario")
-def test_a_scenario_without_a_call_is_refused(path: Path) -> None:
-    with pytest.raises(ValueError, match="at least one call"):
-        observe(member(path, Scenario), VirtualClock(), [])
-
-
 @every("stopping")
 def test_stopping_ends_every_process_and_every_trial(path: Path) -> None:
     stopping: Stopping = member(path, Stopping)

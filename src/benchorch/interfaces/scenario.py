@@ -56,7 +56,7 @@ class Scenario(ABC):
         """Issue the calls cyclically until `stopping` ends the run; record every block.
 
         Args:
-            calls: the same executable bound to different inputs; at least one.
+            calls: the same executable bound to different inputs; at least one, and `calls_at_once`.
             cold_caches: flush before every block, outside the timed region.
 
         Raises:

@@ -51,8 +51,6 @@ class Offline(Scenario):
         cold_caches: bool = False,
     ) -> Observations:
         """Blocks of at least a tenth of a second, in turn over the calls."""
-        if not calls:
-            raise ValueError("a scenario needs at least one call; it got none")
         try:
             series = self._blocks(calls, clock, calibration, stopping, cold_caches=cold_caches)
         except MissedQuery:  # rare, and only of remote models: the others are spared the counting

@@ -186,10 +186,15 @@ class LoadRun:
         """Prepare the servers of a scenario.
 
         Raises:
-            ValueError: if there is nothing to call.
-            MeasureError: if the options are impossible in an open loop.
+            MeasureError: where caches should be flushed.
         """
-        _refuse_impossible(calls, options.servers, cold_caches=cold_caches)
+        if cold_caches:
+            raise MeasureError(
+                "Caches cannot be flushed before every query of a schedule: "
+                "flushing would take the time in which queries wait.",
+                kind="refused",
+                remedy="protocol.cold_caches=false, or scenario=single_stream",
+            )
         self.loads: list[Load] = []
         self._options = options
         self._arrivals = options.stream()
@@ -307,24 +312,4 @@ class LoadRun:
             loads=tuple(self.loads),
             **token_fields(tokens),
             events={event: tuple(places) for event, places in served.events.items()},
-        )
-
-
-def _refuse_impossible(
-    calls: Sequence[Callable[[], object]], servers: int, *, cold_caches: bool
-) -> None:
-    if not calls:
-        raise ValueError("a scenario needs at least one call; it got none")
-    if servers > len(calls):
-        raise MeasureError(
-            f"{servers} servers need a bound call each; there are {len(calls)}.",
-            kind="refused",
-            remedy=f"scenario.servers={len(calls)}",
-        )
-    if cold_caches:
-        raise MeasureError(
-            "Caches cannot be flushed before every query of a schedule: "
-            "flushing would take the time in which queries wait.",
-            kind="refused",
-            remedy="protocol.cold_caches=false, or scenario=single_stream",
         )

@@ -31,8 +31,6 @@ class SingleStream(Scenario):
         A block holds one call, unless that is too short for the clock: then the fewest calls that
         are not. Blocks tried and found too short are the only ones not kept.
         """
-        if not calls:
-            raise ValueError("a scenario needs at least one call; it got none")
         with quiet_heap():
             series = sized(calls, clock, calibration, cold_caches=cold_caches)
             fill(series, stopping)

@@ -147,12 +147,6 @@ def test_an_option_out_of_its_bounds_is_refused(options: dict[str, object], mess
         Server(**options)  # type: ignore[arg-type]
 
 
-def test_more_servers_than_calls_are_refused_with_what_is_possible() -> None:
-    with pytest.raises(MeasureError, match="need a bound call each; there are 1") as caught:
-        run(Server(servers=4))
-    assert caught.value.remedy == "scenario.servers=1"
-
-
 def test_live_servers_side_by_side_add_up_whoever_comes_first() -> None:
     clock = CpuClock()
     calls = [lambda: time.sleep(0.1) for _ in range(3)]  # long beside a busy machine's delays

@@ -102,8 +102,3 @@ def test_the_heap_is_as_before_when_a_call_fails() -> None:
     with pytest.raises(RuntimeError, match="own"):
         run(VirtualClock(), [call])
     assert gc.isenabled() is was_enabled
-
-
-def test_nothing_to_call_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one call"):
-        run(VirtualClock(), [])
