@@ -24,11 +24,12 @@ from benchorch.results.compare.machine_change import (
     session_spread,
 )
 from benchorch.results.compare.pairing import Samples
-from benchorch.results.compare.verdicts import MetricVerdict, inverted, supported
+from benchorch.results.compare.verdicts import MetricVerdict, supported
 from benchorch.results.metrics.latency import latency_metrics
 from benchorch.results.metrics.load import quantile_over
 from benchorch.stats import family
 from benchorch.stats.between_processes import over_processes
+from benchorch.stats.interval_arithmetic import quotient
 from benchorch.stats.moderated_variance import ASSUMED, UsualSpread, usual_spread
 from benchorch.stats.modes import levels
 from benchorch.stats.pairs import INTERFERENCE_LOOKS, is_changed
@@ -154,7 +155,7 @@ class Estimators:
 
     def compare(self, old: Session, new: Session, history: Sequence[Session]) -> Ratio:
         judged, floor = (verdict(old, new, history, floor=each) for each in (False, True))
-        faster = inverted(judged.ratio)
+        faster = quotient(1, judged.ratio)
         return Ratio(faster.value, faster.low, faster.high, supported(judged, floor).verdict)
 
     def gate(self, old: Session, new: Session, limit: float, history: Sequence[Session]) -> Gate:
@@ -279,10 +280,10 @@ def verdict(
         metric="latency_ms/p01" if floor else "latency_ms/p50",
         a=before,
         b=after,
-        ratio=inverted(found.ratio),
+        ratio=quotient(1, found.ratio),
         verdict=found.verdict,
         session_ratio=sides.session.largest_ratio if sides.session else None,
-        sessions_alike=inverted(alike.ratio) if is_assumed else None,
+        sessions_alike=quotient(1, alike.ratio) if is_assumed else None,
         is_evidence=True,
     )
 

@@ -1,4 +1,4 @@
-"""A sum of quantities that were estimated one by one, with its interval."""
+"""Sums and quotients of estimated quantities, with their intervals."""
 
 import math
 from collections.abc import Sequence
@@ -8,13 +8,29 @@ from benchorch.domain.estimate import Estimate
 
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:
-    """The estimate of a known multiple of a quantity; `factor` is not negative."""
+    """The estimate of a known multiple of a quantity."""
     low, high = estimate.low, estimate.high
+    if factor < 0:
+        low, high = high, low
     return replace(
         estimate,
         value=estimate.value * factor,
         low=None if low is None else low * factor,
         high=None if high is None else high * factor,
+    )
+
+
+def quotient(number: float, estimate: Estimate) -> Estimate:
+    """The estimate of a known number over a quantity, both above 0.
+
+    The largest quantity gives the smallest quotient; where it may be 0, there is no largest one.
+    """
+    low, high = estimate.low, estimate.high
+    return replace(
+        estimate,
+        value=number / estimate.value,
+        low=None if high is None else number / high,
+        high=None if low is None or low <= 0 else number / low,
     )
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchorch.domain.estimate import Estimate
-from benchorch.stats.interval_arithmetic import scaled, total
+from benchorch.stats.interval_arithmetic import quotient, scaled, total
 
 SIZES = st.floats(0.0, 1e6)
 
@@ -42,6 +42,19 @@ def certain(parts: Sequence[Estimate]) -> tuple[float, float, float]:
 def test_nothing_has_no_sum_and_one_part_is_the_sum() -> None:
     assert total([]) is None
     assert total([estimate(3.0, 1.0, 2.0)]) == estimate(3.0, 1.0, 2.0)
+
+
+def test_a_multiple_below_zero_exchanges_the_ends() -> None:
+    found = scaled(estimate(10.0, 3.0, 5.0), -2.0)
+    assert (found.value, found.low, found.high) == (-20.0, -30.0, -14.0)
+
+
+@pytest.mark.parametrize(("below", "high"), [(2.0, 5.0), (4.0, None)])
+def test_a_quotient_has_no_largest_value_where_its_divisor_may_be_nothing(
+    below: float, high: float | None
+) -> None:
+    found = quotient(10.0, estimate(4.0, below, 1.0))
+    assert (found.value, found.low, found.high) == (2.5, 2.0, high)
 
 
 def test_distances_are_added_in_quadrature_each_side_on_its_own() -> None:

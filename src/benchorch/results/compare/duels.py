@@ -12,9 +12,9 @@ from benchorch.results.compare.verdicts import (
     INCONCLUSIVE,
     REFUSED,
     MetricVerdict,
-    inverted,
 )
 from benchorch.stats.between_processes import over_processes
+from benchorch.stats.interval_arithmetic import quotient
 from benchorch.stats.median_of_pairs import median_of_pairs
 from benchorch.stats.pairs import ADJACENT, Pair
 from benchorch.stats.position_effect import by_order, effect_of_order
@@ -134,7 +134,7 @@ class _Pairs:
             first=self.first,
         )
         assert found is not None  # there is a pair
-        return self._judged(inverted(found.ratio), found.verdict, found.p_value)
+        return self._judged(quotient(1, found.ratio), found.verdict, found.p_value)
 
     def by_median(self) -> MetricVerdict:
         """Verdict by the median of the pairs; by their mean if they are too few."""

@@ -23,6 +23,7 @@ from benchorch.results.compare.machine_change import Difference
 from benchorch.results.compare.matching import Match
 from benchorch.results.compare.pairing import Samples
 from benchorch.results.compare.stored_run import StoredTrial
+from benchorch.stats.interval_arithmetic import quotient
 from benchorch.stats.pairs import SEQUENTIAL
 from benchorch.stats.quantiles import without_interval
 from benchorch.stats.significance import holm
@@ -197,7 +198,7 @@ class _Case:
         doubt = warning or self._doubt(samples, found)
         verdict = INCONCLUSIVE if doubt else _verdict(found, self.metric)
         return self._outcome(
-            ratio=inverted(found.ratio),
+            ratio=quotient(1, found.ratio),
             verdict=verdict,
             reason=doubt or found.reason,
             remedy=remedy or (self._more(samples) if verdict == INCONCLUSIVE else ""),
@@ -240,7 +241,7 @@ class _Case:
         if samples.session is None or not samples.session.assumed:
             return None
         found = self._found(replace(samples, session=None), family)
-        return inverted(found.ratio) if found else None
+        return quotient(1, found.ratio) if found else None
 
     def _differences(self) -> Sequence[FieldDifference]:
         a, b = self.match.a, self.match.b
@@ -419,13 +420,6 @@ def _bare_ratio(a: Estimate, b: Estimate) -> Estimate | None:
         return None
     ratio = b.value / a.value
     return without_interval(ratio, "ratio", "ratio of the two values", min(a.n, b.n))
-
-
-def inverted(ratio: Estimate) -> Estimate:
-    """A over B turned into B over A."""
-    low = None if ratio.high is None else 1 / ratio.high
-    high = None if ratio.low is None else 1 / ratio.low
-    return replace(ratio, value=1 / ratio.value, low=low, high=high)
 
 
 def _metrics(stored: StoredTrial) -> Mapping[str, Estimate]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.result import TrialResult
 from benchorch.stats.between_processes import over_processes, primary_ns
+from benchorch.stats.interval_arithmetic import quotient, scaled, total
 from benchorch.stats.pairs import pairs
 from benchorch.units import ns_to_s
 
@@ -22,14 +23,10 @@ def break_even(result: TrialResult, baseline: TrialResult | None) -> Estimate | 
     built_s, saved = _built_s(result), _saved_s(result, baseline)
     if built_s is None or saved is None or saved.value <= 0:
         return None
-    low = high = None
-    if saved.low is not None and saved.high is not None and saved.low > 0:
-        low, high = built_s / saved.high, built_s / saved.low
+    found = quotient(built_s, saved)
     return replace(
-        saved,
-        value=built_s / saved.value,
-        low=low,
-        high=high,
+        found,
+        low=None if found.high is None else found.low,
         unit="calls",
         method=f"build time over time saved a query; {saved.method}",
     )
@@ -94,34 +91,9 @@ def _headline_s(result: TrialResult) -> Estimate | None:
 
 
 def _difference(first: Estimate | None, second: Estimate | None) -> Estimate | None:
-    """The first less the second, independent of each other.
-
-    Estimator: MOVER, which combines the distances of both intervals' ends from their values.
-
-    Source
-    ------
-    Zou and Donner, *Construction of confidence limits about effect measures*, 2008.
-    """
+    """The first less the second, independent of each other."""
     if first is None or second is None:
         return None
-    value = first.value - second.value
-    ours, theirs = _distances(second), _distances(first)
-    low = high = None
-    if ours is not None and theirs is not None:
-        low = value - math.hypot(theirs[0], ours[1])
-        high = value + math.hypot(theirs[1], ours[0])
-    return replace(
-        first,
-        value=value,
-        low=low,
-        high=high,
-        n=min(first.n, second.n),
-        method="difference of independent medians; MOVER",
-    )
-
-
-def _distances(estimate: Estimate) -> tuple[float, float] | None:
-    """How far the interval's ends are from the value, below and above."""
-    if estimate.low is None or estimate.high is None:
-        return None
-    return estimate.value - estimate.low, estimate.high - estimate.value
+    found = total([first, scaled(second, -1.0)])
+    assert found is not None  # of two
+    return replace(found, method="difference of independent medians; MOVER", seen=first.seen)

@@ -1,10 +1,12 @@
 """Cost of a million items on a machine that is paid by the hour."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.price import Price
 from benchorch.domain.result import TrialResult
+from benchorch.stats.interval_arithmetic import quotient, scaled
 
 SECONDS_PER_HOUR = 3600.0
 ITEMS = 1_000_000
@@ -22,19 +24,9 @@ def usd_per_million_items(throughput: Estimate, usd_per_hour: float) -> Estimate
         throughput: items per second, above 0.
         usd_per_hour: of one machine, above 0.
     """
-
-    def cost(items_per_s: float) -> float:
-        return usd_per_hour / SECONDS_PER_HOUR / items_per_s * ITEMS
-
-    low, high = throughput.low, throughput.high
-    return Estimate(
-        value=cost(throughput.value),
-        low=None if high is None else cost(high),
-        high=None if low is None or low <= 0 else cost(low),
-        level_ratio=throughput.level_ratio,
-        n=throughput.n,
-        unit="usd",
-        method=f"hourly price over {throughput.method}",
+    cost = scaled(quotient(usd_per_hour / SECONDS_PER_HOUR, throughput), ITEMS)
+    return replace(
+        cost, unit="usd", method=f"hourly price over {throughput.method}", seen=None, at_least=False
     )
 
 
