@@ -63,11 +63,11 @@ def _model_class(row: ReportRow) -> Cell:
     return str(node.get("architecture") or str(node.get("_target_", "")).rpartition(".")[2]) or None
 
 
-def _of(value: Callable[[ReportRow], object | None], path: str) -> Callable[[ReportRow], Cell]:
-    """An attribute, by its dotted path, of a value that may be missing on the way."""
+def _at(path: str) -> Callable[[ReportRow], Cell]:
+    """A value of the row by its dotted path; None where something is missing on the way."""
 
     def cell(row: ReportRow) -> Cell:
-        found = value(row)
+        found: object = row
         for name in path.split("."):
             found = None if found is None else getattr(found, name)
         return cast(Cell, found)
@@ -75,15 +75,11 @@ def _of(value: Callable[[ReportRow], object | None], path: str) -> Callable[[Rep
     return cell
 
 
-def _result(path: str) -> Callable[[ReportRow], Cell]:
-    return _of(lambda row: row.result, path)
-
-
 MLAGILITY: Mapping[str, Callable[[ReportRow], Cell]] = {
     "model_name": _label("model"),
     "author": _label("author"),
     "model_class": _model_class,
-    "params": _result("counts.parameters"),
+    "params": _at("result.counts.parameters"),
     "hash": _hash,
     "license": _label("license"),
     "task": _label("task"),
@@ -98,14 +94,6 @@ MLAGILITY: Mapping[str, Callable[[ReportRow], Cell]] = {
 """The columns of ``cache report`` of MLAgility 3.3; nothing here measures on Groq's chips."""
 
 
-def _speedup(path: str) -> Callable[[ReportRow], Cell]:
-    return _of(lambda row: row.speedup, path)
-
-
-def _usd(name: str) -> Callable[[ReportRow], Cell]:
-    return _of(lambda row: row.usd_per_million_items, name)
-
-
 def _error(row: ReportRow) -> Cell:
     parity = None if row.result is None else row.result.parity
     return max((one.relative_l2_ratio for one in parity.outputs), default=None) if parity else None
@@ -117,46 +105,46 @@ def _no_effect(row: ReportRow) -> Cell:
 
 
 OURS: Mapping[str, Callable[[ReportRow], Cell]] = {
-    "plan_id": lambda row: row.run.plan_id,
-    "trial_id": lambda row: row.stored.trial.trial_id,
+    "plan_id": _at("run.plan_id"),
+    "trial_id": _at("stored.trial.trial_id"),
     **{name: _label(name) for name in ("model", "conversion", "hardware", "hardware_kind")},
-    "device": lambda row: row.device,
-    "runtime": lambda row: row.runtime,
+    "device": _at("device"),
+    "runtime": _at("runtime"),
     **{name: _label(name) for name in ("scenario", "workload", "axes")},
     "batch_size": lambda row: row.size("batch_size"),
     "seq_len": lambda row: row.size("seq_len"),
-    "outcome": lambda row: row.outcome,
-    "failure_stage": _result("failure.stage"),
-    "failure_kind": _result("failure.kind"),
-    "failure_message": _result("failure.message"),
-    "remedy": _result("failure.remedy"),
-    "requested_precision": _result("execution.requested"),
-    "executed_precision": _result("execution.executed"),
-    "executed_ratio": _result("execution.executed_ratio"),
+    "outcome": _at("outcome"),
+    "failure_stage": _at("result.failure.stage"),
+    "failure_kind": _at("result.failure.kind"),
+    "failure_message": _at("result.failure.message"),
+    "remedy": _at("result.failure.remedy"),
+    "requested_precision": _at("result.execution.requested"),
+    "executed_precision": _at("result.execution.executed"),
+    "executed_ratio": _at("result.execution.executed_ratio"),
     "no_effect": _no_effect,
-    "same_model": _result("parity.passed"),
-    "parity_kind": _result("parity.kind"),
+    "same_model": _at("result.parity.passed"),
+    "parity_kind": _at("result.parity.kind"),
     "relative_l2_ratio": _error,
-    "disagreement": lambda row: row.stored.disagreement,
-    "verdict": _speedup("verdict"),
-    "speedup_ratio": _speedup("ratio.value"),
-    "speedup_ratio:low": _speedup("ratio.low"),
-    "speedup_ratio:high": _speedup("ratio.high"),
-    "adjusted_p_value": _speedup("adjusted_p_value"),
-    "design": _speedup("design"),
-    "baseline_id": lambda row: row.stored.trial.baseline_id,
-    "build_cache": _result("build.cache"),
-    "limit": _result("profile.bottleneck.limit"),
-    "limit_largest": _result("profile.bottleneck.largest"),
-    "limit_largest_gain_ratio": _result("profile.bottleneck.largest_gain_ratio"),
-    "usd_per_hour": _of(lambda row: row.price, "usd_per_hour"),
-    "usd_per_million_items": _usd("value"),
-    "usd_per_million_items:low": _usd("low"),
-    "usd_per_million_items:high": _usd("high"),
-    "grade": _result("grade"),
+    "disagreement": _at("stored.disagreement"),
+    "verdict": _at("speedup.verdict"),
+    "speedup_ratio": _at("speedup.ratio.value"),
+    "speedup_ratio:low": _at("speedup.ratio.low"),
+    "speedup_ratio:high": _at("speedup.ratio.high"),
+    "adjusted_p_value": _at("speedup.adjusted_p_value"),
+    "design": _at("speedup.design"),
+    "baseline_id": _at("stored.trial.baseline_id"),
+    "build_cache": _at("result.build.cache"),
+    "limit": _at("result.profile.bottleneck.limit"),
+    "limit_largest": _at("result.profile.bottleneck.largest"),
+    "limit_largest_gain_ratio": _at("result.profile.bottleneck.largest_gain_ratio"),
+    "usd_per_hour": _at("price.usd_per_hour"),
+    "usd_per_million_items": _at("usd_per_million_items.value"),
+    "usd_per_million_items:low": _at("usd_per_million_items.low"),
+    "usd_per_million_items:high": _at("usd_per_million_items.high"),
+    "grade": _at("result.grade"),
     "host": lambda row: _environment(row, "host"),
     "cpu_model": lambda row: _environment(row, "cpu_model"),
-    "started_at": _result("started_at"),
+    "started_at": _at("result.started_at"),
     "doubts": lambda row: " | ".join(row.stored.summary.warnings) if row.stored.summary else None,
 }
 
