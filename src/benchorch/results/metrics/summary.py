@@ -167,12 +167,11 @@ def together(findings: Mapping[str, TrialFindings]) -> dict[str, Summary]:
     one question, which conversion is best. The more of them, the wider their intervals, so that a
     table of identical candidates has a winner no more often than a single comparison has.
     """
-    usual = _usual_spreads(findings.values())
-    effects = _speed_effects(findings.values())
-    found = {
-        name: _adjusted(_moderated(one, usual[one.machine]), one, effects)
-        for name, one in findings.items()
-    }
+    machines = _machines(findings.values())
+    found: dict[str, Summary] = {}
+    for name, one in findings.items():
+        machine = machines[one.machine]
+        found[name] = _adjusted(_moderated(one, machine), one, machine.effect)
     families: dict[str, dict[str, Question]] = {}
     for name, one in findings.items():
         if one.asked is not None and one.baseline_id is not None:
@@ -210,19 +209,9 @@ def _reference_ns(process: ProcessRecord) -> float | None:
     return math.sqrt(before * after) if before and after else None
 
 
-def _speed_effects(findings: Iterable[TrialFindings]) -> dict[str, SpeedEffect | None]:
-    """How each machine's speed moved the times of its trials."""
-    timed: dict[str, list[TimedTrial]] = {}
-    for one in findings:
-        timed.setdefault(one.machine, []).extend([one.around] if one.around else [])
-    return {machine: speed_effect(trials) for machine, trials in timed.items()}
-
-
-def _adjusted(
-    summary: Summary, one: TrialFindings, effects: Mapping[str, SpeedEffect | None]
-) -> Summary:
+def _adjusted(summary: Summary, one: TrialFindings, effect: SpeedEffect | None) -> Summary:
     """Summary adjusted to the machine's usual speed during the trial, if that matters."""
-    effect, plain = effects.get(one.machine), summary.metrics.get(LATENCY)
+    plain = summary.metrics.get(LATENCY)
     adjusted = effect.adjusted(one.around, unit="ms") if effect and one.around else None
     if adjusted is None or plain is None:
         return summary
@@ -266,28 +255,35 @@ def _irreconcilable(own: Summary, baseline: Summary, comparison: Comparison) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Usual:
-    """How much processes of one trial usually differ on a machine."""
+class _Machine:
+    """What the trials of one machine show together.
+
+    Attributes:
+        medians, floors: how much processes of one trial usually differ.
+        effect: how its speed moved the times of its trials; None where that is unknown.
+    """
 
     medians: UsualSpread
     floors: UsualSpread
+    effect: SpeedEffect | None
 
 
-def _usual_spreads(findings: Iterable[TrialFindings]) -> dict[str, _Usual]:
-    """How much processes of one trial usually differ, on each machine."""
+def _machines(findings: Iterable[TrialFindings]) -> dict[str, _Machine]:
+    """What its trials show of each machine, by its name."""
     machines: dict[str, list[TrialFindings]] = {}
     for one in findings:
         machines.setdefault(one.machine, []).append(one)
     return {
-        machine: _Usual(
+        machine: _Machine(
             medians=usual_spread(one.medians_ms for one in trials),
             floors=usual_spread(one.floors_ms for one in trials),
+            effect=speed_effect([one.around for one in trials if one.around]),
         )
         for machine, trials in machines.items()
     }
 
 
-def _moderated(one: TrialFindings, usual: _Usual) -> Summary:
+def _moderated(one: TrialFindings, usual: _Machine) -> Summary:
     """The summary, the intervals of three or four processes moderated by the other trials."""
     summary = one.summary
     if usual.medians.assumed or len(one.medians_ms) not in FEW_PROCESSES:
