@@ -15,6 +15,9 @@ from benchorch.domain.verdict import Verdict
 SCHEMA_VERSION = 2
 """Version of a line of ``results.jsonl``; see `TrialResult`."""
 
+RUN_BUDGET, FUTILE = "run_budget_exhausted", "run_budget_cannot_decide"
+"""Reasons to stop: `budget.minutes` are over; what is left of them would not decide anything."""
+
 
 class Outcome(StrEnum):
     """How a trial ended."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from benchorch.domain.result import TrialResult
+from benchorch.domain.result import FUTILE, RUN_BUDGET, TrialResult
 from benchorch.results.metrics.speedup import answers, question
 from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.family import Candidate, Family, Standing, Terms, judged
@@ -16,10 +16,8 @@ from benchorch.trial.supervisor import TrialRun
 
 WINNER, BASELINE, ALL = "winner", "baseline", "all"
 
-DECIDED, MOST, BUDGET = "decided", "max_processes", "run_budget_exhausted"
-FUTILE = "run_budget_cannot_decide"
-"""Reasons to stop: nothing is open; no more processes are allowed; the time is up; what is left of
-it would not decide anything."""
+DECIDED, MOST = "decided", "max_processes"
+"""Reasons to stop: nothing is open; no more processes are allowed."""
 
 FUTILE_FACTOR = 4
 """So many times the processes that are left are predicted to be needed. A prediction of five pairs
@@ -69,7 +67,7 @@ class Race:
     def _needs_more(
         self, run: TrialRun, tables: Mapping[str, Family], unsupported: Collection[str]
     ) -> bool:
-        if run.stop_reason in (BUDGET, FUTILE):
+        if run.stop_reason in (RUN_BUDGET, FUTILE):
             return False
         table = tables.get(run.trial.baseline_id or "")
         if _terms(run) is None or table is None or not run.repetitions.is_paired:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import final
 
 from benchorch.config.components import make
-from benchorch.domain.result import TrialResult
+from benchorch.domain.result import FUTILE, RUN_BUDGET, TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.trial import Trial
 from benchorch.domain.verdict import Kind
@@ -24,7 +24,7 @@ from benchorch.interfaces.profiler import Profiler
 from benchorch.journal import run_directory
 from benchorch.journal.reader import read_journal
 from benchorch.trial.live_module import MOST_KEPT
-from benchorch.trial.race import BUDGET, FUTILE, MOST, Race
+from benchorch.trial.race import MOST, Race
 from benchorch.trial.supervisor import OutOfTime, TimeBudget, TrialRun
 from benchorch.trial.templates import MOST_AHEAD, Templates
 
@@ -225,7 +225,7 @@ class _Rounds:
 
 def _end_of_measurement(run: TrialRun) -> Event:
     count = len(run.repetitions.valid)
-    reached = "undecided" if run.stop_reason in (BUDGET, FUTILE, MOST) else "decided"
+    reached = "undecided" if run.stop_reason in (RUN_BUDGET, FUTILE, MOST) else "decided"
     why = ", and the rest of the budget would not decide it" if run.stop_reason == FUTILE else ""
     message = f"{reached} after {count} {'process' if count == 1 else 'processes'}{why}"
     return Event(trial_id=run.trial.trial_id, stage=DECIDED, message=message)
@@ -259,9 +259,9 @@ def _shared(run: TrialRun, baseline: TrialRun | None) -> Iterator[TrialResult]:
 def _repeat(run: TrialRun, baseline: TrialRun | None) -> None:
     """Run one more process, unless the budget would end first."""
     if not run.is_affordable():
-        run.stop_reason = BUDGET
+        run.stop_reason = RUN_BUDGET
         return
     try:
         run.repeat(baseline=baseline)
     except OutOfTime:
-        run.stop_reason = BUDGET
+        run.stop_reason = RUN_BUDGET

@@ -13,7 +13,7 @@ import pytest
 
 from benchorch.domain.measurement import Paired, ProcessRecord
 from benchorch.domain.protocol import Protocol
-from benchorch.domain.result import Failure, Outcome, TrialResult
+from benchorch.domain.result import FUTILE, RUN_BUDGET, Failure, Outcome, TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.interfaces.stopping import Stopping
@@ -21,7 +21,7 @@ from benchorch.stats.pairs import ADJACENT
 from benchorch.stopping.decide import Decide
 from benchorch.stopping.fixed import Fixed
 from benchorch.trial import rounds
-from benchorch.trial.race import BUDGET, DECIDED, FUTILE, MOST, Race
+from benchorch.trial.race import DECIDED, MOST, Race
 from benchorch.trial.rounds import _Rounds
 from benchorch.trial.supervisor import OutOfTime
 from support.synthetic_runs import AGREES, DISAGREES, result
@@ -319,7 +319,7 @@ def test_a_budget_ends_everything_with_what_there_is() -> None:
     runs = (Drawn(EAGER, affordable=1), candidate("a", 0.2, affordable=2))
     found = measured(*runs)
     assert counts(*runs) == {"eager": 1, "a": 2}
-    assert [one.stop_reason for one in found if not one.unfinished] == [BUDGET, BUDGET]
+    assert [one.stop_reason for one in found if not one.unfinished] == [RUN_BUDGET, RUN_BUDGET]
 
 
 def test_what_the_rest_of_the_budget_would_not_decide_ends_at_the_first_analysis() -> None:
@@ -344,7 +344,7 @@ def test_what_the_budget_may_decide_goes_on(seed: int) -> None:
 def test_a_process_that_the_budget_ends_costs_nothing_but_itself() -> None:
     late = candidate("late", 0.2, late_at=3)
     measured(late)
-    assert (len(late.repetitions.valid), late.failure, late.stop_reason) == (2, None, BUDGET)
+    assert (len(late.repetitions.valid), late.failure, late.stop_reason) == (2, None, RUN_BUDGET)
 
 
 def test_a_fixed_number_of_processes_is_measured_in_rounds_too() -> None:

@@ -8,7 +8,7 @@ from benchorch.domain.estimate import Estimate
 from benchorch.domain.execution import Execution
 from benchorch.domain.measurement import Observations, ProcessRecord
 from benchorch.domain.profile import DILATION_LIMIT_RATIO, VOID_DILATION_RATIO, ProfileRecord
-from benchorch.domain.result import TrialResult
+from benchorch.domain.result import FUTILE, RUN_BUDGET, TrialResult
 from benchorch.formatting import interval_text, percent, plural
 from benchorch.host.reference_workload import MEMORY_RATIO
 from benchorch.results.metrics.latency import median_ms, preempted_ratio, queries_ms
@@ -22,10 +22,8 @@ from benchorch.stats.quantiles import minimum_n
 from benchorch.stats.variance_components import calls_worth_taking, components
 from benchorch.units import NS_PER_MS, format_ms, ns_to_s
 
-RUN_BUDGET = "run_budget_exhausted"
-FUTILE = "run_budget_cannot_decide"
 ENOUGH = ("decided", "converged")
-"""Reasons to stop: the end of `budget.minutes`; no more was needed for what was to be decided."""
+"""Reasons to stop where no more was needed for what was to be decided."""
 
 MORE_TIME = "a larger budget.minutes"
 FIXED = "fixed"
