@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchorch.cli.mistakes import FLAGS_WITH_VALUE, recipe_called, refuse_mistakes
+from benchorch.config.directories import RECIPES, builtin_directory, known_recipes
 from benchorch.config.overrides import quoted
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.models import trust
@@ -17,7 +18,6 @@ ALLOW_SKIPS = "--allow-skips"
 EXIT_FIRST = ("-x", "--exitfirst")
 ONLY = "--only"
 _MULTIRUN = ("-m", "--multirun")
-_RECIPES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class Request:
 
 def is_recipe(word: str) -> bool:
     """Whether an argument names a recipe's file, existing or not."""
-    return word.endswith(_RECIPES) and "=" not in word
+    return word.endswith(RECIPES) and "=" not in word
 
 
 def is_script(word: str) -> bool:
@@ -125,10 +125,8 @@ def parse(arguments: Sequence[str], command: str = "run") -> Request:
 
 def _check_config_name(name: str, directories: Sequence[Path]) -> None:
     """ConfigError for a primary config that no directory holds."""
-    from benchorch.config.directories import builtin_directory
-
     places = [*directories, builtin_directory("conf")]
-    if any((place / f"{name}{suffix}").is_file() for place in places for suffix in _RECIPES):
+    if any((place / f"{name}{suffix}").is_file() for place in places for suffix in RECIPES):
         return
     problem = f"--config-name: no --config-dir holds {name}.yaml. A recipe is given by its file."
     recipe = recipe_called(name)
@@ -142,24 +140,17 @@ def _next(rest: list[str]) -> str:
 
 def _find_recipe(word: str) -> Path:
     from benchorch.config.components import nearest
-    from benchorch.config.directories import builtin_directory
 
     for path in (Path(word), builtin_directory("recipes").parent / word):
         if path.is_file():
             return _checked_place(path.resolve())
-    parent = Path(word).parent
-    places = [parent, Path("recipes")] if parent.is_dir() else [Path("recipes")]
-    files = (path for place in places for path in sorted(place.glob("*.y*ml")))
-    own = [str(path) for path in files if path.is_file()]
-    built_in = sorted(
-        f"recipes/{path.name}" for path in builtin_directory("recipes").glob("*.yaml")
-    )
-    known = list(dict.fromkeys([*own, *built_in]))
+    known = [str(path) for path in known_recipes(Path(word).parent)]
     same_name = [one for one in known if Path(one).name == Path(word).name]
     by_stem = {Path(one).stem: one for one in reversed(known)}
     near = same_name[0] if same_name else by_stem.get(nearest(Path(word).stem, by_stem))
     meant = f" Did you mean {near!r}?" if near else ""
-    listed = "" if meant else f" Recipes: {', '.join(own or built_in)}."
+    here = [one for one in known if Path(one).is_file()]
+    listed = "" if meant else f" Recipes: {', '.join(here or known)}."
     correction = Correction(typed=word, meant=near or known[0])
     what = f"{word!r} is a folder" if os.path.isdir(word) else f"there is no recipe {word!r}"  # noqa: PTH112 - Path.is_dir raises for long names
     raise ConfigError([Problem(f"{what}.{meant}{listed}", correction)])

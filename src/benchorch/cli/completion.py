@@ -4,7 +4,6 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 import click
 from click.shell_completion import (
@@ -16,7 +15,7 @@ from click.shell_completion import (
 )
 
 from benchorch.config.descriptions import default_keys, groups, options, root_keys
-from benchorch.config.directories import builtin_directory
+from benchorch.config.directories import known_recipes
 from benchorch.errors import BenchorchError
 
 # Bash splits words at = and : before it asks, and replaces only what follows the last of them.
@@ -140,20 +139,10 @@ def _items(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
 
 def _beginnings() -> Iterator[str]:
     yield from (f"{key}=" for key in default_keys())
-    yield from sorted(str(path) for path in _recipes())
-
-
-def _recipes() -> Iterator[Path]:
-    """Recipes here and in a folder of that name, and the built-in ones.
-
-    A file whose name a shell would not read as it stands is left to the shell, which quotes it: a
-    stranger's may be a command.
-    """
-    here = [*Path().glob("*.y*ml"), *Path("recipes").glob("*.y*ml")]
-    plain = (path for path in here if shlex.quote(str(path)) == str(path))
-    yield from (path for path in plain if path.suffix in (".yaml", ".yml"))
-    builtin = builtin_directory("recipes")
-    yield from (Path("recipes", path.name) for path in builtin.glob("*.yaml") if path not in here)
+    # A file whose name a shell would not read as it stands is left to the shell, which quotes it: a
+    # stranger's may be a command.
+    recipes = map(str, known_recipes())
+    yield from sorted(path for path in recipes if shlex.quote(path) == path)
 
 
 def _values(key: str, value: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ from benchorch.cli.catalog import COMMANDS, EXAMPLES, command_called
 from benchorch.cli.examples import FIRST, filled
 from benchorch.cli.mistakes import OWN_WITH_VALUE
 from benchorch.config.components import nearest
-from benchorch.config.descriptions import groups, option_keys, options, root_keys
+from benchorch.config.descriptions import default_of, groups, options
 from benchorch.config.overrides import key_of
 from benchorch.errors import BenchorchError, ConfigError, Correction, NoMachine, Problem, as_problem
 from benchorch.models import trust
@@ -396,13 +396,10 @@ def _default(line: Line, key: str) -> str:
     """A key's default where it is a plain value, of the option that the line chooses."""
     if key in groups():
         return groups()[key]
-    group = key.partition(".")[0]
-    at = _at(line, group)
-    option = line[at].partition("=")[2] if at is not None else groups().get(group, "")
-    for known in (*root_keys(), *option_keys(group, option)):
-        if known.name == key and re.fullmatch(r"[\w.+-]+", known.default):
-            return "" if known.default == "null" else known.default
-    return ""
+    at = _at(line, key.partition(".")[0])
+    default = default_of(key, line[at].partition("=")[2] if at is not None else "")
+    is_plain = re.fullmatch(r"[\w.+-]+", default) and default != "null"
+    return default if is_plain else ""
 
 
 def _at(line: Line, key: str) -> int | None:

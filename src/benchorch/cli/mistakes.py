@@ -18,13 +18,12 @@ from benchorch.cli.foreign_options import FOREIGN, in_place_of
 from benchorch.config.components import nearest, suggest
 from benchorch.config.descriptions import (
     default_keys,
+    default_of,
     groups,
     model_like,
-    option_keys,
     options,
-    root_keys,
 )
-from benchorch.config.directories import builtin_directory
+from benchorch.config.directories import RECIPES, known_recipes
 from benchorch.config.overrides import as_list, is_plain_key, set_before, twice_text
 from benchorch.errors import ConfigError
 from benchorch.models.script_files import SCRIPT_SUFFIXES
@@ -49,16 +48,15 @@ _INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 _VALUES = {"--cfg": _SHOWN, "-c": _SHOWN, "--info": _INFO, "-i": _INFO}
 _OF_WORDS = ("run", "plan", "submit")
 _OPENING, _CLOSING = "[{(", "]})"
-_RECIPES = (".yaml", ".yml")
 _NAMED = ("model", "conversion", "hardware")
 _CROSSED = (*_NAMED, "scenario", "stopping")
 
 _PLANNED = ("dry-run", "collect-only", "co", "setup-plan")
 """What other tools call `plan`."""
 
-_ITEM = re.compile(r"[\w.+-]+")
 _RUN = re.compile(r"last(?:~\d+)?")
 _CALLABLE = re.compile(r"([\w./-]+):[A-Za-z_]\w*")
+_NO_DEFAULT = "VALUE"
 _INPUT = "x=batch_size,16"
 
 
@@ -88,7 +86,7 @@ class _Reader:
             value = word[len(name) + 1 :] if sign else "".join(self.rest[:1])
             del self.rest[: 0 if sign else 1]
             self._flag(name, sign, value)
-        elif word in _FLAGS or (word.endswith(_RECIPES) and not sign):
+        elif word in _FLAGS or (word.endswith(RECIPES) and not sign):
             self.meant.append(word)
         elif word.startswith("--"):
             self._option(word)
@@ -139,7 +137,7 @@ class _Reader:
     def _flag(self, name: str, sign: str, value: str) -> None:
         """Hydra's own option, whose value may be one of a few."""
         allowed = _VALUES.get(name, (value,))
-        if name in _VALUES and value.endswith(_RECIPES):
+        if name in _VALUES and value.endswith(RECIPES):
             self._wrong(name, "has no counterpart: a recipe is its file.", [value])
             return
         if value not in allowed:
@@ -166,7 +164,7 @@ class _Reader:
         if not sign and self.rest and _is_value(self.rest[0]):
             value = self.rest.pop(0)
         said = typed or (word if sign else f"--{name}")
-        value = value or default_of(key)
+        value = value or default_of(key) or _NO_DEFAULT
         self._wrong(said, "a key is set by KEY=VALUE.", [f"{key}={value}"])
 
     def _unknown(self, name: str) -> None:
@@ -236,7 +234,7 @@ class _Reader:
             self._wrong(word, "is a script: the command script measures its models.", [])
             self.command, self.meant = "script", [word, *self.meant]
             return
-        if of and file.endswith(_RECIPES):
+        if of and file.endswith(RECIPES):
             self._wrong(word, "a trial is chosen by --only.", [file, "--only", trial])
             return
         if sign and word.isdecimal() and first.strip("[]").replace(",", "").isdecimal():
@@ -258,7 +256,9 @@ class _Reader:
         elif _key(word) and self.rest and _is_value(self.rest[0]) and not _key(self.rest[0]):
             self._wrong(word, "a key is set by KEY=VALUE.", [f"{word}={self.rest.pop(0)}"])
         elif _key(word):
-            self._wrong(word, "is a key: it needs a value.", [f"{word}={default_of(word)}"])
+            self._wrong(
+                word, "is a key: it needs a value.", [f"{word}={default_of(word) or _NO_DEFAULT}"]
+            )
         elif colon and _key(key):
             self._wrong(word, "a key is set by KEY=VALUE.", [f"{key}={value.strip()}"])
         elif recipe:
@@ -324,22 +324,9 @@ def _is_own_module(word: str) -> bool:
     return bool(module) and not is_key and os.path.isfile(file)  # noqa: PTH113 - False for a name that is too long
 
 
-def default_of(key: str) -> str:
-    """The default of a key as it is written; ``VALUE`` where it has none."""
-    of_groups = (one for group, name in groups().items() for one in option_keys(group, name))
-    defaults = {one.name: one.default for one in (*root_keys(), *of_groups)}
-    return {**defaults, **groups()}.get(key, "VALUE")
-
-
 def recipe_called(word: str) -> str:
     """The file of a recipe that is given without its folder or its ending; empty for no recipe."""
-    for name in (f"{word}.yaml", f"{word}.yml") if _ITEM.fullmatch(word) else ():
-        built_in = builtin_directory("recipes") / name
-        if os.path.isfile(name):  # noqa: PTH113 - False for a name that is too long
-            return name
-        if os.path.isfile(f"recipes/{name}") or os.path.isfile(built_in):  # noqa: PTH113
-            return f"recipes/{name}"
-    return ""
+    return next((str(path) for path in known_recipes() if path.stem == word), "")
 
 
 def _key(name: str) -> str | None:
@@ -364,4 +351,4 @@ def _depth(word: str) -> int:
 
 def _is_value(word: str) -> bool:
     """Whether a word could be a value that stands alone."""
-    return "=" not in word and not word.startswith("-") and not word.endswith(_RECIPES)
+    return "=" not in word and not word.startswith("-") and not word.endswith(RECIPES)

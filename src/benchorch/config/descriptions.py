@@ -80,6 +80,17 @@ def option_keys(group: str, option: str) -> tuple[Key, ...]:
     )
 
 
+def default_of(key: str, option: str = "") -> str:
+    """The default of a key as it is written; empty where it has none.
+
+    Args:
+        option: of the key's group; empty for the default one.
+    """
+    group = key.partition(".")[0]
+    keys = (*root_keys(), *option_keys(group, option or groups().get(group, "")))
+    return groups().get(key) or next((one.default for one in keys if one.name == key), "")
+
+
 def example(key: str, target: str) -> str:
     """A value of a required key by its comment, quoted for a shell; ``...`` where it gives none.
 

@@ -1,6 +1,8 @@
-"""Directories of the built-in configuration, recipes and locks."""
+"""Directories of the built-in configuration, recipes and locks, and the recipes that there are."""
 
 from pathlib import Path
+
+RECIPES = (".yaml", ".yml")
 
 
 def builtin_directory(name: str) -> Path:
@@ -8,3 +10,12 @@ def builtin_directory(name: str) -> Path:
     package = Path(__file__).parents[1]
     installed = package / name
     return installed if installed.is_dir() else package.parent.parent / name
+
+
+def known_recipes(folder: Path = Path()) -> list[Path]:
+    """Recipes of a folder and of ``recipes`` here, then the built-in ones, as a user names them."""
+    places = [place for place in (folder, Path("recipes")) if place.is_dir()]
+    here = [path for place in places for path in sorted(place.glob("*.y*ml")) if path.is_file()]
+    own = [path for path in here if path.suffix in RECIPES]
+    built_in = sorted(builtin_directory("recipes").glob("*.yaml"))
+    return list(dict.fromkeys([*own, *(Path("recipes", path.name) for path in built_in)]))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from benchorch.config.components import nearest
+from benchorch.config.components import misspelt, nearest
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.results.report.plan_text import names_of
@@ -32,6 +32,24 @@ def split_trial(reference: str) -> tuple[str, str]:
     """The run and the trial of ``RUN:TRIAL``; no trial where all of it names a run."""
     name, _, trial = reference.rpartition(":")
     return (reference, "") if not name or Path(reference).exists() else (name, trial)
+
+
+def named(trials: Sequence[Trial], word: str) -> Trial:
+    """The one trial of a name or a conversion, or whose id begins so; ConfigError for no one."""
+    names = names_of(trials)
+    by_name = [trial for trial in trials if names[trial.trial_id] == word]
+    of_conversion = [trial for trial in trials if trial.labels["conversion"] == word]
+    found = by_name or of_conversion or [t for t in trials if t.trial_id.startswith(word)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        several = ", ".join(f"{t.trial_id} ({names[t.trial_id]})" for t in found)
+        raise ConfigError([f"{word} is the name or the beginning of several trials: {several}."])
+    known = [f"{trial_id} ({name})" for trial_id, name in names.items()]
+    listed = f" Trials: {', '.join(known)}."
+    problem = misspelt(f"There is no trial {word!r}.", word, [*names, *names.values()], listed)
+    usual = Correction(typed=word, meant=next(iter(names), ""))
+    raise ConfigError([Problem(problem, problem.correction or usual)])
 
 
 def chosen(trials: Sequence[Trial], patterns: Sequence[str]) -> list[Trial]:

@@ -13,15 +13,14 @@ from benchorch.cli.command import command, run_argument
 from benchorch.cli.commands.remote_head import HeadCommand
 from benchorch.cli.commands.status import A_RUN
 from benchorch.cli.terminal import Terminal
-from benchorch.config.components import misspelt
 from benchorch.domain.reply import Reply
-from benchorch.domain.trial import Plan, Trial
-from benchorch.errors import ConfigError, Correction, Problem
+from benchorch.domain.trial import Plan
+from benchorch.errors import ConfigError
 from benchorch.files import open_regular, read_bytes
 from benchorch.journal import run_directory
 from benchorch.journal.lock import LOG, is_running
 from benchorch.journal.registry import find_invocation
-from benchorch.results.report.plan_text import names_of
+from benchorch.run.selection import named
 from benchorch.run.sidecar import schedule_idle
 from benchorch.trial.supervisor import LOG as TRIAL_LOG
 
@@ -60,7 +59,7 @@ def _path(directory: Path, trial: str | None, *, following: bool) -> Path:
         logs = {path.parent.name: path for path in _trial_logs(directory)}
         if trial in logs:  # a shared pre-build is in no plan
             return logs[trial]
-        path = directory / "trials" / _found(plan, trial).trial_id / TRIAL_LOG
+        path = directory / "trials" / named(plan.trials, trial).trial_id / TRIAL_LOG
     if path.exists() or (following and trial is not None and is_running(directory)):
         return path
     written = next(iter(_trial_logs(directory)), None)
@@ -81,22 +80,6 @@ def _nothing(directory: Path, plan: Plan, trial: str | None) -> str:
 
 def _trial_logs(directory: Path) -> list[Path]:
     return sorted((directory / "trials").glob(f"*/{TRIAL_LOG}"))
-
-
-def _found(plan: Plan, word: str) -> Trial:
-    """The one trial whose id begins so, or whose name it is."""
-    names = names_of(plan.trials)
-    found = [t for t in plan.trials if t.trial_id.startswith(word) or names[t.trial_id] == word]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        several = ", ".join(f"{t.trial_id} ({names[t.trial_id]})" for t in found)
-        raise ConfigError([f"{word} is the beginning of several trials: {several}."])
-    known = [f"{trial_id} ({name})" for trial_id, name in names.items()]
-    listed = f" Trials: {', '.join(known)}."
-    problem = misspelt(f"There is no trial {word!r}.", word, [*names, *names.values()], listed)
-    usual = Correction(typed=word, meant=next(iter(names), ""))
-    raise ConfigError([Problem(problem, problem.correction or usual)])
 
 
 def _follow(directory: Path, path: Path, say: Callable[[str], None]) -> None:

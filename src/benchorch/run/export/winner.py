@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-from benchorch.config.components import misspelt
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Trial
 from benchorch.errors import ConfigError
@@ -14,7 +13,7 @@ from benchorch.results.compare.load_run import derive, locate
 from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.plan_text import names_of
 from benchorch.results.report.tables import conclusions
-from benchorch.run.selection import split_trial
+from benchorch.run.selection import named, split_trial
 
 
 class Chosen(NamedTuple):
@@ -37,27 +36,12 @@ def choose(reference: str, say: Say) -> Chosen:
     if directory.is_file():
         raise ConfigError([f"{name} is an exported file of figures; export needs the run itself."])
     run = derive(directory.resolve(), name, say)
-    trial = _named(run, label) if label else _fastest(run, name)
+    trial = named(run.plan.trials, label) if label else _fastest(run, name)
     result = run.results.get(trial.trial_id)
     problem = _problem(result)
     if result is None or problem:
         raise ConfigError([f"{trial.labels['conversion']} cannot be exported: {problem}"])
     return Chosen(run, trial, result)
-
-
-def _named(run: RunResults, label: str) -> Trial:
-    names = names_of(run.plan.trials)
-    found = [t for t in run.plan.trials if names[t.trial_id] == label]
-    found = found or [t for t in run.plan.trials if t.labels["conversion"] == label]
-    found = found or [t for t in run.plan.trials if t.trial_id.startswith(label)]
-    if len(found) == 1:
-        return found[0]
-    several = ", ".join(f"{t.trial_id} ({names[t.trial_id]})" for t in found)
-    called = f"Trials of this run called {label!r}:"
-    if found:
-        raise ConfigError([f"{called} more than one: {several}"])
-    listed = f" Trials: {_listed(run)}"
-    raise ConfigError([misspelt(f"{called} none.", label, names.values(), listed)])
 
 
 def _fastest(run: RunResults, name: str) -> Trial:
