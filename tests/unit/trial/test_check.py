@@ -230,6 +230,14 @@ def test_a_model_that_differs_from_itself_is_not_deterministic(
     assert cause in verdict.explanation
 
 
+@pytest.mark.parametrize("between", [4, 5])
+def test_what_alternates_is_the_cause_after_any_number_of_calls(
+    monkeypatch: pytest.MonkeyPatch, between: int
+) -> None:
+    monkeypatch.setattr(reference, "_BETWEEN", between)
+    assert "the Python attribute 'on' changed" in judge_model(Toggling, X, "eager").explanation
+
+
 @pytest.mark.parametrize("conversion", only(["torchscript"], ["eager", "torchscript"]))
 @pytest.mark.parametrize("model", [Harmless, InPlace, KeptTable])
 def test_what_changes_without_effect_is_fine(model: Callable[[], object], conversion: str) -> None:
