@@ -117,7 +117,7 @@ def _time_ns(work: Callable[[], None]) -> int:
 
 def _work() -> Callable[[], None]:
     """Whole numbers and, where numpy is there already, matrices: their units differ in heat."""
-    multiply = _products() if "numpy" in sys.modules else None
+    multiply = products()(_PRODUCTS) if "numpy" in sys.modules else None
 
     def work() -> None:
         for _ in range(_SQUARINGS):
@@ -128,15 +128,19 @@ def _work() -> Callable[[], None]:
     return work
 
 
-def _products() -> Callable[[], None]:
+def products() -> Callable[[int], Callable[[], None]]:
+    """Makes calls of so many products, all of the same two matrices of 48 by 48."""
     import numpy as np
 
     left = np.linspace(-1.0, 1.0, _SIDE * _SIDE, dtype=np.float32).reshape(_SIDE, _SIDE)
     product = np.empty_like(left)
     matmul = np.matmul
 
-    def multiply() -> None:
-        for _ in range(_PRODUCTS):
-            matmul(left, left, product)
+    def of_count(count: int) -> Callable[[], None]:
+        def multiply() -> None:
+            for _ in range(count):
+                matmul(left, left, product)
 
-    return multiply
+        return multiply
+
+    return of_count

@@ -7,7 +7,7 @@ are paired in fresh processes, as a conversion is paired with its baseline in an
 import os
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from benchorch.hardware.cpu import CpuClock
 from benchorch.host.advice import BAD, GOOD, NOTE
 from benchorch.host.pinning import pin
 from benchorch.host.processes import child_channel, run_child
+from benchorch.host.reference_workload import products
 from benchorch.stats.between_processes import median_query_ns, steady_queries_ns
 from benchorch.stats.pairs import ALTERNATED, Pair
 from benchorch.stats.quantiles import sample_quantile
@@ -30,7 +31,6 @@ SLICE_MS = 20.0
 SLOWDOWN_RATIO = 0.1
 
 _PRODUCTS = 20  # of 48 by 48 matrices: about 60 µs, the size of a small model's call
-_SIDE = 48
 _FLOOR = 0.01
 _TIMEOUT_S = 60.0
 _ENTRY = "from benchorch.cli.commands.doctor.self_comparison import main; main()"
@@ -88,25 +88,21 @@ class Controls:
         return silent and self.slower.verdict == "slower"
 
 
-def controls(
-    log: Path, *, processes: int = PROCESSES, window_s: float = WINDOW_S, seed: int = 0
-) -> Controls:
+def controls(log: Path, *, processes: int = PROCESSES) -> Controls:
     """Run both comparisons in so many fresh processes.
 
     Raises ExecutorError where one of them does not answer.
 
     Args:
         log: where the processes' output goes.
-        window_s: in which the two of one comparison are interleaved.
-        seed: of the order of slices.
     """
-    order = random.Random(seed)
+    order = random.Random(0)
     pairs: list[list[Pair]] = [[], []]
     for _ in range(processes):
         request = ComparisonRequest(
             products=_PRODUCTS,
             extra_ratios=(0.0, SLOWDOWN_RATIO),
-            window_s=window_s,
+            window_s=WINDOW_S,
             seed=order.getrandbits(32),
         )
         for found, one in zip(pairs, one_process(log, request), strict=True):
@@ -147,7 +143,7 @@ def main() -> None:
 
 def look(request: ComparisonRequest, slice_ms: float = SLICE_MS) -> list[Interleaving]:
     """Both sides of each comparison in this process."""
-    work = workload()
+    work = products()
     baseline = work(request.products)
     candidates = [work(round(request.products * (1 + extra))) for extra in request.extra_ratios]
     found = [
@@ -169,21 +165,3 @@ def _level(side: InterleavedSide) -> tuple[float, float]:
     """The median and the first percentile of a side."""
     floor = sample_quantile(steady_queries_ns(side.together, side.start), _FLOOR)
     return median_query_ns(side.together, side.start), floor
-
-
-def workload() -> Callable[[int], Callable[[], object]]:
-    """Makes calls of so many products, all of the same two small matrices."""
-    import numpy as np
-
-    left = np.linspace(-1.0, 1.0, _SIDE * _SIDE, dtype=np.float32).reshape(_SIDE, _SIDE)
-    result = np.empty_like(left)
-    matmul = np.matmul
-
-    def work(products: int) -> Callable[[], object]:
-        def call() -> None:
-            for _ in range(products):
-                matmul(left, left, result)
-
-        return call
-
-    return work

@@ -58,7 +58,6 @@ def agreement(
     pairs: int = PAIRS,
     seed: int = 0,
     timed: Callable[[Callable[[], object], int], list[int]] | None = None,
-    level_ratio: float = 0.95,
 ) -> Agreement:
     """Time by benchorch, the bare loop and the bare loop again, in slices of 5 ms in random order.
 
@@ -69,7 +68,6 @@ def agreement(
         call: the timed function; by default a search that takes some microseconds.
         pairs: of slices; at least 6, below which a median has no interval.
         timed: stands in for benchorch's own timing: durations of blocks of that many calls.
-        level_ratio: confidence of both intervals.
     """
     call = call or _search
     repeats, candidate = _own_timing(call)
@@ -83,8 +81,7 @@ def agreement(
     ratios = [one["candidate"] / one["bare"] for one in rounds]
     bare_ratios = [one["again"] / one["bare"] for one in rounds]
     ratio, bare_ratio = (
-        quantile(values, 0.5, unit="ratio", level_ratio=level_ratio)
-        for values in (ratios, bare_ratios)
+        quantile(values, 0.5, unit="ratio", level_ratio=0.95) for values in (ratios, bare_ratios)
     )
     if ratio is None or bare_ratio is None:
         raise ValueError(f"{pairs} pairs are too few for an interval")
