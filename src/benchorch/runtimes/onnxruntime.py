@@ -166,9 +166,6 @@ class OnnxExecutable(Executable):
         """Every node's time in every call, as the session wrote it."""
         return Path(self.session.end_profiling()) if self.profiled else None
 
-    def close(self) -> None:
-        """No operation: nothing outside of the session was changed."""
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)

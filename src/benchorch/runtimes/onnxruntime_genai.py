@@ -81,9 +81,6 @@ class GenaiExecutable(TokenEngine):
             "device": "cpu",
         }
 
-    def close(self) -> None:
-        """No operation: nothing outside of the model was changed."""
-
 
 @final
 class GenaiProgram(HostProgram):

@@ -97,9 +97,6 @@ class OpenVinoExecutable(Executable):
         """Facts of the compiled graph."""
         return {"provider": "OpenVINO CPU", "device": "cpu", **compiled_facts(self.compiled)}
 
-    def close(self) -> None:
-        """No operation: nothing outside of the compiled graph was changed."""
-
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,9 +98,6 @@ class TvmExecutable(Executable):
             "device": "cpu",
         }
 
-    def close(self) -> None:
-        """No operation: nothing outside of the library was changed."""
-
 
 def _flat(raw: Any) -> Iterator[Any]:
     """The tensors of TVM's arrays in arrays."""

@@ -115,9 +115,6 @@ class VllmExecutable(TokenEngine):
             "device": self.device,
         }
 
-    def close(self) -> None:
-        """No operation: the process ends."""
-
 
 @final
 class VllmProgram(HostProgram):
