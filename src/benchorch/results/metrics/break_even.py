@@ -96,4 +96,7 @@ def _difference(first: Estimate | None, second: Estimate | None) -> Estimate | N
         return None
     found = total([first, scaled(second, -1.0)])
     assert found is not None  # of two
-    return replace(found, method="difference of independent medians; MOVER", seen=first.seen)
+    seen = None
+    if first.seen and second.seen:
+        seen = (first.seen[0] - second.seen[1], first.seen[1] - second.seen[0])
+    return replace(found, method="difference of independent medians; MOVER", seen=seen)

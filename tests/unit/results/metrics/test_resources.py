@@ -336,6 +336,17 @@ def test_a_build_that_saves_nothing_never_pays_off(ours_ms: float) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("ours_ms", "words"), [(4.0, "build never pay"), (2.95, "build may never pay")]
+)
+def test_two_unpaired_processes_show_what_is_saved_by_the_values_seen(
+    ours_ms: float, words: str
+) -> None:
+    ours = result(process(ours_ms), process(ours_ms + 0.1), build=built(4.0))
+    (warning,) = resource_warnings(ours, result(process(3.0), process(2.9), trial_id="b"))
+    assert words in warning
+
+
 def test_a_single_slower_process_does_not_say_that_a_build_never_pays_off() -> None:
     (doubt,) = resource_warnings(result(paired(2.5, 2.0), build=built(4.0)))
     assert "may never pay off" in doubt
