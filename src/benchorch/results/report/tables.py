@@ -370,15 +370,16 @@ def _conclude(
 
 def _figure_text(best: Trial, qualified: Sequence[Trial], summaries: Mapping[str, Summary]) -> str:
     """The best figure, where no test says that it is the best."""
-    speedup = summaries[best.trial_id].speedup
+    speedup, primary = summaries[best.trial_id].speedup, _primary_text(best, summaries)
     if len(qualified) == 1:
-        why = "there is nothing to compare it with"
-    elif len({trial.labels["hardware"] for trial in qualified}) > 1:
+        only = f"{named(best)} is the only one that can be ranked, {primary}"
+        return f"{only}: there is nothing to compare it with"
+    if len({trial.labels["hardware"] for trial in qualified}) > 1:
         why = "machines are not tested against each other"
     else:
         why = (speedup and speedup.reason) or "it was not tested against the others"
     gain = f", {_gain_text(best, summaries)}" if speedup and speedup.verdict == "faster" else ""
-    return f"{named(best)} has the best figure, {_primary_text(best, summaries)}{gain}: {why}"
+    return f"{named(best)} has the best figure, {primary}{gain}: {why}"
 
 
 def _winner_text(best: Trial, summaries: Mapping[str, Summary], covered: RequestCoverage) -> str:
