@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from benchorch.errors import BuildError, MeasureError
 from benchorch.files import read_json
 from benchorch.frameworks.torch_call import floating_dtypes
 from benchorch.frameworks.upstream_errors import ANOTHER_CONVERSION, wrap_errors
+from benchorch.host.environment_variable import environment_variable
 from benchorch.interfaces.conversion import BuildRequest, StateStep
 from benchorch.locks import locked
 
@@ -232,7 +235,9 @@ def compiled_unpacking(device: str) -> Path:
     extension.build_directory = str(place)
     what = "optimum-quanto could not compile its unpacking of packed weights"
     failures = wrap_errors(BuildError, what, SubprocessError)
-    with alone_in(place), _ninja_on_path(), quietly(), failures:
+    path = os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent)))
+    ninja_found = environment_variable("PATH", path)  # torch looks for it there
+    with alone_in(place), ninja_found, quietly(), failures:
         return Path(extension.lib.__file__)
 
 
@@ -247,20 +252,6 @@ def alone_in(place: Path) -> Iterator[None]:
     with locked(place / "benchorch.lock"):
         (place / "lock").unlink(missing_ok=True)
         yield
-
-
-@contextmanager
-def _ninja_on_path() -> Iterator[None]:
-    """Add this interpreter's directory to the path, on which torch looks for ninja."""
-    import os
-    import sys
-
-    before = os.environ.get("PATH", "")
-    os.environ["PATH"] = os.pathsep.join((before, str(Path(sys.executable).parent)))
-    try:
-        yield
-    finally:
-        os.environ["PATH"] = before
 
 
 def _take_unpacking(source: Path) -> None:

@@ -2,12 +2,12 @@
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchorch.host.environment_variable import environment_variable
 from benchorch.host.processes import template
 from benchorch.journal.registry import state_directory
 
@@ -23,7 +23,11 @@ def inductor_cache(directory: Path, *, is_full: bool = False) -> Iterator[None]:
     Args:
         is_full: whether everything that is called has been compiled.
     """
-    with _placed(directory), _checks_once(), contextlib.ExitStack() as held:
+    with (
+        environment_variable(_VARIABLE, str(directory)),
+        _checks_once(),
+        contextlib.ExitStack() as held,
+    ):
         if is_full and template.is_forked():
             held.enter_context(_without_headers())
         yield
@@ -45,19 +49,6 @@ def _without_headers() -> Iterator[None]:
         yield
     finally:
         delattr(Kernels, name) if before is None else setattr(Kernels, name, before)
-
-
-@contextmanager
-def _placed(directory: Path) -> Iterator[None]:
-    before = os.environ.get(_VARIABLE)
-    os.environ[_VARIABLE] = str(directory)
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop(_VARIABLE, None)
-        else:
-            os.environ[_VARIABLE] = before
 
 
 @contextmanager
@@ -99,7 +90,7 @@ def _kept(check: Callable[[Any, str], bool]) -> Callable[[Any, str], bool]:
             shared.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError:
             return check(isa, code)
-        with _placed(shared):
+        with environment_variable(_VARIABLE, str(shared)):
             found = check(isa, code)
         if found:
             with contextlib.suppress(OSError):

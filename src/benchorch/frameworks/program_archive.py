@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import struct
 from collections.abc import Callable, Iterator
@@ -22,9 +21,13 @@ from benchorch.errors import BuildError
 from benchorch.files import ARCHIVE_DAMAGE
 from benchorch.frameworks.program_graph import graph_problems
 from benchorch.frameworks.upstream_errors import first_line, wrap_errors
+from benchorch.host.environment_variable import environment_variable
 
 if TYPE_CHECKING:
     import torch
+
+_ONLY_WEIGHTS = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+"""Torch's own switch: it falls back to reading objects otherwise."""
 
 _DAMAGE = (*ARCHIVE_DAMAGE, OSError, ValueError)
 # How instructions end that nothing wrote.
@@ -69,7 +72,7 @@ def load_checked(path: Path) -> torch.export.ExportedProgram:
     with (
         wrap_errors(BuildError, what, *unreadable),
         _logged_errors_raised(),
-        _weights_only(),
+        environment_variable(_ONLY_WEIGHTS, "1"),
     ):
         return torch.export.load(path)
 
@@ -194,18 +197,3 @@ def _logged_errors_raised() -> Iterator[None]:
         raise (reported or [error])[0] from None
     finally:
         logger.removeFilter(is_no_error)
-
-
-@contextmanager
-def _weights_only() -> Iterator[None]:
-    """Torch's own switch: it falls back to reading objects otherwise."""
-    name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
