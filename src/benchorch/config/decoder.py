@@ -18,7 +18,6 @@ from benchorch.interfaces.generation import (
     PROMPT,
     SOURCE,
     SOURCE_BATCH,
-    DecoderModel,
 )
 from benchorch.interfaces.model import Model
 
@@ -31,7 +30,7 @@ _START = "decoder_input_ids"
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decoder(DecoderModel):
+class Decoder(Model):
     """The same weights behind one step of generation.
 
     Attributes:
@@ -72,6 +71,11 @@ class Decoder(DecoderModel):
     def labels(self) -> Mapping[str, str]:
         """Those of the source."""
         return self.source.labels
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the inputs of its encoder; empty without one."""
+        return tuple(spec.name for spec in self.specs() if spec.name.startswith(SOURCE))
 
     def with_cache(self, cache: tuple[TensorSpec, ...]) -> Decoder:
         """The same model, its cache known."""
@@ -116,7 +120,7 @@ class Decoder(DecoderModel):
         return {**encoded, IDS: ids, POSITIONS: np.tile(places, (ids.shape[0], 1)), **cache}
 
     def sequence_tokens(self, workload: Workload) -> int:
-        """Those that the decoder starts with, and the new ones."""
+        """Tokens that the cache holds in the end: those it starts with, and the new ones."""
         return self._started(workload) + workload.symbols[NEW]
 
     def _started(self, workload: Workload) -> int:

@@ -22,7 +22,6 @@ from benchorch.domain.tensors import NOT_SYMBOLS, Arrays, Example, Workload
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, Correction, Problem, Problems
 from benchorch.interfaces.conversion import TF32_RATIO, FileStep, Link, Step
-from benchorch.interfaces.generation import DecoderModel
 from benchorch.interfaces.hardware import Hardware
 from benchorch.interfaces.model import Model
 from benchorch.interfaces.runtime import Runtime
@@ -97,7 +96,7 @@ class TrialSetup:
     @property
     def sequence_tokens(self) -> int:
         """Tokens that a cache holds in the end, where calls generate them."""
-        return cast(DecoderModel, self.model).sequence_tokens(self.workload)
+        return cast(Decoder, self.model).sequence_tokens(self.workload)
 
     def has_fixed_cache(self, n_steps: int | None = None) -> bool:
         """Whether a decoder's cache has its full size from the start after so many steps."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-from benchorch.domain.tensors import Array, Arrays, TensorSpec, Workload
-from benchorch.interfaces.model import Model
+from benchorch.domain.tensors import Array, Arrays
 
 PROMPT, NEW, PAST = "prompt_tokens", "new_tokens", "past_tokens"
 """Symbols: tokens of a prompt, tokens to generate, tokens that a cache holds."""
@@ -56,28 +55,6 @@ class Program(ABC):
     @abstractmethod
     def size_bytes(self, value: object) -> int:
         """Size of one output on the device."""
-
-
-class DecoderModel(Model):
-    """A model called step by step: tokens and a cache go in, scores and the cache come out."""
-
-    @property
-    @abstractmethod
-    def cache(self) -> tuple[TensorSpec, ...]:
-        """The tensors of its cache; empty until the model was loaded once."""
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Names of the inputs of its encoder; empty without one."""
-        return tuple(spec.name for spec in self.specs() if spec.name.startswith(SOURCE))
-
-    @abstractmethod
-    def sequence_tokens(self, workload: Workload) -> int:
-        """Tokens that the cache holds in the end."""
-
-    @abstractmethod
-    def with_cache(self, cache: tuple[TensorSpec, ...]) -> DecoderModel:
-        """The same model, its cache known."""
 
 
 class TokenCall(ABC):

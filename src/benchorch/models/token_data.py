@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from benchorch.config.decoder import Decoder
 from benchorch.domain.tensors import Array, Arrays, Workload
 from benchorch.errors import BuildError
 from benchorch.files import read_text
 from benchorch.frameworks.numpy_files import read_npy, read_npz
-from benchorch.interfaces.generation import CONTINUATION, IDS, NEW, POSITIONS, PROMPT, DecoderModel
+from benchorch.interfaces.generation import CONTINUATION, IDS, NEW, POSITIONS, PROMPT
 
 TEXT = ".txt"
 _MOST_SETS = 16
 """Limit of compared sets of a long text: each takes as long as a generation."""
 
 
-def token_sets(reference: str, model: DecoderModel, workload: Workload) -> list[Arrays]:
+def token_sets(reference: str, model: Decoder, workload: Workload) -> list[Arrays]:
     """Prompts with the tokens that follow them in the text, one mapping a call.
 
     The text is cut into pieces of ``prompt_tokens`` and ``new_tokens``; a last one that is too
@@ -48,7 +49,7 @@ def token_sets(reference: str, model: DecoderModel, workload: Workload) -> list[
     ]
 
 
-def _ids(path: Path, model: DecoderModel) -> Array:
+def _ids(path: Path, model: Decoder) -> Array:
     import numpy as np
 
     try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
 
+from benchorch.config.decoder import Decoder
 from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.codec import Json
 from benchorch.domain.result import ModelCounts
@@ -23,7 +24,6 @@ from benchorch.interfaces.generation import (
     POSITIONS,
     PROMPT,
     SOURCE,
-    DecoderModel,
     Program,
     TokenCall,
 )
@@ -48,7 +48,7 @@ _MOST_COMPARED = 16 * 2**20
 
 def with_cache(setup: TrialSetup, cache: Sequence[TensorSpec]) -> TrialSetup:
     """The setup whose examples have the tensors of the model's cache; unchanged without any."""
-    if not cache or not isinstance(setup.model, DecoderModel):
+    if not cache or not isinstance(setup.model, Decoder):
         return setup
     specs = [_fixed(spec, setup) for spec in cache] if setup.has_fixed_cache() else cache
     return replace(setup, model=setup.model.with_cache(tuple(specs)))
@@ -82,7 +82,7 @@ def load_executable(setup: TrialSetup, runtime: Runtime, request: LoadRequest) -
         feeding=program,
         clock=setup.hardware.clock(),
         choose=sampling,
-        sources=cast(DecoderModel, setup.model).sources,
+        sources=cast(Decoder, setup.model).sources,
         cache=_cache_in(request.example.specs),
         symbols={name: setup.workload.symbols[name] for name in setup.model.symbols},
         example=request.example.arrays,
@@ -366,7 +366,7 @@ def count_generation(
     symbols = setup.workload.symbols
     cache = _cache_in(example.specs)
     ids, positions = example.arrays[IDS], example.arrays[POSITIONS]
-    sources = {name: example.arrays[name] for name in cast(DecoderModel, setup.model).sources}
+    sources = {name: example.arrays[name] for name in cast(Decoder, setup.model).sources}
     later, started = symbols[NEW] - 1, ids.shape[1]
     middle = started + later // 2
 

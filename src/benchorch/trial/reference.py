@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from benchorch.config.components import make
+from benchorch.config.decoder import Decoder
 from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import decode, encode
@@ -33,7 +34,7 @@ from benchorch.frameworks.near_weights import NEAR_DRAWS, near_modules
 from benchorch.frameworks.numpy_files import save_arrays, saved
 from benchorch.host.environment import available_memory_bytes
 from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, SAME_ARITHMETIC_RATIO
-from benchorch.interfaces.generation import CONTINUATION, DecoderModel
+from benchorch.interfaces.generation import CONTINUATION
 from benchorch.interfaces.runtime import Executable, LoadRequest, Runtime
 from benchorch.models.parity_data import data_sets
 from benchorch.models.token_data import token_sets
@@ -141,7 +142,7 @@ def compared_sets(setup: TrialSetup, inputs: int, data: str | None) -> list[Arra
 
 def given_sets(setup: TrialSetup, data: str) -> list[Arrays]:
     """The user's data: inputs of a call, or a text for models that generate."""
-    if isinstance(setup.model, DecoderModel):
+    if isinstance(setup.model, Decoder):
         return token_sets(data, setup.model, setup.workload)
     return data_sets(data, setup.model.specs(), setup.workload)
 
