@@ -143,6 +143,9 @@ class Composer:
         self._loader = loader
         self._config_name = config_name
         self._composed: dict[tuple[str, ...], _Composed] = {}
+        # Of the latest job after each override put in by hand, for the next one begins alike.
+        self._latest: dict[tuple[Sequence[str], ...], _Composed] = {}
+        self._changed: dict[tuple[int, str], tuple[ConfigNode, ConfigNode]] = {}
         self._odd: set[str] = set()
         self._groups = group_names(loader)
         self._files = OptionNodes(loader, config_name, self._groups)
@@ -291,7 +294,6 @@ class Composer:
         while composed is None:
             odd = {_node_of(text) for text in job if not self._is_plain(text)} | self._odd
             composed = self._completed(tuple(o for o in job if _node_of(o) in odd), job)
-        self._composed[whole] = composed
         return composed
 
     def _is_plain(self, override: str) -> bool:
@@ -304,16 +306,26 @@ class Composer:
 
         None where only Hydra can tell what one of them gives: its node is odd from then on.
         """
-        composed = self._compose(base)
-        others = [override for override in job if override not in base]
-        for override in sorted(others, key=_is_dotted):  # choices come before values
-            put_in = self._with_value if _is_dotted(override) else self._with_choice
-            found = put_in(composed, override, base) if self._is_plain(override) else None
+        composed, latest = self._compose(base), {}
+        # Choices come before values.
+        others = sorted((text for text in job if text not in base), key=_is_dotted)
+        for count, override in enumerate(others, 1):
+            place = (base, *others[:count])
+            found = self._latest.get(place) or self._with_override(composed, override, base)
             if found is None:
                 self._odd.add(_node_of(override))
                 return None
-            composed = found
+            composed = latest[place] = found
+        self._latest = latest
         return composed
+
+    def _with_override(
+        self, known: _Composed, override: str, base: tuple[str, ...]
+    ) -> _Composed | None:
+        if not self._is_plain(override):
+            return None
+        put_in = self._with_value if _is_dotted(override) else self._with_choice
+        return put_in(known, override, base)
 
     def _with_choice(
         self, known: _Composed, choice: str, base: tuple[str, ...]
@@ -346,7 +358,12 @@ class Composer:
         is_known = path[0] in known.literal and _is_scalar(_at(known.config, path))
         if not is_known or not _is_scalar(value):
             return None
-        return replace(known, config=_changed(known.config, path, cast(Json, value)))
+        # Cells share equal nodes, by which others remember what they have found in one.
+        node = node_of(known.config, path[0])
+        _, changed = self._changed.setdefault(
+            (id(node), override), (node, _changed(node, path[1:], cast(Json, value)))
+        )
+        return replace(known, config={**known.config, path[0]: changed})
 
     def _group_of(self, key: str) -> str | None:
         first = _node_of(key)

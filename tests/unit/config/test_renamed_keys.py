@@ -38,8 +38,13 @@ def test_an_override_of_a_former_key_has_the_present_one(text: str, present: str
     assert current_name(text) == present
 
 
-def test_the_present_name_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_present_name_is_noted_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     renamed_keys._note.cache_clear()
+    monkeypatch.setattr(
+        renamed_keys.LOG, "disabled", False
+    )  # as a library of an earlier test left it
     with caplog.at_level(logging.WARNING):
         assert lift_lists(["tracking=none", "tracking.uri=x"], frozenset()) == [
             "recorder=none",
