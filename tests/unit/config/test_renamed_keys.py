@@ -42,9 +42,8 @@ def test_the_present_name_is_noted_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renamed_keys._note.cache_clear()
-    monkeypatch.setattr(
-        renamed_keys.LOG, "disabled", False
-    )  # as a library of an earlier test left it
+    # Libraries that earlier tests import may have disabled it.
+    monkeypatch.setattr(renamed_keys.LOG, "disabled", False)
     with caplog.at_level(logging.WARNING):
         assert lift_lists(["tracking=none", "tracking.uri=x"], frozenset()) == [
             "recorder=none",
