@@ -42,7 +42,7 @@ def profile(request: ProfileRequest, say: Callable[[str], None]) -> ProfileRecor
 
 
 def _captured(request: ProfileRequest, say: Callable[[str], None]) -> CapturedProfile:
-    """The inputs rotate as they do where calls are timed, on as many processors."""
+    """Calls under the profiler; inputs rotate as where calls are timed, on as many processors."""
     trial = request.trial
     setup = open_trial(trial.spec)
     request.directory.mkdir(parents=True, exist_ok=True)
