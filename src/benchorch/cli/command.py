@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -126,13 +126,17 @@ class Command(click.Command):
         shared = [name for name in _SHOWN if incomplete[:1] == "-" and name.startswith(incomplete)]
         return [*super().shell_complete(ctx, incomplete), *(CompletionItem(one) for one in shared)]
 
-    def reply(self, words: Sequence[str], **parts: Any) -> Reply:
+    def reply(
+        self, words: Sequence[str], meta: Mapping[str, Any] | None = None, **parts: Any
+    ) -> Reply:
         """The answer to these words, unprinted.
 
         Args:
+            meta: what the context is given.
             parts: of the `Terminal`, such as what takes progress.
         """
         with self.make_context(f"benchorch {self.name}", list(words)) as ctx:
+            ctx.meta.update(meta or {})
             ctx.obj = replace(_terminal(ctx), **parts)
             return cast(Reply, click.Command.invoke(ctx.command, ctx))
 
