@@ -145,7 +145,9 @@ class Composer:
         self._composed: dict[tuple[str, ...], _Composed] = {}
         # Of the latest job after each override put in by hand, for the next one begins alike.
         self._latest: dict[tuple[Sequence[str], ...], _Composed] = {}
-        self._changed: dict[tuple[int, str], tuple[ConfigNode, ConfigNode]] = {}
+        # A node and what an override makes of it: cells share equal nodes, by which others remember
+        # what they have found in one.
+        self._valued: dict[tuple[int, str], tuple[ConfigNode, ConfigNode]] = {}
         self._odd: set[str] = set()
         self._groups = group_names(loader)
         self._files = OptionNodes(loader, config_name, self._groups)
@@ -358,12 +360,11 @@ class Composer:
         is_known = path[0] in known.literal and _is_scalar(_at(known.config, path))
         if not is_known or not _is_scalar(value):
             return None
-        # Cells share equal nodes, by which others remember what they have found in one.
         node = node_of(known.config, path[0])
-        _, changed = self._changed.setdefault(
-            (id(node), override), (node, _changed(node, path[1:], cast(Json, value)))
-        )
-        return replace(known, config={**known.config, path[0]: changed})
+        place = id(node), override
+        if place not in self._valued:
+            self._valued[place] = node, _changed(node, path[1:], cast(Json, value))
+        return replace(known, config={**known.config, path[0]: self._valued[place][1]})
 
     def _group_of(self, key: str) -> str | None:
         first = _node_of(key)
