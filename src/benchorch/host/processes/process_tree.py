@@ -129,7 +129,7 @@ def _environment(pid: int) -> bytes:
 
 def _is_being_executed(pid: int) -> bool:
     """Whether it has memory, as no kernel thread has, but no place for an environment yet."""
-    fields = _stat_fields(pid)
+    fields = _stat_fields(pid)  # proc_pid_stat(5): vsize, env_start
     return len(fields) > 47 and fields[20] != b"0" and fields[47] == b"0"
 
 
