@@ -72,7 +72,7 @@ class PrimaryMetric(NamedTuple):
 
     Attributes:
         text: with its interval and its name, e.g. ``p50 12.3 [12.1, 12.5] ms``.
-        cost: the lower, the better.
+        cost: the lower, the better: a time, or a rate times -1.
     """
 
     text: str
@@ -156,7 +156,8 @@ def _cost(trial: Trial, primary: PrimaryMetric, summaries: Mapping[str, Summary]
     common = primary_metric(baseline.metrics) if baseline else None
     if speedup is None or speedup.design == SEQUENTIAL or common is None:
         return primary.cost
-    return common.cost / speedup.ratio.value
+    ratio = speedup.ratio.value
+    return common.cost / ratio if common.cost > 0 else common.cost * ratio
 
 
 def _cells(result: TrialResult, summary: Summary, compared: bool) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from benchorch.domain.trial import Plan, Trial
 from benchorch.domain.verdict import OutputParity, Verdict
 from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.tables import (
+    _PRIMARY_METRICS,
     HEADERS,
     conclusion,
     limit_text,
@@ -260,6 +261,15 @@ def test_under_load_a_trial_is_ranked_by_its_response_or_by_the_rate_it_sustains
         assert "inductor on local has the best figure" in said
         assert "it was not tested against the others" in said
         assert words in said
+
+
+@pytest.mark.parametrize("metric", [name for name, _, _ in _PRIMARY_METRICS])
+def test_a_higher_ratio_ranks_first_whatever_the_primary_metric(metric):
+    sheet = Sheet().add("slow", ratio=0.5).add("eager").add("fast", ratio=31.7)
+    for name, summary in sheet.summaries.items():
+        sheet.summaries[name] = replace(summary, metrics={metric: estimate(17.0)}, best=("fast",))
+    assert sheet.names() == ["fast", "eager", "slow"]
+    assert "fast on local is fastest of 3" in sheet.said()
 
 
 def test_what_pairs_showed_to_be_faster_wins_over_a_headline_taken_at_another_time():
