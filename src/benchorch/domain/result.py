@@ -157,6 +157,7 @@ class TrialResult:
         profile: what a profiler recorded afterwards; None where none was requested.
         prices: of an hour of its machine, one a market; empty where nothing is paid for.
         execution: in which precision and where the operators ran; None where nothing was measured.
+        started_at, ended_at: ISO 8601 in UTC; a trial that was lost before it ran has no start.
         uploads: its large files, where its node has no disk in common with the run's directory.
         unfinished: whether the trial was still being measured: its run was interrupted, or goes on.
 
@@ -196,6 +197,11 @@ class TrialResult:
         """Whether the trial is an A/A control: its processes ran a second copy of the baseline."""
         paired = (process.paired for process in self.processes)
         return any(pair is not None and pair.baseline_id == self.trial_id for pair in paired)
+
+    @property
+    def dated_at(self) -> str:
+        """Start; of a trial that never started on a node, the end."""
+        return self.started_at or self.ended_at
 
     @property
     def disagrees(self) -> bool:

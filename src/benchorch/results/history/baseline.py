@@ -27,7 +27,7 @@ def sessions_before(
         run
         for run in runs
         if started_at(run) < started_at(candidate)
-        and own & _machines(run, across)
+        and (not own or own & _machines(run, across))
         and match(run.trials, candidate.trials, across)[0]
     ]
     window = [run for run in before if run.plan_id != candidate.plan_id][-last:]
@@ -47,4 +47,6 @@ def sessions_before(
 
 
 def _machines(run: StoredRun, across: Collection[str]) -> set[str]:
-    return {machine_of(one, across) for one in run.trials if one.result is not None}
+    """Machines of the trials that started on one; empty where every trial was lost."""
+    started = (one for one in run.trials if one.result is not None and one.result.started_at)
+    return {machine_of(one, across) for one in started}

@@ -67,7 +67,8 @@ def _below(folder: str, say: Say) -> list[StoredRun]:
 
 def started_at(run: StoredRun) -> str:
     """Start of the run's first trial."""
-    return min(one.result.started_at for one in run.trials if one.result is not None)
+    dates = (one.result.dated_at for one in run.trials if one.result is not None)
+    return min(filter(None, dates), default="")
 
 
 def _remembered() -> Iterator[Path]:

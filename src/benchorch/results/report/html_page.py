@@ -178,7 +178,7 @@ def _columns(rows: Sequence[ReportRow]) -> list[str]:
 
 
 def _heading(run: StoredRun, rows: Sequence[ReportRow]) -> str:
-    started = min((row.result.started_at for row in rows if row.result), default="")
+    started = min((row.result.dated_at for row in rows if row.result), default="")
     where = ", ".join(dict.fromkeys(row.device for row in rows if row.device))
     parts = (f"{run.name} {run.plan_id}", started[:16].replace("T", " "), where)
     return " · ".join(filter(None, parts))

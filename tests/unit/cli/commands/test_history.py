@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from benchorch.cli.commands import gate, history
+from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.errors import ConfigError
 from benchorch.journal.registry import remember
 from benchorch.results.history.collect import collect
@@ -162,6 +163,34 @@ def test_a_gate_without_a_session_on_the_machine_says_so(shifted: Path, tmp_path
     words = ["--baseline", str(shifted), "--candidate", str(other), "--max-regression", "5%"]
     with pytest.raises(ConfigError, match=r"None of 12 runs .*elsewhere"):
         gate.run.reply(words)
+
+
+def lost(of, ended_at: str):
+    """What is recorded of a trial that never started on its node."""
+    failure = Failure(stage="schedule", kind="node_lost", message="the node is gone")
+    return TrialResult(
+        trial_id=of.trial_id, labels=of.labels, outcome=Outcome.FAILED, failure=failure,
+        ended_at=ended_at,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_a_session_that_lost_a_trial_to_its_node_is_not_the_first_one(
+    tmp_path: Path, every: bool
+) -> None:
+    date = "2026-03-{}T00:00:00.000+00:00"
+    for day in (1, 2):
+        ran = [(one, result(one, started_at=date.format(f"0{day}"))) for one in (EAGER, FAST)]
+        write_run(tmp_path / "kept" / f"day-{day}", *ran)
+    ran = [(EAGER, result(EAGER, started_at=date.format("03")))]
+    gone = [(one, lost(one, date.format("04"))) for one in (EAGER, FAST)]
+    newest = write_run(tmp_path / "newest", *(gone if every else [*ran, gone[1]]))
+    words = ["--baseline", str(tmp_path / "kept"), "--candidate", str(newest), "--allow-first"]
+    reply = gate.run.reply([*words, "--max-regression", "5%"])
+    assert reply.data["state"] == "refused"  # type: ignore[index,call-overload]
+    assert reply.exit_code == 3
+    runs = collect([str(newest), str(tmp_path / "kept")], lambda _: None)
+    assert [run.plan_id for run in runs] == ["plan-day-1", "plan-day-2", "plan-newest"]
 
 
 def test_folders_and_broken_links_named_like_exports_are_passed_over(tmp_path: Path) -> None:
