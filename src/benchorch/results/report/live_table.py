@@ -39,7 +39,7 @@ class LiveRow:
     verdict: str = "–"
     processes: int = 0
     state: str = WAITS
-    cost: float = math.inf
+    cost: tuple[float, float] = (math.inf, math.inf)
 
     @property
     def cells(self) -> tuple[str, ...]:

@@ -72,11 +72,13 @@ class PrimaryMetric(NamedTuple):
 
     Attributes:
         text: with its interval and its name, e.g. ``p50 12.3 [12.1, 12.5] ms``.
-        cost: the lower, the better: a time, or a rate times -1.
+        cost: the lower, the better: the metric's place among the primary ones, so that what
+            lacks the first (overloaded, or within the target at no rate) comes behind what has
+            it; then a time, or a rate times -1.
     """
 
     text: str
-    cost: float
+    cost: tuple[float, float]
 
 
 # By scenario, the first one that a trial has: its text, and whether less is better.
@@ -91,11 +93,11 @@ _PRIMARY_METRICS = (
 
 def primary_metric(metrics: Mapping[str, Estimate]) -> PrimaryMetric | None:
     """The metric by which a trial is ranked; None where it has none of them."""
-    for name, words, less_is_better in _PRIMARY_METRICS:
+    for place, (name, words, less_is_better) in enumerate(_PRIMARY_METRICS):
         found = metrics.get(name)
         if found is not None:
             cost = found.value if less_is_better else -found.value
-            return PrimaryMetric(words.format(interval_text(found)), cost)
+            return PrimaryMetric(words.format(interval_text(found)), (place, cost))
     return None
 
 
@@ -135,19 +137,21 @@ def ranked(run: RunResults) -> list[Trial]:
     return sorted(run.plan.trials, key=lambda trial: _rank(trial, run))
 
 
-def _rank(trial: Trial, run: RunResults) -> tuple[int, str, list[str | int], float]:
+def _rank(trial: Trial, run: RunResults) -> tuple[int, str, list[str | int], tuple[float, float]]:
     """By what it costs within a model and workload; disqualified ones after all others."""
     result = run.results.get(trial.trial_id)
     ran = result is not None and result.outcome is Outcome.OK
     primary = primary_metric(run.summaries[trial.trial_id].metrics) if ran else None
     place = 2 if primary is None else 1 if result and result.disagrees else 0
-    cost = _cost(trial, primary, run.summaries) if primary else 0.0
+    cost = _cost(trial, primary, run.summaries) if primary else (0.0, 0.0)
     case = f"{trial.labels['workload']} {_other_scenario(trial.labels)}"
     sizes = [int(part) if at % 2 else part for at, part in enumerate(_SIZES.split(case))]
     return place, trial.labels["model"], sizes, cost
 
 
-def _cost(trial: Trial, primary: PrimaryMetric, summaries: Mapping[str, Summary]) -> float:
+def _cost(
+    trial: Trial, primary: PrimaryMetric, summaries: Mapping[str, Summary]
+) -> tuple[float, float]:
     """The primary metric; of a candidate that met its baseline, what follows from the ratio.
 
     Its own was measured minutes apart from the others'.
@@ -156,8 +160,8 @@ def _cost(trial: Trial, primary: PrimaryMetric, summaries: Mapping[str, Summary]
     common = primary_metric(baseline.metrics) if baseline else None
     if speedup is None or speedup.design == SEQUENTIAL or common is None:
         return primary.cost
-    ratio = speedup.ratio.value
-    return common.cost / ratio if common.cost > 0 else common.cost * ratio
+    (place, cost), ratio = common.cost, speedup.ratio.value
+    return place, cost / ratio if cost > 0 else cost * ratio
 
 
 def _cells(result: TrialResult, summary: Summary, compared: bool) -> tuple[str, ...]:

@@ -272,6 +272,21 @@ def test_a_higher_ratio_ranks_first_whatever_the_primary_metric(metric):
     assert "fast on local is fastest of 3" in sheet.said()
 
 
+@pytest.mark.parametrize(
+    "first", ["target_rate_per_s/max", "response_ms/p50"], ids=["peak_rate", "server"]
+)
+def test_what_lacks_the_first_metric_under_load_ranks_behind_what_has_it(first):
+    sheet = Sheet().add("overloaded").add("eager")
+    capacity = "capacity_per_s/mean"
+    for name, metrics in (
+        ("overloaded", {capacity: estimate(200.0)}),
+        ("eager", {capacity: estimate(125.0), first: estimate(90.0)}),
+    ):
+        sheet.summaries[name] = Summary(metrics=metrics, speedup=None, steady=True)
+    assert sheet.names() == ["eager", "overloaded"]
+    assert "eager on local has the best figure" in sheet.said()
+
+
 def test_what_pairs_showed_to_be_faster_wins_over_a_headline_taken_at_another_time():
     # A quiet run of the README's recipe, in which the slower of the two had the better median.
     sheet = Sheet().add("eager", 123.0).add("aot_inductor", 95.6, ratio=1.11)
