@@ -116,24 +116,26 @@ corpus: $(VENV)/.installed ## a script for each architecture of transformers, an
 # STACK names the stack; ARGS are further words for scripts/provision.py, e.g. ARGS="--var ttl_minutes=60".
 STACK ?= benchorch
 ARGS ?=
+# Where sh is bash, {"a"=1,"b"=2} would become two words.
+NO_BRACES := [ -z "$$BASH_VERSION" ] || set +B;
 
 provision: $(VENV)/.installed ## make the EC2 stack (asks first); ARGS='--var fleet={"g5.xlarge"=1}'
-	@$(VENV)/bin/python scripts/provision.py apply --check --name $(STACK) $(ARGS)
+	@$(NO_BRACES) $(VENV)/bin/python scripts/provision.py apply --check --name $(STACK) $(ARGS)
 
 provision-check: $(VENV)/.installed ## is the AWS account ready for the stack? read-only, in seconds; ARGS=--json
-	@$(VENV)/bin/python scripts/provision_check.py --name $(STACK) $(ARGS)
+	@$(NO_BRACES) $(VENV)/bin/python scripts/provision_check.py --name $(STACK) $(ARGS)
 
 provision-plan: $(VENV)/.installed ## what make provision would make; changes nothing
-	@$(VENV)/bin/python scripts/provision.py plan --name $(STACK) $(ARGS)
+	@$(NO_BRACES) $(VENV)/bin/python scripts/provision.py plan --name $(STACK) $(ARGS)
 
 image: $(VENV)/.installed ## bake an image for each kind of node, which then boots in a minute and a half
-	@$(VENV)/bin/python scripts/provision.py image --name $(STACK) $(ARGS)
+	@$(NO_BRACES) $(VENV)/bin/python scripts/provision.py image --name $(STACK) $(ARGS)
 
 status: $(VENV)/.installed ## which EC2 machines run now
-	@$(VENV)/bin/python scripts/provision.py status --name $(STACK) $(ARGS)
+	@$(NO_BRACES) $(VENV)/bin/python scripts/provision.py status --name $(STACK) $(ARGS)
 
 destroy: $(VENV)/.installed ## end every EC2 machine, then remove the stack (asks first)
-	@$(VENV)/bin/python scripts/provision.py destroy --name $(STACK) $(ARGS)
+	@$(NO_BRACES) $(VENV)/bin/python scripts/provision.py destroy --name $(STACK) $(ARGS)
 
 test-terraform: ## the stack's own tests, without AWS; needs terraform
 	@cd infra/terraform && terraform init -backend=false -input=false \

@@ -19,6 +19,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ import stack_bill
 import stack_build
 import stack_home
 import stack_leftovers
+from account_checks.requested import quoted
 from stack_home import Home, Settings
 from stack_results import download_all, empty_place
 
@@ -114,6 +116,9 @@ def _apply(options: argparse.Namespace, home: Home, settings: Settings | None) -
         code = provision_check.main(["--name", options.name, *given])
         if code:
             return code
+    code = _examined(wanted, options.name)
+    if code:
+        return code
     _make_service_roles()
     before = _refused(options, wanted.region)
     home = stack_home.make_home(home, wanted.region)
@@ -306,6 +311,16 @@ def _approval(options: argparse.Namespace) -> Sequence[str]:
     return ["-auto-approve"] if options.yes else []
 
 
+def _examined(settings: Settings, name: str) -> int:
+    """0 where Terraform takes the variables, which are kept with the stack from then on."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        shutil.copy(SOURCE / "variables.tf", place)
+        _write_settings(place, settings, name)
+        command = ["terraform", "plan", "-input=false", *_variables(settings)]
+        return _run(command, place, quiet=True)
+
+
 def _initialised(options: argparse.Namespace, home: Home | None, settings: Settings) -> int:
     """Initialise a working directory, so that a checkout holds no state; the exit code."""
     place = _fresh(_place(options.name))
@@ -314,12 +329,15 @@ def _initialised(options: argparse.Namespace, home: Home | None, settings: Setti
         emulated = bool(os.environ.get("AWS_ENDPOINT_URL"))
         backend = json.dumps(home.backend(options.name, emulated=emulated))
         (place / "backend.tf.json").write_text(backend)
-    (place / "settings.auto.tfvars.json").write_text(
-        json.dumps({"name": options.name, "region": settings.region, "build_dir": "build"})
-    )
+    _write_settings(place, settings, options.name)
     plugins = os.environ.get("BENCHORCH_TF_PLUGIN_DIR")
     offline = [f"-plugin-dir={plugins}"] if plugins else []
     return _run(["terraform", "init", "-input=false", "-reconfigure", *offline], place, quiet=True)
+
+
+def _write_settings(place: Path, settings: Settings, name: str) -> None:
+    told = {"name": name, "region": settings.region, "build_dir": "build"}
+    (place / "settings.auto.tfvars.json").write_text(json.dumps(told))
 
 
 def _fresh(place: Path) -> Path:
@@ -333,9 +351,12 @@ def _fresh(place: Path) -> Path:
 
 
 def _terraform(options: argparse.Namespace, settings: Settings, what: str, *flags: str) -> int:
-    variables = [f"-var={key}={value}" for key, value in settings.variables.items()]
-    command = ["terraform", what, "-input=false", *variables, *flags]
+    command = ["terraform", what, "-input=false", *_variables(settings), *flags]
     return _run(command, _place(options.name))
+
+
+def _variables(settings: Settings) -> Sequence[str]:
+    return [f"-var={key}={quoted(value)}" for key, value in settings.variables.items()]
 
 
 def _output(options: argparse.Namespace, name: str, form: str = "-raw") -> str:

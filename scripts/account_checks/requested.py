@@ -9,6 +9,8 @@ from benchorch.hardware.aws_account.request import StackRequest
 _VARIABLE = re.compile(r'^variable "(\w+)" \{(.*?)^\}', re.MULTILINE | re.DOTALL)
 _DEFAULT = re.compile(r"^  default\s*=\s*(.+)$", re.MULTILINE)
 _IMAGE = re.compile(r'"?(\w+)"?\s*[=:]\s*"(/[^"]+)"')
+_WORD = re.compile(r'"[^"]*"|[^\s{}\[\]",=:]+')
+_NO_TEXT = re.compile(r'".*|[-+]?[\d.]+|true|false|null')
 _SIZE = re.compile(r'"?([a-z][a-z0-9-]*\.[a-z0-9-]+)"?\s*[=:]\s*(\d+)')
 
 
@@ -30,6 +32,17 @@ def stack_request(name: str, variables_tf: str, overrides: Sequence[str]) -> Sta
     )
 
 
+def quoted(value: str) -> str:
+    """A map or list of Terraform's with the quotes that a shell has taken: ``{g5.xlarge=1}``."""
+    if not value.lstrip().startswith(("{", "[")):
+        return value
+    return _WORD.sub(lambda word: _quoted_word(word[0]), value)
+
+
+def _quoted_word(word: str) -> str:
+    return word if _NO_TEXT.fullmatch(word) else f'"{word}"'
+
+
 def _defaults(variables_tf: str) -> Mapping[str, str]:
     found = {name: _DEFAULT.search(body) for name, body in _VARIABLE.findall(variables_tf)}
     return {name: match[1] for name, match in found.items() if match}
@@ -39,7 +52,7 @@ def _pair(word: str) -> tuple[str, str]:
     key, equals, value = word.partition("=")
     if not equals:
         raise ConfigError([f"--var {word}: expected KEY=VALUE, e.g. --var region=eu-west-1"])
-    return key.strip(), value
+    return key.strip(), quoted(value)
 
 
 def _minutes(text: str) -> float:

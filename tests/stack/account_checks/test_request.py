@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from account_checks.requested import stack_request
+from account_checks.requested import quoted, stack_request
 from benchorch.errors import ConfigError
 
 VARIABLES = (
@@ -28,6 +28,23 @@ def test_words_win(word: str) -> None:
     request = stack_request("lab", VARIABLES, [word, "region=eu-west-1", 'markets=["spot"]'])
     assert request.fleet == {"g5.xlarge": 2, "r6i.large": 1}
     assert (request.region, request.markets) == ("eu-west-1", ["spot"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [
+        ("{g5.xlarge=1, r6i.large = 2}", '{"g5.xlarge"=1, "r6i.large" = 2}'),
+        ('{"g5.xlarge": 1}', '{"g5.xlarge": 1}'),
+        ("[spot,on_demand]", '["spot","on_demand"]'),
+        ("{gpu=/own/gpu}", '{"gpu"="/own/gpu"}'),
+        ("0 3 * * *", "0 3 * * *"),
+        ("m7i.large", "m7i.large"),
+    ],
+)
+def test_quotes_that_a_shell_has_taken_from_a_map_or_a_list_are_put_back(
+    typed: str, value: str
+) -> None:
+    assert quoted(typed) == value
 
 
 def test_image_parameters_are_those_that_terraform_is_given() -> None:

@@ -1,0 +1,97 @@
+"""Terraform gets the variables that are typed behind make; what it rejects is not kept."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import provision
+from account_checks.requested import stack_request
+from stack_home import Settings, find_home
+from support.aws_emulator.server import Emulator
+
+ROOT = Path(__file__).resolve().parents[2]
+FLEET = '{"g5.xlarge"=1,"r6i.large"=2}'
+
+
+@pytest.fixture
+def words_of_make(tmp_path: Path):
+    """What make gives the script, by a shell."""
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    program = "import json, sys; print(json.dumps(sys.argv[1:]))"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{program}" "$@"\n')
+    python.chmod(0o755)
+
+    def run(shell: str, target: str, arguments: str) -> list[str]:
+        made = subprocess.run(
+            ["make", "-s", "-o", f"{tmp_path}/.installed", target, f"VENV={tmp_path}",
+             f"SHELL={shell}", f"ARGS={arguments}"],
+            cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        return json.loads(made.stdout)
+
+    return run
+
+
+@pytest.fixture
+def terraform() -> None:
+    if shutil.which("terraform") is None:
+        pytest.skip("SKIPPED: terraform is not installed")
+
+
+def sh_that_is_bash(folder: Path) -> str:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("bash is not installed")
+    (folder / "sh").symlink_to(bash)
+    return str(folder / "sh")
+
+
+@pytest.mark.parametrize("target", ["provision", "provision-plan", "provision-check"])
+@pytest.mark.parametrize("is_bash", [False, True])
+@pytest.mark.parametrize(
+    "typed", [f"--var fleet={FLEET} --var email=me@example.org", f"--var 'fleet={FLEET}'"]
+)
+def test_a_fleet_that_is_typed_behind_make_is_what_terraform_is_given(
+    words_of_make, tmp_path: Path, target: str, is_bash: bool, typed: str
+) -> None:
+    shell = sh_that_is_bash(tmp_path) if is_bash else "/bin/sh"
+    words = words_of_make(shell, target, typed)
+    [fleet] = [word for word in words if word.startswith("fleet=")]
+    settings = Settings().updated({"fleet": fleet.removeprefix("fleet=")})
+    assert list(provision._variables(settings)) == [f"-var=fleet={FLEET}"]
+    assert stack_request("lab", "", [fleet]).fleet == {"g5.xlarge": 1, "r6i.large": 2}
+
+
+def test_a_variable_that_terraform_rejects_is_not_kept_with_the_stack(
+    terraform, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("moto", reason="moto stands in for AWS")
+    with Emulator({}).running() as emulator:
+        for name, value in emulator.environment().items():
+            monkeypatch.setenv(name, value)
+        assert provision.main(["apply", "--yes", "--var", "ttl_minutes=1"]) == 1
+        assert "ttl_minutes must be from 10 to 2880" in capfd.readouterr().err
+        assert find_home().settings("benchorch") is None
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_valid"),
+    [
+        ({"fleet": "{g5.xlarge=1}", "markets": "[spot]", "night_stop": "0 3 * * *"}, True),
+        ({"image_parameters": "{gpu=/own/gpu}", "running": "false"}, True),
+        ({"fleet": "{g5.xlarge=0}"}, False),
+        ({"flete": FLEET}, False),
+    ],
+)
+def test_terraform_examines_the_variables_before_anything_is_made(
+    terraform, variables: dict[str, str], is_valid: bool
+) -> None:
+    settings = Settings().updated(variables)
+    assert (provision._examined(settings, "lab") == 0) is is_valid
