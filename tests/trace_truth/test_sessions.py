@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
 import statistics
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from benchorch.trace.analysis import Analysis, analyze
 from benchorch.trace.critical_path.path import critical_path
 from benchorch.trace.dag import Dag
 from benchorch.trace.events import Events
@@ -68,3 +71,54 @@ def test_a_parallel_session_is_predicted_as_if_operators_kept_their_threads(
     found = errors(threads, tmp_path)
     assert statistics.median(map(abs, found)) <= 0.1, sorted(found)
     assert max(map(abs, found)) <= 0.35, sorted(found)
+
+
+def on_device(place: Path, *, node_us: int, kernel_us: int, appended: bool = False) -> Analysis:
+    """Ten runs of five nodes, each of which launches a kernel; a run waits for the last kernel.
+
+    A kernel comes after its node in the file; plugins append all of them.
+    """
+    host, kernels = [], []
+    for run in range(10):
+        begin = run * 12_000
+        last, first = begin, len(host)
+        for number in range(5):
+            at = begin + 20 + number * node_us
+            last = max(last, at + node_us // 2) + kernel_us
+            host.append(row("Node", f"MatMul_{number}_kernel_time", at, node_us - 2))
+            host[-1]["args"] = {"op_name": "MatMul"}
+            kernel = row("Kernel", "sgemm", last - kernel_us, kernel_us)
+            kernel |= {"pid": -1, "tid": -1, "args": {"stream": "13", "grid_x": "1"}}
+            (kernels if appended else host).append(kernel)
+        done = max(begin + 20 + 5 * node_us, last) + 10
+        host[first:first] = [row("Session", "model_run", begin, done - begin)]
+    path = place / "profile.json"
+    path.write_text(json.dumps(host + kernels))
+    return analyze(path)
+
+
+def row(category: str, name: str, ts: int, dur: int) -> dict[str, Any]:
+    event = {"cat": category, "name": name, "ts": ts, "dur": dur, "ph": "X", "pid": 5, "tid": 5}
+    return {**event, "args": {}}
+
+
+@pytest.mark.parametrize("appended", [False, True])
+def test_a_session_waits_for_its_kernels(appended: bool, tmp_path: Path) -> None:
+    analysis = on_device(tmp_path, node_us=60, kernel_us=1_000, appended=appended)
+    assert analysis.verdict.limit == "device compute"
+    assert analysis.verdict.gains["device compute"] > 0.9
+    assert {lane.device for lane in analysis.events.lanes if lane.on_device} == {0}
+
+
+def test_a_kernel_belongs_to_the_node_before_it(tmp_path: Path) -> None:
+    analysis = on_device(tmp_path, node_us=60, kernel_us=1_000)
+    operators = {entry.name: entry.total_ns for entry in analysis.tables["operators"]}
+    assert operators["MatMul"] == pytest.approx(5_000_000, rel=0.1)
+
+
+def test_a_session_whose_nodes_take_longer_than_their_kernels_waits_for_the_host(
+    tmp_path: Path,
+) -> None:
+    analysis = on_device(tmp_path, node_us=1_000, kernel_us=60)
+    assert analysis.verdict.limit == "host framework"
+    assert analysis.verdict.gains["host framework"] > 0.9

@@ -65,12 +65,25 @@ def joined_by(key: Int64s, among: Int64s, requested: Int64s) -> Int64s:
 
 @once
 def launches(events: Events) -> Int32s:
-    """The host call that started each piece of device work, (n,); NOTHING for all else."""
+    """The host call or node that started each piece of device work, (n,); NOTHING for all else."""
     device = np.flatnonzero(among(events.category, DEVICE_WORK))
     calls = np.flatnonzero(events.category == Category.RUNTIME)
     found = np.full(len(events), NOTHING, dtype=np.int32)
-    found[device] = joined_by(events.correlation, calls, events.correlation[device])
+    call = joined_by(events.correlation, calls, events.correlation[device])
+    found[device] = np.where(call == NOTHING, _nodes_of(events, device), call)
     return found
+
+
+def _nodes_of(events: Events, device: Int64s) -> Int64s:
+    """The node before each piece of uncorrelated work in the file: ONNX Runtime writes them so."""
+    nodes = np.flatnonzero(events.category == Category.NODE)
+    if not len(nodes):
+        return np.full(len(device), NOTHING, dtype=np.int64)
+    place = np.searchsorted(nodes, device) - 1
+    node = nodes[np.maximum(place, 0)]
+    known = (place >= 0) & (events.correlation[device] == NOTHING)
+    known &= events.start_ns[node] <= events.start_ns[device]
+    return np.where(known, node, NOTHING)
 
 
 def longest(group: Int64s | Int32s, length: NDArray[Any]) -> NDArray[np.intp]:

@@ -153,11 +153,12 @@ def _pauses(
 def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> FoundEdges:
     """What other threads do inside of a range of the main thread stays inside of it.
 
-    That is a busy interval in a person's range, or a node in a run of ONNX Runtime, which waits for
-    the threads of its pool.
+    That is a busy interval in a person's range, or a node or a device's work in a run of ONNX
+    Runtime, which waits for the threads of its pool and for its streams.
     """
     node, other = scope.indices(Category.NODE), busy.lane != scope.main_lane
     node = node[scope.lane[node] != scope.main_lane]
+    node = np.concatenate([node, _of_sessions(scope)])
     start = np.concatenate([busy.start[other], 2 * node])
     end = np.concatenate([busy.end[other], 2 * node + 1])
     start_ns, end_ns = timelines.time_ns[start], timelines.time_ns[end]
@@ -182,12 +183,22 @@ def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals)
     called_ns = np.where(first, (first_ns - scope.start_ns)[event], 0)
     resumed_ns = np.where(run, (scope.end_ns - last_ns)[event], 0)
     tier = np.where(run, Tier.SEMANTIC, Tier.INFERRED).astype(np.int8)
+    forks = edges(2 * event, start, EdgeKind.FORK, Class.SYNC_EXIT, tier, called_ns)
     return FoundEdges(
-        edges(2 * event, start, EdgeKind.FORK, Class.SYNC_EXIT, tier, called_ns),
+        forks.kept((start < 2 * scope.hosts) | (scope.launch[start >> 1] == NOTHING)),
         edges(end, 2 * event + 1, EdgeKind.JOIN, Class.SYNC_EXIT, tier, resumed_ns),
         waits=2 * event[run] + 1,
         floor_ns=resumed_ns[run],
     )
+
+
+def _of_sessions(scope: Scope) -> Int64s:
+    """The device work of ONNX Runtime: nodes start it, and no record says what waits for it."""
+    if not len(scope.indices(Category.SESSION)):
+        return np.zeros(0, dtype=np.int64)
+    call = scope.launch[scope.device]
+    own = (call == NOTHING) | (scope.category[call] == Category.NODE)
+    return scope.hosts + np.flatnonzero(own)
 
 
 def thread_starts(

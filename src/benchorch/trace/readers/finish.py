@@ -20,7 +20,7 @@ from benchorch.trace.readers.records import Begin, Record, integer, integers, na
 from benchorch.units import NS_PER_US
 
 SYNC_ROWS = 1_000_000  # newer exporters add it to a synchronisation's stream, for a row
-_DIGITS = re.compile(r"\d+")
+_DIGITS = re.compile(r"^-\d+|\d+")
 _MOST_STREAM = 2**31 - 1
 
 
@@ -44,9 +44,9 @@ def stream_lane(
 
 
 def _row(spelled: object) -> int:
-    """The number in what a row is called, such as ``stream 7``; 0 if there is none."""
+    """The number in what a row is called, such as ``stream 7``; 0 if there is none, or -1."""
     digits = _DIGITS.search(word(spelled))
-    number = int(digits.group()[:18]) if digits else 0
+    number = max(int(digits.group()[:18]), 0) if digits else 0
     return (number - SYNC_ROWS if number >= SYNC_ROWS else number) % (_MOST_STREAM + 1)
 
 
@@ -68,6 +68,7 @@ _OPENS = re.compile(
 )
 _AWAITS = re.compile(r"built-in method wait of ")
 _STRAY_RATIO, _STRAY_NS, _LONGEST_NS = 100, 3_600_000_000_000, 30 * 86_400_000_000_000
+_COPIES = re.compile(r"Memcpy(Host|Device)|hipMemcpy")  # that ONNX Runtime calls kernels
 _FENCES = ("_fence_before", "_fence_after")
 
 
@@ -239,6 +240,8 @@ def _names(gathered: Gathered, columns: Columns) -> tuple[Int8s, Int32s, tuple[s
     codes, category = columns["name"], columns["category"]
     is_node = (category == Category.NODE) & ~fences[codes]
     category = np.where((category == Category.NODE) & ~is_node, Category.OTHER, category)
+    copies = np.array([bool(_COPIES.match(text)) for text in texts], dtype=bool)
+    category = np.where((category == Category.KERNEL) & copies[codes], Category.COPY, category)
     texts += [text.removesuffix(_NODE_SUFFIX) for text in texts]
     codes = codes + is_node * np.int32(len(texts) // 2)
     return category.astype(np.int8), *_renumbered(codes, texts)

@@ -48,6 +48,16 @@ def test_every_kind_of_record_goes_where_it_belongs(tmp_path: Path) -> None:
     assert events.repairs == {}
 
 
+def test_what_onnx_runtime_calls_kernels_is_on_a_device_and_may_be_a_copy(tmp_path: Path) -> None:
+    on = {"pid": -1, "tid": -1, "args": {"stream": "13", "grid_x": "-1"}}
+    names = ("sgemm", "MemcpyHostToDevice", "hipMemcpyAsync")
+    rows = [event("Kernel", name, 10 * at, 5, **on) for at, name in enumerate(names)]
+    events = read_events(write(tmp_path / "t.json", rows))
+    kinds = [events.category[called(events, name)] for name in names]
+    assert kinds == [Category.KERNEL, Category.COPY, Category.COPY]
+    assert [(lane.device, lane.stream) for lane in events.lanes] == [(0, 13)]
+
+
 def test_a_synchronisation_is_on_the_stream_it_names_not_on_its_row(tmp_path: Path) -> None:
     events = read_events(write(tmp_path / "t.json", steps(1)))
     assert (lane_of(events, "Stream Sync").device, lane_of(events, "Stream Sync").stream) == (0, 7)
