@@ -18,8 +18,9 @@ MOST_STEPS = 200
 class DeviceShare:
     """One device in one step, in ns; kinds overlap, so only idle and busy sum to the step."""
 
-    device: int  # and step: their numbers; `rank` of the device
+    device: int  # and step: their numbers in the trace; `rank` and `process` of the device
     rank: int
+    process: str  # where the trace has device work of several processes
     step: int
     step_ns: int  # the step's length
     compute_ns: int  # and communication_ns, memory_ns: while at least one such piece of work ran
@@ -46,14 +47,17 @@ def breakdown(events: Events, steps: Steps) -> tuple[DeviceShare, ...]:
     for one in np.unique(device[works]).tolist():
         mine = works[device[works] == one]
         mine = mine[np.argsort(events.start_ns[mine], kind="stable")]
-        rank = events.lanes[events.lane[mine[0]]].rank
+        lane = events.lanes[events.lane[mine[0]]]
         spans = events.start_ns[mine], events.end_ns[mine], kind[mine]
         reached_ns = np.maximum.accumulate(spans[1])
         for step in range(steps.first, last):
             begin, end = int(steps.begin_ns[step]), int(steps.done_ns[step])
             near = slice(np.searchsorted(reached_ns, begin), np.searchsorted(spans[0], end))
             times = _times_ns(begin, end, *(column[near] for column in spans))
-            found.append(DeviceShare(device=one, rank=rank, step=step, **times))
+            share = DeviceShare(
+                device=lane.number, rank=lane.rank, process=lane.program, step=step, **times
+            )
+            found.append(share)
     return tuple(found)
 
 

@@ -65,11 +65,18 @@ class Lane:
     stream: int = NOTHING
     label: str = ""  # what a person calls it
     rank: int = 0  # of the traces of several ranks, which one it is in
+    program: str = ""  # of a trace of several processes with device work, which one it is of
+    offset: int = 0  # of `device`, which is unique, from the number that the trace has
 
     @property
     def on_device(self) -> bool:
         """Whether it is a stream."""
         return self.stream != NOTHING
+
+    @property
+    def number(self) -> int:
+        """The device's number in the trace."""
+        return self.device - self.offset
 
 
 Details = Callable[[Sequence[int]], Mapping[int, Mapping[str, object]]]
@@ -118,6 +125,13 @@ class Events:
     def ranks(self) -> Int64s:
         """Rank of every lane; at least one entry."""
         return np.array([lane.rank for lane in self.lanes] or [0], dtype=np.int64)
+
+    @property
+    def programs(self) -> Int64s:
+        """The process of every lane, numbered; at least one entry. One trace is mostly of one."""
+        keys = [(lane.rank, lane.program) for lane in self.lanes] or [(0, "")]
+        numbers = {key: number for number, key in enumerate(sorted(set(keys)))}
+        return np.array([numbers[key] for key in keys], dtype=np.int64)
 
     def called(self, fits: Callable[[str], object]) -> Bools:
         """Which have a name that fits, (n,); every name is tried once."""

@@ -94,25 +94,25 @@ def longest(group: Int64s | Int32s, length: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def last_elsewhere(
-    ranks: Int64s,
+    programs: Int64s,
     points: tuple[Int64s, Int32s, Int64s],
     lane: Int32s,
     until_ns: Int64s,
     after_ns: Int64s,
 ) -> Int64s:
-    """For each lane the last of some points on another lane of its rank, or NOTHING, (n,).
+    """For each lane the last of some points on another lane of its process, or NOTHING, (n,).
 
-    Points are numbers with lanes and times, (m,); `ranks` is that of every lane. Of the interval
+    Points are numbers with lanes and times, (m,); `programs` is that of every lane. Of the interval
     the end counts, the beginning does not.
     """
     if not len(points[0]):
         return np.full(len(lane), NOTHING, dtype=np.int64)
-    order = np.lexsort((*points, ranks[points[1]]))
+    order = np.lexsort((*points, programs[points[1]]))
     point, on, time_ns = points[0][order], points[1][order], points[2][order]
     begins = np.diff(on, prepend=NOTHING) != 0
     elsewhere = np.maximum.accumulate(np.where(begins, np.arange(len(on)), 0)) - 1
-    own = ranks[lane]
-    at = by_lane(ranks[on], time_ns, own, until_ns, "right") - 1
+    own = programs[lane]
+    at = by_lane(programs[on], time_ns, own, until_ns, "right") - 1
     at = np.where((at >= 0) & (on[at] == lane), elsewhere[at], at)
-    near = (at >= 0) & (ranks[on[at]] == own) & (time_ns[at] > after_ns)
+    near = (at >= 0) & (programs[on[at]] == own) & (time_ns[at] > after_ns)
     return np.where(near, point[at], NOTHING)

@@ -194,6 +194,7 @@ def _of_rank(lane: Lane, rank: int, devices: int) -> Lane:
         lane,
         process=f"rank {rank}: {lane.process}",
         device=lane.device + devices if lane.on_device else lane.device,
+        offset=lane.offset + devices if lane.on_device else lane.offset,
         label=f"rank {rank} {lane.label}",
         rank=rank,
     )

@@ -293,8 +293,7 @@ def _steps(
 ) -> Steps:
     """The steps of these ranges, which end with the ranges or at some times."""
     start_ns, end_ns = events.start_ns[marks], events.end_ns[marks] if end_ns is None else end_ns
-    rank = events.lanes[events.lane[marks[0]]].rank
-    work, step = _work_of_ranges(events, start_ns, end_ns, rank)
+    work, step = _work_of_ranges(events, start_ns, end_ns, int(events.lane[marks[0]]))
     done_ns = end_ns.copy()  # when it has ended and the device work that belongs to it is done
     np.maximum.at(done_ns, step, events.end_ns[work])
     done_ns = np.maximum.accumulate(done_ns)
@@ -329,18 +328,18 @@ def _steps(
 
 def work_of_steps(events: Events, steps: Steps) -> tuple[Int64s, Int64s]:
     """Device work that belongs to the steps, and the number of the step of each."""
-    rank = events.lanes[steps.lane].rank if steps.lane >= 0 else 0
-    return _work_of_ranges(events, steps.start_ns, steps.end_ns, rank)
+    return _work_of_ranges(events, steps.start_ns, steps.end_ns, steps.lane)
 
 
 def _work_of_ranges(
-    events: Events, start_ns: Int64s, end_ns: Int64s, rank: int
+    events: Events, start_ns: Int64s, end_ns: Int64s, lane: int
 ) -> tuple[Int64s, Int64s]:
-    """The device work of each range: what was launched inside it.
+    """The device work of each range of a thread: what its process launched inside it.
 
     Of a stream without recorded launches it is divided among the ranges evenly, if it can be.
     """
-    own = (events.ranks == rank)[events.lane]
+    programs = events.programs
+    own = (programs == programs[max(lane, 0)])[events.lane]
     works = np.flatnonzero(among(events.category, DEVICE_WORK) & own)
     call = launches(events)[works]
     launched = call != NOTHING

@@ -281,9 +281,10 @@ def _text(
 def _device_lines(analysis: Analysis) -> Iterator[str]:
     """How each device spends its time, over all steps."""
     devices = analysis.devices
-    numbers = list(dict.fromkeys(one.device for one in devices))
-    for number in numbers[:_DEVICES_SHOWN]:
-        mine = [one for one in devices if one.device == number]
+    keys = list(dict.fromkeys((one.rank, one.process, one.device) for one in devices))
+    for rank, process, number in keys[:_DEVICES_SHOWN]:
+        key = rank, process, number
+        mine = [one for one in devices if (one.rank, one.process, one.device) == key]
         length = sum(one.step_ns for one in mine) or 1
         kinds = {
             "computing": sum(one.compute_ns for one in mine),
@@ -292,10 +293,12 @@ def _device_lines(analysis: Analysis) -> Iterator[str]:
             "overlapped": sum(one.overlapped_ns for one in mine),
             "idle": sum(one.idle_ns for one in mine),
         }
-        rank = f"{number} (rank {mine[0].rank})" if analysis.events.ranks.any() else str(number)
-        yield f"{rank}: " + ", ".join(f"{name} {ns / length:.0%}" for name, ns in kinds.items())
-    if len(numbers) > _DEVICES_SHOWN:
-        yield f"and {len(numbers) - _DEVICES_SHOWN} more; --json has all"
+        owner = [f"rank {rank}"] if analysis.events.ranks.any() else []
+        owner += [f"process {process}"] if process else []
+        name = f"{number} ({', '.join(owner)})" if owner else str(number)
+        yield f"{name}: " + ", ".join(f"{kind} {ns / length:.0%}" for kind, ns in kinds.items())
+    if len(keys) > _DEVICES_SHOWN:
+        yield f"and {len(keys) - _DEVICES_SHOWN} more; --json has all"
 
 
 def _gains_table(analysis: Analysis) -> str:

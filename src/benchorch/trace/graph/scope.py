@@ -112,7 +112,7 @@ class Scope:
         event = points >> 1
         time_ns = np.where(points & 1, self.end_ns[event], self.start_ns[event])
         columns = points, self.lane[event], time_ns
-        return last_elsewhere(self.events.ranks, columns, lane, until_ns, after_ns)
+        return last_elsewhere(self.events.programs, columns, lane, until_ns, after_ns)
 
 
 def with_overhead(scope: Scope) -> Scope:

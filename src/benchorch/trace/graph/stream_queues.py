@@ -42,11 +42,11 @@ class Queues(NamedTuple):
         *,
         earlier: bool = False,
     ) -> Int64s:
-        """Of what a call's rank had launched before it, the work that ended last between two times.
+        """Of what a call's process had launched before, the work that ended last between two times.
 
         Of a stream that works on, `earlier` work counts if it ended just then: an event may be old.
         """
-        ranks, at_ns = scope.events.ranks, scope.start_ns[call]
+        programs, at_ns = scope.events.programs, scope.start_ns[call]
         work, end_ns = np.full(len(call), NOTHING, dtype=np.int64), after_ns
         for lane in self.lanes:
             lanes = np.full(len(call), lane)
@@ -59,7 +59,7 @@ class Queues(NamedTuple):
             other = np.append(self.latest, NOTHING)[at]
             other_ns = scope.end_ns[other]
             later = (other != NOTHING) & (other_ns > end_ns) & (other_ns <= until_ns)
-            later &= ranks[scope.lane[call]] == ranks[lane]
+            later &= programs[scope.lane[call]] == programs[lane]
             work, end_ns = np.where(later, other, work), np.where(later, other_ns, end_ns)
         return work
 
@@ -76,12 +76,13 @@ class Queues(NamedTuple):
         return np.where(on_lane, np.append(self.work, NOTHING)[at], NOTHING)
 
     def next_anywhere(self, scope: Scope, call: Int64s) -> Int64s:
-        """The first work that a call's rank launched on any stream from it on, or NOTHING."""
-        own, rank = scope.events.ranks[scope.lane[call]], scope.events.ranks[self.lane]
-        order = np.lexsort((self.launched_ns, rank))
-        at = by_lane(rank[order], self.launched_ns[order], own, scope.start_ns[call])
+        """The first work that a call's process launched on any stream from it on, or NOTHING."""
+        programs = scope.events.programs
+        own, program = programs[scope.lane[call]], programs[self.lane]
+        order = np.lexsort((self.launched_ns, program))
+        at = by_lane(program[order], self.launched_ns[order], own, scope.start_ns[call])
         found = np.append(self.work[order], NOTHING)[at]
-        return np.where(np.append(rank[order], NOTHING)[at] == own, found, NOTHING)
+        return np.where(np.append(program[order], NOTHING)[at] == own, found, NOTHING)
 
 
 def stream_queues(scope: Scope) -> Queues:

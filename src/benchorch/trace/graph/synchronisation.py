@@ -140,9 +140,9 @@ def _context_syncs(scope: Scope, streams: Streams, records: SyncRecords) -> Awai
     lanes = streams.queue.lanes
     call, lane = np.repeat(call, len(lanes)), np.tile(lanes, len(call))
     device = records.device[call]
-    ranks = scope.events.ranks
+    programs = scope.events.programs
     own = (device == NOTHING) | (device == scope.events.devices[lane])
-    own &= ranks[scope.lane[call]] == ranks[lane]
+    own &= programs[scope.lane[call]] == programs[lane]
     return _reached(scope, streams, call[own], lane[own], call[own], Tier.SEMANTIC)
 
 

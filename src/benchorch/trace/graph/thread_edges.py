@@ -151,12 +151,13 @@ def _pauses(
 
 
 def within_ranges(scope: Scope, timelines: ThreadTimelines, busy: BusyIntervals) -> FoundEdges:
-    """What other threads do inside of a range of the main thread stays inside of it.
+    """What other threads of a process do inside of a range of the main thread stays inside of it.
 
     That is a busy interval in a person's range, or a node or a device's work in a run of ONNX
     Runtime, which waits for the threads of its pool and for its streams.
     """
-    node, other = scope.indices(Category.NODE), busy.lane != scope.main_lane
+    node, programs = scope.indices(Category.NODE), scope.events.programs
+    other = (busy.lane != scope.main_lane) & (programs[busy.lane] == programs[scope.main_lane])
     node = node[scope.lane[node] != scope.main_lane]
     node = np.concatenate([node, _of_sessions(scope)])
     start = np.concatenate([busy.start[other], 2 * node])

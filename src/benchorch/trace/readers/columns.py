@@ -100,7 +100,7 @@ class Gathered:
     """Columns collected from the records of a file, block by block."""
 
     # names, lanes: what the codes of the columns stand for; a lane is ``(pid, tid)`` or, of
-    # something on a stream, ``(pid, tid, device, stream, whether it works)``
+    # something on a stream, ``(pid, tid, device, stream, whether it works)``, and its process
     names: Codes = field(default_factory=Codes)
     lanes: Codes = field(default_factory=Codes)
     words: Codes = field(default_factory=Codes)  # the categories as the file spells them

@@ -30,7 +30,7 @@ def thread_lane(process: object, thread: object) -> Lane:
 
 
 def stream_lane(
-    process: object, thread: object, device: object, stream: object, works: bool
+    process: object, thread: object, device: object, stream: object, works: bool, program: str = ""
 ) -> Lane:
     """The lane of a stream by its own numbers, or its row's; that of a device's synchronisation."""
     number = integer(stream)
@@ -40,7 +40,24 @@ def stream_lane(
         number = _row(thread)
     owner = integer(device)
     owner = owner if owner >= 0 else max(_row(process), 0)
-    return Lane(process=str(owner), thread=str(number), device=owner, stream=number)
+    process, thread = str(owner), str(number)
+    return Lane(process=process, thread=thread, device=owner, stream=number, program=program)
+
+
+def _by_program(lanes: Sequence[Lane]) -> Sequence[Lane]:
+    """Lanes with a device for each process that has it, where several processes have devices."""
+    devices = sorted({(lane.program, lane.device) for lane in lanes if lane.on_device})
+    if len({program for program, _ in devices}) < 2:
+        return [replace(lane, program="") for lane in lanes]
+
+    def apart(lane: Lane) -> Lane:
+        if not lane.on_device:
+            return replace(lane, program=lane.process)
+        device = devices.index((lane.program, lane.device))
+        process = f"{lane.device} of process {lane.program}"
+        return replace(lane, process=process, device=device, offset=device - lane.device)
+
+    return [*map(apart, lanes)]
 
 
 def _row(spelled: object) -> int:
@@ -223,11 +240,12 @@ def _lanes(gathered: Gathered, codes: Int32s) -> tuple[Int32s, tuple[Lane, ...]]
     found = [
         thread_lane(*key) if len(key) == 2 else stream_lane(*key) for key in gathered.lanes.values
     ]
-    column, ordered = _renumbered(codes, found, lane_order)
+    column, ordered = _renumbered(codes, _by_program(found), lane_order)
 
     def label(lane: Lane) -> str:
         if lane.on_device:
-            return f"device {lane.device} stream {lane.stream}"
+            process = f" of process {lane.program}" if lane.program else ""
+            return f"device {lane.number} stream {lane.stream}{process}"
         return min(gathered.thread_names[lane.process, lane.thread] or {f"thread {lane.thread}"})
 
     return column, tuple(replace(lane, label=label(lane)) for lane in ordered)

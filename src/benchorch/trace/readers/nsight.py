@@ -20,7 +20,7 @@ import numpy as np
 from benchorch.errors import TraceError
 from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import NOTHING, Category, Events
-from benchorch.trace.readers.columns import Gathered
+from benchorch.trace.readers.columns import Codes, Gathered
 from benchorch.trace.readers.finish import finished
 from benchorch.trace.readers.records import MOST_NS, integer, integers, word
 
@@ -86,8 +86,18 @@ def _name(table: str, row: Row, string: Text, memory: Text) -> str:
     return _VERSION.sub("", text)
 
 
-_EVENT = ("correlationId", "eventId", "eventSyncId")
-_ALL = ("start", "end", "globalTid", "deviceId", "streamId", "correlationId", "graphNodeId")
+_EVENT = ("globalPid", "correlationId", "eventId", "eventSyncId")
+_ALL = (
+    "start",
+    "end",
+    "globalTid",
+    "globalPid",
+    "deviceId",
+    "streamId",
+    "correlationId",
+    "graphNodeId",
+)
+_CORRELATION_BITS = 32  # what a correlation takes; each process counts its own
 
 
 @final
@@ -141,10 +151,11 @@ def read_nsight(path: Path) -> Events:
     gathered = Gathered()
     with _opened(path) as file:
         texts = file.texts("StringIds", "value"), file.texts("ENUM_CUDA_MEM_KIND", "label")
-        awaited = _awaited(file)
+        processes = Codes()
+        awaited = _awaited(file, processes)
         for number, table in enumerate(TABLES):
             for columns in file.chunks(table.name, (*_ALL, *table.named_by)):
-                _gather(gathered, table, number, columns, texts, awaited)
+                _gather(gathered, table, number, columns, texts, awaited, processes)
         for thread, name in file.rows("ThreadNames", "globalTid", "nameId"):
             gathered.name_thread(*_thread(thread), texts[0](name))
         known = ", ".join(sorted(file.columns)[:8]) or "none"
@@ -164,18 +175,20 @@ def _gather(
     columns: Sequence[Row],
     texts: tuple[Text, Text],
     awaited: Mapping[int, int],
+    processes: Codes,
 ) -> None:
     """Take some rows of a table; those that never ended are left out."""
-    rowid, start, end, thread, device, stream, correlation, graph_node, *named_by = columns
+    rowid, start, end, thread, process, device, stream, correlation, graph_node, *named_by = columns
     start_ns, end_ns = integers(start), integers(end)
     ended = (start_ns != NOTHING) & (end_ns != NOTHING) & (np.abs(start_ns) <= MOST_NS)
     gathered.repairs["without a start or an end"] += int((~ended).sum())
     gathered.repairs["negative duration"] += int((ended & (end_ns < start_ns)).sum())
     sync = table.category is Category.SYNC
     lanes: list[Hashable] = [
-        (on, "synchronisation", on, own, not sync) for on, own in zip(device, stream, strict=True)
+        (on, "synchronisation", on, own, not sync, str(_thread(one)[0]))
+        for on, own, one in zip(device, stream, process, strict=True)
     ]
-    correlations = integers(correlation)
+    correlations = _unique(correlation, thread if table.on_host else process, processes)
     piece = {
         "place": (np.int64(number) << _ROWID_BITS) | integers(rowid),
         "category": np.full(len(rowid), table.category, dtype=np.int8),
@@ -205,25 +218,41 @@ def _thread(global_id: object) -> tuple[int, int]:
     return (number >> _TID_BITS) & _TID, number & _TID
 
 
-def _awaited(file: _File) -> Mapping[int, int]:
+def _unique(correlation: Row, process: Row, processes: Codes) -> Int64s:
+    """Correlations that are unique in the file, by process; an unknown one counts as the first."""
+    numbers, owner = integers(correlation), integers(process) >> _TID_BITS
+    known = owner >= 0
+    number = np.zeros(len(owner), dtype=np.int64)
+    number[known] = processes.encoded(owner[known].tolist())
+    return np.where(numbers >= 0, numbers + (number << _CORRELATION_BITS), numbers)
+
+
+def _awaited(file: _File, processes: Codes) -> Mapping[int, int]:
     """The correlation of the event record that each synchronisation waits for, by its own.
 
     Newer exports name the record; else it is the last one of that event before the wait.
     """
     records, syncs = (
-        [tuple(map(integer, row)) for row in file.rows(f"CUPTI_ACTIVITY_KIND_{table}", *_EVENT)]
+        list(_waited_for(file, f"{_CUPTI}{table}", processes))
         for table in ("CUDA_EVENT", "SYNCHRONIZATION")
     )
-    exact = {sync: correlation for correlation, _, sync in records if sync != NOTHING}
-    by_event: dict[int, list[int]] = {}
-    for correlation, event, _ in sorted(records):
-        by_event.setdefault(event, []).append(correlation)
+    exact = {(of, sync): correlation for of, correlation, _, sync in records if sync != NOTHING}
+    by_event: dict[tuple[int, int], list[int]] = {}
+    for of, correlation, event, _ in sorted(records):
+        by_event.setdefault((of, event), []).append(correlation)
     found = {}
-    for correlation, event, sync in syncs:
-        earlier = by_event.get(event, []) if event != NOTHING else []
+    for of, correlation, event, sync in syncs:
+        earlier = by_event.get((of, event), []) if event != NOTHING else []
         last = bisect_left(earlier, correlation)
-        found[correlation] = exact.get(sync, earlier[last - 1] if last else NOTHING)
+        found[correlation] = exact.get((of, sync), earlier[last - 1] if last else NOTHING)
     return found
+
+
+def _waited_for(file: _File, table: str, processes: Codes) -> Iterator[tuple[int, ...]]:
+    """Process, correlation, event and number of the wait of each row."""
+    for _, process, correlation, *others in file.chunks(table, _EVENT):
+        columns = integers(process), _unique(correlation, process, processes)
+        yield from zip(*(one.tolist() for one in (*columns, *map(integers, others))), strict=True)
 
 
 def _details(

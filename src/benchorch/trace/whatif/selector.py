@@ -146,7 +146,7 @@ def _time_limits(basis: Basis, selector: Selector) -> Iterator[Bools]:
     if selector.lane:
         fits = matcher(selector.lane)
         on_lane = [
-            fits(lane.label) or fits(lane.thread) or fits(f"{lane.device}:{lane.stream}")
+            fits(lane.label) or fits(lane.thread) or fits(f"{lane.number}:{lane.stream}")
             for lane in basis.events.lanes
         ]
         yield np.array(on_lane or [False])[basis.events.lane]

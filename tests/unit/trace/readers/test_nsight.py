@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 
 from benchorch.errors import TraceError
+from benchorch.trace.analysis import Analysis, analyze
 from benchorch.trace.events import Category
+from benchorch.trace.lookup import launches
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.steps import find_steps
-from support.nsight_tables import tables
+from support.nsight_tables import THREAD, tables
 from support.trace_files import write_tables
+
+CUPTI = "CUPTI_ACTIVITY_KIND_"
 
 
 def test_tables_of_the_documented_schema_are_events(tmp_path: Path) -> None:
@@ -78,3 +82,65 @@ def test_other_databases_are_no_traces(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:3000])
     with pytest.raises(TraceError):
         read_events(path)
+
+
+def of_process(number: int, kernel_ns: int, began_ns: int) -> dict[str, list[dict[str, object]]]:
+    """Ten steps of one process, each with a kernel that it waits for."""
+    process = (1 << 48) | (number << 24)
+    found: dict[str, list[dict[str, object]]] = {"NVTX": [], "RUNTIME": [], "KERNEL": []}
+    for step in range(10):
+        at = began_ns + step * 10_000_000
+        end = at + 70_000 + kernel_ns
+        thread = {"globalTid": process | number}
+        found["NVTX"].append({"start": at, "end": at + 9_950_000, "text": f"step {step}", **thread})
+        for name, start, stop in ((1, at + 50_000, at + 60_000), (2, at + 65_000, end + 10_000)):
+            times = {"start": start, "end": stop, "correlationId": 2 * step + name}
+            found["RUNTIME"].append({**times, "nameId": name, **thread})
+        on = {"deviceId": 0, "streamId": 7, "globalPid": process}
+        launched = {"correlationId": 2 * step + 1, "demangledName": 2 + number % 2}
+        found["KERNEL"].append({"start": at + 70_000, "end": end, **launched, **on})
+    return found
+
+
+def of_processes(place: Path, *made: dict[str, list[dict[str, object]]]) -> Analysis:
+    """An export of some processes: each counts its own correlations, devices and streams."""
+    names = {1: "cudaLaunchKernel", 2: "cudaDeviceSynchronize", 3: "gemm"}
+    tables = {
+        "StringIds": [{"id": key, "value": text} for key, text in names.items()],
+        "NVTX_EVENTS": [row for one in made for row in one["NVTX"]],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [row for one in made for row in one["RUNTIME"]],
+        "CUPTI_ACTIVITY_KIND_KERNEL": [row for one in made for row in one["KERNEL"]],
+    }
+    return analyze(write_tables(place / "t.sqlite", tables))
+
+
+def test_processes_of_one_export_are_analysed_apart(tmp_path: Path) -> None:
+    one, other = of_process(1000, 2_000_000, 10_000_000), of_process(1001, 8_000_000, 6_000_000)
+    alone = of_processes(tmp_path, one)
+    (tmp_path / "t.sqlite").unlink()
+    both = of_processes(tmp_path, one, other)
+    assert both.verdict.shares == pytest.approx(alone.verdict.shares)
+    assert both.steps.periods_ns.tolist() == alone.steps.periods_ns.tolist()
+    events = both.events
+    launch = launches(events)
+    kernels = np.flatnonzero(events.category == Category.KERNEL)
+    programs = events.programs[events.lane]
+    assert (programs[launch[kernels]] == programs[kernels]).all()
+    assert {(one.device, one.process) for one in both.devices} == {(0, "1000"), (0, "1001")}
+    labels = {lane.label for lane in events.lanes if lane.on_device}
+    assert labels == {f"device 0 stream 7 of process {number}" for number in (1000, 1001)}
+
+
+def test_a_process_waits_for_its_own_event_records(tmp_path: Path) -> None:
+    made = tables()
+    other = (0xAB << 48) | (99 << 24)
+    records = [{**row, "globalPid": THREAD & ~0xFFFFFF} for row in made[f"{CUPTI}CUDA_EVENT"]]
+    made[f"{CUPTI}CUDA_EVENT"] = [{**row, "globalPid": other} for row in records[:2]] + records[:1]
+    made[f"{CUPTI}SYNCHRONIZATION"] = [
+        {**row, "globalPid": THREAD & ~0xFFFFFF} for row in made[f"{CUPTI}SYNCHRONIZATION"]
+    ]
+    events = read_events(write_tables(tmp_path / "t.sqlite", made))
+    at = {events.names[n]: index for index, n in enumerate(events.name)}
+    wait, call = at["Stream Wait Event"], at["cudaStreamWaitEvent"]
+    assert events.correlation[wait] == events.correlation[call]
+    assert events.correlation[wait] - events.awaited[wait] == 12 - 10
