@@ -9,9 +9,13 @@ sweep goes on, and besides::
     fetched.json     that somebody has followed it to its end
 """
 
+import filecmp
 import hashlib
 import json
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -26,12 +30,17 @@ from benchorch.domain.session import Session
 from benchorch.domain.spending import Spending
 from benchorch.domain.trial import Plan, Trial, node_of
 from benchorch.errors import ExecutorError
-from benchorch.executors.scheduling.file_transfer import FolderContent, collect_files
+from benchorch.executors.scheduling.file_transfer import (
+    FolderContent,
+    ShippedFiles,
+    collect_files,
+)
 from benchorch.files import check_inside
 from benchorch.interfaces.stack import Stack
 from benchorch.journal import chain, run_directory, uploads
 from benchorch.journal.lock import FILE as STATUS
 from benchorch.journal.reader import JournalEntry, entry_of
+from benchorch.journal.registry import others_running
 
 FILES, SENT, FETCHED = "files", "sent.json", "fetched.json"
 DIRECTORY = "/var/lib/benchorch"
@@ -45,17 +54,26 @@ _IS_RUNNING = (
     "import pathlib, sys; from benchorch.journal.lock import is_running; "
     "sys.exit(not is_running(pathlib.Path(sys.argv[1])))"
 )
+_PLACE_FILES = (
+    "import pathlib, sys; from benchorch.executors.sent_sweep import place_files; "
+    "place_files(*map(pathlib.Path, sys.argv[1:]))"
+)
 
 
-def digest_of(trials: Sequence[Trial]) -> str:
-    """The same for the same trials, whoever sends them and whenever."""
+def digest_of(trials: Sequence[Trial], files: ShippedFiles) -> str:
+    """The same for the same trials and contents of files, whoever sends them and whenever."""
     ids = ",".join(sorted(trial.trial_id for trial in trials))
-    return hashlib.sha256(f"{__version__}:{ids}".encode()).hexdigest()[:_DIGITS]
+    base = files.working_directory or "/"
+    contents = [
+        f"{os.path.relpath(f'/{path}', base)}:{hashlib.sha256(data).hexdigest()}"
+        for path, data in sorted(files.content.files.items())
+    ]
+    text = "\n".join((f"{__version__}:{ids}", *contents))
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:_DIGITS]
 
 
-def unfetched(stack: Stack, trials: Sequence[Trial]) -> str | None:
-    """The newest sweep of exactly these trials that was not followed to its end, or None."""
-    digest = digest_of(trials)
+def unfetched(stack: Stack, digest: str) -> str | None:
+    """The newest sweep of this digest that was not followed to its end, or None."""
     for name in reversed([one for one in stack.sweeps() if one.endswith(f"-{digest}")]):
         if is_unfetched(stack, name):
             return name
@@ -82,9 +100,30 @@ def plan_to_send(
     return replace(plan, plan_id=name, trials=tuple(trials), skips=(), session=settings)
 
 
-def files_of(session: Session, trials: Sequence[Trial]) -> FolderContent:
+def files_of(session: Session, trials: Sequence[Trial]) -> ShippedFiles:
     """The files that the trials name, and the user's modules that those import."""
-    return collect_files(session, trials, "").content
+    return collect_files(session, trials, "")
+
+
+def place_files(directory: Path, root: Path) -> None:
+    """Copy a sweep's files to their paths below the head's root.
+
+    Exits with a message where one differs from what is there while other runs may use that.
+    """
+    sent = directory / FILES
+    names = [path.relative_to(sent) for path in sorted(sent.rglob("*")) if path.is_file()]
+    there = [name for name in names if (root / name).exists()]
+    differing = [name for name in there if not filecmp.cmp(sent / name, root / name, shallow=False)]
+    others = others_running(directory) if differing else []
+    if others:
+        sys.exit(
+            f"{root / differing[0]} differs from the file that was sent, and other runs there may "
+            f"use it: {', '.join(map(str, others))}. Once they have ended or were cancelled, the "
+            "same line starts this sweep."
+        )
+    for name in {*names} - {*there} | {*differing}:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(sent / name, root / name)
 
 
 def start_command(name: str, results_url: str, cwd: str) -> str:
@@ -98,11 +137,12 @@ def start_command(name: str, results_url: str, cwd: str) -> str:
         f'[ "$there" = {__version__} ] || {{ echo "The stack has benchorch $there, this machine '
         f'has {__version__}: make provision, or install that version here."; exit 3; }}',
         f"mkdir -p {DIRECTORY} {shlex.quote(cwd)}",
-        f"exec 9> {place}.lock && flock 9",  # the same line, typed again, may come at once
+        f"exec 9> {DIRECTORY}/start.lock && flock 9",  # another line may come at once
         f"[ -e {place} ] || python -m benchorch fetch {name} {place} --at {results_url}",
-        f"[ ! -d {place}/{FILES} ] || cp -Rn {place}/{FILES}/. /",
-        f"python -c '{_IS_RUNNING}' {place} || "
+        f"if ! python -c '{_IS_RUNNING}' {place}; then",
+        f"python -c '{_PLACE_FILES}' {place} /",
         f"python -m benchorch submit --here resume {place} --trust {place}",  # its owner sent it
+        "fi",
     )
     return "\n".join(lines)
 

@@ -21,6 +21,7 @@ from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ExecutorError
 from benchorch.executors.node_packages import bundled_packages, distributions, lock_name
 from benchorch.executors.scheduling.capacity import MarketPolicy
+from benchorch.executors.scheduling.file_transfer import FolderContent
 from benchorch.executors.sent_sweep import (
     DIRECTORY,
     STOPPED,
@@ -255,23 +256,35 @@ class _Following:
     begun: bool = False
 
     def results(self) -> Iterator[TrialResult]:
-        name = self._recorded() or unfetched(self.stack, self.trials)
-        is_new = name is None
-        name = name or f"{self.session.plan_id}-{digest_of(self.trials)}"
-        sweep = SentSweep(stack=self.stack, name=name, directory=self.session.directory)
-        facts = self.stack.facts
-        write_json(
-            self.session.directory / RECORD,
-            {"stack": facts.name, "region": facts.region, "sweep": name},
-        )
-        if is_new:
-            self._check_machines()
-            self._send(sweep)
-        else:
-            self._say(f"continues sweep {name}, which was sent before")
+        name = self._recorded()
+        sweep = self._found_or_sent() if name is None else self._continued(name)
         if not sweep.status().get("ended_at"):
             self._ensure_begun(sweep)
         yield from self._follow(sweep)
+
+    def _found_or_sent(self) -> SentSweep:
+        """The sweep of these trials and files that was left, or a new one."""
+        files = files_of(self.session, self.trials)
+        digest = digest_of(self.trials, files)
+        name = unfetched(self.stack, digest)
+        if name is not None:
+            return self._continued(name)
+        sweep = self._noted(f"{self.session.plan_id}-{digest}")
+        self._check_machines()
+        self._send(sweep, files.content)
+        return sweep
+
+    def _continued(self, name: str) -> SentSweep:
+        sweep = self._noted(name)
+        self._say(f"continues sweep {name}, which was sent before")
+        return sweep
+
+    def _noted(self, name: str) -> SentSweep:
+        """A sweep, noted in the run's directory as the one that it follows."""
+        facts, directory = self.stack.facts, self.session.directory
+        record: Json = {"stack": facts.name, "region": facts.region, "sweep": name}
+        write_json(directory / RECORD, record)
+        return SentSweep(stack=self.stack, name=name, directory=directory)
 
     def _recorded(self) -> str | None:
         """The sweep that this run sent before it was resumed, unless it was followed to its end."""
@@ -289,9 +302,8 @@ class _Following:
             listed = "; ".join(f"{one.subject}: {one.observed}. {one.remedy}" for one in failed)
             raise ExecutorError(f"Nothing was sent, because no machine would come: {listed}")
 
-    def _send(self, sweep: SentSweep) -> None:
+    def _send(self, sweep: SentSweep, files: FolderContent) -> None:
         facts = self.stack.facts
-        files = files_of(self.session, self.trials)
         size = sum(len(data) for data in files.files.values())
         self._say(f"sends the plan and {len(files.files)} files ({format_bytes(size)})")
         for path, data in files.files.items():

@@ -6,7 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from benchorch.domain.spending import SpendingRules
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ExecutorError
 from benchorch.executors import sent_sweep, stack
+from benchorch.executors.scheduling.file_transfer import FolderContent, ShippedFiles
 from benchorch.executors.stack import StackExecutor
 from benchorch.interfaces.stack import (
     CommandEnd,
@@ -34,6 +35,7 @@ from benchorch.interfaces.stack import (
 )
 from benchorch.journal import chain, run_directory
 from benchorch.journal.lock import acquire_lock
+from benchorch.journal.registry import remember
 
 TRIALS = tuple(
     Trial(trial_id=f"{n:016x}", labels={}, spec={"hardware": {"kind": "g5.xlarge"}})
@@ -620,6 +622,90 @@ def test_conversions_are_those_of_the_nodes_lock_not_of_this_machine(account: Ac
     stack._stack_packages.cache_clear()
 
 
-def test_the_same_trials_have_the_same_digest_in_any_order() -> None:
-    assert sent_sweep.digest_of(TRIALS) == sent_sweep.digest_of(TRIALS[::-1])
-    assert sent_sweep.digest_of(TRIALS) != sent_sweep.digest_of(TRIALS[:2])
+def shipped(base: Path, **files: bytes) -> ShippedFiles:
+    content = {f"{base}/{name}".lstrip("/"): data for name, data in files.items()}
+    return ShippedFiles(
+        directory=base, probe="", working_directory=base, content=FolderContent(files=content)
+    )
+
+
+def test_the_same_trials_and_files_have_the_same_digest_in_any_order_and_checkout() -> None:
+    files = shipped(Path("/here"), a=b"1", b=b"2")
+    digest = sent_sweep.digest_of(TRIALS, files)
+    there = shipped(Path("/there"), b=b"2", a=b"1")
+    assert digest == sent_sweep.digest_of(TRIALS[::-1], there)
+    assert digest != sent_sweep.digest_of(TRIALS[:2], files)
+    assert digest != sent_sweep.digest_of(TRIALS, shipped(Path("/here"), a=b"2", b=b"1"))
+    assert digest != sent_sweep.digest_of(TRIALS, shipped(Path("/here"), a=b"1"))
+
+
+def test_the_same_line_after_an_edit_of_its_files_is_another_sweep(
+    account: Account, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    zoo = [shipped(tmp_path, zoo=b"hidden = 128"), shipped(tmp_path, zoo=b"hidden = 4096")]
+    monkeypatch.setattr(stack, "files_of", lambda session, trials: zoo[0])
+    left = sweep(tmp_path, 1)
+    next(left)
+    left.close()  # type: ignore[attr-defined]  # it is a generator
+    first = account.name
+    account.done = 0
+    zoo.pop(0)
+    assert len(list(sweep(tmp_path, 2))) == len(TRIALS)
+    assert account.name != first
+    sent = {name: data for name, data in account.objects.items() if name.endswith("/zoo")}
+    assert sorted(sent.values()) == [b"hidden = 128", b"hidden = 4096"]
+
+
+def head_with(tmp_path: Path) -> Callable[[str, bytes], subprocess.CompletedProcess[str]]:
+    """Send a file as a sweep, and run the command that starts it in a folder that is the head."""
+    place, root, bucket = tmp_path / "lib", tmp_path / "root", tmp_path / "bucket"
+    tools = tmp_path / "bin"
+    for folder in (place, root, bucket, tools):
+        folder.mkdir()
+    python = tools / "python"
+    python.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in\n'
+        f'"-m benchorch fetch "*) cp -R {bucket}/"$4" "$5";;\n'
+        f'"-m benchorch submit "*) cat {root}/zoo.py;;\n'
+        f'*) exec {sys.executable} "$@";;\n'
+        "esac\n"
+    )
+    python.chmod(0o755)
+    (tmp_path / "profile.sh").write_text(f"export PATH={tools}:$PATH\n")
+
+    def start(name: str, zoo: bytes) -> subprocess.CompletedProcess[str]:
+        (bucket / name / "files").mkdir(parents=True, exist_ok=True)
+        (bucket / name / "files" / "zoo.py").write_bytes(zoo)
+        command = sent_sweep.start_command(name, "s3://mine-1/results", str(root))
+        command = command.replace(sent_sweep.DIRECTORY, str(place))
+        command = command.replace("/etc/profile.d/benchorch.sh", f"{tmp_path}/profile.sh")
+        command = command.replace(f"{place}/{name} /\n", f"{place}/{name} {root}\n")
+        return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+
+    return start
+
+
+def test_the_head_runs_the_files_that_were_sent_not_those_of_the_sweep_before(
+    tmp_path: Path,
+) -> None:
+    start = head_with(tmp_path)
+    assert start("p-1", b"hidden = 128").stdout == "hidden = 128"
+    assert start("p-2", b"hidden = 4096").stdout == "hidden = 4096"
+
+
+def test_the_head_changes_no_file_that_a_running_sweep_may_use(
+    tmp_path: Path,
+) -> None:
+    start = head_with(tmp_path)
+    start("p-1", b"hidden = 128")
+    other = tmp_path / "lib" / "p-1"
+    remember("p-1", other)
+    with acquire_lock(other):
+        assert start("p-2", b"hidden = 128").stdout == "hidden = 128"
+        refused = start("p-3", b"hidden = 4096")
+    assert refused.returncode == 1
+    assert f"{tmp_path}/root/zoo.py differs from the file that was sent" in refused.stderr
+    assert str(other) in refused.stderr
+    assert (tmp_path / "root" / "zoo.py").read_bytes() == b"hidden = 128"
+    assert start("p-3", b"hidden = 4096").stdout == "hidden = 4096"
