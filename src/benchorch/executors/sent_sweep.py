@@ -80,6 +80,15 @@ def unfetched(stack: Stack, digest: str) -> str | None:
     return None
 
 
+def new_name(stack: Stack, plan_id: str, digest: str) -> str:
+    """A name that no sweep of the run has had; a resumed run may send the same trials again."""
+    name, number = f"{plan_id}-{digest}", 1
+    while stack.read(f"{name}/{SENT}"):
+        number += 1
+        name = f"{plan_id}-{number}-{digest}"
+    return name
+
+
 def is_unfetched(stack: Stack, name: str) -> bool:
     """Whether a sweep was sent and not followed to its end."""
     return bool(stack.read(f"{name}/{SENT}")) and not stack.read(f"{name}/{FETCHED}")

@@ -31,6 +31,7 @@ from benchorch.executors.sent_sweep import (
     files_of,
     is_unfetched,
     look_command,
+    new_name,
     plan_to_send,
     spending_in,
     start_command,
@@ -269,7 +270,7 @@ class _Following:
         name = unfetched(self.stack, digest)
         if name is not None:
             return self._continued(name)
-        sweep = self._noted(f"{self.session.plan_id}-{digest}")
+        sweep = self._noted(new_name(self.stack, self.session.plan_id, digest))
         self._check_machines()
         self._send(sweep, files.content)
         return sweep

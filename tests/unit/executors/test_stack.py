@@ -302,6 +302,26 @@ def test_a_resumed_run_follows_the_sweep_that_it_sent_for_the_rest_of_its_trials
     assert _on_a_stack(directory) is None
 
 
+def test_a_run_that_is_repeated_after_its_sweep_has_ended_runs_again(
+    account: Account, tmp_path: Path
+) -> None:
+    list(sweep(tmp_path, 1))
+    names = [account.name]
+    directory = tmp_path / "1"
+    work: Any = Work(session=Session.of(run_directory.read_plan(directory), directory))
+    for _ in range(2):
+        account.done = 0
+        again = StackExecutor().run(TRIALS, work, lambda event: None)
+        next(again)
+        again.close()  # type: ignore[attr-defined]  # it is a generator
+        followed = list(StackExecutor().run(TRIALS, work, lambda event: None))
+        assert [result.trial_id for result in followed] == [trial.trial_id for trial in TRIALS]
+        names.append(account.name)
+    assert len({*names}) == 3
+    assert len({*account.commands}) == 3  # of which two were sent once more by who followed
+    assert {name.rpartition("-")[2] for name in names} == {names[0].rpartition("-")[2]}
+
+
 def test_the_same_line_after_the_end_begins_anew(account: Account, tmp_path: Path) -> None:
     list(sweep(tmp_path, 1))
     account.done = 0
