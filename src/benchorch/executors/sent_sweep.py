@@ -177,14 +177,6 @@ def cancel_command(name: str) -> str:
     return "\n".join(lines)
 
 
-def spending_in(status: Mapping[str, Json]) -> Spending | None:
-    """The spending in a coordinator's status; None where there is none, or it is damaged."""
-    found = status.get("spending")
-    with suppress(*chain.UNREADABLE):
-        return decode(Spending, found) if found else None
-    return None
-
-
 @final
 @dataclass(slots=True, kw_only=True)
 class SentSweep:
@@ -192,6 +184,7 @@ class SentSweep:
 
     Attributes:
         directory: the run's own, here.
+        before_usd: what the run had spent when it sent the sweep.
         seen: the trials whose results have come.
         problems: what is wrong with the results there, by the line's number.
         taken: bytes of the results that were read.
@@ -201,6 +194,7 @@ class SentSweep:
     stack: Stack
     name: str
     directory: Path
+    before_usd: float = 0.0
     seen: set[str] = field(default_factory=set)
     problems: dict[int, str] = field(default_factory=dict)
     taken: int = 0
@@ -225,9 +219,18 @@ class SentSweep:
         except ValueError:
             return {}
 
-    def spending(self) -> Spending | None:
-        """Cost of machines so far, from the coordinator's status; None before the first report."""
-        return spending_in(self.status())
+    def spending(self, status: Mapping[str, Json]) -> Spending | None:
+        """Spending of the run so far, by the coordinator's status.
+
+        None before its first report, and where that is damaged.
+        """
+        found, spending = status.get("spending"), None
+        with suppress(*chain.UNREADABLE):
+            spending = decode(Spending, found) if found else None
+        if spending is None:
+            return None
+        most = None if spending.max_usd is None else spending.max_usd + self.before_usd
+        return replace(spending, usd=spending.usd + self.before_usd, max_usd=most)
 
     def new_entries(self) -> Sequence[JournalEntry]:
         """Finished results that were not fetched yet; damaged lines go to `problems`."""

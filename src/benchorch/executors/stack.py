@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TypeVar, cast, final
+from typing import NamedTuple, TypeVar, cast, final
 
 from benchorch.config.components import TARGET, make
 from benchorch.config.directories import builtin_directory
@@ -33,7 +33,6 @@ from benchorch.executors.sent_sweep import (
     look_command,
     new_name,
     plan_to_send,
-    spending_in,
     start_command,
     unfetched,
 )
@@ -121,22 +120,37 @@ def left_running(directory: Path) -> SentSweep | None:
     record = _record(directory)
     if record is None:
         return None
-    found = found_stack(record["stack"])
+    found = found_stack(record.stack)
     if isinstance(found, StackError):
         raise found
     if found is None:
         return None
-    sweep = SentSweep(stack=found, name=record["sweep"], directory=directory)
+    sweep = SentSweep(
+        stack=found, name=record.sweep, directory=directory, before_usd=record.before_usd
+    )
     return None if sweep.status().get("ended_at") else sweep
 
 
-def _record(directory: Path) -> dict[str, str] | None:
+class _Record(NamedTuple):
+    """A sent sweep, as a run's directory notes it.
+
+    Attributes:
+        before_usd: what the run had spent before.
+    """
+
+    stack: str
+    sweep: str
+    before_usd: float
+
+
+def _record(directory: Path) -> _Record | None:
     """Record in a run's directory of a sent sweep, or None."""
     try:
         record = read_json(directory / RECORD)
-        found = {key: str(record[key]) for key in ("stack", "sweep")}
-        return found if is_id(found["sweep"]) else None  # it gets into commands on the head
-    except (OSError, ValueError, KeyError, TypeError):
+        before_usd = float(record.get("before_usd", 0.0))  # older records have none
+        found = _Record(str(record["stack"]), str(record["sweep"]), before_usd)
+        return found if is_id(found.sweep) else None  # it gets into commands on the head
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -257,8 +271,11 @@ class _Following:
     begun: bool = False
 
     def results(self) -> Iterator[TrialResult]:
-        name = self._recorded()
-        sweep = self._found_or_sent() if name is None else self._continued(name)
+        record = self._recorded()
+        if record is None:
+            sweep = self._found_or_sent()
+        else:
+            sweep = self._continued(record.sweep, record.before_usd)
         if not sweep.status().get("ended_at"):
             self._ensure_begun(sweep)
         yield from self._follow(sweep)
@@ -269,31 +286,36 @@ class _Following:
         digest = digest_of(self.trials, files)
         name = unfetched(self.stack, digest)
         if name is not None:
-            return self._continued(name)
-        sweep = self._noted(new_name(self.stack, self.session.plan_id, digest))
+            return self._continued(name, self.session.spending.spent_usd)
+        name = new_name(self.stack, self.session.plan_id, digest)
+        sweep = self._noted(name, self.session.spending.spent_usd)
         self._check_machines()
         self._send(sweep, files.content)
         return sweep
 
-    def _continued(self, name: str) -> SentSweep:
-        sweep = self._noted(name)
+    def _continued(self, name: str, before_usd: float) -> SentSweep:
+        sweep = self._noted(name, before_usd)
         self._say(f"continues sweep {name}, which was sent before")
         return sweep
 
-    def _noted(self, name: str) -> SentSweep:
+    def _noted(self, name: str, before_usd: float) -> SentSweep:
         """A sweep, noted in the run's directory as the one that it follows."""
         facts, directory = self.stack.facts, self.session.directory
-        record: Json = {"stack": facts.name, "region": facts.region, "sweep": name}
+        record: Json = {
+            "stack": facts.name,
+            "region": facts.region,
+            "sweep": name,
+            "before_usd": before_usd,
+        }
         write_json(directory / RECORD, record)
-        return SentSweep(stack=self.stack, name=name, directory=directory)
+        return SentSweep(stack=self.stack, name=name, directory=directory, before_usd=before_usd)
 
-    def _recorded(self) -> str | None:
+    def _recorded(self) -> _Record | None:
         """The sweep that this run sent before it was resumed, unless it was followed to its end."""
         record = _record(self.session.directory)
-        if record is None or record["stack"] != self.stack.facts.name:
+        if record is None or record.stack != self.stack.facts.name:
             return None
-        sweep = record["sweep"]
-        return sweep if is_unfetched(self.stack, sweep) else None
+        return record if is_unfetched(self.stack, record.sweep) else None
 
     def _check_machines(self) -> None:
         """ExecutorError where the account reports that machines will not come."""
@@ -408,7 +430,7 @@ class _Following:
             if status != before:
                 before, heard_s = status, self.now_s()
             yield from self._new_results(sweep)
-            self._pass_on(status)
+            self._pass_on(sweep, status)
             if ended and self.failing_since_s is None:
                 break
             if self.now_s() - looked_s > HEAD_LOOK_S:
@@ -488,9 +510,9 @@ class _Following:
         self.failing_since_s = None
         return answer
 
-    def _pass_on(self, status: ConfigNode) -> None:
+    def _pass_on(self, sweep: SentSweep, status: ConfigNode) -> None:
         """Report what machines cost and what the trials do there, where it has changed."""
-        spending = self._with_head(spending_in(status))
+        spending = self._with_head(sweep.spending(status))
         if spending is not None and spending != self.spending:
             self.spending = spending
             self.emit(Event.of_spending(spending))

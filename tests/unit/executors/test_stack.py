@@ -274,6 +274,38 @@ def test_a_resumed_run_sends_what_is_left_of_its_budget(account: Account, tmp_pa
     assert sent["session"]["budget"] == {"minutes": 9, "max_usd": 1.5}
 
 
+def test_a_resumed_run_adds_what_its_sweeps_cost(account: Account, tmp_path: Path) -> None:
+    """Each new sweep begins at 0 USD on the head; one that is followed again is added once."""
+    list(sweep(tmp_path, spending=SpendingRules(max_usd=2.0)))
+    directory = tmp_path / "1"
+    plan = run_directory.read_plan(directory)
+
+    spent = [0.3]
+
+    def note(event: Event) -> None:
+        if event.spending is not None:
+            spent.append(event.spending.usd)
+
+    def resumed() -> Iterator[Any]:
+        rules = SpendingRules(max_usd=2.0, spent_usd=spent[-1])
+        work: Any = Work(session=replace(Session.of(plan, directory), spending=rules))
+        return StackExecutor().run(TRIALS, work, note)
+
+    account.done = 0
+    account.commands.clear()
+    left = resumed()
+    next(left)
+    left.close()  # type: ignore[attr-defined]  # it is a generator
+    assert "2 trials done, 0.60 of 2.30 USD so far" in str(_on_a_stack(directory))
+    list(resumed())
+    account.done = 0
+    account.commands.clear()
+    list(resumed())
+    assert spent == pytest.approx([0.3, 0.6, 0.7, 0.8, 0.9])
+    sent = json.loads(account.objects[f"{account.name}/plan.json"])
+    assert sent["session"]["budget"]["max_usd"] == pytest.approx(1.4)
+
+
 def test_the_same_line_follows_a_sweep_that_was_left(account: Account, tmp_path: Path) -> None:
     left = sweep(tmp_path, 1)
     assert next(left).trial_id == TRIALS[0].trial_id

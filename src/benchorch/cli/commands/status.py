@@ -82,7 +82,7 @@ def _on_a_stack(directory: Path) -> str | None:
         sweep = left_running(directory)
         if sweep is None:
             return None
-        done, spending = len(sweep.new_entries()), sweep.spending()
+        done, spending = len(sweep.new_entries()), sweep.spending(sweep.status())
     except StackError as error:
         return f"unknown: {error}"
     cost = f", {spending.text}" if spending else ""
