@@ -50,14 +50,20 @@ def is_time(metric: str) -> bool:
     return "_ms/" in metric or ("_s/" in metric and not is_rate(metric))
 
 
+def is_cost(metric: str) -> bool:
+    """Whether it is a price over a rate."""
+    return metric.startswith("cost_usd_per_million_")
+
+
 def drifts(metric: str) -> bool:
     """Whether the machine's speed is in it."""
-    return is_time(metric) or is_rate(metric) or "_j_per_item/" in metric
+    timed = is_time(metric) or is_rate(metric) or is_cost(metric)
+    return timed or "_j_per_item/" in metric
 
 
 def needs_steady_state(metric: str) -> bool:
     """Whether it is of the calls after warming up."""
-    timed = is_time(metric) or is_rate(metric) or metric == SPEEDUP
+    timed = is_time(metric) or is_rate(metric) or is_cost(metric) or metric == SPEEDUP
     return timed and metric not in _COLD and metric != FLOOR
 
 

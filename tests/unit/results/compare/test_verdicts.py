@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchorch.domain.price import Market, Price
 from benchorch.results.compare.matching import Match
 from benchorch.results.compare.metric_kinds import LATENCY, SPEEDUP
 from benchorch.results.compare.stored_run import StoredTrial
@@ -18,6 +19,19 @@ EAGER = trial()
 FAST = trial("fast", baseline=EAGER)
 SMALL = trial("small", baseline=EAGER)
 THROUGHPUT = "throughput_items_per_s/mean"
+USD = "cost_usd_per_million_items/on_demand"
+PRICED = {
+    "prices": (
+        Price(
+            kind="local",
+            market=Market.ON_DEMAND,
+            usd_per_hour=0.2,
+            region="r",
+            as_of="2026",
+            source="config",
+        ),
+    )
+}
 
 
 @pytest.mark.parametrize(
@@ -55,6 +69,18 @@ def test_drift_of_the_reference_workloads_is_no_difference() -> None:
     assert (close.verdict, far.verdict) == ("slower", "inconclusive")
     assert far.drift_ratio == pytest.approx(0.10)
     assert verdict(once("a", canaries_ns=slow), once("b", 1.3e6)).verdict == "slower"
+
+
+def test_dollars_are_compared_as_the_rate_that_they_follow_from() -> None:
+    slow = 1.25 * CANARY_NS
+    found = verdict(once("a", **PRICED), once("b", 1.25e6, canaries_ns=(slow, slow), **PRICED), USD)
+    assert found.verdict == "inconclusive"
+    assert found.drift_ratio == pytest.approx(0.25)
+    alone = verdict(once("a", canaries_ns=None, **PRICED), once("b", 2e6, **PRICED), USD)
+    assert alone.verdict == "refused"
+    unsteady = verdict(once("a", **PRICED), once("b", 2e6, steady=False, **PRICED), USD)
+    assert unsteady.verdict == "inconclusive"
+    assert verdict(once("a", **PRICED), once("b", 2e6, **PRICED), USD).verdict == "higher"
 
 
 def test_reference_workloads_that_scatter_alike_on_both_sides_are_no_drift() -> None:
