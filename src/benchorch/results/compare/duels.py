@@ -18,6 +18,7 @@ from benchorch.stats.interval_arithmetic import quotient
 from benchorch.stats.median_of_pairs import median_of_pairs
 from benchorch.stats.pairs import ADJACENT, Pair
 from benchorch.stats.position_effect import by_order, effect_of_order
+from benchorch.stats.quantiles import ALPHA
 from benchorch.stats.ratio_test import compare_pairs
 from benchorch.stats.sequential_testing import USUAL_LOOKS, look_alpha
 from benchorch.units import NS_PER_MS
@@ -71,7 +72,7 @@ class DuelTerms:
     @property
     def alpha(self) -> float:
         """Level of one interval at one of the `LOOKS`, for a family-wise 5 %."""
-        return look_alpha(LOOKS) / (_STATISTICS * self.trials)
+        return look_alpha(LOOKS, ALPHA / (_STATISTICS * self.trials))
 
 
 def judge(name: str, meetings: Sequence[Meeting], terms: DuelTerms) -> Gated:
