@@ -13,6 +13,7 @@ from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.errors import ConfigError
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
+from benchorch.results.metrics.summary import TrialFindings
 from benchorch.run.record import replay
 from support.recorded_trials import PLAN, SUMMARY, TRIAL
 
@@ -26,6 +27,7 @@ RESULT = TrialResult(
     started_at="2026-11-20T10:15:00+00:00",
     ended_at="2026-11-20T10:16:00+00:00",
 )
+FOUND = TrialFindings(summary=SUMMARY, asked=None, baseline_id=None)
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +91,11 @@ def test_a_new_process_finds_what_an_earlier_one_made(
 
 
 def test_a_journal_is_replayed_to_the_end(recorder: Recorder, directory: Path) -> None:
-    replayed = replay(directory, recorder, summarise=lambda result, baseline: SUMMARY)
+    replayed = replay(directory, recorder, derive=lambda result, baseline: FOUND)
     assert (replayed.remaining, replayed.reason) == (0, "")
 
 
 def test_recording_leaves_the_results_as_they_are(recorder: Recorder, directory: Path) -> None:
     before = (directory / run_directory.RESULTS).read_bytes()
-    replay(directory, recorder, summarise=lambda result, baseline: SUMMARY)
+    replay(directory, recorder, derive=lambda result, baseline: FOUND)
     assert (directory / run_directory.RESULTS).read_bytes() == before

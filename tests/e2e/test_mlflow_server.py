@@ -32,6 +32,7 @@ from benchorch.errors import RecordError
 from benchorch.journal import run_directory
 from benchorch.recorders.mlflow import Mlflow, create_store
 from benchorch.recorders.mlflow_view import VIEW_TAG
+from benchorch.results.metrics.summary import TrialFindings
 from benchorch.run.record import Replayed, replay
 from support.odd_server import Answer, odd_server
 from support.recorded_trials import process_record
@@ -149,13 +150,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def summarise(result: TrialResult, baseline: TrialResult | None) -> Summary:
+def derive(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
     estimate = Estimate(
         value=2.0, low=1.0, high=3.0, level_ratio=0.95, n=5, unit="ms", method="median"
     )
-    return Summary(
-        metrics={f"latency_ms/p{p}": estimate for p in range(20)}, speedup=None, steady=True
-    )
+    metrics = {f"latency_ms/p{p}": estimate for p in range(20)}
+    summary = Summary(metrics=metrics, speedup=None, steady=True)
+    return TrialFindings(summary=summary, asked=None, baseline_id=None)
 
 
 def plan_of(name: str, count: int) -> Plan:
@@ -192,7 +193,7 @@ def test_a_trial_costs_three_requests(server: Server, tmp_path: Path) -> None:
     for trial in plan.trials:
         end(tmp_path, trial)
     before = server.requests()
-    replayed = replay(tmp_path, Mlflow(uri=server.launch.url), summarise=summarise)
+    replayed = replay(tmp_path, Mlflow(uri=server.launch.url), derive=derive)
     asked = server.requests() - before
     assert (replayed.recorded, replayed.remaining) == (10, 0)
     # One more of each for the parent.
@@ -208,7 +209,7 @@ def test_artifacts_are_served_from_where_they_were_sent(server: Server, tmp_path
     plan = plan_of("artifacts", 1)
     run_directory.write_plan(tmp_path, plan)
     end(tmp_path, plan.trials[0])
-    replay(tmp_path, Mlflow(uri=server.launch.url), summarise=summarise)
+    replay(tmp_path, Mlflow(uri=server.launch.url), derive=derive)
     run_id = children(server, plan)[0].info.run_id
     query = f"get-artifact?path=observations.jsonl&run_uuid={run_id}"
     with urllib.request.urlopen(f"{server.launch.url}/{query}") as reply:
@@ -222,7 +223,7 @@ def test_the_ui_shows_what_was_recorded_without_a_server(server: Server, tmp_pat
     plan = plan_of("direct", 1)
     run_directory.write_plan(tmp_path, plan)
     end(tmp_path, plan.trials[0])
-    replay(tmp_path, Mlflow(uri=server.launch.store, experiment="direct"), summarise=summarise)
+    replay(tmp_path, Mlflow(uri=server.launch.store, experiment="direct"), derive=derive)
     parent = Mlflow(uri=server.launch.url, experiment="direct").open(plan, tmp_path)
     query = f"get-artifact?path=plan.json&run_uuid={parent}"
     with urllib.request.urlopen(f"{server.launch.url}/{query}") as reply:
@@ -238,7 +239,7 @@ def test_the_ui_is_given_the_saved_view_and_the_runs_that_it_asks_for(
     run_directory.write_plan(tmp_path, plan)
     for trial in plan.trials:
         end(tmp_path, trial)
-    replay(tmp_path, Mlflow(uri=server.launch.url, experiment="viewed"), summarise=summarise)
+    replay(tmp_path, Mlflow(uri=server.launch.url, experiment="viewed"), derive=derive)
     found = asked(server, "experiments/get-by-name?experiment_name=viewed")["experiment"]
     (tag,) = [one for one in found["tags"] if one["key"] == VIEW_TAG]
     state = json.loads(json.loads(tag["value"])["state"])
@@ -312,7 +313,7 @@ def test_an_outage_in_the_middle_gives_each_trial_exactly_once(
         return None
 
     recorder = Mlflow(uri=f"http://{ui.HOST}:{door.port}", timeout_s=30)
-    replayed = replay(tmp_path, recorder, follow=True, summarise=summarise, wait=wait)
+    replayed = replay(tmp_path, recorder, follow=True, derive=derive, wait=wait)
     assert (replayed.recorded, replayed.remaining, replayed.reason) == (6, 0, "")
     runs = children(server, plan)
     assert sorted(run.data.tags["trial_id"] for run in runs) == [t.trial_id for t in plan.trials]
@@ -327,13 +328,13 @@ def test_what_an_outage_left_behind_is_brought_by_a_later_replay(
     run_directory.write_plan(tmp_path, plan)
     recorder = Mlflow(uri=server.launch.url, timeout_s=30)
     end(tmp_path, plan.trials[0])
-    replay(tmp_path, recorder, summarise=summarise)
+    replay(tmp_path, recorder, derive=derive)
     server.kill()
     for trial in plan.trials[1:]:
         end(tmp_path, trial)
-    left: Replayed = replay(tmp_path, recorder, summarise=summarise)
+    left: Replayed = replay(tmp_path, recorder, derive=derive)
     server.start()
-    brought = replay(tmp_path, Mlflow(uri=server.launch.url, timeout_s=30), summarise=summarise)
+    brought = replay(tmp_path, Mlflow(uri=server.launch.url, timeout_s=30), derive=derive)
     assert (left.recorded, left.remaining) == (0, 3)
     assert (brought.recorded, brought.remaining) == (3, 0)
     assert len(children(server, plan)) == 4
@@ -346,7 +347,7 @@ def test_a_password_in_the_uri_is_used_and_never_shown(server: Server, tmp_path:
     plan = Plan(plan_id=plan.plan_id, name="secret", trials=plan.trials, skips=(), session=session)
     run_directory.write_plan(tmp_path, plan)
     end(tmp_path, plan.trials[0])
-    replayed = replay(tmp_path, Mlflow(uri=uri), summarise=summarise)
+    replayed = replay(tmp_path, Mlflow(uri=uri), derive=derive)
     query = f"get-artifact?path=plan.json&run_uuid={replayed.parent_run_id}"
     with urllib.request.urlopen(f"{server.launch.url}/{query}") as reply:
         assert b"hunter22" not in reply.read()
@@ -386,7 +387,7 @@ def test_a_server_that_trickles_holds_nothing(tmp_path: Path) -> None:
     end(tmp_path, plan.trials[0])
     with odd_server() as server:
         server.respond = lambda *_: Answer(body=b" " * 500, pause_s=0.2)
-        replayed = replay(tmp_path, Mlflow(uri=server.url, timeout_s=1), summarise=summarise)
+        replayed = replay(tmp_path, Mlflow(uri=server.url, timeout_s=1), derive=derive)
     assert (replayed.recorded, replayed.remaining) == (0, 1)
     assert "timed out" in replayed.reason
 

@@ -34,8 +34,16 @@ class Recorder(ABC):
         """Record one trial as a child run; returns its id; RecordError if the tracker is down.
 
         Args:
+            summary: while other trials are still to come, without the comparison.
             directory: the trial's, whose files become artifacts.
         """
+
+    def amend(self, trial: Trial, result: TrialResult, summary: Summary, directory: Path) -> str:
+        """Replace a recorded trial's figures by those of the whole table; returns its id.
+
+        Its files have not changed since `record`, which is called again where this is not defined.
+        """
+        return self.record(trial, result, summary, directory)
 
     @abstractmethod
     def close(self, plan: Plan, directory: Path, *, complete: bool) -> None:

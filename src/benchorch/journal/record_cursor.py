@@ -2,11 +2,12 @@
 
 ``recorded.jsonl`` remembers what was recorded, one line a run::
 
-    {"uri": ..., "experiment": ..., "trial_id": ..., "run_id": ..., "state": ...}
+    {"uri": ..., "experiment": ..., "trial_id": ..., "run_id": ..., "state": ..., "figures": ...}
     {"uri": ..., "experiment": ..., "parent_run_id": ..., "complete": ..., "state": ...}
 
 A trial's state is the digest of its line in ``results.jsonl`` and of its baseline's, from which
-the speed-up is derived: when either changes, the trial is recorded again, on the same run.
+the speed-up is derived: when either changes, the trial is recorded again, on the same run. The
+digest of its figures differs once more trials have ended that are judged together with it.
 """
 
 import hashlib
@@ -56,6 +57,7 @@ class RecordCursor:
         self.damaged = 0
         self.refused: dict[str, str] = {}
         self._recorded: dict[str, str] = {}
+        self._figures: dict[str, str] = {}
         self._closed: str | None = None
         self.parent_run_id = ""
 
@@ -97,9 +99,17 @@ class RecordCursor:
             trial_id
             for trial_id in self._lines
             if trial_id not in self.refused
-            and self._recorded.get(trial_id) != self._state(trial_id)
+            and self._recorded.get(trial_id) != self.state(trial_id)
             and (final or self._has_baseline(trial_id))
         ]
+
+    def ended(self) -> list[str]:
+        """Trials that have a result which can be read."""
+        return [trial_id for trial_id in self._lines if trial_id not in self.refused]
+
+    def has_figures(self, trial_id: str, figures: str) -> bool:
+        """Whether these figures of the trial, by their digest, are recorded."""
+        return self._figures.get(trial_id) == figures
 
     def trial(self, trial_id: str) -> Trial:
         """The planned trial."""
@@ -114,9 +124,15 @@ class RecordCursor:
         baseline_id = self._baseline_id(trial_id)
         return self.result(baseline_id) if baseline_id in self._lines else None
 
-    def mark(self, trial_id: str, run_id: str) -> None:
-        """Remember durably that a trial is recorded."""
-        self._append(trial_id=trial_id, run_id=run_id, state=self._state(trial_id))
+    def mark(self, trial_id: str, run_id: str, figures: str) -> None:
+        """Remember durably that a trial is recorded, and with which figures."""
+        state = self.state(trial_id)
+        self._append(trial_id=trial_id, run_id=run_id, state=state, figures=figures)
+
+    def state(self, trial_id: str) -> str:
+        """The digest of its result and of its baseline's."""
+        baseline = self._lines.get(self._baseline_id(trial_id))
+        return self._lines[trial_id].digest + (f"+{baseline.digest}" if baseline else "")
 
     def is_whole(self) -> bool:
         """Whether every planned trial has a result."""
@@ -175,12 +191,8 @@ class RecordCursor:
         baseline_id = self._baseline_id(trial_id)
         return baseline_id in self._lines or baseline_id not in self._trials
 
-    def _state(self, trial_id: str) -> str:
-        baseline = self._lines.get(self._baseline_id(trial_id))
-        return self._lines[trial_id].digest + (f"+{baseline.digest}" if baseline else "")
-
     def _end(self, *, complete: bool) -> str:
-        states = sorted(f"{trial_id} {self._state(trial_id)}" for trial_id in self._lines)
+        states = sorted(f"{trial_id} {self.state(trial_id)}" for trial_id in self._lines)
         return hashlib.sha256(json.dumps([complete, states]).encode()).hexdigest()[:16]
 
     def _append(self, **entry: Json) -> None:
@@ -194,6 +206,7 @@ class RecordCursor:
         state = str(line.get("state"))
         if "trial_id" in line:
             self._recorded[str(line["trial_id"])] = state
+            self._figures[str(line["trial_id"])] = str(line.get("figures"))
             self._closed = None
         else:
             self._closed = state

@@ -1,7 +1,8 @@
 """Results as MLflow runs: a parent for the plan, a child for each trial.
 
 A trial costs three tracking requests: create (with every tag), one batch (metrics and params) and
-update (status and end). Artifacts come on top; observations are one file, never points of a metric.
+update (status and end); one that is recorded before the whole table is known costs one more batch.
+Artifacts come on top; observations are one file, never points of a metric.
 """
 
 from __future__ import annotations
@@ -150,15 +151,25 @@ class Mlflow(Recorder):
             fields = run_fields.of_trial(session.plan.plan_id, trial, result, summary)
             known = _known_child(session, trial)
             run = known or _new_child(session, trial, fields)
-            flat = self.uri.startswith("file:")
-            with tempfile.TemporaryDirectory() as folder:
-                facts = Path(folder) / run_fields.FACTS
-                facts.write_text(json.dumps(dict(fields.facts), indent=2))
+            at_ms = (fields.end_ms or 0) if known is None else _now_ms()
+            with _facts_file(fields) as facts:
                 files = [*attachments.below(directory), (facts, "")]
                 with _uploading(run, self.uri, files):
-                    _log(session.client, run, fields, with_tags=known is not None, flat=flat)
+                    _log(self, run, fields, with_tags=known is not None, at_ms=at_ms)
             session.client.set_terminated(run.run_id, fields.status, fields.end_ms)
             return run.run_id
+
+    def amend(self, trial: Trial, result: TrialResult, summary: Summary, directory: Path) -> str:
+        """The child run's id, once its metrics and tags are those of the whole table."""
+        session = self._session()
+        with _mlflow(self):
+            run = _known_child(session, trial)
+            if run is not None:
+                fields = run_fields.of_trial(session.plan.plan_id, trial, result, summary)
+                with _facts_file(fields) as facts, _uploading(run, self.uri, [(facts, "")]):
+                    _log(self, run, fields, with_tags=True, at_ms=_now_ms())
+                return run.run_id
+        return self.record(trial, result, summary, directory)  # somebody deleted the run
 
     def close(self, plan: Plan, directory: Path, *, complete: bool) -> None:
         """The parent's artifacts, its table as a note, and its end."""
@@ -453,7 +464,7 @@ def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
         tags[NOTE] = read_text(table)[:_MAX_NOTE_LENGTH]
     winner_tags, metrics = run_fields.of_winner(directory)
     tags.update(winner_tags)
-    now_ms = int(datetime.now(tz=UTC).timestamp() * 1000)
+    now_ms = _now_ms()
     run_id = session.parent.run_id
     session.client.log_batch(
         run_id,
@@ -461,6 +472,10 @@ def _end_parent(session: _Session, directory: Path, *, complete: bool) -> None:
         tags=[RunTag(key, text) for key, text in tags.items()],
     )
     session.client.set_terminated(run_id, "FINISHED" if complete else "KILLED")
+
+
+def _now_ms() -> int:
+    return int(datetime.now(tz=UTC).timestamp() * 1000)
 
 
 def _known_child(session: _Session, trial: Trial) -> _Run | None:
@@ -488,22 +503,28 @@ def _new_child(session: _Session, trial: Trial, fields: RunFields) -> _Run:
     return _run(run)
 
 
-def _log(
-    client: MlflowClient, run: _Run, fields: RunFields, *, with_tags: bool, flat: bool
-) -> None:
-    """Log one batch; the same batch again changes nothing.
+@contextmanager
+def _facts_file(fields: RunFields) -> Iterator[Path]:
+    """The artifact that holds everything known besides params and metrics."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / run_fields.FACTS
+        path.write_text(json.dumps(dict(fields.facts), indent=2))
+        yield path
 
-    Args:
-        flat: interval bounds get no slash of their own: MLflow's retired file store keeps
-            metrics as files, and ``latency_ms/p50`` cannot be a file and a folder.
+
+def _log(recorder: Mlflow, run: _Run, fields: RunFields, *, with_tags: bool, at_ms: int) -> None:
+    """Log one batch; of two values of a metric, MLflow shows that of the later moment.
+
+    Interval bounds get no slash of their own in MLflow's retired file store, which keeps metrics as
+    files: ``latency_ms/p50`` cannot be a file and a folder.
     """
     from mlflow.entities import Metric, Param, RunTag
 
-    moment = fields.end_ms or 0
+    flat = recorder.uri.startswith("file:")
     names = {key: _flat(key) if flat else key for key in fields.metrics}
-    client.log_batch(
+    recorder._session().client.log_batch(
         run.run_id,
-        metrics=[Metric(names[key], value, moment, 0) for key, value in fields.metrics.items()],
+        metrics=[Metric(names[key], value, at_ms, 0) for key, value in fields.metrics.items()],
         params=[Param(key, text) for key, text in fields.params.items()],
         tags=[RunTag(key, text) for key, text in fields.tags.items()] if with_tags else [],
     )

@@ -2,18 +2,26 @@
 
 Measuring never waits for a tracker. The replay runs beside it or any time later, notes in
 ``recorded.jsonl`` what has been recorded, and can be killed and started again at any point.
+
+A trial's comparison depends on all others of its table. While a run goes on, trials are recorded
+without it; once the run has ended, each gets the figures of the table.
 """
 
+from __future__ import annotations
+
 import contextlib
+import hashlib
 import json
 import logging
 import os
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from benchorch.domain.codec import encode
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Trial
@@ -30,10 +38,14 @@ from benchorch.run import sidecar
 from benchorch.run.sidecar import Wait
 from benchorch.stores.objects import bucket_at
 
+if TYPE_CHECKING:
+    from benchorch.results.metrics.summary import TrialFindings
+
+    Derive = Callable[[TrialResult, TrialResult | None], TrialFindings]
+
 POLL_S = 1.0
 LONGEST_WAIT_S = 30.0
 
-Summarise = Callable[[TrialResult, TrialResult | None], Summary]
 LOG = logging.getLogger(__name__)
 
 
@@ -59,7 +71,7 @@ def replay(
     recorder: Recorder,
     *,
     follow: bool = False,
-    summarise: Summarise | None = None,
+    derive: Derive | None = None,
     wait: Wait | None = None,
 ) -> Replayed:
     """Record what the tracker lacks; one that follows takes over from a dead run's recorder.
@@ -67,7 +79,7 @@ def replay(
     Args:
         directory: an invocation's.
         follow: go on until `wait` reports the end of the run.
-        summarise: derives metrics from a result; a test may replace it.
+        derive: derives figures from a result and its baseline's; a test may replace it.
         wait: waits for the end of the run, on stdin unless a test replaces it.
 
     Raises:
@@ -79,7 +91,7 @@ def replay(
     cursor = RecordCursor(directory, recorder.address)
     with lease(directory, take_over=follow):
         cursor.read_recorded()
-        task = _Replay(directory, recorder, cursor, summarise or _summarise, warn=follow)
+        task = _Replay(directory, recorder, cursor, derive or _derive, warn=follow)
         complete = _follow(task, wait or end_on_stdin) if follow else None
         cursor.read_plan()
         cursor.read_on()
@@ -117,23 +129,30 @@ class _Replay:
 
     Attributes:
         warn: whether the next failure is logged; only the first one is.
+        findings: of each trial, before it is compared within its table, and the state of the cursor
+            that they are of.
+        table: each trial's summary, once the run has ended.
     """
 
     directory: Path
     recorder: Recorder
     cursor: RecordCursor
-    summarise: Summarise
+    derive: Derive
     parent_run_id: str = ""
     recorded: int = 0
     reason: str = ""
     warn: bool = False
     postponed: dict[str, None] = field(default_factory=dict)
+    findings: dict[str, tuple[str, TrialFindings]] = field(default_factory=dict)
+    table: Mapping[str, Summary] = field(default_factory=dict)
 
     def once(self, *, final: bool) -> bool:
         """Record what is missing; whether nothing failed."""
         self.cursor.read_on()
         try:
             self._open()
+            if final:
+                self.table = self._whole_table()
             self._record_pending(final=final)
         except RecordError as error:
             self._failed(error)
@@ -147,6 +166,7 @@ class _Replay:
             return
         try:
             self._open()
+            self._amend_recorded()
             self.recorder.close(self.cursor.plan, self.directory, complete=complete)
         except RecordError as error:
             self._failed(error)
@@ -187,26 +207,65 @@ class _Replay:
             raise rejected
 
     def _record(self, trial: Trial) -> None:
-        try:
-            result = self.cursor.result(trial.trial_id)
-            baseline = self.cursor.baseline(trial.trial_id)
-        except run_directory.SeriesError as error:
-            self.cursor.refused[trial.trial_id] = str(error)
+        read = self._read(trial.trial_id)
+        if read is None:
             return
-        try:
-            summary = self.summarise(result, baseline)
-        except WITHOUT_FIGURES as error:
-            text = (
-                f"Trial {trial.trial_id}: no figures follow from what is stored ({reason(error)})."
-            )
-            self.cursor.refused[trial.trial_id] = text
-            return
-        folder = run_directory.trial_directory(self.directory, trial.trial_id)
+        result, found = read
+        summary = self.table.get(trial.trial_id, found.summary)
         self._download_uploads(result)
-        run_id = self.recorder.record(trial, result, summary, folder)
-        self.cursor.mark(trial.trial_id, run_id)
+        run_id = self.recorder.record(trial, result, summary, self._folder(trial.trial_id))
+        self.cursor.mark(trial.trial_id, run_id, _digest(summary))
         self.recorded += 1
         self.postponed.pop(trial.trial_id, None)
+
+    def _read(self, trial_id: str) -> tuple[TrialResult, TrialFindings] | None:
+        """A trial's newest result and its findings; None, and it is refused, where it has none.
+
+        Only findings are held: the series of all results together may not fit into memory.
+        """
+        try:
+            result = self.cursor.result(trial_id)
+            if not self._has_findings(trial_id):
+                found = self.derive(result, self.cursor.baseline(trial_id))
+                self.findings[trial_id] = self.cursor.state(trial_id), found
+        except run_directory.SeriesError as error:
+            self.cursor.refused[trial_id] = str(error)
+            return None
+        except WITHOUT_FIGURES as error:
+            text = f"Trial {trial_id}: no figures follow from what is stored ({reason(error)})."
+            self.cursor.refused[trial_id] = text
+            return None
+        return result, self.findings[trial_id][1]
+
+    def _has_findings(self, trial_id: str) -> bool:
+        state, _ = self.findings.get(trial_id, ("", None))
+        return state == self.cursor.state(trial_id)
+
+    def _folder(self, trial_id: str) -> Path:
+        return run_directory.trial_directory(self.directory, trial_id)
+
+    def _whole_table(self) -> Mapping[str, Summary]:
+        """The summaries of all trials that have ended, candidates of one baseline together."""
+        from benchorch.results.metrics.summary import together
+
+        for trial_id in self.cursor.ended():
+            if not self._has_findings(trial_id):
+                self._read(trial_id)
+        found = {trial_id: self.findings[trial_id][1] for trial_id in self.cursor.ended()}
+        try:
+            return together(found)
+        except WITHOUT_FIGURES:  # each has its own figures all the same
+            return {trial_id: one.summary for trial_id, one in found.items()}
+
+    def _amend_recorded(self) -> None:
+        """Replace figures that were recorded before the whole table was known."""
+        for trial_id, summary in self.table.items():
+            figures = _digest(summary)
+            if self.cursor.has_figures(trial_id, figures) or (read := self._read(trial_id)) is None:
+                continue
+            trial, folder = self.cursor.trial(trial_id), self._folder(trial_id)
+            run_id = self.recorder.amend(trial, read[0], summary, folder)
+            self.cursor.mark(trial_id, run_id, figures)
 
     def _download_uploads(self, result: TrialResult) -> None:
         """Files that a node put into the run's archive by itself."""
@@ -245,7 +304,11 @@ def _finish(task: _Replay, *, complete: bool) -> None:
             return
 
 
-def _summarise(result: TrialResult, baseline: TrialResult | None) -> Summary:
-    from benchorch.results.metrics.summary import summarise
+def _derive(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
+    from benchorch.results.metrics.summary import finding
 
-    return summarise(result, baseline)
+    return finding(result, baseline)
+
+
+def _digest(summary: Summary) -> str:
+    return hashlib.sha256(json.dumps(encode(summary)).encode()).hexdigest()[:16]

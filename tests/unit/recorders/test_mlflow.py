@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchorch.cli.commands import history
+from benchorch.domain.estimate import Comparison
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.errors import RecordError
 from benchorch.journal import run_directory
@@ -185,6 +186,50 @@ def test_a_trial_run_again_replaces_what_its_run_says(
     facts = client.download_artifacts(run.info.run_id, "facts.json")
     assert json.loads(Path(facts).read_text())["attempt"] == "2"
     assert len(runs(client, "trial")) == 1
+
+
+def test_figures_of_a_new_baseline_replace_larger_ones(
+    client: MlflowClient, uri: str, directory: Path
+) -> None:
+    recorder = Mlflow(uri=uri)
+    recorder.open(PLAN, directory)
+    run_id = record(recorder, directory)
+    smaller = dataclasses.replace(SUMMARY.metrics["latency_ms/p50"], value=1.5)
+    summary = dataclasses.replace(SUMMARY, metrics={"latency_ms/p50": smaller})
+    folder = run_directory.trial_directory(directory, TRIAL.trial_id)
+    assert recorder.record(TRIAL, RESULT, summary, folder) == run_id
+    assert client.get_run(run_id).data.metrics["latency_ms/p50"] == 1.5
+
+
+def test_figures_of_the_whole_table_replace_those_of_the_trial_alone(
+    client: MlflowClient, uri: str, directory: Path
+) -> None:
+    latency = dataclasses.replace(SUMMARY.metrics["latency_ms/p50"], low=0.5, high=2.5)
+    ratio = dataclasses.replace(latency, value=1.02, low=0.99, high=1.05, unit="ratio")
+    table = dataclasses.replace(
+        SUMMARY,
+        metrics={"latency_ms/p50": latency},
+        speedup=Comparison(ratio=ratio, verdict="inconclusive"),
+    )
+    recorder = Mlflow(uri=uri)
+    recorder.open(PLAN, directory)
+    run_id = record(recorder, directory)
+    assert "speedup" not in client.get_run(run_id).data.tags
+    folder = run_directory.trial_directory(directory, TRIAL.trial_id)
+    assert recorder.amend(TRIAL, RESULT, table, folder) == run_id
+    run = client.get_run(run_id)
+    assert run.data.tags["speedup"] == "inconclusive"
+    assert run.data.metrics == {
+        "latency_ms/p50": 2.0,
+        "latency_ms/p50/low": 0.5,
+        "latency_ms/p50/high": 2.5,
+        "speedup_ratio/p50": 1.02,
+        "speedup_ratio/p50/low": 0.99,
+        "speedup_ratio/p50/high": 1.05,
+    }
+    assert (run.info.status, run.info.end_time - run.info.start_time) == ("FINISHED", 60_000)
+    facts = client.download_artifacts(run_id, "facts.json")
+    assert json.loads(Path(facts).read_text())["speedup"] == "inconclusive"
 
 
 def test_the_most_that_a_trial_can_say_fits_one_batch(

@@ -10,16 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from benchorch.domain.estimate import Comparison, Estimate, Summary
+from benchorch.domain.estimate import Summary
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.errors import ConfigError, RecordError
 from benchorch.interfaces.recorder import Recorder
 from benchorch.journal import run_directory
 from benchorch.journal.reader import salvage
+from benchorch.journal.record_cursor import RecordCursor
 from benchorch.recorders.none import Nowhere
+from benchorch.results.metrics.speedup import Question
+from benchorch.results.metrics.summary import TrialFindings, together
 from benchorch.run.record import replay
+from benchorch.stats.pairs import ALTERNATED, Pair
 from support.recorded_trials import process_record
+
+PAIRS = tuple(Pair(ours=1.0, theirs=2.0 + 0.01 * noise) for noise in (-2, 1, 0, 2, -1))
 
 
 @dataclass
@@ -29,8 +35,10 @@ class Memory(Recorder):
     name: str = "memory"
     away: bool = False
     refused: set[str] = field(default_factory=set)
+    unamended: set[str] = field(default_factory=set)
     dies_after: int = 1_000_000
     runs: dict[str, list[bool]] = field(default_factory=dict)
+    amended: dict[str, Summary] = field(default_factory=dict)
     series: dict[str, int] = field(default_factory=dict)
     ended: list[bool] = field(default_factory=list)
     opened: int = 0
@@ -55,6 +63,13 @@ class Memory(Recorder):
         self.series[trial.trial_id] = len(result.processes[0].observations.durations_ns)
         return f"run-of-{trial.trial_id}"
 
+    def amend(self, trial: Trial, result: TrialResult, summary: Summary, directory: Path) -> str:
+        self._reach()
+        if trial.trial_id in self.unamended:
+            raise RecordError(f"{trial.trial_id} is not amended")
+        self.amended[trial.trial_id] = summary
+        return f"run-of-{trial.trial_id}"
+
     def close(self, plan: Plan, directory: Path, *, complete: bool) -> None:
         self._reach()
         self.ended.append(complete)
@@ -65,12 +80,14 @@ class Memory(Recorder):
             raise RecordError("nobody answers")
 
 
-def summarise(result: TrialResult, baseline: TrialResult | None) -> Summary:
-    ratio = Estimate(
-        value=2.0, low=None, high=None, level_ratio=0.95, n=1, unit="ratio", method="none"
+def derive(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
+    """A candidate that takes half of its baseline's time."""
+    asked = Question(design=ALTERNATED, pairs=PAIRS, delta_ratio=0.02) if baseline else None
+    return TrialFindings(
+        summary=Summary(metrics={}, speedup=None, steady=True),
+        asked=asked,
+        baseline_id=result.baseline_id,
     )
-    speedup = None if baseline is None else Comparison(ratio=ratio, verdict="faster")
-    return Summary(metrics={}, speedup=speedup, steady=True)
 
 
 def plan_of(count: int) -> Plan:
@@ -109,7 +126,7 @@ def end_all(directory: Path) -> None:
 def test_every_trial_arrives_with_its_raw_series_and_baseline(directory: Path) -> None:
     end_all(directory)
     tracker = Memory()
-    replayed = replay(directory, tracker, summarise=summarise)
+    replayed = replay(directory, tracker, derive=derive)
     assert tracker.runs == {"t0": [False], "t1": [True], "t2": [True]}
     assert tracker.series == {"t0": 3, "t1": 3, "t2": 3}
     assert tracker.ended == [True]
@@ -119,9 +136,9 @@ def test_every_trial_arrives_with_its_raw_series_and_baseline(directory: Path) -
 def test_a_second_replay_does_not_even_ask(directory: Path) -> None:
     end_all(directory)
     tracker = Memory()
-    first = replay(directory, tracker, summarise=summarise)
+    first = replay(directory, tracker, derive=derive)
     asked = tracker.asked
-    second = replay(directory, tracker, summarise=summarise)
+    second = replay(directory, tracker, derive=derive)
     assert tracker.asked == asked
     assert second.recorded == 0
     assert second.parent_run_id == first.parent_run_id == "run-of-p"
@@ -129,18 +146,18 @@ def test_a_second_replay_does_not_even_ask(directory: Path) -> None:
 
 def test_another_tracker_gets_everything_again(directory: Path) -> None:
     end_all(directory)
-    replay(directory, Memory(), summarise=summarise)
+    replay(directory, Memory(), derive=derive)
     other = Memory(name="other")
-    assert replay(directory, other, summarise=summarise).recorded == 3
+    assert replay(directory, other, derive=derive).recorded == 3
 
 
 def test_an_unfinished_run_is_recorded_as_unfinished_and_later_completed(directory: Path) -> None:
     tracker = Memory()
     end(directory, "t0")
-    replay(directory, tracker, summarise=summarise)
+    replay(directory, tracker, derive=derive)
     end(directory, "t1")
     end(directory, "t2")
-    replay(directory, tracker, summarise=summarise)
+    replay(directory, tracker, derive=derive)
     assert tracker.ended == [False, True]
     assert {trial_id: len(runs) for trial_id, runs in tracker.runs.items()} == dict.fromkeys(
         ("t0", "t1", "t2"), 1
@@ -151,27 +168,27 @@ def test_dying_in_the_middle_leaves_only_the_rest_to_do(directory: Path) -> None
     end_all(directory)
     tracker = Memory(dies_after=2)
     with pytest.raises(KeyboardInterrupt):
-        replay(directory, tracker, summarise=summarise)
+        replay(directory, tracker, derive=derive)
     tracker.dies_after = 100
-    assert replay(directory, tracker, summarise=summarise).recorded == 1
+    assert replay(directory, tracker, derive=derive).recorded == 1
     assert all(len(runs) == 1 for runs in tracker.runs.values())
 
 
 def test_a_trial_run_again_is_recorded_again(directory: Path) -> None:
     end_all(directory)
     tracker = Memory()
-    replay(directory, tracker, summarise=summarise)
+    replay(directory, tracker, derive=derive)
     end(directory, "t2", attempt=2)
-    assert replay(directory, tracker, summarise=summarise).recorded == 1
+    assert replay(directory, tracker, derive=derive).recorded == 1
     assert len(tracker.runs["t2"]) == 2
 
 
 def test_a_new_baseline_changes_what_is_compared_with_it(directory: Path) -> None:
     end(directory, "t1")
     tracker = Memory()
-    replay(directory, tracker, summarise=summarise)
+    replay(directory, tracker, derive=derive)
     end(directory, "t0")
-    replay(directory, tracker, summarise=summarise)
+    replay(directory, tracker, derive=derive)
     assert tracker.runs["t1"] == [False, True]
 
 
@@ -180,28 +197,28 @@ def test_a_torn_last_line_is_left_for_later(directory: Path) -> None:
     with (directory / run_directory.RESULTS).open("a") as file:
         file.write('{"trial_id": "t1", "outc')
     tracker = Memory()
-    replay(directory, tracker, summarise=summarise)
+    replay(directory, tracker, derive=derive)
     assert set(tracker.runs) == {"t0"}
 
 
 def test_a_tracker_that_is_away_loses_nothing(directory: Path) -> None:
     end_all(directory)
     tracker = Memory(away=True)
-    replayed = replay(directory, tracker, summarise=summarise)
+    replayed = replay(directory, tracker, derive=derive)
     assert (replayed.recorded, replayed.remaining, replayed.reason) == (0, 3, "nobody answers")
     tracker.away = False
-    assert replay(directory, tracker, summarise=summarise).recorded == 3
+    assert replay(directory, tracker, derive=derive).recorded == 3
 
 
 def test_a_trial_without_figures_holds_up_no_other(directory: Path) -> None:
-    def odd(result: TrialResult, baseline: TrialResult | None) -> Summary:
+    def odd(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
         if result.trial_id == "t1":
             raise ZeroDivisionError
-        return summarise(result, baseline)
+        return derive(result, baseline)
 
     end_all(directory)
     tracker = Memory()
-    replayed = replay(directory, tracker, summarise=odd)
+    replayed = replay(directory, tracker, derive=odd)
     assert set(tracker.runs) == {"t0", "t2"}
     assert (replayed.recorded, replayed.remaining) == (2, 1)
     assert "Trial t1: no figures follow from what is stored (ZeroDivisionError: " in replayed.reason
@@ -210,7 +227,7 @@ def test_a_trial_without_figures_holds_up_no_other(directory: Path) -> None:
 def test_a_refused_trial_holds_up_no_other(directory: Path) -> None:
     end_all(directory)
     tracker = Memory(refused={"t0"})
-    replayed = replay(directory, tracker, summarise=summarise)
+    replayed = replay(directory, tracker, derive=derive)
     assert (replayed.recorded, replayed.remaining) == (2, 1)
     assert tracker.ended == []
 
@@ -226,17 +243,17 @@ def test_two_refused_trials_in_a_row_hold_up_no_other(directory: Path) -> None:
 
 def test_no_tracker_means_no_work(directory: Path) -> None:
     end_all(directory)
-    assert replay(directory, Nowhere(), summarise=summarise).recorded == 0
+    assert replay(directory, Nowhere(), derive=derive).recorded == 0
     assert not (directory / "recorded.jsonl").exists()
 
 
 def test_a_directory_without_a_plan_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not a run's directory"):
-        replay(tmp_path, Memory(), summarise=summarise)
+        replay(tmp_path, Memory(), derive=derive)
 
 
 def test_the_address_is_noted_beside_the_results(directory: Path) -> None:
-    replay(directory, Memory(), summarise=summarise)
+    replay(directory, Memory(), derive=derive)
     assert json.loads((directory / "tracking.json").read_text()) == {
         "uri": "memory://memory",
         "experiment": "e",
@@ -250,11 +267,11 @@ def test_only_one_process_records_a_directory(directory: Path) -> None:
 
     def at_the_same_time(_timeout_s: float) -> bool | None:
         with pytest.raises(RecordError) as error:
-            replay(directory, Memory(), summarise=summarise)
+            replay(directory, Memory(), derive=derive)
         refusals.append(str(error.value))
         return True
 
-    replay(directory, Memory(), follow=True, summarise=summarise, wait=at_the_same_time)
+    replay(directory, Memory(), follow=True, derive=derive, wait=at_the_same_time)
     assert "being recorded by process" in refusals[0]
 
 
@@ -273,7 +290,7 @@ def follow(
         step()  # type: ignore[operator]
         return None
 
-    replay(directory, tracker, follow=True, summarise=summarise, wait=wait)
+    replay(directory, tracker, follow=True, derive=derive, wait=wait)
     return pauses
 
 
@@ -294,7 +311,53 @@ def test_following_records_results_as_they_come(directory: Path) -> None:
 def test_following_waits_for_the_baseline_while_there_is_hope(directory: Path) -> None:
     tracker = Memory()
     follow(directory, tracker, [lambda: end(directory, "t1"), lambda: end(directory, "t0")])
-    assert tracker.runs == {"t0": [False], "t1": [True]}
+    assert tracker.runs == {"t0": [False], "t1": [False]}
+    assert tracker.amended["t1"].speedup is not None
+
+
+def test_what_came_during_the_run_gets_the_figures_of_the_table_at_its_end(
+    directory: Path,
+) -> None:
+    tracker = Memory()
+    names = ("t0", "t1", "t2")
+    follow(directory, tracker, [lambda name=name: end(directory, name) for name in names])
+    cursor = RecordCursor(directory, tracker.address)
+    cursor.read_on()
+    read = {name: (cursor.result(name), cursor.baseline(name)) for name in names}
+    table = together({name: derive(*one) for name, one in read.items()})
+    assert tracker.runs == {"t0": [False], "t1": [False], "t2": [False]}
+    assert tracker.amended == table
+    alone = derive(*read["t1"]).alone().speedup
+    assert tracker.amended["t1"].speedup != alone
+
+
+def test_figures_that_are_those_of_the_table_are_not_amended(directory: Path) -> None:
+    end_all(directory)
+    tracker = Memory()
+    replay(directory, tracker, derive=derive)
+    assert tracker.amended == {}
+
+
+def test_another_candidate_changes_the_figures_of_those_before(directory: Path) -> None:
+    end(directory, "t0")
+    end(directory, "t1")
+    tracker = Memory()
+    replay(directory, tracker, derive=derive)
+    end(directory, "t2")
+    assert replay(directory, tracker, derive=derive).recorded == 1
+    assert set(tracker.amended) == {"t0", "t1"}
+    assert len(tracker.runs["t1"]) == 1
+
+
+def test_figures_that_could_not_be_amended_are_so_later(directory: Path) -> None:
+    tracker = Memory(unamended={"t1"})
+    follow(directory, tracker, [lambda: end_all(directory)])
+    assert (set(tracker.amended), tracker.ended) == ({"t0"}, [])
+    tracker.unamended = set()
+    replayed = replay(directory, tracker, derive=derive)
+    assert (replayed.recorded, replayed.reason) == (0, "")
+    assert set(tracker.amended) == {"t0", "t1", "t2"}
+    assert tracker.ended == [True]
 
 
 def test_following_takes_in_trials_planned_later(directory: Path) -> None:
@@ -337,7 +400,7 @@ def test_what_is_damaged_is_named_and_holds_up_no_other(directory: Path) -> None
     path.write_bytes(b"".join([b"garbage\n", *lines[1:]]))
     run_directory.series_path(directory, "t1").unlink()
     tracker = Memory()
-    replayed = replay(directory, tracker, summarise=summarise)
+    replayed = replay(directory, tracker, derive=derive)
     assert set(tracker.runs) == {"t2"}
     assert replayed.remaining == 2
     assert "1 damaged line" in replayed.reason
