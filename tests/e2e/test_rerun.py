@@ -80,6 +80,8 @@ def test_the_first_failure_ends_a_run_and_what_has_not_run_waits_for_resume(pick
     (picky.path / "mended").touch()
     picky.run("rerun", "out", "--failed", code=1)  # the rest of the plan has not run
     assert ran(picky) == [*before, ("export", "ok")]
+    picky.run("resume", "out", "--only", "export", code=1)  # which has a result
+    assert ran(picky) == [*before, ("export", "ok")]
     picky.run("resume", "out")
     assert {conversion for conversion, outcome in ran(picky) if outcome == "ok"} == {
         *("eager", "export", "bf16")

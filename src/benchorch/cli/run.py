@@ -238,6 +238,7 @@ def _leave_or_cancel(directory: Path) -> None:
 def _resume(directory: Path, composer: Composer, terms: RunTerms, terminal: Terminal) -> int:
     from benchorch.run.foreign_plan import refuse_foreign
     from benchorch.run.invocation import Invocation
+    from benchorch.run.selection import narrowed
 
     invocation = Invocation(
         composer=composer, directory=directory.resolve(), report=_report(terminal), terms=terms
@@ -248,8 +249,9 @@ def _resume(directory: Path, composer: Composer, terms: RunTerms, terminal: Term
     refuse_foreign(plan, directory, f"benchorch resume {shell_word(directory)}")
     if invocation.repeats_nothing:
         return _delivered(OK, invocation, terminal)
+    part = plan if terms.again else narrowed(plan, terms.only)
     _change_directory(Path(str(plan.session.get("cwd", "."))))
-    return _delivered(_run_plan(invocation, plan), invocation, terminal)
+    return _delivered(_run_plan(invocation, part), invocation, terminal)
 
 
 def run_stored(plan: Plan, directory: Path, terminal: Terminal) -> int:

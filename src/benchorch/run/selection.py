@@ -8,19 +8,29 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from benchorch.config.components import misspelt, nearest
-from benchorch.domain.trial import Plan, Trial
+from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.errors import ConfigError, Correction, Problem
+from benchorch.formatting import cell_name, varying_labels
 from benchorch.results.report.plan_text import names_of
 from benchorch.run.planner import Planned
 
 
 def narrowed(plan: Plan, patterns: Sequence[str]) -> Plan:
-    """The plan of the chosen trials and their baselines."""
+    """The plan of the chosen trials and their baselines, and of the chosen skips."""
     if not patterns:
         return plan
-    kept = {trial.trial_id for trial in chosen(plan.trials, patterns)}
+    kept = {trial.trial_id for trial in chosen(plan.trials, patterns, plan.skips)}
     kept |= {str(trial.baseline_id) for trial in plan.trials if trial.trial_id in kept}
-    return replace(plan, trials=tuple(t for t in plan.trials if t.trial_id in kept))
+    called = _called(plan.trials, plan.skips)
+    return replace(
+        plan,
+        trials=tuple(t for t in plan.trials if t.trial_id in kept),
+        skips=tuple(
+            skip
+            for skip, names in zip(plan.skips, called, strict=True)
+            if any(_fits(pattern, names) for pattern in patterns)
+        ),
+    )
 
 
 def narrowed_to(planned: Planned, patterns: Sequence[str]) -> Planned:
@@ -52,21 +62,26 @@ def named(trials: Sequence[Trial], word: str) -> Trial:
     raise ConfigError([Problem(problem, problem.correction or usual)])
 
 
-def chosen(trials: Sequence[Trial], patterns: Sequence[str]) -> list[Trial]:
+def chosen(
+    trials: Sequence[Trial], patterns: Sequence[str], skips: Sequence[Skip] = ()
+) -> list[Trial]:
     """Trials whose conversion, name or id fits a pattern; ConfigError for one that fits none.
 
     Args:
         patterns: ``*`` stands for any text; without a pattern all trials are chosen.
+        skips: cells that a pattern may fit instead.
     """
     names = names_of(trials)
     calls = {t.trial_id: (t.labels["conversion"], names[t.trial_id], t.trial_id) for t in trials}
+    skipped = _called(trials, skips)
     problems = []
     for pattern in patterns:
-        if not any(_fits(pattern, called) for called in calls.values()):
-            known = list(dict.fromkeys(names.values()))
-            text = f"--only {pattern}: fits no trial. Trials: {', '.join(known)}."
-            meant = nearest(pattern, known) or known[0]
-            problems.append(Problem(text, Correction(typed=pattern, meant=meant)))
+        if not any(_fits(pattern, called) for called in (*calls.values(), *skipped)):
+            known = list(dict.fromkeys([*names.values(), *(name for _, name in skipped)]))
+            text = f"--only {pattern}: fits no trial. Trials: {', '.join(known) or 'none'}."
+            meant = nearest(pattern, known) or next(iter(known), "")
+            correction = Correction(typed=pattern, meant=meant) if meant else None
+            problems.append(Problem(text, correction))
     if problems:
         raise ConfigError(problems)
     return [
@@ -74,6 +89,13 @@ def chosen(trials: Sequence[Trial], patterns: Sequence[str]) -> list[Trial]:
         for trial in trials
         if not patterns or any(_fits(pattern, calls[trial.trial_id]) for pattern in patterns)
     ]
+
+
+def _called(trials: Sequence[Trial], skips: Sequence[Skip]) -> list[tuple[str, str]]:
+    """Each skip's conversion, and its name among all cells."""
+    skipped = [skip.labels for skip in skips]
+    varying = varying_labels([*(trial.labels for trial in trials), *skipped])
+    return [(labels["conversion"], cell_name(labels, varying)) for labels in skipped]
 
 
 def _fits(pattern: str, called: Sequence[str]) -> bool:
