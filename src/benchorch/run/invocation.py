@@ -15,10 +15,11 @@ from typing import IO, TYPE_CHECKING
 from benchorch.config.composer import Composer
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Summary
+from benchorch.domain.price import PriceSnapshot
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.spending import BUDGET_REACHED
-from benchorch.domain.trial import ConfigNode, Plan, Skip, Trial
+from benchorch.domain.trial import ConfigNode, Plan, Trial
 from benchorch.errors import ConfigError, Correction, Problem, RecordError
 from benchorch.files import write_json, write_text
 from benchorch.formatting import plural
@@ -554,20 +555,38 @@ def refuse_without_packages(plan: Plan) -> None:
 
 
 def _merged(old: Plan | None, new: Plan) -> Plan:
+    """Both plans' trials; skips of cells that are planned anew are those of the new plan."""
     if old is None:
         return new
     known = {trial.trial_id for trial in old.trials}
     fresh = tuple(trial for trial in new.trials if trial.trial_id not in known)
-    present = {_content(skip) for skip in old.skips}
-    skips = old.skips + tuple(skip for skip in new.skips if _content(skip) not in present)
+    planned = {_cell(trial.labels) for trial in new.trials}
+    planned |= {_cell(skip.labels) for skip in new.skips}
+    still = tuple(skip for skip in old.skips if _cell(skip.labels) not in planned)
     return replace(
-        old, trials=old.trials + fresh, skips=skips, session=new.session, notes=new.notes
+        old,
+        trials=old.trials + fresh,
+        skips=still + new.skips,
+        session=new.session,
+        prices=_merged_prices(old.prices, new.prices),
+        notes=new.notes,
     )
 
 
-def _content(skip: Skip) -> Hashable:
-    """What two equal skips share."""
-    return frozenset(skip.labels.items()), skip.reason, skip.remedy
+def _cell(labels: Mapping[str, str]) -> Hashable:
+    return frozenset(labels.items())
+
+
+def _merged_prices(old: PriceSnapshot | None, new: PriceSnapshot | None) -> PriceSnapshot | None:
+    """The old prices, by which earlier rows were judged, and those of kinds that came since."""
+    if old is None or new is None:
+        return old or new
+    return replace(
+        old,
+        on_demand={**new.on_demand, **old.on_demand},
+        spot={**new.spot, **old.spot},
+        warnings=tuple(dict.fromkeys([*old.warnings, *new.warnings])),
+    )
 
 
 def plain_metrics(summary: Summary) -> Mapping[str, Json]:
