@@ -1,11 +1,12 @@
 """Lookup of machine prices, by the freshest source.
 
-The order is: ``pricing.usd_per_hour``; a recently fetched price; AWS; an older fetched price, with
-a warning; the dated list that ships with benchorch. A kind in none of them has no price.
+The order is: ``pricing.usd_per_hour``; a recently fetched price; AWS; the newer one of an older
+fetched price and the dated list that ships with benchorch, with a warning. A kind in none of them
+has no price.
 """
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -128,7 +129,10 @@ class PriceBook:
             for kind in kinds
             if kind in self.own
         }
-        return {kind: cached[kind] for kind in kinds if kind in cached} | own
+        found = {kind: cached[kind] for kind in kinds if kind in cached and kind not in own}
+        newest = {k: price for k, price in found.items() if not _is_older(price, listed.get(k))}
+        warnings.extend(_of_old(newest, fresh))
+        return newest | own
 
     def _fetched(
         self, source: PriceSource, market: Market, kinds: Collection[str], now: str
@@ -198,6 +202,28 @@ class PriceBook:
 
     def _file(self, market: Market) -> Path:
         return self.cache / f"prices-{self.region}-{market}.json"
+
+
+def _is_older(price: Price, listed: Price | None) -> bool:
+    """Whether the list has a newer price of the same market."""
+    if listed is None or listed.market is not price.market:
+        return False
+    return datetime.fromisoformat(price.as_of).date() < datetime.fromisoformat(listed.as_of).date()
+
+
+def _of_old(prices: Mapping[str, Price], fresh: datetime) -> Iterator[str]:
+    """Warnings about prices that were fetched before that moment, one a day."""
+    days: dict[str, list[str]] = {}
+    for kind, price in prices.items():
+        fetched = datetime.fromisoformat(price.as_of)
+        if fetched < fresh:
+            market = price.market.replace("_", "-")
+            days.setdefault(f"{market} price of {fetched.date()}", []).append(kind)
+    for price_then, kinds in sorted(days.items()):
+        yield (
+            f"{', '.join(sorted(kinds))}: priced by the {price_then}, when AWS was last queried; "
+            "pricing.source=aws fetches the present one, pricing.usd_per_hour sets it."
+        )
 
 
 def _credible(

@@ -43,8 +43,10 @@ class Silent(PriceSource):
     spot = on_demand
 
 
-def book(cache, source=None, own=None, region="us-east-1"):
-    return PriceBook(region=region, own=own or {}, source=source, cache=cache, bundled=BUNDLED)
+def book(cache, source=None, own=None, region="us-east-1", as_of=BUNDLED["as_of"]):
+    """The book; `as_of` is the date of its list."""
+    bundled = {**BUNDLED, "as_of": as_of}
+    return PriceBook(region=region, own=own or {}, source=source, cache=cache, bundled=bundled)
 
 
 def on_demand(snapshot, kind="g5.xlarge"):
@@ -100,9 +102,32 @@ def test_a_spot_price_that_no_discount_explains_is_not_believed(tmp_path, region
 def test_where_nobody_answers_an_old_price_is_used_with_a_warning(tmp_path):
     book(tmp_path, Told()).snapshot(["g5.xlarge"], {})
     age(tmp_path, days=9)
-    found = book(tmp_path, Silent()).snapshot(["g5.xlarge"], {})
+    found = book(tmp_path, Silent(), as_of="2020-01-01").snapshot(["g5.xlarge"], {})
     assert on_demand(found).usd_per_hour == 1.1
     assert any("no route" in warning for warning in found.warnings)
+
+
+def test_an_old_price_warns_with_its_date_where_nobody_is_asked(tmp_path):
+    book(tmp_path, Told()).snapshot(["g5.xlarge"], {})
+    assert not book(tmp_path).snapshot(["g5.xlarge"], {}).warnings
+    age(tmp_path, days=200)
+    found = book(tmp_path, as_of="2020-01-01").snapshot(["g5.xlarge"], {})
+    assert on_demand(found).usd_per_hour == 1.1
+    then = on_demand(found).as_of[:10]
+    for market in ("on-demand", "spot"):
+        priced = f"g5.xlarge: priced by the {market} price of {then}, when AWS was last queried"
+        assert any(warning.startswith(priced) for warning in found.warnings)
+
+
+def test_a_list_that_is_newer_than_an_old_price_counts(tmp_path):
+    book(tmp_path, Told()).snapshot(["g5.xlarge"], {})
+    age(tmp_path, days=200)
+    today = datetime.now(UTC).date().isoformat()
+    found = book(tmp_path, as_of=today).snapshot(["g5.xlarge"], {})
+    assert on_demand(found).usd_per_hour == 1.006
+    assert any(f"priced by the list of {today}" in warning for warning in found.warnings)
+    spot = found.of("g5.xlarge", Market.SPOT)
+    assert (spot.usd_per_hour, spot.source) == (pytest.approx(0.55), "spot history")
 
 
 def test_without_anybody_to_ask_the_dated_list_counts_and_says_its_date(tmp_path):
