@@ -11,8 +11,10 @@ from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 from benchorch.results.metrics.cost import usd_per_million_items
 from benchorch.results.report.prices import kind_of
 from benchorch.results.report.tables import LIMIT, ranked, table_rows
+from benchorch.stats.interval_arithmetic import scaled
 
-THROUGHPUTS = ("throughput_items_per_s/mean", "achieved_per_s/mean", "capacity_per_s/mean")
+THROUGHPUT = "throughput_items_per_s/mean"
+QUERY_RATES = ("achieved_per_s/mean", "capacity_per_s/mean")
 LATENCIES = ("latency_ms/p50", "response_ms/p50")
 
 
@@ -79,8 +81,17 @@ class ReportRow:
 
     @property
     def throughput(self) -> Estimate | None:
-        """Items or queries a second."""
-        return first(self.metrics, THROUGHPUTS)
+        """Items a second; under load, those of the queries."""
+        queries = first(self.metrics, QUERY_RATES)
+        found = scaled(queries, self._items_per_query) if queries else None
+        return self.metrics.get(THROUGHPUT, found)
+
+    @property
+    def _items_per_query(self) -> float:
+        """Elements of a query's batch; without its processes, as exported, the requested ones."""
+        processes = self.result.valid if self.result else ()
+        found = [process.observations.items_per_call for process in processes]
+        return sum(found) / len(found) if found else self.size("batch_size") or 1
 
     @property
     def priced_unit(self) -> str:

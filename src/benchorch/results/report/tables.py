@@ -199,14 +199,16 @@ def _token_parity_text(result: TrialResult | None) -> str:
 
 
 def _rate_text(metrics: Mapping[str, Estimate]) -> str:
-    """Items a second; under load, queries a second."""
+    """Items a second; under load, queries a second, which may have several items."""
     items = metrics.get("throughput_items_per_s/mean")
     target = metrics.get("target_rate_per_s/max")
     achieved = metrics.get("achieved_per_s/mean")
     if target is not None:
-        return f"≤ {target.value:.4g} in target"
-    rate = items or achieved or metrics.get("capacity_per_s/mean")
-    return "–" if rate is None else interval_text(rate, significant)
+        return f"≤ {target.value:.4g} queries/s in target"
+    if items is not None:
+        return interval_text(items, significant)
+    queries = achieved or metrics.get("capacity_per_s/mean")
+    return "–" if queries is None else f"{interval_text(queries, significant)} queries/s"
 
 
 def _build_text(result: TrialResult) -> str:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 
+from benchorch.results.compare import export
+from benchorch.results.compare.load_run import load
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.report.csv_columns import MLAGILITY, OURS, csv_text
 from benchorch.results.report.prices import prices_of
 from benchorch.results.report.rows import rows_of
+from benchorch.results.report.tables import HEADERS
+from support.synthetic_runs import result, trial, with_every_part, write_run
 
 
 def read(*runs: StoredRun) -> list[dict[str, str]]:
@@ -78,6 +83,31 @@ def test_cost_follows_from_the_list_where_it_has_the_machine_and_else_is_empty(r
     assert priced["usd_per_hour"] == "1.006"
     assert float(priced["usd_per_million_items"]) == pytest.approx(1.006 / 3600 / per_s * 1e6)
     assert {row["usd_per_million_items"] for row in read(run)} == {""}
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_under_load_the_items_of_a_query_are_paid_for(tmp_path, exported):
+    labels = {"hardware_kind": "g5.xlarge", "scenario": "server"}
+    one = trial(workload={"batch_size": 8}, labels=labels)
+    found = with_every_part(result(one), served=True)
+    of_eight = {"items_per_call": 8, "tokens_per_call": 0, "token_ns": ()}
+    processes = [
+        replace(p, observations=replace(p.observations, **of_eight)) for p in found.processes
+    ]
+    found = replace(found, processes=tuple(processes), prices=())
+    place = write_run(tmp_path / "run", (one, found))
+    if exported:
+        text = export.text_of(export.to_json(load(str(place))))
+        place = tmp_path / "run.json"
+        place.write_text(text)
+    run = load(str(place))
+    (row,) = rows_of([run], prices_of([run]))
+    queries = row.metrics["achieved_per_s/mean"]
+    assert row.throughput.value == pytest.approx(8 * queries.value)
+    (cells,) = read(run)
+    per_million = 1.006 / 3600 / (8 * queries.value) * 1e6
+    assert float(cells["usd_per_million_items"]) == pytest.approx(per_million)
+    assert row.cells[HEADERS[3]].endswith(" queries/s")
 
 
 def test_no_cell_is_a_formula(hostile):
