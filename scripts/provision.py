@@ -292,7 +292,7 @@ def _download_results(options: argparse.Namespace) -> int:
     if not url:
         return 0
     try:
-        downloaded = download_all(bucket_at(url), options.results)
+        downloaded = download_all(bucket_at(url), options.results, print)
     except (BenchorchError, OSError) as error:
         print(
             f"No machine runs any more, but the stack stays: its results in {url} could not be "

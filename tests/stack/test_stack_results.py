@@ -19,12 +19,31 @@ def test_all_that_is_not_at_home_yet_is_brought_there(bucket: Bucket, tmp_path: 
     write_run(run, (one, result(one)))
     place, plan_id = bucket_at(bucket.url), read_plan(run).plan_id
     archive_run(run, place)
-    assert download_all(place, home) == [home / plan_id]
-    assert download_all(place, home) == []
+    assert download_all(place, home, print) == [home / plan_id]
+    assert download_all(place, home, print) == []
     (home / plan_id / "results.jsonl").write_text("")  # fetched before the run had ended
-    (later,) = download_all(place, home)
+    (later,) = download_all(place, home, print)
     assert later.name == f"{plan_id}-later"
     assert (later / "results.jsonl").read_bytes() == (run / "results.jsonl").read_bytes()
+    assert download_all(place, home, print) == []
+    (later / "results.jsonl").write_text("")
+    (last,) = download_all(place, home, print)
+    assert last.name == f"{plan_id}-later-2"
+
+
+def test_a_sweep_that_was_interrupted_while_it_was_sent_is_named_and_keeps_nothing(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    run, home, one = tmp_path / "run", tmp_path / "home", trial("eager")
+    write_run(run, (one, result(one)))
+    place, plan_id = bucket_at(bucket.url), read_plan(run).plan_id
+    archive_run(run, place)
+    place.write("20261128-b/files/home/me/my_zoo.py", b"x = 1")
+    said: list[str] = []
+    assert download_all(place, home, said.append) == [home / plan_id]
+    assert said == [
+        f"not downloaded: {bucket.url}/20261128-b has no plan.json; it was not sent whole"
+    ]
 
 
 def test_every_version_below_the_stores_prefix_is_removed_and_nothing_else(bucket: Bucket) -> None:

@@ -72,7 +72,7 @@ def download_run(place: Objects, plan_id: str, directory: Path) -> int:
     listed = [found.name.removeprefix(f"{plan_id}/") for found in place.listed(f"{plan_id}/")]
     names = [name for name in listed if not name.startswith(f"{uploads.ATTEMPTS}/")]
     if run_directory.PLAN not in names:
-        raise ConfigError([_no_such(place, plan_id)])
+        raise ConfigError([_unfinished(place, plan_id) if names else _no_such(place, plan_id)])
     # Consoles make such names for folders.
     names = [name for name in names if name and not name.endswith("/")]
     for name in names:
@@ -197,6 +197,10 @@ def _files(directory: Path) -> Iterator[tuple[str, Path]]:
 def _is_local(name: Path) -> bool:
     """Whether a file means nothing elsewhere: a lock, a note or a half-written file."""
     return name.parts[0] in _LOCAL_FILES or any(part.startswith(".") for part in name.parts)
+
+
+def _unfinished(place: Objects, plan_id: str) -> str:
+    return f"{place.address}/{plan_id} has no {run_directory.PLAN}: it was not copied whole."
 
 
 def _no_such(place: Objects, plan_id: str) -> str:

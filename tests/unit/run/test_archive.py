@@ -189,6 +189,9 @@ def test_a_run_that_is_not_there_is_refused_with_those_that_are(
     with pytest.raises(ConfigError, match=r"has no run '20990101'; available: none\."):
         download_run(place, "20990101", tmp_path / "back")
     archive_run(run, place)
+    place.write("20250101/files/zoo.py", b"")  # of a sweep that was not sent whole
+    with pytest.raises(ConfigError, match=r"/20250101 has no plan\.json: it was not copied whole"):
+        download_run(place, "20250101", tmp_path / "back")
     with pytest.raises(ConfigError, match=f"available: {plan_id(run)}"):
         download_run(place, "20990101", tmp_path / "back")
 
