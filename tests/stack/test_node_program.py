@@ -6,6 +6,7 @@ import importlib.util
 import json
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +17,7 @@ from support.aws_emulator.server import Emulator
 from support.machines import metadata
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "infra" / "terraform" / "scripts"
+CONTENT = b"x" * 100_000
 KEYS = {"AccessKeyId": "AKIDEXAMPLE", "SecretAccessKey": "secret", "Token": "token"}
 FACTS = {
     "instance-id": "i-1",
@@ -155,6 +157,45 @@ def test_a_start_that_failed_is_told_with_the_end_of_its_log(node, aws, monkeypa
 def test_what_aws_refuses_is_an_error_and_not_a_file(node, aws, tmp_path, capsys):
     assert node.main(["fetch", "packages/none", str(tmp_path / "file")]) == 1
     assert "404" in capsys.readouterr().err
+    assert not (tmp_path / "file").exists()
+
+
+@pytest.fixture
+def broken_bodies(node, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """A bucket whose answers end after so many bytes, one after the other; then they are whole."""
+    lengths: list[int] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(CONTENT)))
+            self.end_headers()
+            self.wfile.write(CONTENT[: lengths.pop(0) if lengths else None])
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: tests print enough."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setattr(node.time, "sleep", lambda _: None)
+    yield lengths
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_file_whose_connection_ends_early_is_fetched_again(node, broken_bodies, tmp_path):
+    broken_bodies += [1000, 0]
+    assert node.main(["fetch", "config/x/cluster.yaml", str(tmp_path / "file")]) == 0
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_a_file_whose_connection_always_ends_early_is_an_error_and_not_a_file(
+    node, broken_bodies, tmp_path, capsys
+):
+    broken_bodies += [1000] * node.TRIES
+    assert node.main(["fetch", "config/x/cluster.yaml", str(tmp_path / "file")]) == 1
+    assert "config/x/cluster.yaml ended after 1000 of 100000 bytes" in capsys.readouterr().err
     assert not (tmp_path / "file").exists()
 
 

@@ -71,9 +71,17 @@ def metadata(path):
 def fetch(key, file):
     """A file of the bucket; whole, or not there at all."""
     part = Path(f"{file}.part")
-    with call("s3", "GET", key=key) as answer, part.open("wb") as output:
-        shutil.copyfileobj(answer, output, 1 << 20)
+    patiently("s3", lambda: copied(key, part))
     part.rename(file)
+
+
+def copied(key, part):
+    """Copy a file of the bucket; OSError where the connection ends before the file does."""
+    with opened("s3", "GET", key=key) as answer, part.open("wb") as output:
+        shutil.copyfileobj(answer, output, 1 << 20)
+    came, size = part.stat().st_size, int(answer.headers["Content-Length"])
+    if came != size:
+        raise OSError(f"{key} ended after {came} of {size} bytes")
 
 
 def put(file, key):
@@ -172,14 +180,24 @@ def _ssm(action, request):
         return json.load(answer)
 
 
-def call(service, method, key="", query=None, body=None, headers=None, size=None):
+def call(service, method, body=None, **words):
     """AWS's answer, open; tried again while it is busy."""
+
+    def once():
+        if hasattr(body, "seek"):
+            body.seek(0)
+        return opened(service, method, body=body, **words)
+
+    return patiently(service, once)
+
+
+def patiently(service, once):
+    """What a call returns; made again while AWS is busy, and where a connection breaks."""
     left = TRIES
     while True:
         left -= 1
         try:
-            asked = signed(service, method, address(service, key), query, body, headers, size)
-            return urllib.request.urlopen(asked, timeout=SLOW_S)
+            return once()
         except urllib.error.HTTPError as error:
             told = error.read(500).decode(errors="replace")
             if not left or error.code not in (429, 500, 502, 503, 504):
@@ -187,9 +205,13 @@ def call(service, method, key="", query=None, body=None, headers=None, size=None
         except OSError:
             if not left:
                 raise
-        if hasattr(body, "seek"):
-            body.seek(0)
         time.sleep(2 ** (TRIES - 1 - left) / 2)
+
+
+def opened(service, method, key="", query=None, body=None, headers=None, size=None):
+    """AWS's answer to one request, open."""
+    asked = signed(service, method, address(service, key), query, body, headers, size)
+    return urllib.request.urlopen(asked, timeout=SLOW_S)
 
 
 def address(service, key):
