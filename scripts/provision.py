@@ -17,6 +17,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -68,7 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "destroy": _destroy,
         }
         return commands[options.what](options, home, settings)
-    except (BotoCoreError, ClientError, BenchorchError, OSError, ValueError) as error:
+    except (
+        BotoCoreError,
+        ClientError,
+        BenchorchError,
+        OSError,
+        ValueError,
+        subprocess.TimeoutExpired,
+    ) as error:
         print(f"{options.what}: {error}", file=sys.stderr)
         if isinstance(error, BotoCoreError | ClientError):
             print("Credentials are those of boto3: aws sts get-caller-identity", file=sys.stderr)
@@ -374,12 +382,27 @@ def _output(options: argparse.Namespace, name: str, form: str = "-raw") -> str:
 
 
 def _run(command: Sequence[str], place: Path, *, quiet: bool = False) -> int:
-    done = subprocess.run(
-        command, cwd=place, env=_environment(), timeout=LIMIT_S, capture_output=quiet, check=False
-    )
-    if quiet and done.returncode:
-        sys.stderr.buffer.write(done.stdout + done.stderr)
-    return done.returncode
+    output = subprocess.PIPE if quiet else None
+    with subprocess.Popen(
+        command, cwd=place, env=_environment(), stdout=output, stderr=output
+    ) as process:
+        told = _communicate(process)
+    if quiet and process.returncode:
+        sys.stderr.buffer.write(b"".join(told))
+    return process.returncode
+
+
+def _communicate(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """What Terraform says; interrupted, it ends by itself: killed, it would leave its lock."""
+    try:
+        return process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+        raise OSError(f"terraform was interrupted: it took longer than {LIMIT_S} s") from None
+    except KeyboardInterrupt:  # which the terminal has sent to Terraform, too
+        process.communicate()
+        raise
 
 
 def _environment() -> Mapping[str, str]:
