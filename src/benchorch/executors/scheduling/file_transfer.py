@@ -1,7 +1,8 @@
 """File transfer to and from nodes without a shared file system.
 
 Only regular files are shipped, by names relative to one folder; a name that leads anywhere else is
-rejected. Nothing of them is executed or unpickled on the way.
+rejected. Nothing of them is executed or unpickled on the way. A link to a file is sent to nodes as
+that file, at the link's own path; what nodes send back has no links.
 """
 
 import ast
@@ -171,14 +172,11 @@ def _may_name_a_file(value: str) -> bool:
 def _at(path: Path, base: Path) -> Iterator[Path]:
     """The file, or the files of a folder; never all of the working directory."""
     path = Path(os.path.normpath(path))
-    try:
-        mode = path.lstat().st_mode
-    except OSError:
-        return
+    mode = _mode(path)
     if stat.S_ISREG(mode):
         yield path
     elif stat.S_ISDIR(mode) and path != base and path not in base.parents:
-        yield from (path / name for name, _ in _regular_files(path))
+        yield from _files_and_links(path)
 
 
 def _module(name: str, base: Path) -> Iterator[Path]:
@@ -188,8 +186,7 @@ def _module(name: str, base: Path) -> Iterator[Path]:
     if (base / f"{name}.py").is_file():
         yield base / f"{name}.py"
     elif (base / name / "__init__.py").is_file():
-        found = (base / name / relative for relative, _ in _regular_files(base / name))
-        yield from (path for path in found if path.suffix == ".py")
+        yield from (path for path in _files_and_links(base / name) if path.suffix == ".py")
 
 
 def _imported(files: set[Path], base: Path) -> set[Path]:
@@ -237,6 +234,21 @@ def _package(file: Path) -> Path:
     while (folder.parent / "__init__.py").is_file():
         folder = folder.parent
     return folder
+
+
+def _files_and_links(folder: Path) -> Iterator[Path]:
+    """A folder's regular files and its links to such, as a snapshot of the Hub consists of."""
+    for directory, _, names in os.walk(folder):
+        paths = (Path(directory) / name for name in names)
+        yield from (path for path in paths if stat.S_ISREG(_mode(path)))
+
+
+def _mode(path: Path) -> int:
+    """The type of what a path leads to; 0 where it leads nowhere, as most texts do."""
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
 
 
 def _regular_files(folder: Path) -> Iterator[tuple[str, int]]:

@@ -144,7 +144,26 @@ def test_files_and_folders_that_are_named_are_shipped(tmp_path: Path, home: Path
     }
 
 
-@pytest.mark.parametrize("word", ["zoo", "parts", ".", "..", "./", "float32", "diary"])
+def test_links_are_shipped_as_the_files_that_they_lead_to(tmp_path: Path, home: Path) -> None:
+    blobs, snapshot = tmp_path / "blobs", home / "snapshot"
+    for folder in (blobs, snapshot / "onnx"):
+        folder.mkdir(parents=True)
+    (blobs / "1a").write_bytes(b"w")
+    (home / "weights.pt").symlink_to(blobs / "1a")
+    (snapshot / "onnx" / "model.onnx").symlink_to(blobs / "1a")
+    (snapshot / "dangling").symlink_to(blobs / "2b")
+    (home / "latest").symlink_to(snapshot)
+    (home / "parts" / "linked.py").symlink_to(home / "helpers.py")
+    spec = trial(model={"checkpoint": "./weights.pt", "path": "./latest", "factory": "parts:Net"})
+    content = collect_files(session(tmp_path), [spec], "probe").content
+    root = home.as_posix().lstrip("/")
+    assert content.files[f"{root}/weights.pt"] == b"w"
+    assert content.files[f"{root}/latest/onnx/model.onnx"] == b"w"
+    assert content.files[f"{root}/parts/linked.py"] == b"import json\n"
+    assert not [name for name in content.files if "blobs" in name or "dangling" in name]
+
+
+@pytest.mark.parametrize("word", ["zoo", "parts", ".", "..", "./", "float32", "diary", "a." * 400])
 def test_plain_words_and_the_working_directory_name_no_file(
     tmp_path: Path, home: Path, word: str
 ) -> None:
