@@ -92,14 +92,19 @@ def download_run(place: Objects, plan_id: str, directory: Path) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             place.download(f"{plan_id}/{name}", path)
         if run_directory.RESULTS in names:
-            _download_uploads(place, plan_id, Path(scratch) / "run")
+            _complete(place, plan_id, Path(scratch) / "run")
         (Path(scratch) / "run").rename(directory)
     return len(names)
 
 
-def _download_uploads(place: Objects, plan_id: str, directory: Path) -> None:
-    """Files that nodes have put into the bucket by themselves, as far as they count."""
-    for entry in read_journal(directory).entries.values():
+def _complete(place: Objects, plan_id: str, directory: Path) -> None:
+    """Add the files that nodes have put into the bucket by themselves, as far as they count.
+
+    The rounds of finished trials, which stay in the bucket, are dropped as they were at their end.
+    """
+    for trial_id, entry in read_journal(directory).entries.items():
+        if not entry.result.unfinished:
+            run_directory.rounds_path(directory, trial_id).unlink(missing_ok=True)
         uploads.complete(
             directory, entry.result, lambda key, path: place.download(f"{plan_id}/{key}", path)
         )

@@ -138,7 +138,10 @@ class Invocation:
                 self._forget_chosen(self.plan, found)
 
     def _forget_chosen(self, plan: Plan, found: Collection[TrialResult]) -> None:
-        """Drop the results of the trials that are to run again; the journal keeps them."""
+        """Drop the results of the trials that are to run again; the journal keeps them.
+
+        Rounds that are left of finished ones may be another machine's, and nothing continues them.
+        """
         self._again = {trial.trial_id for trial in chosen(plan.trials, self.terms.only)}
         if self.terms.failed:
             self._again &= {result.trial_id for result in found if not _is_sound(result)}
@@ -149,6 +152,9 @@ class Invocation:
                 f"No trial of it has failed, so nothing runs again.{rest if left else ''}"
             )
         self.results = {n: r for n, r in self.results.items() if n not in self._again}
+        finished = {result.trial_id for result in found if not result.unfinished}
+        for trial_id in self._again & finished:
+            run_directory.rounds_path(self.directory, trial_id).unlink(missing_ok=True)
 
     @property
     def repeats_nothing(self) -> bool:

@@ -182,6 +182,22 @@ def test_files_that_nodes_uploaded_come_home_and_those_of_lost_attempts_do_not(
     assert copied == len(files(directory))
 
 
+def test_rounds_come_home_for_a_trial_that_goes_on_and_for_no_finished_one(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    directory, place = tmp_path / "run", bucket_at(bucket.url)
+    done, open_ = trial("eager"), trial("torchscript")
+    unfinished = replace(result(open_), unfinished=True)
+    write_run(directory, (done, result(done)), (open_, unfinished))
+    for one in (result(done), unfinished):
+        run_directory.append_round(directory, one)
+    archive_run(directory, place)
+    back = tmp_path / "back"
+    download_run(place, plan_id(directory), back)
+    assert run_directory.read_rounds(back, done.trial_id) is None
+    assert run_directory.read_rounds(back, open_.trial_id) is not None
+
+
 def test_a_run_that_is_not_there_is_refused_with_those_that_are(
     run: Path, bucket: Bucket, tmp_path: Path
 ) -> None:

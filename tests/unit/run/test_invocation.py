@@ -350,6 +350,29 @@ def test_a_run_beside_another_says_that_they_disturb_each_other(
     assert "disturb" not in said["alone"]
 
 
+def test_a_finished_trial_that_runs_again_begins_without_rounds_that_were_left(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "run"
+    run(directory, (OF_EAGER, OF_FAST))
+    for one in (OF_EAGER, OF_FAST):
+        run_directory.append_round(directory, replace(one, unfinished=True))
+    again = pipeline.Invocation(
+        composer=cast(Composer, None),
+        directory=directory,
+        report=ConsoleReport(Console(file=StringIO(), width=160)),
+        terms=pipeline.RunTerms(again=True, only=("fast",)),
+    )
+    again.open()
+    assert run_directory.read_rounds(directory, FAST.trial_id) is None
+    assert run_directory.read_rounds(directory, EAGER.trial_id) is not None  # is not chosen
+    unfinished = run(tmp_path / "other", (OF_EAGER, going_on(OF_FAST, 4)))
+    unfinished.close(complete=False)
+    again.directory = tmp_path / "other"
+    again.open()
+    assert run_directory.read_rounds(tmp_path / "other", FAST.trial_id) is not None
+
+
 def test_a_finished_result_takes_the_place_of_what_went_on(tmp_path: Path) -> None:
     invocation = run(tmp_path / "run", (OF_EAGER, going_on(OF_FAST, 4), OF_FAST, OF_BROKEN))
     assert not invocation.unfinished
