@@ -334,11 +334,12 @@ def _told(action: str, region: str | None = None) -> Iterator[None]:
     Args:
         region: of the service, where it is the stack's: other regions know these credentials.
     """
+    from boto3.exceptions import Boto3Error
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
-    except (BotoCoreError, ClientError) as error:
+    except (BotoCoreError, ClientError, Boto3Error) as error:
         raise _as_told(error, action, region) from error
 
 

@@ -13,7 +13,8 @@ import boto3  # noqa: TID251 - makes what provision makes
 import botocore.endpoint
 import pytest
 from botocore.client import BaseClient
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, IncompleteReadError
+from botocore.response import StreamingBody
 
 from benchorch.errors import PriceUnavailable
 from benchorch.hardware.aws_prices import AwsPrices
@@ -100,6 +101,23 @@ def test_objects_come_and_go(aws: Any, tmp_path: Path) -> None:
     assert stack.listed("p-2/trials/t/") == ["p-2/trials/t/log.txt"]
     stack.download("p-2/trials/t/log.txt", tmp_path / "log.txt")
     assert (tmp_path / "log.txt").read_text() == "text"
+
+
+def test_a_connection_that_breaks_during_a_download_may_pass(
+    aws: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make(aws, "mine", "us-east-1")
+    stack = only()
+    stack.write("p/trace.json", b"x")
+
+    def broken(*_: object, **__: object) -> bytes:
+        raise IncompleteReadError(actual_bytes=0, expected_bytes=1)
+
+    monkeypatch.setattr(StreamingBody, "read", broken)
+    with pytest.raises(StackError, match="AWS did not do s3:GetObject") as caught:
+        stack.download("p/trace.json", tmp_path / "trace.json")
+    assert caught.value.may_pass
+    assert not (tmp_path / "trace.json").exists()
 
 
 def test_a_bucket_of_that_name_in_another_account_gets_and_gives_nothing(
