@@ -211,10 +211,12 @@ class AwsStack(Stack):
         return [Readiness(one.state, one.subject, one.observed, one.remedy) for one in found]
 
     def lock(self, kind: str) -> str | None:
-        """The newest in the bucket; two requests."""
+        """The newest in the bucket; a request for each thousand packages, and one."""
         with _told(f"s3:ListBucket on {self._bucket}"):
-            found = self._s3().list_objects_v2(Bucket=self._bucket, Prefix=f"packages/{kind}-")
-        locks = [one for one in found.get("Contents", ()) if one["Key"].endswith("/lock.txt")]
+            pages = self._s3().get_paginator("list_objects_v2")
+            found = pages.paginate(Bucket=self._bucket, Prefix=f"packages/{kind}-")
+            listed = [one for page in found for one in page.get("Contents", ())]
+        locks = [one for one in listed if one["Key"].endswith("/lock.txt")]
         if not locks:
             return None
         newest = max(locks, key=lambda one: one["LastModified"])["Key"]

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,28 @@ def test_a_bucket_of_that_name_in_another_account_gets_and_gives_nothing(
     stack.sweeps()
     assert len(owners) >= 7
     assert set(owners) == {ACCOUNT}
+
+
+def test_the_newest_lock_is_found_behind_the_packages_of_older_ones(
+    aws: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(aws, "mine", "us-east-1")
+    for number in range(2):
+        time.sleep(1.1 * number)  # S3 counts whole seconds
+        for name in ("a.whl", "lock.txt"):
+            key, text = f"packages/cpu-x86_64-{number}/{name}", f"torch=={number}"
+            aws.put_object(Bucket=f"mine-{ACCOUNT}", Key=key, Body=text.encode())
+    ask = BaseClient._make_api_call
+
+    def short_pages(client: BaseClient, operation: str, words: dict[str, Any]) -> Any:
+        most = {"MaxKeys": 1} if operation == "ListObjectsV2" else {}
+        return ask(client, operation, {**words, **most})
+
+    stack = only()
+    with monkeypatch.context() as patched:
+        patched.setattr(BaseClient, "_make_api_call", short_pages)
+        assert stack.lock("cpu-x86_64") == "torch==1"
+        assert stack.lock("cuda-x86_64") is None
 
 
 def test_a_stack_without_a_head_says_so(aws: Any) -> None:
