@@ -343,14 +343,15 @@ class _Following:
             "store": cast(Json, store),
             "executor": cast(Json, self.executor.head_executor(facts)),
         }
-        sweep.send(plan_to_send(self.session, self.trials, sweep.name, nodes), files)
+        plan = plan_to_send(self.session, self.trials, sweep.name, nodes)
+        self._until_done(partial(sweep.send, plan, files))
 
     def _ensure_begun(self, sweep: SentSweep) -> None:
         """Start a head if there is none, and the sweep on it unless it runs there."""
         head = self._ready_head()
         cwd = self.session.search_path[0] if self.session.search_path else DIRECTORY
         command = start_command(sweep.name, self.stack.facts.results_url, cwd)
-        end = self._ran(head, command)
+        end = self._until_done(partial(self._ran, head, command))
         if not end.is_well:
             raise ExecutorError(
                 f"The sweep did not start on the head of stack {self.stack.facts.name}: {end.text}"
@@ -379,8 +380,8 @@ class _Following:
                 return head
             if self.failing_since_s is None:
                 if head is None and not requested:
-                    requested = True
-                    self.stack.start_head()
+                    self._patiently(self.stack.start_head)
+                    requested = self.failing_since_s is None
                 last, absent = head or last, 0 if head else absent + 1
                 if last is not None and absent == ABSENT:
                     raise ExecutorError(self._of_ended_head(last))
@@ -440,7 +441,7 @@ class _Following:
                 heard_s = self.now_s()
                 self._check_coordinator(sweep)
             self.sleep(LOOK_S)
-        sweep.mark_fetched()
+        self._until_done(sweep.mark_fetched)
         missing = len({trial.trial_id for trial in self.trials} - sweep.seen)
         if missing:
             why = f" ({'; '.join(sweep.problems.values())})" if sweep.problems else ""
@@ -509,6 +510,12 @@ class _Following:
             return None
         self.failing_since_s = None
         return answer
+
+    def _until_done(self, ask: Callable[[], T]) -> T:
+        """The answer, asked for again while a request fails in a way that passes."""
+        while (found := self._patiently(lambda: (ask(),))) is None:
+            self.sleep(LOOK_S)
+        return found[0]
 
     def _pass_on(self, sweep: SentSweep, status: ConfigNode) -> None:
         """Report what machines cost and what the trials do there, where it has changed."""

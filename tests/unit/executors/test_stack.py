@@ -584,6 +584,26 @@ def test_a_request_that_fails_for_a_moment_costs_nothing(account: Account, tmp_p
     assert len(list(left)) == len(TRIALS) - 1
 
 
+@pytest.mark.parametrize("request_", ["start_head", "send", "plan.json", "fetched.json"])
+def test_a_throttle_that_passes_ends_no_line(
+    account: Account, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request_: str
+) -> None:
+    throttled = [StackError("Rate exceeded", may_pass=True)] * 2
+    name = request_ if hasattr(account, request_) else "write"
+    done = getattr(account, name)
+
+    def request(*words: Any) -> Any:
+        if throttled and (name == request_ or words[0].endswith(request_)):
+            raise throttled.pop()
+        return done(*words)
+
+    monkeypatch.setattr(account, name, request)
+    assert len(list(sweep(tmp_path))) == len(TRIALS)
+    assert not throttled
+    assert account.starts == len(account.commands) == 1
+    assert f"{account.name}/fetched.json" in account.objects
+
+
 def test_expired_credentials_are_told_and_the_same_line_goes_on(
     account: Account, tmp_path: Path
 ) -> None:
