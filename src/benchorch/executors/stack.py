@@ -453,8 +453,8 @@ class _Following:
 
     def _new_results(self, sweep: SentSweep) -> Iterator[TrialResult]:
         entries = self._patiently(sweep.new_entries) or ()
-        for problem in sweep.problems.values():
-            self._say(f"{problem}; its trial has no result")
+        for number, problem in sweep.problems.items():
+            self._say(f"{problem}; its trial has no result", about=f"line {number}")
         requested = {trial.trial_id for trial in self.trials}
         for entry in (one for one in entries if one.result.trial_id in requested):
             result = self._patiently(partial(sweep.fetch, entry))
@@ -537,10 +537,10 @@ class _Following:
             return spending
         return replace(spending, launch_s={**spending.launch_s, HEAD_KIND: self.head_s})
 
-    def _say(self, text: str) -> None:
-        """Report something of the sweep as a whole, once."""
-        if self.told.get("") != text:
-            self.told[""] = text
+    def _say(self, text: str, about: str = "") -> None:
+        """Report something of the sweep as a whole, once until something else is about the same."""
+        if self.told.get(about) != text:
+            self.told[about] = text
             name = self.stack.facts.name
             first = self.trials[0].trial_id
             self.emit(Event(trial_id=first, stage="wait", message=f"stack {name}: {text}"))

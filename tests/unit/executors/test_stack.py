@@ -627,6 +627,15 @@ def test_a_result_that_was_changed_in_the_bucket_is_not_taken(
     assert {one.trial_id for one in found} == {TRIALS[0].trial_id, TRIALS[2].trial_id}
 
 
+def test_each_damaged_line_is_reported_once(account: Account, tmp_path: Path) -> None:
+    account.damaged = (0, 1)
+    heard: list[Event] = []
+    with pytest.raises(ExecutorError, match="2 trials without a result"):
+        list(sweep(tmp_path, heard=heard))
+    told = [event.message for event in heard if "is damaged there" in event.message]
+    assert len(told) == len({*told}) == 2
+
+
 def test_results_are_read_once_and_again_where_the_file_is_another(
     account: Account, tmp_path: Path
 ) -> None:
