@@ -169,7 +169,7 @@ class Summary:
             ``peak_rss_bytes/max``, ``build_s/total``.
         speedup: against the baseline, or None for a baseline and for a disqualified trial.
         best: ids of all trials of its table, the baseline's among them, that cannot be told from
-            the fastest one; a single one is the winner. Empty where no table was judged.
+            the fastest one; a single one is the winner. Empty where it was not judged.
         control: of a baseline, against a second copy of itself: 1 within its interval unless the
             comparison itself is biased. None where there was no control.
         steady: whether every process reached a steady state.

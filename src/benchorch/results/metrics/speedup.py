@@ -107,10 +107,12 @@ class Answers:
         comparisons: of each candidate that has a ratio, by its name.
         best: the names of all that cannot be told from the fastest, the baseline's among them
             where it may be; empty where nothing could be judged.
+        judged: names of the candidates that could be judged; others were refused a verdict.
     """
 
     comparisons: Mapping[str, Comparison]
     best: tuple[str, ...] = ()
+    judged: frozenset[str] = frozenset()
 
 
 def answered_alone(case: Question) -> Comparison | None:
@@ -148,6 +150,7 @@ def answers(questions: Mapping[str, Question], baseline: str) -> Answers:
     return Answers(
         comparisons={name: found[name] for name in questions if name in found},
         best=tuple(sorted(_best(judged_ones, terms, withheld))) if judged_ones else (),
+        judged=frozenset(judged_ones),
     )
 
 

@@ -184,7 +184,7 @@ def together(findings: Mapping[str, TrialFindings]) -> dict[str, Summary]:
                 comparison = _as_known(comparison, baseline, own)
             more = tuple(_irreconcilable(own, baseline, comparison)) if baseline else ()
             found[name] = replace(own, speedup=comparison, warnings=(*own.warnings, *more))
-        for name in {*family, baseline_id} & found.keys():
+        for name in {*shown.judged, baseline_id} & found.keys():
             found[name] = replace(found[name], best=shown.best)
     return found
 

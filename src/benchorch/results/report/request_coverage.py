@@ -32,11 +32,10 @@ class RequestCoverage:
     undecided: tuple[str, ...] = ()
     is_partial: bool = False
 
-    @property
-    def count(self) -> str:
-        """``4``, or ``2 of 4`` where not all could be ranked."""
-        whole = self.ranked == self.requested
-        return str(self.requested) if whole else f"{self.ranked} of {self.requested}"
+    def counted(self, compared: int) -> str:
+        """``4``, or ``2 of 4`` where not all could be compared."""
+        whole = compared == self.requested
+        return str(self.requested) if whole else f"{compared} of {self.requested}"
 
     @property
     def remarks(self) -> str:

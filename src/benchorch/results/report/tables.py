@@ -369,7 +369,8 @@ def _conclude(
     if best not in equals or len(tables) > 1:
         claim = _figure_text(best, qualified, summaries)
     elif len(equals) == 1:
-        claim = _winner_text(best, summaries, covered)
+        compared = sum(bool(summaries[trial.trial_id].best) for trial in qualified)
+        claim = _winner_text(best, summaries, covered.counted(compared))
     else:
         claim = _tie_text(sorted(equals, key=lambda t: _rank(t, run)[-1]), summaries)
     return Conclusion(f"{bounded(case)}: {claim}{covered.remarks}.", best, covered)
@@ -389,14 +390,14 @@ def _figure_text(best: Trial, qualified: Sequence[Trial], summaries: Mapping[str
     return f"{named(best)} has the best figure, {primary}{gain}: {why}"
 
 
-def _winner_text(best: Trial, summaries: Mapping[str, Summary], covered: RequestCoverage) -> str:
-    """The one that is shown to be faster than all others."""
+def _winner_text(best: Trial, summaries: Mapping[str, Summary], compared: str) -> str:
+    """The one that is shown to be faster than all others that could be compared."""
     if summaries[best.trial_id].speedup is None:
         gain = "everything else that was compared is slower"
     else:
         gain = f"{_gain_text(best, summaries)}, and the outputs agree"
     primary = _primary_text(best, summaries)
-    return f"{named(best)} is fastest of {covered.count}, {primary}: {gain}"
+    return f"{named(best)} is fastest of {compared}, {primary}: {gain}"
 
 
 def _tie_text(equals: Sequence[Trial], summaries: Mapping[str, Summary]) -> str:

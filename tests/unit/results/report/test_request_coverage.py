@@ -67,6 +67,13 @@ def test_an_undecided_candidate_is_named() -> None:
     assert "undecided against the baseline: other" in found.sentence
 
 
+def test_a_candidate_that_was_refused_a_verdict_is_not_among_those_that_were_beaten() -> None:
+    unlike = result(OTHER, 1.1e6, baseline_ns=1.1e6, threads=1)
+    found = concluded((EAGER, OF_EAGER), (FAST, OF_FAST), (OTHER, unlike))
+    assert "is fastest of 2 of 3, " in found.sentence
+    assert "undecided against the baseline: other" in found.sentence
+
+
 def test_an_interrupted_run_has_a_partial_conclusion() -> None:
     found = concluded((EAGER, OF_EAGER), (FAST, replace(OF_FAST, unfinished=True)))
     assert found.sentence.endswith("; partial, because not every trial has ended.")
