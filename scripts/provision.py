@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -41,6 +42,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "infra" / "terraform"
 LIMIT_S = 3600
 HEAD_S, LOOK_S = 60, 3  # within a minute a group has launched, or been refused
 TOKEN_BYTES = 32
+SHORT = 12  # characters of a digest in the names of files in the bucket
 SERVICE_ROLES = {  # which an account has only once somebody used the service in the console
     "autoscaling.amazonaws.com": "AWSServiceRoleForAutoScaling",
     "spot.amazonaws.com": "AWSServiceRoleForEC2Spot",
@@ -113,6 +115,9 @@ def _plan(options: argparse.Namespace, home: Home, settings: Settings | None) ->
     wanted = _wanted(options, settings)
     print(f"{options.name}: {stack_bill.bill(wanted.variables, wanted.region)}")
     code = _initialised(options, home if settings else None, wanted)
+    kept = [] if code or not settings else _files_of_other_checkouts(options)
+    if kept:
+        print(f"{options.name}: make provision keeps for a running head: {', '.join(kept)}")
     return code or _terraform(options, wanted, "plan", "-lock=false")
 
 
@@ -134,8 +139,30 @@ def _apply(options: argparse.Namespace, home: Home, settings: Settings | None) -
     print(f"{options.name}: in {wanted.region}; its state is in s3://{home.bucket}/{options.name}/")
     print(f"{options.name}: {stack_bill.bill(wanted.variables, wanted.region)}")
     code = _initialised(options, home, wanted)
+    code = code or _let_stay(options)
     code = code or _terraform(options, wanted, "apply", *_approval(options))
     return code or _await_head(options, wanted, before)
+
+
+def _let_stay(options: argparse.Namespace) -> int:
+    """Have Terraform forget the files of other checkouts, which it would delete; the exit code.
+
+    A head that runs fetches its cluster file, and its workers the wheel. They go with the stack.
+    """
+    files = _files_of_other_checkouts(options)
+    command = ["terraform", "state", "rm", *files]
+    return _run(command, _place(options.name), quiet=True) if files else 0
+
+
+def _files_of_other_checkouts(options: argparse.Namespace) -> list[str]:
+    """Terraform's addresses of the objects whose digest is of nothing that was built now."""
+    digests = []
+    for path in (_place(options.name) / "build").iterdir():
+        with path.open("rb") as content:
+            digests.append(hashlib.file_digest(content, "sha256").hexdigest()[:SHORT])
+    listed = _told(options, "state", "list").splitlines()
+    files = [address for address in listed if ".aws_s3_object." in address]
+    return [address for address in files if not any(digest in address for digest in digests)]
 
 
 def _await_head(options: argparse.Namespace, wanted: Settings, before: object) -> int:
@@ -369,8 +396,13 @@ def _variables(settings: Settings) -> Sequence[str]:
 
 def _output(options: argparse.Namespace, name: str, form: str = "-raw") -> str:
     """One of Terraform's outputs; empty if an unfinished stack has none."""
+    return _told(options, "output", form, name)
+
+
+def _told(options: argparse.Namespace, *words: str) -> str:
+    """What Terraform prints; empty where it fails."""
     done = subprocess.run(
-        ["terraform", "output", form, name],
+        ["terraform", *words],
         cwd=_place(options.name),
         env=_environment(),
         timeout=LIMIT_S,

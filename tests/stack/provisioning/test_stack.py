@@ -7,6 +7,7 @@ import dataclasses
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -336,6 +337,46 @@ def test_a_stack_in_another_region_is_found_and_ended_without_being_told_where(s
         for one in each["Instances"]
     ]
     assert set(states) == {"terminated"}
+
+
+def test_what_a_running_head_fetches_stays_when_another_checkout_provisions(stack):
+    program = """
+import sys, zipfile
+import provision, stack_build
+build = stack_build.build
+def of_another_checkout(place):
+    build(place)
+    with zipfile.ZipFile(next(place.glob("*.whl")), "a") as wheel:
+        wheel.comment = b"changed"
+    with (place / "cpu-x86_64.txt").open("a") as lock:
+        lock.write("# changed")
+    return place
+stack_build.build = of_another_checkout
+sys.exit(provision.main(sys.argv[1:]))
+"""
+    s3 = boto3.client("s3")
+
+    def keys() -> set[str]:
+        listed = s3.list_objects_v2(Bucket=f"benchorch-{ACCOUNT}")["Contents"]
+        return {one["Key"] for one in listed}
+
+    def another_checkout(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", program, *words],
+            cwd=ROOT / "scripts", env=stack.environment, capture_output=True, text=True,
+            timeout=400,
+        )  # fmt: skip
+
+    before = keys()
+    planned = another_checkout("plan")
+    assert "make provision keeps for a running head: module." in planned.stdout
+    applied = another_checkout("apply", "--yes")
+    assert applied.returncode == 0, applied.stdout[-2000:] + applied.stderr[-2000:]
+    assert before <= keys()
+    added = {key.rpartition("/")[2] for key in keys() - before}
+    assert {name.rpartition(".")[2] for name in added} == {"whl", "txt", "yaml"}
+    again = another_checkout("plan")
+    assert "No changes" in again.stdout, again.stdout[-3000:]
 
 
 def test_machines_are_terminated_and_results_downloaded_before_the_stack_goes(stack, tmp_path):

@@ -92,9 +92,11 @@ locals {
 
 # Under the wheel's digest: a running head sees a type that was added, and never another's packages.
 resource "aws_s3_object" "cluster_file" {
+  for_each = { (var.cluster_key) = yamlencode(local.cluster_file) }
+
   bucket  = var.bucket
-  key     = var.cluster_key
-  content = yamlencode(local.cluster_file)
+  key     = each.key
+  content = each.value
 }
 
 resource "aws_launch_template" "head" {

@@ -123,23 +123,26 @@ locals {
   locks   = { for name, digest in local.digests : trimsuffix(name, ".txt") => digest if endswith(name, ".txt") }
 }
 
-# The wheel of the checkout that provisioned, under its digest: a running head keeps its own.
+# The wheel of the checkout that provisioned, and the locks, under their digests, in the state too:
+# make provision has Terraform forget another checkout's, which a running head and its workers fetch.
 resource "aws_s3_object" "wheel" {
+  for_each = toset([local.digests[local.wheel]])
+
   bucket      = aws_s3_bucket.this.id
-  key         = "packages/${local.digests[local.wheel]}/${local.wheel}"
+  key         = "packages/${each.key}/${local.wheel}"
   source      = "${var.build_dir}/${local.wheel}"
-  source_hash = local.digests[local.wheel]
+  source_hash = each.key
 
   depends_on = [aws_s3_bucket_policy.this]
 }
 
 resource "aws_s3_object" "lock" {
-  for_each = local.locks
+  for_each = { for kind, digest in local.locks : "${kind}-${substr(digest, 0, 12)}" => kind }
 
   bucket      = aws_s3_bucket.this.id
-  key         = "packages/${each.key}-${substr(each.value, 0, 12)}/lock.txt"
-  source      = "${var.build_dir}/${each.key}.txt"
-  source_hash = each.value
+  key         = "packages/${each.key}/lock.txt"
+  source      = "${var.build_dir}/${each.value}.txt"
+  source_hash = local.locks[each.value]
 
   depends_on = [aws_s3_bucket_policy.this]
 }
