@@ -54,8 +54,9 @@ SILENCE_S = 120.0
 """An agent that has not replied for so long is lost, even if Ray counts its node as alive."""
 
 MAX_START_FAILURES = 3
-"""No more agents are started on a slot where so many have died without ever replying, and no more
-nodes of a kind of which so many have booted and could not join."""
+"""No more agents are started on a node, or on nodes to come of a kind, where so many in succession
+have died without ever replying, and no more nodes of a kind of which so many have booted and could
+not join."""
 
 
 @final
@@ -192,10 +193,11 @@ class RayFleet(Fleet):
         return self._rules.slots(kind) if self._rules else 1
 
     def cannot_launch(self, kind: str) -> bool:
-        """Nodes of this kind are not declared, or none starts, or the autoscaler is broken."""
+        """Nodes of this kind are not declared, or nothing starts, or the autoscaler is broken."""
         if self._rules is None or self.slots(kind):
             return False
         fails = len(self._launches.failed_starts.get(kind, ())) >= MAX_START_FAILURES
+        fails = fails or self._failures[kind] >= MAX_START_FAILURES
         return fails or bool(self._launches.stopped) or not self._rules.of(kind)
 
     def no_capacity(self, kind: str) -> NoCapacity:
@@ -207,6 +209,13 @@ class RayFleet(Fleet):
                 reason=f"No agent started on the {self.slots(kind)} slot(s) of kind {kind!r}: "
                 f"{detail}",
                 remedy="See `ray list actors`; raise executor.start_s to wait longer.",
+            )
+        if self._failures[kind] >= MAX_START_FAILURES:
+            return NoCapacity(
+                failure="no_node",
+                reason=f"{self._failures[kind]} agents in succession ended while they started on "
+                f"a {kind}; {self._last_failure[kind]}",
+                remedy="See `ray list actors` on the head. After a repair: resume=.",
             )
         if self._rules is not None and self._planner is not None:
             fallbacks = self._planner.fallbacks[kind]
@@ -367,6 +376,7 @@ class RayFleet(Fleet):
     def _handle_content(self, agent: _Agent, reply: Reply, content: Any) -> None:
         if reply is agent.greeting:
             agent.greeting = None
+            self._failures.pop(agent.node or agent.kinds[0], None)
             if agent.placement is not None:
                 self._locate(agent, str(content))
             joined = Joined(agent=agent.name, kinds=agent.kinds, machine=agent.node)

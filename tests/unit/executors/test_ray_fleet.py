@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -88,7 +88,14 @@ class Actor:
 
     @property
     def node_id(self) -> Any:
-        return self.method(lambda: self.node and self.node.node_id, lambda: 0.5)
+        self.ray.starts += 1
+        return self.method(partial(self.greet, self.ray.starts), lambda: 0.5)
+
+    def greet(self, number: int) -> str:
+        if number in self.ray.failing:
+            raise RayError("FileExistsError: /zoo.py on this node differs")
+        assert self.node is not None
+        return self.node.node_id
 
     @property
     def update(self) -> Any:
@@ -108,7 +115,10 @@ class Actor:
 
     def settle(self, make: Callable[[], object], answer: Future[Any]) -> None:
         if self.alive and self.node is not None and self.node.alive:
-            answer.set_result(make())
+            try:
+                answer.set_result(make())
+            except RayError as error:
+                answer.set_exception(error)
 
 
 @dataclass(eq=False)
@@ -137,6 +147,8 @@ class LaunchingRay:
         self.silent = ""
         self.failed_starts: dict[str, list[str]] = {}
         self.most_pending = 0
+        self.starts = 0
+        self.failing: Container[int] = ()
         self.coming = 0
         self.booting: Counter[str] = Counter()
         self.boot_s: float = BOOT_S
@@ -416,6 +428,33 @@ def test_a_type_whose_machines_cannot_start_is_given_up_with_what_they_said() ->
     assert f"3 {KIND} booted and could not start" in failure.message
     assert "i-2 failed at packages: no such wheel" in failure.message
     assert 80 <= ray.clock_s < 120  # not after wait_s
+
+
+def test_agents_that_fail_now_and_then_stop_no_launches() -> None:
+    ray = LaunchingRay()
+    ray.failing = {1, 3, 5}  # each time the next one starts
+
+    def drain() -> None:
+        ray.gone = {node.node_id for node in ray.machines}
+
+    for s in (45, 105):  # so that each trial needs an agent of its own
+        ray.after(s, drain)
+    results, _ = sweep(ray, [trial(str(i)) for i in range(3)], max_nodes=1)
+    assert {r.outcome for r in results.values()} == {Outcome.OK}
+    assert ray.starts == 6
+
+
+def test_a_type_on_which_no_agent_starts_is_given_up_with_the_reason() -> None:
+    ray = LaunchingRay()
+    ray.failing = range(100)
+    ray.after(BOOT_S + 30, partial(kill_the_first, ray))  # as it is idle
+    results, _ = sweep(ray, [trial("t")])
+    failure = results["t"].failure
+    assert failure is not None
+    assert failure.kind == "no_node"
+    assert f"3 agents in succession ended while they started on a {KIND}" in failure.message
+    assert "FileExistsError: /zoo.py on this node differs" in failure.message
+    assert ray.clock_s < BOOT_S + 60  # not after wait_s
 
 
 def kill_the_first(ray: LaunchingRay) -> None:
