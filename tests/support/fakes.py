@@ -73,6 +73,9 @@ class QuietAutoscaler:
     def draining(self) -> tuple[str, ...]:
         return ()
 
+    def agents_of_others(self) -> tuple[str, ...]:
+        return ()
+
     def drain(self, node: str, reason: str) -> None:
         del node, reason
 

@@ -20,6 +20,7 @@ from typing import Any, final
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.executors.head_liveness import HeadLiveness, probe
 from benchorch.executors.nodes import exit_reason, last_line
+from benchorch.executors.scheduling.agent import Agent
 from benchorch.executors.scheduling.cluster_file import RESOURCE_PREFIX, NodeType
 from benchorch.executors.scheduling.cluster_status import LaunchStatus
 from benchorch.executors.scheduling.launch_log import LaunchLog, launch_log
@@ -42,6 +43,9 @@ STATUS_S = 5.0
 
 AUTOSCALER_SILENCE_S = 120.0
 """An autoscaler that has reported nothing for so long is broken."""
+
+_ALIVE, _PENDING = "ALIVE", "PENDING_CREATION"
+"""States of Ray's actors."""
 
 COMMON_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0"}
 LOCAL_SETTINGS = {
@@ -87,6 +91,19 @@ class RayAutoscaler:
             return ()
         found: Iterable[str] = self._ray._private.state.state.get_draining_nodes()
         return found
+
+    def agents_of_others(self) -> Collection[str]:
+        """The node of each agent of another sweep, empty while it is pending; none by ray://."""
+        if self._is_client():
+            return ()
+        state, own = self._ray._private.state, self._ray.get_runtime_context().get_job_id()
+        found = {at: state.actors(actor_state_name=at).values() for at in (_ALIVE, _PENDING)}
+        return [
+            actor["Address"]["NodeID"] if at == _ALIVE else ""
+            for at, actors in found.items()
+            for actor in actors
+            if actor["ActorClassName"] == Agent.__name__ and actor["JobID"] != own
+        ]
 
     def drain(self, node: str, reason: str) -> None:
         """Have Ray start nothing more on a node; impossible through ray://."""

@@ -126,6 +126,8 @@ class RayFleet(Fleet):
         self._facts = facts or {}
         self._agents: dict[str, _Agent] = {}
         self._nodes: list[Mapping[str, Any]] = []
+        self._others: set[str] = set()
+        self._others_boot = False
         self._messages: list[Message] = []
         self._replies = queue.SimpleQueue() if inbox is None else inbox
         self._now_s = now_s
@@ -155,6 +157,7 @@ class RayFleet(Fleet):
             if agent.node in draining and agent.greeting is None:
                 self._mark_leaving(agent, "Ray drains its node")
         if self._planner is not None:
+            self._note_others()
             self._plan_capacity(self._planner, now_s, queued)
             return
         for node in self._nodes:
@@ -162,27 +165,38 @@ class RayFleet(Fleet):
                 self._fill_slots(node)
 
     def machines(self) -> Mapping[Placement, int]:
-        """Launched nodes of the sweep's kinds, alive or booting, at the last poll."""
+        """Launched nodes of the sweep's kinds, alive or booting, at the last poll.
+
+        Nodes that another sweep uses are that one's; of those that boot while another sweep waits
+        for some, no more count than agents are pending.
+        """
         if self._rules is None:
             return {}
-        state = self._cluster_state()
-        found = Counter(state.alive) + Counter(state.booting)
+        found = Counter(
+            placement for placement in map(placement_of, self._own_nodes()) if placement is not None
+        )
+        pending = Counter(a.placement for a in self._agents.values() if a.greeting is not None)
+        for placement, count in self._cluster_state().booting.items():
+            most = -(-pending[placement] // self._rules.slots(placement.kind))
+            found[placement] += min(count, most) if self._others_boot else count
         return {place: count for place, count in found.items() if place.kind in self._kinds}
 
     def terminate(self) -> None:
         """Kill every agent and drain its node, which the autoscaler terminates as it is idle.
 
         Machines that boot are ended by their cloud, where the cluster file names it; a simulated
-        one once it has been idle for long enough.
+        one once it has been idle for long enough. Those that another sweep uses or may wait for
+        are left.
         """
         for agent in list(self._agents.values()):
             self._kill(agent)
-        for node in self._nodes:
+        for node in self._own_nodes():
             placement = placement_of(node)
             if placement is not None and placement.kind in self._kinds:
                 self._autoscaler.drain(node["NodeID"], "the sweep's budget is spent")
-        joined = {node["NodeManagerAddress"] for node in self._nodes}
-        self._autoscaler.end_booting(self._kinds, joined)
+        if not self._others_boot:
+            joined = {node["NodeManagerAddress"] for node in self._nodes}
+            self._autoscaler.end_booting(self._kinds, joined)
 
     def slots(self, kind: str) -> int:
         """How many of this kind living nodes announced at the last poll."""
@@ -255,6 +269,16 @@ class RayFleet(Fleet):
             if self._headless:  # the head that would kill it is gone
                 agent.handle.exit.options(concurrency_group=UPDATES).remote()
             self._kill(agent)
+
+    def _note_others(self) -> None:
+        """Note which nodes other sweeps use: those where they have agents, until one of ours is."""
+        found = {*self._autoscaler.agents_of_others()}
+        self._others_boot = "" in found
+        self._others = (self._others | found) - {agent.node for agent in self._agents.values()}
+
+    def _own_nodes(self) -> Sequence[Mapping[str, Any]]:
+        """Nodes at the last poll without those that other sweeps use."""
+        return [node for node in self._nodes if node["NodeID"] not in self._others]
 
     def _plan_capacity(
         self, planner: CapacityPlanner, now_s: float, queued: Mapping[str, int]

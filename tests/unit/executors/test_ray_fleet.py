@@ -148,6 +148,7 @@ class LaunchingRay:
         self.failed_starts: dict[str, list[str]] = {}
         self.most_pending = 0
         self.starts = 0
+        self.others: list[str] = []
         self.failing: Container[int] = ()
         self.coming = 0
         self.booting: Counter[str] = Counter()
@@ -248,6 +249,9 @@ class LaunchingRay:
 
     def is_alive(self) -> bool:
         return True
+
+    def agents_of_others(self) -> Collection[str]:
+        return self.others
 
     def draining(self) -> set[str]:
         return self.gone
@@ -704,3 +708,39 @@ def test_machines_end_at_once_where_the_budget_does_not_pay_their_idle_end() -> 
         results, _ = sweep(ray, [trial("t", s=300)], max_nodes=1, spending=paid(max_usd))
         assert outcomes(results) == {"ok": 1}
         assert len(ray.gone) == ended
+
+
+def beside_another_sweep() -> tuple[LaunchingRay, Node]:
+    """A head on which another sweep has a machine, and waits for two that boot."""
+    ray = LaunchingRay()
+    labels = {KIND_LABEL: KIND, MARKET_LABEL: "spot"}
+    theirs = Node("f" * 56, labels, actors=[Actor(ray, labels)])
+    ray.machines.append(theirs)
+    ray.others = [theirs.node_id, ""]
+    ray.booting["spot"] += 2
+    return ray, theirs
+
+
+def test_machines_of_another_sweep_on_the_same_head_are_not_billed() -> None:
+    ray, theirs = beside_another_sweep()
+    meter = paid(None)
+    results, _ = sweep(ray, [trial("t", s=3600)], spending=meter)
+    assert outcomes(results) == {"ok": 1}
+    (own,) = [node for node in ray.machines if node is not theirs]
+    assert meter.usd == pytest.approx((ray.clock_s - own.launched_s) / 3600, rel=0.02)
+
+
+def test_a_spent_budget_ends_no_machine_of_another_sweep_on_the_same_head() -> None:
+    ray, theirs = beside_another_sweep()
+    results, _ = sweep(ray, [trial("endless", s=1e6)], max_nodes=1, spending=paid(0.5))
+    assert outcomes(results) == {"budget_reached": 1}
+    assert ray.gone == {node.node_id for node in ray.machines if node is not theirs}
+
+
+def test_a_machine_that_another_sweep_has_left_and_this_one_uses_is_billed() -> None:
+    ray, theirs = beside_another_sweep()
+    ray.others, theirs.actors = [], []
+    meter = paid(None)
+    sweep(ray, [trial("t", s=3600)], max_nodes=1, spending=meter)
+    assert ray.launched == []
+    assert meter.usd >= 1
