@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from benchorch.cli.commands import export as export_command
 from benchorch.config.composer import Composer, config_loader
@@ -30,6 +33,7 @@ from support.slices import only
 from support.synthetic_runs import failed, result, write_run
 from support.synthetic_runs import trial as synthetic
 
+Array = NDArray[np.float32]
 KINDS = ["eager", "export", "torchscript", "onnxruntime"]
 WORDS = [
     "model=mlp",
@@ -115,6 +119,48 @@ def test_other_outputs_are_noticed(run: Path, bare: Path, tmp_path: Path) -> Non
     done = subprocess.run([bare, "check.py"], cwd=out, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "The outputs differ" in done.stderr
+
+
+def changed(folder: Path, change: Callable[[Array], Array], measured_ratio: float = 0.0) -> int:
+    """The check's exit code where a model gives changed outputs, and what was measured so far."""
+    (folder / "certificate.json").write_text(
+        json.dumps(
+            {
+                "parity": {
+                    "tolerance_ratio": 1e-4,
+                    "outputs": [{"relative_l2_ratio": measured_ratio}],
+                },
+                "one_process_ms": None,
+            }
+        )
+    )
+    expected = np.array([[1.0, -np.inf, np.nan], [2.0, 3.0, np.inf]], np.float32)
+    np.savez(folder / "inputs.npz", x=expected)
+    np.savez(folder / "expected.npz", y=expected)
+    np.savez(folder / "given.npz", y=change(expected))
+    (folder / "model.py").write_text(
+        "import numpy\ndef load():\n    given = numpy.load('given.npz')['y']\n"
+        "    return lambda x: [given]\n"
+    )
+    check = (Path(bundle.__file__).parent / "files" / "check.py.txt").read_text()
+    (folder / "check.py").write_text(check.replace("0.5, 1.0, 10", "0.0, 0.0, 1"))
+    done = subprocess.run(
+        [sys.executable, "check.py"], cwd=folder, capture_output=True, check=False
+    )
+    return done.returncode
+
+
+def test_masks_agree_where_they_are_the_same(tmp_path: Path) -> None:
+    assert changed(tmp_path, lambda same: same) == 0
+    assert changed(tmp_path, lambda given: given * np.float32(1.00001)) == 0
+    assert changed(tmp_path, lambda given: given * np.float32(1.001)) == 1
+    assert changed(tmp_path, lambda given: -given) == 1
+    assert changed(tmp_path, lambda given: np.nan_to_num(given)) == 1
+
+
+def test_what_was_accepted_beyond_the_tolerance_may_differ_as_much_again(tmp_path: Path) -> None:
+    assert changed(tmp_path, lambda given: given * np.float32(1.01), 0.008) == 0
+    assert changed(tmp_path, lambda given: given * np.float32(1.02), 0.008) == 1
 
 
 def test_the_folder_says_what_was_measured_where_and_pins_its_packages(
