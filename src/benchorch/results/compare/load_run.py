@@ -99,9 +99,12 @@ def derive(
     results = {one.trial_id: one for one in reader.read_results(directory, say)}
     if running:
         results = {**_unfinished(directory, plan), **results}
-    if not results:
+    if not results and plan.trials:
         text = f"{reference}: no trial of this run has a result. Resume it."
         raise ConfigError([text], next=f"benchorch resume {shlex.quote(str(directory))}")
+    if not plan.trials and not running:
+        text = f"{reference}: every cell of this run was skipped."
+        raise ConfigError([text], next=f"benchorch report {shlex.quote(str(directory))}")
     try:
         summaries = summarise_all(results, say)
     except WITHOUT_FIGURES as error:

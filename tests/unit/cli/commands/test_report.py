@@ -130,6 +130,14 @@ def test_an_empty_run_and_a_wrong_suffix_are_named(run: Path, tmp_path: Path) ->
         report.run.reply([str(run), "--output", "page.pdf"])
 
 
+def test_a_run_whose_cells_were_all_skipped_has_a_report(tmp_path: Path) -> None:
+    skip = Skip(labels=EAGER.labels, reason="needs a GPU.", requested=True)
+    skipped = write_run(tmp_path / "skipped", skips=(skip,))
+    data = report.run.reply([str(skipped), "--json"]).data
+    assert (data["trials"], len(data["skips"])) == ([], 1)
+    assert "eager skipped (needs a GPU)" in data["conclusions"][0]["sentence"]
+
+
 def test_every_run_that_cannot_be_read_is_named_at_once(run: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         report.run.reply([str(run), "nowhere-1", "nowhere-2"])

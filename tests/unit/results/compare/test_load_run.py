@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchorch.domain.trial import Skip
 from benchorch.errors import ConfigError
 from benchorch.journal import chain, run_directory
 from benchorch.journal.registry import remember
@@ -162,6 +163,13 @@ def test_a_run_without_results_is_refused_with_the_command_to_resume(tmp_path: P
     with pytest.raises(ConfigError, match="no trial of this run has a result") as error:
         load(str(run))
     assert error.value.next == f"benchorch resume {run}"
+
+
+def test_a_run_whose_cells_were_all_skipped_has_nothing_to_resume(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", skips=(Skip(labels=EAGER.labels, reason="needs a GPU."),))
+    with pytest.raises(ConfigError, match="every cell of this run was skipped") as error:
+        load(str(run))
+    assert error.value.next == f"benchorch report {run}"
 
 
 def test_a_run_that_is_still_going_on_is_left_alone(run: Path) -> None:
