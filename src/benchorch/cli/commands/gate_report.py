@@ -74,7 +74,7 @@ class FirstSession:
     def allowed_command(self) -> str:
         """The command with which it passes."""
         words = ["--baseline", self.baseline, "--candidate", self.candidate]
-        words += ["--max-regression", f"{self.limit_ratio:g}", "--allow-first"]
+        words += ["--max-regression", f"{100 * self.limit_ratio:g}%", "--allow-first"]
         return shlex.join(["benchorch", "gate", *words])
 
     def text(self) -> str:

@@ -269,11 +269,12 @@ def test_a_first_session_is_refused_with_the_command_that_allows_it(
     baseline: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match="no run below it has a result") as refused:
-        judged(tmp_path / "empty", baseline)
-    words = shlex.split(refused.value.next)
-    assert words[:2] == ["benchorch", "gate"]
-    assert gate.run.reply(words[2:]).exit_code == 0
+    for limit in ("2%", "150%"):
+        with pytest.raises(ConfigError, match="no run below it has a result") as refused:
+            judged(tmp_path / "empty", baseline, "--max-regression", limit)
+        words = shlex.split(refused.value.next)
+        assert words[:2] == ["benchorch", "gate"]
+        assert gate.run.reply(words[2:]).data["max_regression_ratio"] == float(limit[:-1]) / 100
     with pytest.raises(ConfigError, match="is neither a run's directory"):
         judged(tmp_path / "absent", baseline)
 
