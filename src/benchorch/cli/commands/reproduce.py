@@ -157,6 +157,8 @@ def _first(reference: str, terminal: Terminal, *, is_measured: bool) -> Iterator
 
 
 def _stored(reference: str, terminal: Terminal, *, is_measured: bool) -> _First:
+    from benchorch.run.reproduce.bundle import measured_files
+
     name, trial = split_trial(reference)
     directory = find_invocation(name, "reproduce")
     plan = read_plan(directory)
@@ -167,7 +169,8 @@ def _stored(reference: str, terminal: Terminal, *, is_measured: bool) -> _First:
     trials = [
         one for one in load(str(directory), terminal.say).trials if one.trial.trial_id in kept
     ]
-    return _First(reference=reference, plan=plan, trials=trials, files={})
+    files = {} if is_measured else measured_files(trials)
+    return _First(reference=reference, plan=plan, trials=trials, files=files)
 
 
 def _repeated(

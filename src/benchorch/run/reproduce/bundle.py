@@ -227,12 +227,12 @@ def _manifest(plan: Plan, trials: Sequence[StoredTrial]) -> BundleManifest:
         version=importlib.metadata.version("benchorch"),
         plan_id=plan.plan_id,
         trials=expected,
-        files={**named_files(plan), **_measured_files(trials)},
+        files={**named_files(plan), **measured_files(trials)},
         commit=", ".join(sorted(commits - {""})),
     )
 
 
-def _measured_files(trials: Sequence[StoredTrial]) -> Mapping[str, str]:
+def measured_files(trials: Sequence[StoredTrial]) -> Mapping[str, str]:
     """SHA-256 of the user's files when they were measured; older runs noted none.
 
     Raises:

@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from benchorch.cli import main
+from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
 from benchorch.journal.run_directory import read_plan
 from benchorch.models import trust
+from benchorch.run.planner import plan_jobs
 from benchorch.run.reproduce.bundle import member, write_bundle
 from benchorch.run.reproduce.opened import open_bundle
 from benchorch.run.reproduce.repeat import (
@@ -161,6 +164,19 @@ def test_files_that_are_missing_or_others_are_obstacles(folder):
     (other,) = found({FACTORY: "cd" * 32}, plan=plan)
     assert other.startswith(f"{FACTORY} has SHA-256 ")
     assert other.endswith("it was measured with cdcdcdcdcdcdcdcd")
+
+
+def test_a_file_that_changed_since_a_stored_run_stands_in_its_way(folder, capsys):
+    composer = Composer(config_loader())
+    inputs = "model.inputs={x: {shape: [batch_size, 4], generator: normal}}"
+    words = ["model=factory", f"model.factory={FACTORY}", inputs, "conversion=eager"]
+    (one,) = plan_jobs(composer, composer.jobs(words), "p").plan.trials
+    noted = {"files": {FACTORY: "ab" * 32}}
+    run = write_run(folder / "run", (one, result(one, environment=noted)))
+    assert main.run(["reproduce", str(run), "--trust", str(run)]) == 3
+    printed = capsys.readouterr().out
+    assert f"{FACTORY} has SHA-256 " in printed
+    assert "Nothing was measured." in printed
 
 
 def test_hardware_that_this_executor_does_not_reach_is_an_obstacle(folder):
