@@ -127,8 +127,9 @@ def _figures(run: _Run) -> Iterator[str]:
         found = [plain_metrics(finding(result, one).alone()) for one in (baseline, None)]
         for name, value in stored.items():
             again = [figures[name] for figures in found if name in figures]
-            if again and not any(same_figure(value, one) for one in again):
-                yield f"trial {trial_id}: {name} is stored as {value}, its series give {again[0]}."
+            if not any(same_figure(value, one) for one in again):
+                given = again[0] if again else "none"
+                yield f"trial {trial_id}: {name} is stored as {value}, its series give {given}."
 
 
 def _table(run: _Run) -> Iterator[str]:

@@ -78,6 +78,13 @@ def test_a_figure_that_the_series_do_not_give_fails(tmp_path):
     assert "latency_ms/p50 is stored as 0.5, its series give " in told
 
 
+def test_a_figure_that_no_series_gives_fails(tmp_path):
+    energy = {"energy_mj_per_item/mean": 0.5}
+    name, told = only_failing(written(tmp_path / "run", result(FAST, 5e5, baseline_ns=1e6), energy))
+    assert name == "figures"
+    assert "energy_mj_per_item/mean is stored as 0.5, its series give none" in told
+
+
 def test_an_edited_table_fails(run):
     path = run / run_directory.TABLE
     path.write_text(path.read_text().replace("fast", "slow", 1))
