@@ -8,6 +8,7 @@ Artifacts come on top; observations are one file, never points of a metric.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import tempfile
@@ -155,6 +156,8 @@ class Mlflow(Recorder):
             with _facts_file(fields) as facts:
                 files = [*attachments.below(directory), (facts, "")]
                 with _uploading(run, self.uri, files):
+                    if known is not None:
+                        _remove_outdated(self, run, fields, at_ms)
                     _log(self, run, fields, with_tags=known is not None, at_ms=at_ms)
             session.client.set_terminated(run.run_id, fields.status, fields.end_ms)
             return run.run_id
@@ -520,14 +523,37 @@ def _log(recorder: Mlflow, run: _Run, fields: RunFields, *, with_tags: bool, at_
     """
     from mlflow.entities import Metric, Param, RunTag
 
-    flat = recorder.uri.startswith("file:")
-    names = {key: _flat(key) if flat else key for key in fields.metrics}
+    metrics = _named(recorder, fields.metrics)
     recorder._session().client.log_batch(
         run.run_id,
-        metrics=[Metric(names[key], value, at_ms, 0) for key, value in fields.metrics.items()],
+        metrics=[Metric(name, value, at_ms, 0) for name, value in metrics.items()],
         params=[Param(key, text) for key, text in fields.params.items()],
         tags=[RunTag(key, text) for key, text in fields.tags.items()] if with_tags else [],
     )
+
+
+def _remove_outdated(recorder: Mlflow, run: _Run, fields: RunFields, at_ms: int) -> None:
+    """Remove what an earlier attempt had alone: its tags; metrics, which stay, become NaN."""
+    from mlflow.entities import Metric
+
+    client = recorder._session().client
+    before = client.get_run(run.run_id).data
+    for key in {*run_fields.SHOWN_TAGS, NOTE} & before.tags.keys() - fields.tags.keys():
+        client.delete_tag(run.run_id, key)
+    gone = before.metrics.keys() - _named(recorder, fields.metrics).keys()
+    outdated = [
+        Metric(name, math.nan, at_ms, 0)
+        for name in gone
+        if run_fields.is_own_metric(name) and not math.isnan(before.metrics[name])
+    ]
+    if outdated:
+        client.log_batch(run.run_id, metrics=outdated)
+
+
+def _named(recorder: Mlflow, metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics by the names that they have in the tracker."""
+    flat = recorder.uri.startswith("file:")
+    return {_flat(key) if flat else key: value for key, value in metrics.items()}
 
 
 def _flat(metric: str) -> str:

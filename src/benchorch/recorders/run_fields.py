@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from benchorch.domain.codec import Json, encode
-from benchorch.domain.estimate import Estimate, Summary
+from benchorch.domain.estimate import METRICS, Estimate, Summary
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial, node_of
@@ -28,7 +28,7 @@ MAX_TAGS = 15
 """Limit of a run's tags; MLflow shows each as a chip above everything else."""
 MAX_METRICS = 1000 - MAX_PARAMS - MAX_TAGS
 FACTS = "facts.json"
-_SHOWN_TAGS = (
+SHOWN_TAGS = (
     *("role", "trial_id", "plan_id", "outcome", "failure.kind", "failure.message", "verdict"),
     *("verdict.reasons", "speedup", "bottleneck.limit", "executed.executed", "warnings"),
     *("environment.host", "model_digest", "baseline_id"),
@@ -42,6 +42,14 @@ MAX_KEY_LENGTH = 250
 NOTE = "mlflow.note.content"
 """The tag that MLflow shows as a run's description."""
 
+_OWN_METRICS = frozenset(
+    {
+        *METRICS,
+        *("speedup_ratio/p50", "profile_dilation_ratio", "critical_path_ms", "largest_gain_ratio"),
+    }
+)
+_OWN_METRIC = re.compile(r"parity_|critical_path_ratio/|\w+_stage_s/total$")
+_END = re.compile(r"[/_](low|high)$")
 _PACKAGE = "benchorch."
 _NOT_IN_A_KEY = re.compile(r"[^\w\-. :]", re.ASCII)
 _NOT_IN_A_METRIC = re.compile(r"[^\w\-. :/]", re.ASCII)
@@ -83,7 +91,7 @@ def of_trial(plan_id: str, trial: Trial, result: TrialResult, summary: Summary) 
         params=params,
         metrics=dict(islice(metrics, MAX_METRICS)),
         tags={
-            **{k: _shortened(facts[k], MAX_TAG_LENGTH) for k in _SHOWN_TAGS if k in facts},
+            **{k: _shortened(facts[k], MAX_TAG_LENGTH) for k in SHOWN_TAGS if k in facts},
             **_artifact_note(plan_id, result),
         },
         facts=facts,
@@ -103,6 +111,12 @@ def _artifact_note(plan_id: str, result: TrialResult) -> dict[str, str]:
     registered = "with `--register NAME` it becomes a version of a model here"
     shown = f"Built artifact, {size}: `benchorch cache show {built.key}`."
     return {NOTE: f"{shown}\n\nTo serve it: `{export}`; {registered}."}
+
+
+def is_own_metric(name: str) -> bool:
+    """Whether a metric of a run is one that a trial may have, and none that somebody added."""
+    plain = _END.sub("", name)
+    return plain in _OWN_METRICS or bool(_OWN_METRIC.match(plain))
 
 
 def of_plan(plan: Plan) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import math
 import os
 import shutil
 import subprocess
@@ -19,8 +20,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchorch.cli.commands import history
-from benchorch.domain.estimate import Comparison
+from benchorch.domain.estimate import Comparison, Summary
 from benchorch.domain.result import Failure, Outcome, TrialResult
+from benchorch.domain.verdict import Verdict
 from benchorch.errors import RecordError
 from benchorch.journal import run_directory
 from benchorch.recorders.mlflow import Mlflow, create_store
@@ -186,6 +188,30 @@ def test_a_trial_run_again_replaces_what_its_run_says(
     facts = client.download_artifacts(run.info.run_id, "facts.json")
     assert json.loads(Path(facts).read_text())["attempt"] == "2"
     assert len(runs(client, "trial")) == 1
+
+
+def test_a_failed_rerun_keeps_nothing_of_the_attempt_before(
+    client: MlflowClient, uri: str, directory: Path
+) -> None:
+    recorder = Mlflow(uri=uri)
+    recorder.open(PLAN, directory)
+    passed = Verdict(passed=True, reasons=(), outputs=(), tolerance_ratio=1e-4)
+    run_id = record(recorder, directory, dataclasses.replace(RESULT, parity=passed))
+    client.log_metric(run_id, "mine", 1.0)
+    client.set_tag(run_id, "mine", "kept")
+    assert client.get_run(run_id).data.tags["verdict"] == "passed"
+    failure = Failure(stage="build", kind="oom", message="asked for 9 GiB")
+    failed = dataclasses.replace(RESULT, outcome=Outcome.FAILED, failure=failure)
+    summary = Summary(metrics={}, speedup=None, steady=False)
+    folder = run_directory.trial_directory(directory, TRIAL.trial_id)
+    for _ in range(2):
+        recorder.record(TRIAL, failed, summary, folder)
+    run = client.get_run(run_id)
+    assert "verdict" not in run.data.tags
+    assert run.data.tags["mine"] == "kept"
+    known = {key for key, value in run.data.metrics.items() if not math.isnan(value)}
+    assert known == {"mine"}
+    assert len(client.get_metric_history(run_id, "latency_ms/p50")) == 2
 
 
 def test_figures_of_a_new_baseline_replace_larger_ones(
