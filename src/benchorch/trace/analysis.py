@@ -24,12 +24,13 @@ from benchorch.trace.graph.build import build_dag
 from benchorch.trace.operators.branches import Branch, branches
 from benchorch.trace.operators.graph import OperatorGraph, plain_op
 from benchorch.trace.operators.provenance import Provenance, is_fused
-from benchorch.trace.ranks import last_ranks, meetings, merged
+from benchorch.trace.ranks import last_ranks, meetings, merged, ranks_named
 from benchorch.trace.readers.open import read_events
 from benchorch.trace.steps import Steps, find_steps, typical, whole
 from benchorch.trace.verdict import SLOWED_DILATION, ProgramVerdict, VerdictInputs, verdict
 
 GAINS = 5  # causes whose gain is replayed: those with the largest shares
+_FILES_NAMED = 8
 
 
 @final
@@ -75,7 +76,7 @@ def analyze(
     dilation_ratio: float | None = None,
     provenance: Sequence[Provenance] = (),
 ) -> Analysis:
-    """Analyse the steady steps of a trace, or of the traces of one program's ranks, in order.
+    """Analyse the steady steps of a trace, or of the traces of one program's ranks.
 
     `range_name` marks steps instead of what profilers usually write; `iteration`, from 0, is the
     one step to analyse; `graph` is that of the model; `dilation_ratio` is profiled over unprofiled
@@ -83,10 +84,11 @@ def analyze(
     TraceError: the file is no trace, or has no such range or step.
     """
     if isinstance(traces, Events):
-        events, place = traces, ""
+        events, place, notes = traces, "", []
     else:
         files = [traces] if isinstance(traces, Path) else traces
-        events, place = merged([read_events(file) for file in files]), f"{files[0]}: "
+        several = [read_events(file) for file in files]
+        events, place, notes = merged(several), f"{files[0]}: ", _ranks_given(files, several)
     try:
         steps = find_steps(events, range_name, iteration)
     except TraceError as error:
@@ -118,7 +120,7 @@ def analyze(
         verdict=_verdict(events, path, why, periods, tables, times, dilation_ratio),
         tables=tables,
         devices=breakdown(events, steps),
-        warnings=_warnings(events, steps, matched, dilation_ratio),
+        warnings=(*notes, *_warnings(events, steps, matched, dilation_ratio)),
         repairs={**events.repairs, **dag.repairs},
         graph=graph,
         provenance=provenance,
@@ -126,6 +128,16 @@ def analyze(
         branches=branches(graph, node_ns) if graph and matched else (),
         dilation_ratio=dilation_ratio,
     )
+
+
+def _ranks_given(files: Sequence[Path], several: Sequence[Events]) -> list[str]:
+    """A sentence on which rank each of several files is, where they do not name it themselves."""
+    if len(files) == 1 or ranks_named(several):
+        return []
+    given = [f"{rank} is {file}" for rank, file in enumerate(files[:_FILES_NAMED])]
+    more = [f"and {len(files) - _FILES_NAMED} more"] if len(files) > _FILES_NAMED else []
+    listed = ", ".join([*given, *more])
+    return [f"The traces name no ranks of their own, so they count as given: {listed}."]
 
 
 def window_of(events: Events, steps: Steps) -> Window:

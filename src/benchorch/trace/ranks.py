@@ -15,6 +15,7 @@ from benchorch.trace.arrays import Int64s
 from benchorch.trace.events import (
     COLLECTIVE,
     DEVICE_WORK,
+    NOTHING,
     Category,
     Events,
     Lane,
@@ -29,25 +30,30 @@ _IDS = ("correlation", "external_id", "sequence", "awaited")
 
 
 def merged(several: Sequence[Events]) -> Events:
-    """One trace of all ranks, in the given order.
+    """One trace of all ranks, in the order of the ranks that the traces name, or as given.
 
     The k-th collective of a name ends on all ranks at once: that aligns their clocks.
     """
     if len(several) == 1:
         return several[0]
+    if ranks_named(several):
+        several = sorted(several, key=lambda one: one.rank)
+        ranks = [one.rank for one in several]
+    else:
+        ranks = [*range(len(several))]
     shifts_ns = [_shift_ns(several[0], one) for one in several]
     names = {name: at for at, name in enumerate(sorted({n for e in several for n in e.names}))}
     columns: dict[str, list[NDArray[Any]]] = {}
     lanes: list[Lane] = []
     devices = 0
-    for rank, (one, shift_ns) in enumerate(zip(several, shifts_ns, strict=True)):
+    for place, (rank, one, shift_ns) in enumerate(zip(ranks, several, shifts_ns, strict=True)):
         code = np.array([names[name] for name in one.names] or [0], dtype=np.int32)
         changed: dict[str, NDArray[Any]] = {
             "start_ns": one.start_ns + shift_ns,
             "name": code[one.name],
             "lane": one.lane + np.int32(len(lanes)),
             "forward_lane": _further(one.forward_lane, len(lanes)),
-            **{key: _further(getattr(one, key), rank * _OFFSET) for key in _IDS},
+            **{key: _further(getattr(one, key), place * _OFFSET) for key in _IDS},
         }
         for entry in fields(one):
             column = changed.get(entry.name, getattr(one, entry.name))
@@ -59,14 +65,21 @@ def merged(several: Sequence[Events]) -> Events:
         **{key: np.concatenate(parts) for key, parts in columns.items()},
         names=tuple(names),
         lanes=tuple(lanes),
+        rank=NOTHING,
         details=partial(_details, several),
         repairs=sum((Counter(one.repairs) for one in several), Counter()),
         allocated={
             f"rank {rank} {label}": rows + np.array([shift_ns, 0])
-            for rank, (one, shift_ns) in enumerate(zip(several, shifts_ns, strict=True))
+            for rank, one, shift_ns in zip(ranks, several, shifts_ns, strict=True)
             for label, rows in one.allocated.items()
         },
     )
+
+
+def ranks_named(several: Sequence[Events]) -> bool:
+    """Whether each of some traces names a rank of its own."""
+    ranks = {one.rank for one in several}
+    return NOTHING not in ranks and len(ranks) == len(several)
 
 
 def _details(
@@ -95,8 +108,8 @@ class Meetings(NamedTuple):
 @once
 def meetings(events: Events) -> Meetings:
     """The collectives of a trace of several ranks; of one rank's there are none."""
-    ranks = int(events.ranks.max()) + 1
-    by_rank = [_by_name(events, rank) for rank in range(ranks)]
+    by_rank = [_by_name(events, rank) for rank in np.unique(events.ranks).tolist()]
+    ranks = len(by_rank)
     parts: list[Int64s] = []
     for name in by_rank[0] if ranks > 1 else ():
         if all(name in one for one in by_rank):

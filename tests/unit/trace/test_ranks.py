@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from benchorch.errors import TraceError
 from benchorch.trace.analysis import analyze
 from benchorch.trace.events import Events
 from benchorch.trace.ranks import meetings, merged
+from benchorch.trace.readers.open import read_events
 from benchorch.trace.whatif.predict import predict
 from benchorch.trace.whatif.reading import parse
 from support.handmade_traces import call, kernel, note, op, trace
@@ -80,3 +83,34 @@ def test_making_the_slower_rank_faster_helps_and_the_other_does_not() -> None:
 def test_traces_that_share_nothing_are_refused() -> None:
     with pytest.raises(TraceError, match="share no collective"):
         merged([trace(op("aten::mm", 0, 5)), trace(op("aten::mm", 0, 5))])
+
+
+def test_ranks_are_those_that_the_traces_name_not_their_places() -> None:
+    slow, quick = (
+        dataclasses.replace(rank(took * MS, 0, 5 * MS), rank=number)
+        for took, number in ((5, 3), (2, 1))
+    )
+    found = analyze(merged([slow, quick]))
+    assert "Rank 3 comes last to 5 of 5 collectives" in " ".join(found.warnings)
+    assert {(one.rank, one.device) for one in found.devices} == {(1, 0), (3, 0)}
+    assert {lane.label for lane in found.events.lanes if lane.on_device} == {
+        "rank 1 stream 7",
+        "rank 3 stream 7",
+    }
+    change = {"kernel": "gemm", "rank": 3, "speedup": 2}
+    predicted = predict(found, parse({"changes": [change]}).changes).predicted_ns / MS
+    assert predicted == pytest.approx(3.5, rel=0.02)
+
+
+def test_files_that_name_no_ranks_are_listed_as_they_count(tmp_path: Path) -> None:
+    begun = {"cat": "cpu_op", "name": "gloo:all_reduce", "ph": "X", "pid": 1, "tid": 1, "dur": 5}
+    text = json.dumps({"traceEvents": [{**begun, "ts": at} for at in range(0, 50, 10)]})
+    files = [tmp_path / name for name in ("b.json", "a.json")]
+    for file in files:
+        file.write_text(text)
+    listed = f"count as given: 0 is {files[0]}, 1 is {files[1]}."
+    assert listed in " ".join(analyze(files).warnings)
+    for number, file in enumerate(files):
+        file.write_text(f'{{"distributedInfo": {{"rank": {number}}}, {text[1:]}')
+    assert listed not in " ".join(analyze(files).warnings)
+    assert [read_events(file).rank for file in files] == [0, 1]

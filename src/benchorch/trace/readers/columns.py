@@ -114,6 +114,7 @@ class Gathered:
     # bytes after each allocation: time in us, bytes, kind and number of the device
     allocated: list[tuple[object, object, object, object]] = field(default_factory=list)
     repairs: Counter[str] = field(default_factory=Counter)
+    rank: int = NOTHING  # that the file names for all of it
 
     def add(self, rows: list[Any], block: int) -> None:
         """Take the records of one block."""

@@ -124,6 +124,7 @@ def finished(gathered: Gathered, details: Callable[[Int64s, Sequence[int]], Any]
         "details": partial(details, columns.pop("place")),
         "repairs": dict(sorted((+repairs).items())),
         "allocated": _allocated(gathered),
+        "rank": gathered.rank,
         **columns,
     }
     events = Events(**given, names=names, lanes=lanes)

@@ -13,7 +13,7 @@ from benchorch.trace.events import Events
 from benchorch.trace.readers.columns import ROW_BITS, Gathered
 from benchorch.trace.readers.finish import finished
 from benchorch.trace.readers.record_blocks import BLOCK_BYTES, RecordBlocks, no_trace
-from benchorch.trace.readers.records import UNREADABLE, arguments
+from benchorch.trace.readers.records import UNREADABLE, arguments, integer
 from benchorch.trace.readers.source import TraceFile
 
 SQLITE_MAGIC = b"SQLite format 3\0"
@@ -52,6 +52,9 @@ def read_json(path: Path, block_bytes: int = BLOCK_BYTES) -> Events:
                     f"{path} holds more than {MOST_EVENTS} records. Profile fewer iterations."
                 )
         gathered.repairs += blocks.repairs + source.repairs
+        distributed = blocks.header.get("distributedInfo")
+        if isinstance(distributed, dict):
+            gathered.rank = integer(distributed.get("rank"))
         events = finished(gathered, partial(_details, path, spans))
     if events is None:
         raise no_trace(path, f"a list of {records} records of which none is an event with a time")

@@ -53,11 +53,12 @@ class RecordBlock(NamedTuple):
 class RecordBlocks:
     """The records of one file, in its order; once through.
 
-    `repairs` counts what was left out so far.
+    `repairs` counts what was left out so far; `header` has what stands before them in an object.
     """
 
     def __init__(self, source: TraceFile, block_bytes: int = BLOCK_BYTES) -> None:
         self.repairs: Counter[str] = Counter()
+        self.header: Mapping[str, object] = {}
         self._source = source
         self._block_bytes = max(block_bytes, 1)
         self._buffer = bytearray()  # once open, begins with the bracket or comma before a record
@@ -108,8 +109,10 @@ class RecordBlocks:
         What stands before a key of that name inside another value is no object when closed there.
         """
         for match in islice(_OPENING.finditer(self._buffer, searched), _MOST_OPENINGS):
-            header = bytes(self._buffer[self._buffer.index(b"{") : match.start()])
-            if _json_object(header.rstrip().removesuffix(b",") + b"}") is not None:
+            text = bytes(self._buffer[self._buffer.index(b"{") : match.start()])
+            header = _json_object(text.rstrip().removesuffix(b",") + b"}")
+            if header is not None:
+                self.header = header
                 return match.end() - 1
         return None
 

@@ -56,7 +56,7 @@ class Selector:
     shape: str = ""
     phase: str = ""  # only time in one of `PHASES`
     iteration: int | None = None  # only time in one of the window's ranges, from 0
-    rank: int | None = None  # only time on lanes of one rank, from 0
+    rank: int | None = None  # only time on lanes of one rank
     classes: tuple[Class, ...] = ()  # only time that is spent on these; by default on any `WORK`
     alone: bool = False  # only an event's own time, not that of what it calls and launches
 
