@@ -37,8 +37,9 @@ DEVICE_WORK = (Category.KERNEL, Category.COPY, Category.FILL)
 DISPATCHER = re.compile(r"^numpy[/\\](_core|core)[/\\]multiarray\.py\(\d+\): ")
 """NumPy's functions written in C: Python's part of each only says what they are given."""
 COLLECTIVE = re.compile(
-    r"^(nccl|rccl|oneccl|gloo|mpi|c10d)\b|^(nccl|rccl|gloo|c10d)[:_]|_?all_?(reduce|gather|to_?all)"
-    r"|reduce_?scatter|^ncclDev|^ncclKernel|c10d::(broadcast|barrier|send|recv)",
+    r"^(nccl|rccl|oneccl|gloo|mpi|c10d)\b|^(nccl|rccl|gloo|c10d)[:_]|^ncclDev|^ncclKernel"
+    r"|((?<![a-z])all_|all)(reduce|gather|to_?all)|reduce_?scatter"
+    r"|c10d::(broadcast|barrier|send|recv)",
     re.I,
 )
 """Names of collectives, on devices and on hosts."""

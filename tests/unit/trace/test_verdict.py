@@ -90,6 +90,29 @@ def test_a_collective_on_the_host_is_communication() -> None:
     assert "all ranks" in " ".join(found.record)
 
 
+@pytest.mark.parametrize(
+    ("file", "function", "limit"),
+    [
+        ("bench_dataloader.py", "main", "device compute"),
+        ("my/data_loader/train.py", "main", "device compute"),
+        ("bench_allreduce.py", "main", "device compute"),
+        ("train.py", "small_reduce", "device compute"),
+        ("train.py", "_get_batch_logps", "device compute"),
+        ("train.py", "_get_batch", "data loading"),
+        ("train.py", "next_from_dataloader", "data loading"),
+        ("torch/utils/data/dataloader.py", "__next__", "data loading"),
+        ("accelerate/data_loader.py", "__iter__", "data loading"),
+        ("torch/distributed/distributed_c10d.py", "all_reduce", "communication"),
+        ("train.py", "customAllReduce", "communication"),
+    ],
+)
+def test_of_python_the_function_counts_and_the_file_only_if_it_is_a_loaders(
+    file: str, function: str, limit: str
+) -> None:
+    found = judged(frame(f"{file}(12): {function}", 0, 10 * MS), op("aten::mm", 0, 9 * MS))
+    assert found.limit == limit
+
+
 def test_operators_too_short_to_compute_are_the_framework() -> None:
     made = [op("aten::add", at * 5 * US, at * 5 * US + 4 * US) for at in range(200)]
     assert judged(*made).limit == "host framework"

@@ -91,10 +91,17 @@ class Scope:
         """Those of some categories, in the scope's order."""
         return np.flatnonzero(among(self.category, categories))
 
-    def named(self, pattern: re.Pattern[str], *categories: Category) -> Int64s:
-        """Those of some categories in whose names a pattern is found; names are searched once."""
+    def named(
+        self, pattern: re.Pattern[str], *categories: Category, functions: bool = False
+    ) -> Int64s:
+        """Those of some categories in whose names a pattern is found; names are searched once.
+
+        Of Python's frames in all of ``file(line): function``, or in `functions` alone.
+        """
         names = np.flatnonzero(self.spelled[list(categories)].any(axis=0))
-        found = (pattern.search(self.events.names[at]) is not None for at in names.tolist())
+        texts = [self.events.names[at] for at in names.tolist()]
+        begins = [text.rfind("): ") + 1 if functions else 0 for text in texts]
+        found = (pattern.search(*one) is not None for one in zip(texts, begins, strict=True))
         fits = names[np.fromiter(found, dtype=np.bool_, count=len(names))]
         if not len(fits):
             return np.zeros(0, dtype=np.int64)

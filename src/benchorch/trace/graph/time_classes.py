@@ -13,7 +13,11 @@ from benchorch.trace.events import COLLECTIVE, DEVICE_WORK, DISPATCHER, NOTHING,
 from benchorch.trace.graph.scope import Scope
 from benchorch.trace.nesting import inherited
 
-_LOADING = re.compile(r"data_?loader|wait:\s*data|_next_data\b|_try_get_data|_get_batch", re.I)
+_LOADING = re.compile(r"data_?loader|wait:\s*data|_next_data\b|_try_get_data|_get_batch\b", re.I)
+_LOADERS = re.compile(
+    r"(^|[/\\])(torch[/\\]utils[/\\]data|torchdata|accelerate)[/\\]\S*data_?loader\S*\.py\("
+)
+"""Files of loaders: all of their functions load."""
 _WAITING = re.compile(r"^wait:")
 _LOCKING = re.compile(
     r"(acquire|wait|join|__enter__) of (_thread|pybind11|\S*(Lock|Semaphore|Condition|Event))"
@@ -143,11 +147,18 @@ def labels(scope: Scope) -> Int8s:
     label[waiting(scope)] = CLASSES.index(Class.LOCK)  # or outside, see `recorded_waits`
     for pattern, meant in ((COLLECTIVE, Class.CPU_COMM), (_LOADING, Class.DATA_LOADING)):
         # What a loader or a collective calls is part of it.
-        calls = Category.ANNOTATION, Category.OPERATOR, Category.PYTHON, Category.OTHER
-        these = _inside_of(scope, scope.named(pattern, *calls))
+        these = _inside_of(scope, _called(scope, pattern))
         label[np.flatnonzero(these)] = CLASSES.index(meant)
     label[scope.named(COLLECTIVE, *DEVICE_WORK)] = CLASSES.index(Class.GPU_COMM)
     return label
+
+
+def _called(scope: Scope, pattern: re.Pattern[str]) -> Int64s:
+    """The calls and ranges that are named so; of Python the function, not the file it is in."""
+    others = scope.named(pattern, Category.ANNOTATION, Category.OPERATOR, Category.OTHER)
+    functions = scope.named(pattern, Category.PYTHON, functions=True)
+    files = scope.named(_LOADERS, Category.PYTHON) if pattern is _LOADING else others[:0]
+    return np.unique(np.concatenate([others, functions, files]))
 
 
 def _short(scope: Scope) -> Int64s:
