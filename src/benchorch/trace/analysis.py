@@ -282,6 +282,11 @@ def _warnings(
             f"Profiled, a call takes {dilation_ratio:.2f} times as long as without: gains hold "
             "for the profiled program, and host work is overstated."
         )
+    if (events.category == Category.OTHER).all():
+        found.append(
+            "No event has a category of a known profiler, so the cause of their time is unknown. "
+            "Profile with torch.profiler, ONNX Runtime or Nsight Systems."
+        )
     if matched_ratio == 0:
         found.append("No node of the model was found in the trace, so nothing is drawn on it.")
     return tuple(found)

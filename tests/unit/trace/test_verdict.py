@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import pytest
 
 from benchorch.trace.analysis import analyze
@@ -111,6 +114,15 @@ def test_of_python_the_function_counts_and_the_file_only_if_it_is_a_loaders(
 ) -> None:
     found = judged(frame(f"{file}(12): {function}", 0, 10 * MS), op("aten::mm", 0, 9 * MS))
     assert found.limit == limit
+
+
+def test_a_trace_without_known_categories_has_no_verdict() -> None:
+    events = trace([op("Source", at * MS, at * MS + MS) for at in range(9)])
+    unknown = np.full_like(events.category, Category.OTHER)
+    found = analyze(dataclasses.replace(events, category=unknown))
+    assert found.verdict.limit == "inconclusive"
+    assert "No event has a category of a known profiler" in " ".join(found.warnings)
+    assert "known profiler" not in " ".join(analyze(events).warnings)
 
 
 def test_operators_too_short_to_compute_are_the_framework() -> None:

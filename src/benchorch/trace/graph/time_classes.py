@@ -44,6 +44,7 @@ _BY_CATEGORY = {
     Category.OVERHEAD: Class.PROFILER,
     Category.NODE: Class.CPU_COMPUTE,
     Category.SESSION: Class.CPU_FRAMEWORK,
+    Category.OTHER: Class.CPU_GAP,  # whatever tool wrote it, it does not say what it is
 }  # of others CPU_PYTHON
 _DATABASE = re.compile(
     r"built-in method \w+ of (sqlite3|_?psycopg\w*|_?mysql\w*|pyodbc|duckdb|h5py|lmdb|rocksdb)\b"

@@ -1,5 +1,6 @@
 """Records of a trace as unfinished columns: names, lanes and categories are codes."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,6 +55,9 @@ _CATEGORIES = {
     **dict.fromkeys(("trace", "gpu_user_annotation", "mtia_insight"), _LEFT_OUT),
     "cpu_instant_event": Category.OTHER,
 }
+
+_FUNCTIONS = "CPU functions"  # the process of every event of `EventList.export_chrome_trace`
+_RUNTIME_CALL = re.compile(r"(cuda|hip|cu)[A-Z]")
 
 ON_STREAMS = (*DEVICE_WORK, Category.SYNC, Category.RECORD)  # categories on the lane of a stream
 _HAVING: Mapping[tuple[Category, ...], tuple[str, ...]] = {
@@ -164,6 +168,8 @@ class Gathered:
         if spans.any():
             rows = list(compress(rows, (~spans).tolist()))
             kind, places = kind[~spans], places[~spans]
+        for at in np.flatnonzero(kind == Category.OTHER).tolist():
+            kind[at] = _without_a_word(rows[at])
         piece: Piece = {
             "place": places,
             "category": kind,
@@ -215,6 +221,17 @@ def _placed(where: Bools, values: list[object]) -> Int64s:
         column = column.copy()
         column[where] = found
     return column
+
+
+def _without_a_word(row: Record) -> int:
+    """The category of an event whose word means none, by how PyTorch's older export spells it."""
+    name = word(row.name)
+    if row.pid != _FUNCTIONS:
+        return int(Category.OTHER)
+    if _RUNTIME_CALL.match(name):
+        return int(Category.RUNTIME)
+    operator = "::" in name or "Backward" in name
+    return int(Category.OPERATOR if operator else Category.ANNOTATION)
 
 
 def _category(word: str) -> int:

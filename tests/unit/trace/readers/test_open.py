@@ -58,6 +58,17 @@ def test_what_onnx_runtime_calls_kernels_is_on_a_device_and_may_be_a_copy(tmp_pa
     assert [(lane.device, lane.stream) for lane in events.lanes] == [(0, 13)]
 
 
+def test_an_event_list_of_pytorch_names_no_categories(tmp_path: Path) -> None:
+    names = ("my step", "aten::mm", "AddmmBackward0", "cudaLaunchKernel", "autograd::engine")
+    bare = [{**event("", name, 0, 9), "pid": "CPU functions"} for name in names]
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps([{k: v for k, v in row.items() if k != "cat"} for row in bare]))
+    events = read_events(path)
+    kinds = [events.category[called(events, name)] for name in names]
+    operator = Category.OPERATOR
+    assert kinds == [Category.ANNOTATION, operator, operator, Category.RUNTIME, operator]
+
+
 def test_a_synchronisation_is_on_the_stream_it_names_not_on_its_row(tmp_path: Path) -> None:
     events = read_events(write(tmp_path / "t.json", steps(1)))
     assert (lane_of(events, "Stream Sync").device, lane_of(events, "Stream Sync").stream) == (0, 7)
