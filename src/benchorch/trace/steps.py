@@ -21,7 +21,7 @@ from benchorch.trace.lookup import launches
 from benchorch.trace.nesting import nest, spans_of
 from benchorch.units import format_ns
 
-MARKS = ("benchorch:call*", "ProfilerStep#*", "model_run")
+MARKS = ("benchorch:call*", "ProfilerStep#*", "model_run", "iteration *")
 """Ranges that tools open around steps, the most telling ones first."""
 
 PAUSE_RATIO = 0.1  # share of the time from first to last step above which pauses separate steps

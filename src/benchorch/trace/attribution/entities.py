@@ -91,9 +91,10 @@ def operator_types(events: Events) -> tuple[str, ...]:
 
 
 def ranges(events: Events, owned: EventOwners, marks: Sequence[int]) -> Entities:
-    """Rows by the innermost range that a person or a loader named, without those of the steps."""
+    """Rows by the innermost range, or call of an unknown kind, without those of the steps."""
     marking = events.name[np.array(marks, dtype=np.int64)]
-    chosen = (events.category == Category.ANNOTATION) & ~np.isin(events.name, marking)
+    chosen = np.isin(events.category, (Category.ANNOTATION, Category.OTHER))
+    chosen &= ~np.isin(events.name, marking)
     chosen &= ~events.called(NO_STEP.match)
     own = np.where(chosen, np.arange(len(events)), NOTHING)
     return by_key(inherited(owned.parent, own), events.names, events.name)

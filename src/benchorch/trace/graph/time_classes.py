@@ -74,6 +74,17 @@ _OF_FRAMES = (
     *((pattern, Class.INPUT_OUTPUT) for pattern in (_IO, _DATABASE, _STORAGE)),
     (_PROCESSES, Class.OUTSIDE),
 )
+# Calls of the operating system as Nsight Systems records them.
+_SYSTEM_CALLS = (
+    (re.compile(r"(clock_)?nanosleep$|u?sleep$|pause$"), Class.SLEEP),
+    (
+        re.compile(
+            r"(p?(read|write)v?2?|f(open|close|read|write|flush|sync|gets|puts|datasync)|open(at)?"
+            r"|close|sync|send\w*|connect|copy_file_range)(64)?$"
+        ),
+        Class.INPUT_OUTPUT,
+    ),
+)
 # Methods of Python's own objects, and functions of its own modules that work on them.
 _OWN_METHOD = re.compile(
     r"^<built-in method \w+ of (str|list|dict|set|frozenset|tuple|bytes|bytearray|int|float"
@@ -138,6 +149,9 @@ def labels(scope: Scope) -> Int8s:
     label[compiled] = CLASSES.index(Class.CPU_COMPUTE)
     for pattern, meant in _OF_FRAMES:
         label[scope.named(pattern, Category.PYTHON)] = CLASSES.index(meant)
+    for pattern, meant in _SYSTEM_CALLS:
+        calls = scope.indices(Category.OTHER)
+        label[calls[scope.events.called(pattern.match)[scope.event[calls]]]] = CLASSES.index(meant)
     io = label[: scope.hosts] == CLASSES.index(Class.INPUT_OUTPUT)
     processes = _inside_of(scope, scope.named(_OTHER_PROCESSES, Category.PYTHON))
     label[np.flatnonzero(io & processes)] = CLASSES.index(Class.OUTSIDE)

@@ -3,7 +3,7 @@
 Written after NVIDIA's documentation of the schema and tested on synthetic files of that schema
 only: no real export was available. Tables and columns that are missing count as empty, for Nsight
 makes only those it needs. Unlike PyTorch's profiler, Nsight records waits of host threads in the
-operating system: they become ranges called ``wait:<call>``.
+operating system: they become ranges called ``wait:<call>``. Its other calls are no ranges.
 """
 
 import re
@@ -56,7 +56,7 @@ TABLES = (
     _Table(f"{_CUPTI}MEMSET", Category.FILL, ("bytes",)),
     _Table(f"{_CUPTI}SYNCHRONIZATION", Category.SYNC, ("syncType",)),
     _Table("NVTX_EVENTS", Category.ANNOTATION, ("text", "textId"), on_host=True),
-    _Table("OSRT_API", Category.ANNOTATION, ("nameId",), on_host=True),
+    _Table("OSRT_API", Category.OTHER, ("nameId",), on_host=True),
     _Table("PROFILER_OVERHEAD", Category.OVERHEAD, ("nameId",), on_host=True),
 )
 
@@ -184,6 +184,10 @@ def _gather(
     gathered.repairs["without a start or an end"] += int((~ended).sum())
     gathered.repairs["negative duration"] += int((ended & (end_ns < start_ns)).sum())
     sync = table.category is Category.SYNC
+    names = [_name(table.name, row, *texts) for row in zip(*named_by, strict=True)]
+    category = np.full(len(rowid), table.category, dtype=np.int8)
+    if table.category is Category.OTHER:
+        category[[name.startswith("wait:") for name in names]] = Category.ANNOTATION
     lanes: list[Hashable] = [
         (on, "synchronisation", on, own, not sync, str(_thread(one)[0]))
         for on, own, one in zip(device, stream, process, strict=True)
@@ -191,10 +195,8 @@ def _gather(
     correlations = _unique(correlation, thread if table.on_host else process, processes)
     piece = {
         "place": (np.int64(number) << _ROWID_BITS) | integers(rowid),
-        "category": np.full(len(rowid), table.category, dtype=np.int8),
-        "name": gathered.names.encoded(
-            [_name(table.name, row, *texts) for row in zip(*named_by, strict=True)]
-        ),
+        "category": category,
+        "name": gathered.names.encoded(names),
         "lane": gathered.lanes.encoded([*map(_thread, thread)] if table.on_host else lanes),
         "start_ns": start_ns,
         "duration_ns": np.clip(end_ns - start_ns, 0, MOST_NS),

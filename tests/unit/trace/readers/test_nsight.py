@@ -34,7 +34,7 @@ def test_tables_of_the_documented_schema_are_events(tmp_path: Path) -> None:
         "Context Sync": Category.SYNC,
         "step": Category.ANNOTATION,
         "wait:pthread_cond_wait": Category.ANNOTATION,
-        "write": Category.ANNOTATION,
+        "write": Category.OTHER,
     }
     assert events.repairs == {"negative duration": 1, "without a start or an end": 1}
 
@@ -104,13 +104,15 @@ def of_process(number: int, kernel_ns: int, began_ns: int) -> dict[str, list[dic
 
 def of_processes(place: Path, *made: dict[str, list[dict[str, object]]]) -> Analysis:
     """An export of some processes: each counts its own correlations, devices and streams."""
-    names = {1: "cudaLaunchKernel", 2: "cudaDeviceSynchronize", 3: "gemm"}
+    names = {1: "cudaLaunchKernel", 2: "cudaDeviceSynchronize", 3: "gemm", 4: "clock_nanosleep"}
     tables = {
         "StringIds": [{"id": key, "value": text} for key, text in names.items()],
         "NVTX_EVENTS": [row for one in made for row in one["NVTX"]],
         "CUPTI_ACTIVITY_KIND_RUNTIME": [row for one in made for row in one["RUNTIME"]],
         "CUPTI_ACTIVITY_KIND_KERNEL": [row for one in made for row in one["KERNEL"]],
+        "OSRT_API": [row for one in made for row in one.get("OSRT", [])],
     }
+    tables = {name: rows for name, rows in tables.items() if rows}
     return analyze(write_tables(place / "t.sqlite", tables))
 
 
@@ -144,3 +146,36 @@ def test_a_process_waits_for_its_own_event_records(tmp_path: Path) -> None:
     wait, call = at["Stream Wait Event"], at["cudaStreamWaitEvent"]
     assert events.correlation[wait] == events.correlation[call]
     assert events.correlation[wait] - events.awaited[wait] == 12 - 10
+
+
+@pytest.mark.parametrize("text", ["step", "iteration"])
+def test_a_sleeping_thread_marks_no_steps(text: str, tmp_path: Path) -> None:
+    made = of_process(1000, 2_000_000, 0)
+    made["NVTX"] = [{**row, "text": f"{text} {number}"} for number, row in enumerate(made["NVTX"])]
+    thread = {"globalTid": (1 << 48) | (1000 << 24) | 1005, "nameId": 4}
+    made["OSRT"] = [
+        {"start": at, "end": at + 12_900_000, **thread} for at in range(0, 100_000_000, 13_000_000)
+    ]
+    assert of_processes(tmp_path, made).steps.name == f"{text} *"
+
+
+def test_iterations_are_steps_though_what_is_around_them_recurs(tmp_path: Path) -> None:
+    made = of_process(1000, 2_000_000, 0)
+    passes = [{**row, "text": f"pass {number}"} for number, row in enumerate(made["NVTX"])]
+    made["NVTX"] = [
+        {**row, "text": f"iteration {number}", "end": int(str(row["end"])) - 10}
+        for number, row in enumerate(made["NVTX"])
+    ] + passes
+    assert of_processes(tmp_path, made).steps.name == "iteration *"
+
+
+def test_sleeping_and_writing_are_causes_of_their_own(tmp_path: Path) -> None:
+    thread = {"globalTid": (1 << 48) | (1000 << 24) | 1000}
+    calls = [
+        {"start": at * 10**6, "end": (at + 1) * 10**6, "nameId": at, **thread} for at in range(3)
+    ]
+    texts = ("usleep", "write", "ioctl")
+    strings = [{"id": key, "value": text} for key, text in enumerate(texts)]
+    path = write_tables(tmp_path / "t.sqlite", {"StringIds": strings, "OSRT_API": calls})
+    causes = ("sleep and lock", "input/output", "unknown")
+    assert analyze(path).verdict.shares == pytest.approx(dict.fromkeys(causes, 1 / 3))
