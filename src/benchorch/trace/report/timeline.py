@@ -76,13 +76,15 @@ def timeline(analysis: Analysis) -> dict[str, object]:
 
 
 def allocated(analysis: Analysis) -> Iterator[dict[str, object]]:
-    """For each device the bytes allocated over time, from zero up."""
+    """For each device the bytes allocated over time, from zero up: of many values the peaks."""
     scale = _scale(analysis)
     for label, rows in list(analysis.events.allocated.items())[:MOST_LANES]:
         first = max(int(np.searchsorted(rows[:, 0], scale.begin_ns, "right")) - 1, 0)
         inside = rows[first : np.searchsorted(rows[:, 0], scale.end_ns, "right")]
-        inside = inside[:: len(inside) // MOST_SLICES + 1]
         if len(inside):
+            first_of_each = np.arange(0, len(inside), len(inside) // MOST_SLICES + 1)
+            peaks = np.maximum.reduceat(inside[:, 1], first_of_each)
+            inside = np.stack([inside[first_of_each, 0], peaks], axis=1)
             most = max(int(inside[:, 1].max()), 1)
             line = "".join(
                 f"H{scale.x(at):.1f}V{MEMORY * (1 - size / most):.1f}"

@@ -12,6 +12,7 @@ import pytest
 from benchorch.errors import StoreError
 from benchorch.trace.analysis import analyze
 from benchorch.trace.operators.graph import OperatorGraph, OperatorNode
+from benchorch.trace.report.timeline import allocated
 from benchorch.trace.report.write import write
 from benchorch.trace.whatif.basis import Selector
 from benchorch.trace.whatif.predict import predict
@@ -222,29 +223,35 @@ def test_a_what_if_has_the_model_s_nodes_with_their_new_times(tmp_path):
     assert results["one"]["value"] == after["one"].total_ns / 1_000
 
 
-def test_memory_over_time_is_drawn_from_zero_where_it_was_recorded(tmp_path):
-    def row(at_us, size, device=-1):
-        given = {
-            "Total Allocated": size,
-            "Device Type": 0 if device < 0 else 1,
-            "Device Id": device,
-        }
-        return {
-            "ph": "i",
-            "cat": "cpu_instant_event",
-            "name": "[memory]",
-            "ts": at_us,
-            "args": given,
-        }
+def memory(at_us, size, device=-1):
+    given = {"Total Allocated": size, "Device Type": 0 if device < 0 else 1, "Device Id": device}
+    row = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]"}
+    return {**row, "ts": at_us, "args": given}
 
-    def step(number):
-        return {
-            **{"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}"},
-            **{"pid": 1, "tid": 1, "ts": 100 * number, "dur": 100},
-        }
 
+def step(number):
+    return {
+        **{"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{number}"},
+        **{"pid": 1, "tid": 1, "ts": 100 * number, "dur": 100},
+    }
+
+
+def test_the_peak_of_memory_is_drawn_however_many_values_there_are(tmp_path):
     rows = [step(number) for number in range(4)]
-    rows += [row(150, 3 << 20), row(250, 1 << 20), row(260, 5 << 20, 0), row("?", 1), row(270, "?")]
+    peak = {3_334: 8 << 30}
+    rows += [memory(100 + at * 0.04, peak.get(at, 1 << 30)) for at in range(7_000)]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": rows}))
+    (drawn,) = allocated(analyze(path))
+    assert drawn["most"] == "8.0 GiB"
+    assert drawn["line"].count("V0.0") == 1
+    assert drawn["line"].count("H") < 3_100
+
+
+def test_memory_over_time_is_drawn_from_zero_where_it_was_recorded(tmp_path):
+    rows = [step(number) for number in range(4)]
+    rows += [memory(150, 3 << 20), memory(250, 1 << 20), memory(260, 5 << 20, 0)]
+    rows += [memory("?", 1), memory(270, "?")]
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": rows}))
     analysis = analyze(path)
