@@ -407,8 +407,10 @@ def _without_warm_up(steps: Steps, ahead: bool) -> Steps:
 
 def _named(events: Events, pattern: str) -> Bools:
     """Which events are called so exactly or, if none is, fit the pattern."""
-    exact = pattern in events.names
-    return events.called(lambda name: name == pattern if exact else fnmatchcase(name, pattern))
+    if pattern in events.names:
+        return events.called(lambda name: name == pattern)
+    pattern = pattern.replace("[", "[[]")  # brackets are no set: names have them
+    return events.called(lambda name: fnmatchcase(name, pattern))
 
 
 def _outermost(events: Events, chosen: Bools) -> NDArray[np.intp]:

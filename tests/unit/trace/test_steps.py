@@ -91,6 +91,14 @@ def test_ranges_that_recur_mark_steps_where_no_tool_does() -> None:
     assert [one.name for one in marked_ranges(events)] == ["init", "step *"]
 
 
+def test_every_listed_range_may_be_chosen_whatever_characters_it_has() -> None:
+    rows = [note(f"step[DECODE bs={at}]", at * MS, at * MS + MS) for at in range(6)]
+    events = trace(rows, note("init [a-z]", 7 * MS, 8 * MS))
+    listed = [one.name for one in marked_ranges(events)]
+    assert listed == ["step[DECODE bs=*]", "init [a-z]"]
+    assert [len(find_steps(events, name).start_ns) for name in listed] == [6, 1]
+
+
 def test_a_rare_inner_range_marks_no_steps() -> None:
     made = [op("aten::mm", 0, 90 * MS)]
     made += [note("penalty", at * 10 * MS, at * 10 * MS + MS) for at in range(9)]
