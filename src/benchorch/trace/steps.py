@@ -84,6 +84,13 @@ class Steps:
         return (self.done_ns - self.begin_ns)[self.first : self.end]
 
     @property
+    def averaged(self) -> bool:
+        """Whether the period is the mean."""
+        if not self.back_to_back:
+            return False
+        return _in_turn(self.periods_ns) or not typical(self.periods_ns).any()
+
+    @property
     def period_ns(self) -> int:
         """The (lower) median period; the mean where most differ by half, or by turns."""
         periods_ns = self.periods_ns

@@ -58,7 +58,7 @@ def _template() -> Template:
 
 def _figures(analysis: Analysis) -> Iterator[tuple[str, str]]:
     steps, verdict = analysis.steps, analysis.verdict
-    yield duration(steps.period_ns), "median steady period"
+    yield duration(steps.period_ns), f"{'mean' if steps.averaged else 'median'} steady period"
     yield f"{len(steps)} × {steps.name}", "steps analysed"
     if analysis.devices:
         length = sum(one.step_ns for one in analysis.devices)

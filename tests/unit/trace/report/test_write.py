@@ -248,6 +248,19 @@ def test_the_peak_of_memory_is_drawn_however_many_values_there_are(tmp_path):
     assert drawn["line"].count("H") < 3_100
 
 
+@pytest.mark.parametrize(("longer", "kind"), [(100, "median"), (160, "mean")])
+def test_the_page_says_whether_the_period_is_the_median_or_the_mean(tmp_path, longer, kind):
+    lengths = [100, longer] * 4
+    rows = [
+        {**step(number), "ts": sum(lengths[:number]), "dur": length}
+        for number, length in enumerate(lengths)
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": rows}))
+    write(analyze(path), tmp_path / "out")
+    assert f"{kind} steady period" in (tmp_path / "out" / "report.html").read_text()
+
+
 def test_memory_over_time_is_drawn_from_zero_where_it_was_recorded(tmp_path):
     rows = [step(number) for number in range(4)]
     rows += [memory(150, 3 << 20), memory(250, 1 << 20), memory(260, 5 << 20, 0)]
