@@ -107,6 +107,7 @@ def test_a_session_waits_for_its_kernels(appended: bool, tmp_path: Path) -> None
     analysis = on_device(tmp_path, node_us=60, kernel_us=1_000, appended=appended)
     assert analysis.verdict.limit == "device compute"
     assert analysis.verdict.gains["device compute"] > 0.9
+    assert analysis.verdict.record == ()
     assert {lane.device for lane in analysis.events.lanes if lane.on_device} == {0}
 
 

@@ -206,6 +206,7 @@ def _verdict(
             threads=len(threads) > 1,
             syncs=bool((events.category == Category.SYNC).any()),
             ranks=collective and not events.ranks.any(),
+            pytorch=events.pytorch,
             tried=_tried(events, in_window),
             unknown=_unknown(events, path, why),
             dilation_ratio=dilation_ratio,

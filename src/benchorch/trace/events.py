@@ -111,6 +111,7 @@ class Events:
     # by device, (m, 2) times in ns and the bytes that are allocated from then on
     allocated: Mapping[str, Int64s] = field(default_factory=dict)
     rank: int = NOTHING  # that the file names for the program it is of
+    pytorch: bool = True  # whether PyTorch's profiler wrote it, which has options of its own
     # results cached by whatever computed them; a changed copy begins anew
     known: dict[str, Any] = field(init=False, repr=False, compare=False, default_factory=dict)
 

@@ -66,6 +66,7 @@ def merged(several: Sequence[Events]) -> Events:
         names=tuple(names),
         lanes=tuple(lanes),
         rank=NOTHING,
+        pytorch=several[0].pytorch,
         details=partial(_details, several),
         repairs=sum((Counter(one.repairs) for one in several), Counter()),
         allocated={

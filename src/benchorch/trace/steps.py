@@ -156,7 +156,7 @@ def find_steps(events: Events, name: str | None = None, number: int | None = Non
     if found is None:
         if number not in (None, 0):
             raise TraceError(f"There is no step {number}: the trace marks none.")
-        return whole(events)
+        return whole(events, _UNMARKED.format(how=_HOW if events.pytorch else ""))
     if number is None:
         return _without_warm_up(found, _may_be_ahead(events, found.lane))
     if not 0 <= number < len(found.start_ns):
@@ -167,13 +167,11 @@ def find_steps(events: Events, name: str | None = None, number: int | None = Non
     return replace(found, first=number, end=number + 1)
 
 
-_UNMARKED = (
-    "The trace marks no steps, so all of it is analysed as one; mark them with profiler.step() or "
-    "torch.profiler.record_function."
-)
+_UNMARKED = "The trace marks no steps, so all of it is analysed as one{how}."
+_HOW = "; mark them with profiler.step() or torch.profiler.record_function"
 
 
-def whole(events: Events, note: str = _UNMARKED) -> Steps:
+def whole(events: Events, note: str) -> Steps:
     """All of a trace as one step, from its first event to its last."""
     counted = events.category != Category.OVERHEAD
     counted = counted if counted.any() else np.ones(len(events), dtype=bool)

@@ -1,7 +1,7 @@
 """Bottleneck of a program, remedies, and what to record if the cause is unknown."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -73,6 +73,7 @@ class VerdictInputs(NamedTuple):
     threads: bool
     syncs: bool
     ranks: bool  # whether other ranks take part that the trace does not record
+    pytorch: bool = True  # whether PyTorch's profiler recorded it, whose options are known
     tried: Collection[str] = ()  # conversions whose marks the trace bears
     unknown: str = ""  # the range in which most time of an unknown cause lies
     # profiled over unprofiled time; None where it was not measured
@@ -223,24 +224,28 @@ def _conversions(names: Sequence[str], given: VerdictInputs) -> str:
 
 
 def _to_record(given: VerdictInputs) -> Sequence[str]:
-    found = []
+    found = [*_options_of_pytorch(given)] if given.pytorch else []
+    communication = given.shares.get(Cause.COMMUNICATION, 0.0) > 0.1
+    if communication and given.ranks:
+        found.append("all ranks: analyze takes several traces and names the straggler.")
+    computes = given.shares.get(Cause.DEVICE_COMPUTE, 0.0) > 0.5
+    if given.pytorch and not given.shapes and not found and computes:
+        found.append("operators' shapes, record_shapes=True: --diff and models are joined by them.")
+    return found
+
+
+def _options_of_pytorch(given: VerdictInputs) -> Iterator[str]:
     unclear = given.shares.get(Cause.UNKNOWN, 0.0) > 0.1
     outside = given.shares.get(Cause.OUTSIDE, 0.0) > 0.1
-    communication = given.shares.get(Cause.COMMUNICATION, 0.0) > 0.1
     if unclear and not given.stacks:
-        found.append("Python's stacks, with_stack=True: they name what ran between operators.")
+        yield "Python's stacks, with_stack=True: they name what ran between operators."
     if (unclear or outside) and not given.threads:
-        found.append(
+        yield (
             "all threads, experimental_config=_ExperimentalConfig(profile_all_threads=True): the "
             "trace shows one thread only."
         )
     if unclear and given.device and not given.syncs:
-        found.append(
+        yield (
             "CUDA's synchronisation, _ExperimentalConfig(enable_cuda_sync_events=True): it shows "
             "which stream waited for which event."
         )
-    if communication and given.ranks:
-        found.append("all ranks: analyze takes several traces and names the straggler.")
-    if not given.shapes and not found and given.shares.get(Cause.DEVICE_COMPUTE, 0.0) > 0.5:
-        found.append("operators' shapes, record_shapes=True: --diff and models are joined by them.")
-    return found

@@ -119,6 +119,7 @@ class Gathered:
     allocated: list[tuple[object, object, object, object]] = field(default_factory=list)
     repairs: Counter[str] = field(default_factory=Counter)
     rank: int = NOTHING  # that the file names for all of it
+    pytorch: bool = True  # whether PyTorch's profiler may have written it
 
     def add(self, rows: list[Any], block: int) -> None:
         """Take the records of one block."""

@@ -125,12 +125,19 @@ def finished(gathered: Gathered, details: Callable[[Int64s, Sequence[int]], Any]
         "repairs": dict(sorted((+repairs).items())),
         "allocated": _allocated(gathered),
         "rank": gathered.rank,
+        "pytorch": gathered.pytorch and _may_be_of_pytorch(columns["category"]),
         **columns,
     }
     events = Events(**given, names=names, lanes=lanes)
     _open_ranges(events)
     _last_in_c(events)
     return events
+
+
+def _may_be_of_pytorch(category: Int8s) -> bool:
+    """Whether some events have categories of PyTorch's profiler, and none those of ONNX Runtime."""
+    of_others = among(category, (Category.NODE, Category.SESSION)).any()
+    return not of_others and bool((category != Category.OTHER).any())
 
 
 def _open_ranges(events: Events) -> None:

@@ -148,7 +148,7 @@ def _quoted(name: str) -> str:
 
 def read_nsight(path: Path) -> Events:
     """The events of an export; TraceError if it holds none."""
-    gathered = Gathered()
+    gathered = Gathered(pytorch=False)
     with _opened(path) as file:
         texts = file.texts("StringIds", "value"), file.texts("ENUM_CUDA_MEM_KIND", "label")
         processes = Codes()

@@ -179,3 +179,14 @@ def test_sleeping_and_writing_are_causes_of_their_own(tmp_path: Path) -> None:
     path = write_tables(tmp_path / "t.sqlite", {"StringIds": strings, "OSRT_API": calls})
     causes = ("sleep and lock", "input/output", "unknown")
     assert analyze(path).verdict.shares == pytest.approx(dict.fromkeys(causes, 1 / 3))
+
+
+def test_users_of_nsight_are_not_told_to_set_options_of_pytorch(tmp_path: Path) -> None:
+    found = of_processes(tmp_path, of_process(1000, 2_000_000, 0))
+    assert found.verdict.shares["unknown"] > 0.5
+    assert found.verdict.record == ()
+    made = of_process(1001, 2_000_000, 0)
+    made["NVTX"] = []
+    (tmp_path / "t.sqlite").unlink()
+    notes = of_processes(tmp_path, made).steps.notes
+    assert notes == ("The trace marks no steps, so all of it is analysed as one.",)
