@@ -60,14 +60,18 @@ class Vllm(Runtime):
 
         batch, prompt = request.example.arrays[IDS].shape
         tokens, numbers = cache_size(request.example)
+        longest = max(tokens, prompt) + 1
         with wrap_errors(MeasureError, "vLLM cannot load the model"):
             engine = LLMEngine.from_engine_args(
                 EngineArgs(
                     model=str(request.sources[Format.HUB_FOLDER]),
                     skip_tokenizer_init=True,
                     dtype=self.dtype,
-                    max_model_len=max(tokens, prompt) + 1,
+                    max_model_len=longest,
                     max_num_seqs=batch,
+                    # All prompts in one step: those that wait for the next one would let the
+                    # others generate a token meanwhile.
+                    max_num_batched_tokens=batch * longest,
                     max_logprobs=-1,
                     logprobs_mode="raw_logits",
                     enable_prefix_caching=False,
