@@ -40,6 +40,7 @@ class FxQuantization(StateStep):
     depends_on = ("arch", *KERNELS)
     not_on_gpu = "torch.ao's int8 modules have kernels for CPUs alone, not for 'cuda'"
     requested_precision = "int8"
+    version = 2  # 2: traced in evaluation mode, also for fake quantisation
     tolerance_ratio = TOLERANCE_RATIO  # error of int8 weights and activations of 7 bits
 
     fake: bool = False
@@ -83,10 +84,11 @@ class FxQuantization(StateStep):
         from torch.ao.quantization import quantize_fx
 
         inputs = tuple(tensors_of(example.arrays, "cpu", floating_dtypes(module)).values())
+        module.eval()  # a trace keeps the branch of the mode that the module is in
         if not self.fake:
-            return quantize_fx.prepare_fx(module.eval(), _mapping(), inputs)
+            return quantize_fx.prepare_fx(module, _mapping(), inputs)
         # Only as if it were to be trained are the weights rounded too; its means stay as they are.
-        return quantize_fx.prepare_qat_fx(module.train(), _fake_mapping(), inputs).eval()
+        return quantize_fx.prepare_qat_fx(module, _fake_mapping(), inputs).eval()
 
     def _finish(self, prepared: Any) -> Any:
         if not self.fake:

@@ -250,6 +250,27 @@ def test_recurrent_layers_come_back_as_they_were(dtype: Any, tmp_path: Path) -> 
     assert type(restored.forget).__module__.startswith("torch.ao.nn.quantized.dynamic")
 
 
+class TrainsOtherwise(torch.nn.Module):
+    """Dropout and an auxiliary output while it is trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = torch.nn.Linear(64, 64), torch.nn.Linear(64, 4)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        found = torch.nn.functional.dropout(self.body(x), 0.5, self.training)
+        return (self.head(found), found) if self.training else self.head(found)
+
+
+def test_fake_quantisation_has_the_branches_of_evaluation(tmp_path: Path) -> None:
+    step, chain = FxQuantization(fake=True), lab.chain_of("eager", "Wide")
+    step.build(request_of(chain, tmp_path, module=TrainsOtherwise().eval()))
+    restored = step.restore(TrainsOtherwise().eval(), tmp_path, chain.example(0))
+
+    x = torch.ones(2, 64)
+    assert torch.equal(restored(x), restored(x))
+
+
 class Attentive(torch.nn.Module):
     """Attention, whose own projection is a Linear that torch never quantises."""
 
