@@ -103,14 +103,14 @@ class Workload:
             return ()
         return tuple(
             self._with({symbol: other(self.symbols[symbol]) for symbol in known})
-            for other in (_half, _three_quarters)
+            for other in (half_size, _three_quarters)
         )
 
     def _with(self, symbols: Mapping[str, int]) -> Workload:
         return replace(self, symbols={**self.symbols, **symbols}) if symbols else self
 
 
-def _half(size: int) -> int:
+def half_size(size: int) -> int:
     """Another size, and not 1, which tracers take for a constant."""
     return -(-size // 2) if size > 2 else 3
 

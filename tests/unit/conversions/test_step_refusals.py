@@ -38,9 +38,9 @@ class Raises(torch.nn.Module):
         raise ValueError("this model always fails")
 
 
-def example(size: int = 4) -> Example:
+def example(size: int = 4, rows: int = 2) -> Example:
     spec = TensorSpec(name="x", shape=("batch_size", size), dtype="float32")
-    arrays = {"x": np.ones((2, size), np.float32)}
+    arrays = {"x": np.ones((rows, size), np.float32)}
     return Example(arrays=arrays, keywords={}, specs=(spec,))
 
 
@@ -120,8 +120,35 @@ def test_a_trace_that_fixed_an_open_size_is_refused(tmp_path: Path) -> None:
         TorchScript().build(job)
 
 
-def test_a_trace_of_any_size_keeps_it_open(tmp_path: Path) -> None:
-    job = request(Doubles(), tmp_path)
+class TakesNoMoreRows(torch.nn.Module):
+    """The workload's size is its largest, as with learnt positions."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.eye(4)[: x.shape[0]]
+
+
+class TakesNoFewerRows(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * x.unfold(0, 3, 1).sum(-1).mean(0)
+
+
+class ChangesItsInput(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x *= 2
+        return x + 1
+
+
+class Undefined(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sub(x).log().log()
+
+
+@pytest.mark.parametrize(
+    "kind", [Doubles, TakesNoMoreRows, TakesNoFewerRows, ChangesItsInput, Undefined]
+)
+def test_a_trace_of_any_size_keeps_it_open(kind: type[torch.nn.Module], tmp_path: Path) -> None:
+    job = request(kind(), tmp_path)
+    job = replace(job, example=example(rows=4))
     TorchScript().build(replace(job, example=replace(job.example, dynamic=("batch_size",))))
     assert (tmp_path / "model.pt").exists()
 
