@@ -67,6 +67,7 @@ class Quanto(StateStep):
     requires = ("torch", "optimum-quanto")
     # What unpacks fewer than 8 bits is compiled on the machine and kept with the weights.
     depends_on = ("arch", "compute_capability")
+    version = 2  # 2: an input that does not reach a layer says nothing about its scale
 
     weights: Literal["int8", "int4", "int2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"]
     activations: Literal["int8"] | None = None
@@ -156,7 +157,7 @@ def _tracked(module: torch.nn.Module) -> torch.nn.Module:
 def _calibrate(
     module: torch.nn.Module, request: BuildRequest, samples: int, dtypes: tuple[str, ...]
 ) -> None:
-    """Each layer's scales: the largest on any input.
+    """Each layer's scales: the largest on any input that reaches it.
 
     quanto's own are a moving average that begins with the first input, which cuts off a part of
     what it has seen.
@@ -164,7 +165,7 @@ def _calibrate(
     import torch
     from optimum import quanto
 
-    scales: dict[str, torch.Tensor] = {}
+    scales: dict[tuple[str, str], torch.Tensor] = {}
     layers = _qmodules(module)
 
     def call(**inputs: object) -> None:
@@ -176,13 +177,13 @@ def _calibrate(
         for name, layer in layers.items():
             for kind in ("input_scale", "output_scale"):
                 found = getattr(layer, kind)
-                scales[f"{name}.{kind}"] = torch.maximum(scales.get(f"{name}.{kind}", found), found)
+                if found != 1:  # this input reached the layer
+                    scales[name, kind] = torch.maximum(scales.get((name, kind), found), found)
 
     with quanto.Calibration():
         calibrate(call, request, samples, dtypes)
-    for name, layer in layers.items():
-        layer.input_scale = scales[f"{name}.input_scale"]
-        layer.output_scale = scales[f"{name}.output_scale"]
+    for (name, kind), scale in scales.items():
+        setattr(layers[name], kind, scale)
 
 
 def _qmodules(module: torch.nn.Module) -> dict[str, Any]:

@@ -173,6 +173,31 @@ def test_activations_take_their_scale_from_the_calibration_inputs(
     assert larger / own == pytest.approx(8, rel=0.1)
 
 
+class Routed(torch.nn.Module):
+    """One of two experts for the whole call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = torch.nn.ModuleList(torch.nn.Linear(64, 4) for _ in range(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.experts[int(x.mean() > 0)](x)
+
+
+def test_an_input_that_does_not_reach_a_layer_leaves_its_scale_alone(tmp_path: Path) -> None:
+    pytest.importorskip("optimum.quanto", reason="optimum-quanto is not installed")
+    from safetensors.torch import load_file
+
+    request = request_of(lab.chain_of("eager", "Wide"), tmp_path, module=Routed().eval())
+    inputs = [np.full((2, 64), value, np.float32) for value in (-0.5, 0.25)]
+    request = replace(request, calibration=lambda number: {"x": inputs[number]})
+    Quanto(weights="int8", activations="int8", samples=2).build(request)
+
+    state = load_file(tmp_path / "state.safetensors")
+    found = [float(state[f"experts.{expert}.input_scale"]) for expert in range(2)]
+    assert found == pytest.approx([0.5 / 127, 0.25 / 127])
+
+
 def test_torchao_keeps_int8_weights_and_no_float_ones(tmp_path: Path) -> None:
     pytest.importorskip("torchao", reason="torchao is not installed")
     chain = lab.chain_of("torchao_int8_weight_only", "Wide")
