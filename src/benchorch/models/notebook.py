@@ -6,9 +6,11 @@ import ast
 import linecache
 import re
 import sys
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from functools import cache
+from io import StringIO
 from pathlib import Path
+from tokenize import TokenError, generate_tokens
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -109,15 +111,38 @@ def _python(source: str) -> str:
 
 
 def _lines(source: str) -> Iterator[str]:
+    before: list[str] = []
     for line in source.splitlines():
-        text = line.lstrip()
-        indent = line[: len(line) - len(text)]
-        timed, output = _ABOUT_THE_LINE.fullmatch(text), _OUTPUT.fullmatch(text)
-        if timed:
-            yield f"{indent}{timed['code']}"
-        elif output:
-            yield f"{indent}{output['names']}= []"
-        elif text.startswith(_MAGIC) or _HELP.fullmatch(text):
-            yield f"{indent}pass"
-        else:
-            yield line
+        python = _without_magic(line)
+        if python != line and _is_open(before):
+            python = line  # inside brackets or a string it is Python as it is
+        elif python != line and not line[0].isspace():
+            before.clear()  # whatever was before it has ended
+        before.append(python)
+        yield python
+
+
+def _is_open(lines: Sequence[str]) -> bool:
+    """Whether a bracket, a string or a line that ends with a backslash goes on after the lines."""
+    try:
+        for _ in generate_tokens(StringIO("".join(f"{line}\n" for line in lines)).readline):
+            pass
+    except TokenError as error:
+        return "in multi-line" in str(error)
+    except SyntaxError:  # it is reported with its line once all of the cell is parsed
+        return False
+    return False
+
+
+def _without_magic(line: str) -> str:
+    """The Python of a line that begins a statement."""
+    text = line.lstrip()
+    indent = line[: len(line) - len(text)]
+    timed, output = _ABOUT_THE_LINE.fullmatch(text), _OUTPUT.fullmatch(text)
+    if timed:
+        return f"{indent}{timed['code']}"
+    if output:
+        return f"{indent}{output['names']}= []"
+    if text.startswith(_MAGIC) or _HELP.fullmatch(text):
+        return f"{indent}pass"
+    return line

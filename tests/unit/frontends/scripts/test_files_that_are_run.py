@@ -84,6 +84,22 @@ def test_a_notebook_runs_its_code_cells_without_magics(
     ]
 
 
+@pytest.mark.parametrize(
+    "python",
+    [
+        "text = (\n    'a %s'\n    % name\n)",
+        "text = \\\n    'a %s' \\\n    % name",
+        'text = """\n% loss\n! careful\nhelp?\n"""',
+        "text = [  # (\n    3\n    % 2\n]",
+    ],
+)
+def test_lines_inside_brackets_and_strings_are_no_magics(tmp_path: Path, python: str) -> None:
+    path = notebook(tmp_path / "nb.ipynb", f"%matplotlib inline\n{python}\n!ls\nif text:\n    %cd")
+    assert unreadable(path) == ""
+    ((_, code),) = code_cells(path)
+    assert code == f"pass\n{python}\npass\nif text:\n    pass"
+
+
 def test_a_notebook_of_another_language_is_refused_by_it(tmp_path: Path) -> None:
     path = notebook(tmp_path / "nb.ipynb", "x <- 3")
     content = json.loads(path.read_text()) | {"metadata": {"kernelspec": {"language": "R"}}}
