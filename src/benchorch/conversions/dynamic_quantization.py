@@ -70,6 +70,8 @@ class DynamicQuantization(StateStep):
         with quietly(), wrap_errors(MeasureError, what, UnpicklingError):
             state = torch.load(source / STATE_FILE, weights_only=True)
             for name, layer in _layers(module).items():
+                if any(f"{name}.{each}" in state for each in layer.state_dict()):
+                    continue  # torch replaces a layer with two names in one parent only once
                 parent, _, own = name.rpartition(".")
                 setattr(module.get_submodule(parent), own, self._empty(layer))
             if set(state) != set(_tensors(module)):

@@ -275,6 +275,25 @@ def test_recurrent_layers_come_back_as_they_were(dtype: Any, tmp_path: Path) -> 
     assert type(restored.forget).__module__.startswith("torch.ao.nn.quantized.dynamic")
 
 
+@pytest.mark.parametrize("kind", [torch.nn.Linear, torch.nn.GRU])
+def test_a_layer_with_two_names_comes_back_as_torch_left_it(
+    kind: type[torch.nn.Module], tmp_path: Path
+) -> None:
+    def fresh() -> torch.nn.Module:
+        torch.manual_seed(0)
+        made = torch.nn.Module()
+        made.first = made.second = kind(64, 64)
+        return made.eval().requires_grad_(False)
+
+    step, chain, changed = DynamicQuantization(), lab.chain_of("eager", "Wide"), fresh()
+    step.build(request_of(chain, tmp_path, module=changed))
+    restored = step.restore(fresh(), tmp_path, chain.example(0))
+
+    x = torch.randn(3, 5, 64)
+    assert torch.equal(restored.first(x)[0], changed.first(x)[0])
+    assert torch.equal(restored.second(x)[0], changed.second(x)[0])
+
+
 class TrainsOtherwise(torch.nn.Module):
     """Dropout and an auxiliary output while it is trained."""
 
