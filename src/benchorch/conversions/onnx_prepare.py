@@ -113,11 +113,20 @@ def without_gemms(model: Any) -> None:
 
 def _drop_unused(model: Any) -> None:
     """Weights that no node takes any more."""
-    used = {name for node in model.graph.node for name in node.input}
-    used |= {each.name for each in model.graph.output}
+    used = set(_used(model.graph))
     kept = [each for each in model.graph.initializer if each.name in used]
     del model.graph.initializer[:]
     model.graph.initializer.extend(kept)
+
+
+def _used(graph: Any) -> Iterator[str]:
+    """Names that a graph's nodes and outputs take, those of its branches and loops too."""
+    yield from (each.name for each in graph.output)
+    for node in graph.node:
+        yield from node.input
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _used(inner)
 
 
 def _is_linear(node: Any) -> bool:

@@ -163,6 +163,22 @@ def test_a_gemm_that_becomes_a_product_computes_the_same(transposed: int, tmp_pa
     np.testing.assert_allclose(after, before, rtol=1e-5)
 
 
+def test_a_weight_that_only_a_branch_takes_stays(tmp_path: Path) -> None:
+    result = helper.make_tensor_value_info("chosen", onnx.TensorProto.FLOAT, None)
+    branches = {
+        key: helper.make_graph(
+            [helper.make_node("MatMul", ["x", w], ["chosen"])], key, [], [result]
+        )
+        for key, w in (("then_branch", "w"), ("else_branch", "v"))
+    }
+    choice = helper.make_node("If", ["yes"], ["y"], **branches)
+    weights = {each: np.ones((16, 4), np.float32) for each in "wv"}
+    source = graph(tmp_path / "in", choice, yes=np.array([True]), **weights)
+    model = onnx.load(source / "model.onnx")
+    without_gemms(model)
+    assert {each.name for each in model.graph.initializer} == {"yes", "w", "v"}
+
+
 def test_a_gemm_that_scales_is_left_alone(tmp_path: Path) -> None:
     node = helper.make_node("Gemm", ["x", "w"], ["y"], alpha=2.0)
     source = graph(tmp_path / "in", node, w=np.ones((16, 4), np.float32))
