@@ -11,6 +11,7 @@ CAST_FROM = "cast_from"
 """Attribute of a module that was cast: the dtypes that it had before, and the fact of that name."""
 
 _HALVES = ("bfloat16", "float16")
+_QUANTISED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 
 
 def in_workload_dtype(module: torch.nn.Module, dtype: str) -> torch.nn.Module:
@@ -41,8 +42,11 @@ def half_precision(module: torch.nn.Module) -> str:
 def parameter_dtypes(module: torch.nn.Module) -> tuple[str, ...]:
     """The floating dtypes of the parameters, sorted; of the buffers where there are no others.
 
-    A model in half precision may keep buffers, such as frequencies, in float32.
+    A model in half precision may keep buffers, such as frequencies, in float32. Quantised layers
+    of torch.ao have no parameters and take float32.
     """
     own = {str(each.dtype) for each in module.parameters() if each.is_floating_point()}
+    if not own and any(type(each).__module__.startswith(_QUANTISED) for each in module.modules()):
+        return ("float32",)
     own = own or {str(each.dtype) for each in module.buffers() if each.is_floating_point()}
     return tuple(sorted(name.removeprefix("torch.") for name in own))

@@ -44,3 +44,10 @@ def test_a_buffer_in_half_precision_stays_what_the_code_beside_it_expects() -> N
     module.register_buffer("normalizer", torch.tensor(5.5, dtype=torch.bfloat16))
     served = in_workload_dtype(module, "float32")
     assert [each.dtype for each in served.buffers()] == [torch.bfloat16]
+
+
+def test_quantised_layers_take_float32_whatever_the_buffers_beside_them() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    module.register_buffer("normalizer", torch.tensor(5.5, dtype=torch.bfloat16))
+    quantised = torch.ao.quantization.quantize_dynamic(module, {torch.nn.Linear})
+    assert parameter_dtypes(module) == parameter_dtypes(quantised) == ("float32",)
