@@ -42,20 +42,37 @@ class Mkldnn(ModuleStep):
         if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
             raise BuildError("this build of torch has no oneDNN.", remedy=ANOTHER_CONVERSION)
         with wrap_errors(BuildError, "oneDNN refused the model"), torch.inference_mode():
+            needs_images = _needs_images(module)
             packed = mkldnn.to_mkldnn(module)  # type: ignore[no-untyped-call]
-            wrapped = _wrapped(packed, module)
-            wrapped(**live_tensors(module, example.arrays, "cpu"), **example.keywords)
+            arguments = {**live_tensors(module, example.arrays, "cpu"), **example.keywords}
+            wrapped = _wrapped(packed, module, images=True)
+            try:
+                wrapped(**arguments)
+            except RuntimeError:
+                if needs_images:
+                    raise
+                # What has four axes may be a mask, and linear layers change the layout themselves.
+                wrapped = _wrapped(packed, module, images=False)
+                wrapped(**arguments)
         return wrapped
 
 
-def _wrapped(packed: torch.nn.Module, module: torch.nn.Module) -> torch.nn.Module:
+def _needs_images(module: torch.nn.Module) -> bool:
+    """Whether a layer takes its input in oneDNN's layout alone once its weights are packed."""
+    from torch.nn.modules import batchnorm, conv
+
+    kinds = (batchnorm._BatchNorm, conv._ConvNd)
+    return any(isinstance(each, kinds) for each in module.modules())
+
+
+def _wrapped(packed: torch.nn.Module, module: torch.nn.Module, *, images: bool) -> torch.nn.Module:
     """Images lie in oneDNN's own layout from the first layer on until they leave the model."""
     import torch
     from torch.utils import _pytree
 
     def enter(value: object) -> object:
         image = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dim() == 4
-        return value.to_mkldnn() if image else value  # type: ignore[attr-defined]
+        return value.to_mkldnn() if image and images else value  # type: ignore[attr-defined]
 
     def leave(value: object) -> object:
         inside = isinstance(value, torch.Tensor) and value.is_mkldnn

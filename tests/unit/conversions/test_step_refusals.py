@@ -180,6 +180,30 @@ def test_mkldnn_is_refused_where_an_operator_cannot_read_its_layout() -> None:
     assert Mkldnn().unavailable("cuda")
 
 
+class MaskedAttention(torch.nn.Module):
+    """Its mask has four axes, as an image has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        found = self.inner(x)
+        return torch.softmax(found @ found.mT + mask[:, 0], -1) @ found
+
+
+def test_mkldnn_leaves_a_mask_as_it_is_where_no_layer_takes_images() -> None:
+    arrays = {"x": np.ones((2, 5, 8), np.float32), "mask": np.zeros((2, 1, 5, 5), np.float32)}
+    specs = [
+        TensorSpec(name=name, shape=each.shape, dtype="float32") for name, each in arrays.items()
+    ]
+    module = MaskedAttention().eval().requires_grad_(False)
+    inputs = {name: torch.from_numpy(each) for name, each in arrays.items()}
+    expected = module(**inputs)
+    packed = Mkldnn().transform(module, Example(arrays=arrays, keywords={}, specs=tuple(specs)))
+    assert torch.allclose(packed(**inputs), expected, atol=1e-5)
+
+
 def test_the_models_own_sentence_is_shown(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="this model always fails"):
         Export().build(request(Raises(), tmp_path))
