@@ -5,7 +5,7 @@ weights: stand-ins of their shapes and dtypes tell its size, and a digest of the
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -29,19 +29,15 @@ class GraphInput:
 
     Attributes:
         name: as the graph has it.
+        argument: the name as forward's argument, which no other tensor of the graph has.
         dtype: numpy's word.
         sizes: whole numbers, or the names of open sizes.
     """
 
     name: str
+    argument: str
     dtype: str
     sizes: tuple[int | str, ...]
-
-    @property
-    def argument(self) -> str:
-        """The name as forward's argument."""
-        plain = "".join(letter if letter.isalnum() else "_" for letter in self.name)
-        return plain if plain.isidentifier() else f"input_{plain}"
 
 
 @final
@@ -172,6 +168,8 @@ def _inputs(model: Any) -> tuple[GraphInput, ...]:
     from onnx import helper
 
     weights = {each.name for each in model.graph.initializer}
+    taken = weights | {each.name for each in model.graph.input}
+    taken.update(name for node in model.graph.node for name in node.output)
     found = []
     for each in model.graph.input:
         if each.name in weights:
@@ -183,8 +181,19 @@ def _inputs(model: Any) -> tuple[GraphInput, ...]:
         if not hasattr(torch, dtype) or dtype == "bfloat16":
             raise ValueError(f"its input {each.name} holds {dtype}, which no file of inputs can")
         sizes = tuple(_size(each.name, axis, one) for axis, one in enumerate(kind.shape.dim))
-        found.append(GraphInput(name=each.name, dtype=dtype, sizes=sizes))
+        argument = _argument(each.name, taken - {each.name})
+        taken.add(argument)
+        found.append(GraphInput(name=each.name, argument=argument, dtype=dtype, sizes=sizes))
     return tuple(found)
+
+
+def _argument(name: str, taken: Set[str]) -> str:
+    """The name as a keyword of Python that is not taken."""
+    plain = "".join(letter if letter.isalnum() else "_" for letter in name)
+    found = plain if plain.isidentifier() else f"input_{plain}"
+    while found in taken:
+        found += "_"
+    return found
 
 
 def _size(name: str, axis: int, dimension: Any) -> int | str:
