@@ -13,8 +13,10 @@ from benchorch.results.parity.limits import (
     FLIPPED_PLACE_MOST,
     FLOAT32_EPSILON,
     LOST_VALUE_MOST,
+    MOVED_SCORE_FACTOR,
     NAMES_LEAST,
     NEAR_TIE_FACTOR,
+    RANKED_LEAST,
     ROUNDING_EPSILONS,
     UNDECIDED_MOST,
     ErrorLimits,
@@ -225,7 +227,7 @@ def renamed(pairs: Pairs) -> str:
 
 
 def tied(
-    y: Array, ids: Array, scores: Sequence[Array], limits: ErrorLimits
+    y: Array, ids: Array, others: Sequence[tuple[Array, Array]], limits: ErrorLimits
 ) -> NDArray[bool_] | None:
     """Mask where the ids `y` score as well as the reference's; None without its scores.
 
@@ -235,19 +237,23 @@ def tied(
     Parameters
     ----------
     y, ids : ndarray, shape (...)
-    scores : sequence of ndarray
-        The reference's other outputs for the same input.
+    others : sequence of two ndarrays
+        The conversion's and the reference's other outputs for the same input.
     """
-    for each in scores:
-        if each.dtype.kind != "f" or not each.size or not np.isfinite(each).all():
+    for ours, each in others:
+        if ours.dtype.kind + each.dtype.kind != "ff" or not each.size:
+            continue
+        if not np.isfinite(each).all():
             continue
         values = np.asarray(each, dtype=np.float64)
+        if _is_mask(values):
+            continue
         if each.ndim > ids.ndim and each.shape[:-1] == ids.shape and each.shape[-1] > 1:
             flat = values.reshape(-1, each.shape[-1])
             if np.array_equal(flat.argmax(axis=1), ids.ravel()):
                 return _as_good(y.ravel(), flat, limits).reshape(ids.shape)
-        if each.shape == ids.shape and ids.ndim and ids.shape[-1] > 1:
-            found = _neighbours_tied(y, ids, values, limits)
+        if each.shape == ids.shape == ours.shape and ids.ndim and ids.shape[-1] > 1:
+            found = _neighbours_tied(y, ids, (ours, values), limits)
             if found is not None:
                 return found
         if each.ndim == ids.ndim > 0 and each.shape[:-1] == ids.shape[:-1]:
@@ -255,6 +261,20 @@ def tied(
             if found is not None:
                 return found
     return None
+
+
+def _is_mask(scores: Floats) -> bool:
+    """Whether no row has more than two values: constants and masks rank nothing.
+
+    Rows of fewer than 8 values are one together; fewer values at all are no mask.
+    """
+    rows = scores.reshape(-1, scores.shape[-1] if scores.ndim else 1)
+    if rows.shape[1] < FEW_ROWS:
+        rows = rows.reshape(1, -1)
+    if rows.shape[1] < FEW_ROWS:
+        return False
+    least, most = (f(axis=1, keepdims=True) for f in (rows.min, rows.max))
+    return bool(((rows == least) | (rows == most)).all())
 
 
 def _ranked_alike(
@@ -286,7 +306,13 @@ def _name_classes(ids: Array, classes: int) -> bool:
     if not ids.size or ids.dtype.kind not in "iu":
         return False
     inside = bool(((ids >= 0) & (ids < classes)).all())  # type: ignore[operator]
-    return inside and bool((np.diff(np.sort(ids, axis=-1), axis=-1) > 0).all())
+    return inside and bool(_distinct(ids).all())
+
+
+def _distinct(ids: Array) -> NDArray[bool_]:
+    """Rows without a repeated id, shape (...)."""
+    ordered = np.sort(ids, axis=-1)
+    return np.asarray((ordered[..., 1:] != ordered[..., :-1]).all(axis=-1))
 
 
 def _as_good(chosen: Array, scores: Floats, limits: ErrorLimits) -> NDArray[bool_]:
@@ -298,17 +324,51 @@ def _as_good(chosen: Array, scores: Floats, limits: ErrorLimits) -> NDArray[bool
 
 
 def _neighbours_tied(
-    y: Array, ids: Array, ordered: Floats, limits: ErrorLimits
+    y: Array, ids: Array, ordered: tuple[Array, Array], limits: ErrorLimits
 ) -> NDArray[bool_] | None:
-    """Mask where ids of a sorted row swapped with a near-tie; None for rows without order."""
-    flat = ordered.reshape(-1, ordered.shape[-1])
+    """Mask where ids of a sorted row changed places with a near-tie; None for rows without order.
+
+    Ids that repeat within a row, such as a class for each position, have an order only where most
+    scores differ from the next. Times and positions are sorted too: ids change places only as far
+    as the conversion's scores differ from the reference's.
+
+    Parameters
+    ----------
+    y, ids : ndarray, shape (..., k)
+    ordered : two ndarrays of that shape
+        The conversion's scores and the reference's.
+    """
+    ours, flat = (np.asarray(each, np.float64).reshape(-1, ids.shape[-1]) for each in ordered)
     steps = np.diff(flat, axis=1)
     if flat.shape[1] > _LONGEST_ORDER or not ((steps <= 0).all() or (steps >= 0).all()):
         return None
-    close = np.abs(steps) <= margins(flat, limits)[:, None]
+    got, theirs = y.reshape(flat.shape), ids.reshape(flat.shape)
+    distinct = _distinct(theirs)
+    if not distinct.all() and (steps != 0).mean() <= RANKED_LEAST:
+        return None
+    margin = margins(flat, limits)
+    close = np.abs(steps) <= margin[:, None]
     edge = np.zeros((len(flat), 1), dtype=bool)
     near = np.hstack([edge, close]) | np.hstack([close, edge])
-    known = (y.reshape(flat.shape)[:, :, None] == ids.reshape(flat.shape)[:, None, :]).any(axis=2)
+    # Fewer scores may all be near the reference's by chance.
+    reach = np.full(len(flat), _moved_most(ours, flat)) if flat.size >= FEW_ROWS else margin
+    for row in np.flatnonzero((got != theirs).any(axis=1)):
+        near[row] &= _moved_within(reach[row], got[row], theirs[row], flat[row])
+        if distinct[row]:
+            near[row] &= (got[row][:, None] == got[row]).sum(axis=1) == 1
+    return np.asarray(near.reshape(ids.shape))
+
+
+def _moved_most(ours: Floats, scores: Floats) -> float:
+    """How far apart scores may be that changed places, by the errors of those that are given."""
+    rounding = ROUNDING_EPSILONS * FLOAT32_EPSILON * float(np.abs(scores).max())
+    return MOVED_SCORE_FACTOR * float(np.abs(ours - scores).max()) + rounding
+
+
+def _moved_within(reach: float, y: Array, ids: Array, scores: Floats) -> NDArray[bool_]:
+    """Where the reference has the id of a place, too, with nearly the same score, shape (k,)."""
+    same = y[:, None] == ids
+    found = np.asarray((same & (np.abs(scores[:, None] - scores) <= reach)).any(axis=1))
     # What comes just after the last one is not known, and may have taken its place.
-    known[:, -1] = True
-    return np.asarray(near & known).reshape(ordered.shape)
+    found[-1] |= not same[-1].any()
+    return found

@@ -163,7 +163,7 @@ class _Judge:
             judged = self._floats(compared, pairs, referees)
         else:
             near = [self.near[number] for number in having] if self.near else ()
-            judged, note = self._others(name, pairs, [ref for _, ref in sides], near)
+            judged, note = self._others(name, pairs, sides, near)
         compared = replace(compared, centred_ratio=judged.centred_ratio, slices=judged.slices)
         reasons += judged.reasons
         if not reasons and self.task != parity_task.REGRESSION:
@@ -219,14 +219,16 @@ class _Judge:
         return judge_floats(parts, limits, ours_ratio=ours_ratio, baseline_ratio=baseline_ratio)
 
     def _others(
-        self, name: str, pairs: Pairs, references: Outputs, others: Sequence[Outputs]
+        self,
+        name: str,
+        pairs: Pairs,
+        sides: Sequence[tuple[Mapping[str, Array], ...]],
+        others: Sequence[Outputs],
     ) -> tuple[Judged, str]:
         """The verdict on whole numbers, booleans and texts; a note about those of no account."""
         ties = [
-            tied(y, ref, [other for key, other in side.items() if key != name], self.limits)
-            if ref.dtype.kind in "iu"
-            else None
-            for (y, ref), side in zip(pairs, references, strict=True)
+            tied(y, ref, _beside(name, *each), self.limits) if ref.dtype.kind in "iu" else None
+            for (y, ref), each in zip(pairs, sides, strict=True)
         ]
         near = [[real(one[name]) for one in each if name in one] for each in others]
         free = undecided(pairs, near)
@@ -238,6 +240,13 @@ class _Judge:
         )
         judged = Judged(reasons=(reason,) if reason else (), centred_ratio=None, slices=())
         return judged, note or ""
+
+
+def _beside(
+    name: str, output: Mapping[str, Array], reference: Mapping[str, Array]
+) -> list[tuple[Array, Array]]:
+    """All other outputs of one input that both sides have."""
+    return [(output[key], reference[key]) for key in reference if key != name and key in output]
 
 
 def _unfit(task: str) -> str:

@@ -18,9 +18,15 @@ LIMITS = ErrorLimits.of(0.01)
 
 
 def tied(y: list[int], ids: list[int], ordered: list[float]) -> list[bool]:
-    found = decisions._neighbours_tied(np.array([y]), np.array([ids]), np.array([ordered]), LIMITS)
+    rows = np.array([y]), np.array([ids])
+    found = decisions._neighbours_tied(*rows, both(np.array([ordered])), LIMITS)
     assert found is not None
     return [bool(one) for one in found[0]]
+
+
+def both(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A conversion whose scores are the reference's."""
+    return scores, scores
 
 
 def test_only_the_last_id_of_a_row_may_be_one_that_is_not_known() -> None:
@@ -31,10 +37,77 @@ def test_only_the_last_id_of_a_row_may_be_one_that_is_not_known() -> None:
     assert tied([4, 9, 5, 6], [4, 7, 5, 6], [4.0, 3.0, 2.0, 1.0]) == [False, False, False, False]
 
 
+def test_an_id_of_another_tie_or_a_second_time_has_not_changed_places() -> None:
+    tie = [2.0, 2.0, 1.0, 1.0]
+    assert tied([5, 7, 4, 6], [4, 7, 5, 6], tie) == [False, True, False, True]
+    assert tied([4, 4, 5, 6], [4, 7, 5, 6], tie) == [False, False, True, True]
+    assert tied([4, 7, 5, 5], [4, 7, 5, 6], tie) == [True, True, False, False]
+
+
+MASK = np.repeat([[1.0] * 8 + [0.0] * 4, [1.0] * 12], 4, axis=0)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        MASK,
+        np.ones_like(MASK),
+        MASK / MASK.sum(axis=1, keepdims=True),
+        np.where(MASK, 0.0, -10000.0),
+    ],
+    ids=["padded", "ones", "mean", "added"],
+)
+@pytest.mark.parametrize("distinct", [False, True])
+def test_a_mask_ranks_nothing(beside: np.ndarray, distinct: bool) -> None:
+    rng = np.random.default_rng(0)
+    shape = MASK.shape
+    ids, y = rng.permuted(np.broadcast_to(np.arange(12), (2, *shape)), axis=-1)
+    if not distinct:
+        ids, y = ids // 3, y // 3
+    assert decisions.tied(y, ids, [both(beside)], LIMITS) is None
+    first = np.zeros(len(MASK), dtype=int)  # the mask's largest value is its first, too
+    assert decisions.tied(first + 1, first, [both(beside)], LIMITS) is None
+
+
+def test_classes_beside_sorted_values_with_ties_have_no_rank_unless_most_values_differ() -> None:
+    classes = np.array([[1, 1, 2, 3]])
+    assert decisions._neighbours_tied(classes, classes, both(-classes / 1.0), LIMITS) is not None
+    steps = np.array([[3.0, 2.0, 2.0, 2.0]])
+    assert decisions._neighbours_tied(classes, classes, both(steps), LIMITS) is None
+
+
+def test_times_of_classes_are_no_scores_that_change_places() -> None:
+    """A low precision's margin of a tie holds many steps of a clock."""
+    limits = ErrorLimits.of(0.3)
+    times = np.tile(np.arange(100, dtype=np.float32) * np.float32(0.02), (4, 1))
+    tags = np.random.default_rng(0).integers(0, 9, times.shape)
+    y = np.roll(tags, 1, axis=1)
+    same = decisions.tied(y, tags, [both(times)], limits)
+    assert same is not None
+    assert not same[y != tags].any()
+    others = decisions.tied(y, tags, [(times + np.float32(0.01), times)], limits)
+    assert others is not None
+    assert others[:, 1:].all()  # scores with such errors could have changed places
+
+
+@pytest.mark.parametrize(("size", "tolerance"), [(1e-6, 1e-4), (3e-3, 5e-3), (2e-2, 3e-2)])
+@pytest.mark.parametrize("kinds", [1000, 10])
+def test_ranks_of_scores_with_errors_are_excused(size: float, tolerance: float, kinds: int) -> None:
+    rng = np.random.default_rng(3)
+    scores = rng.normal(size=(40, 1000)).astype(np.float32)
+    ours = scores + size * rng.normal(size=scores.shape).astype(np.float32)
+    ids, y = (np.argsort(-each, axis=1)[:, :20] for each in (scores, ours))
+    best = (np.take_along_axis(ours, y, axis=1), np.take_along_axis(scores, ids, axis=1))
+    found = decisions.tied(y % kinds, ids % kinds, [best], ErrorLimits.of(tolerance))
+    assert found is not None
+    beyond = ~(y[:, :, None] == ids[:, None]).any(axis=2)  # was not among the best 20
+    assert (~found & (y % kinds != ids % kinds) & ~beyond).mean() <= tolerance / 2
+
+
 def test_rows_without_an_order_have_no_neighbours() -> None:
     rows = np.array([[1.0, 3.0, 2.0]])
     ids = np.array([[1, 2, 3]])
-    assert decisions._neighbours_tied(ids, ids, rows, LIMITS) is None
+    assert decisions._neighbours_tied(ids, ids, both(rows), LIMITS) is None
 
 
 def judged(y: list[int], near: list[list[int]], size: int = 100) -> str:
@@ -93,22 +166,22 @@ def test_the_longest_row_whose_neighbours_are_looked_at() -> None:
     most = decisions._LONGEST_ORDER
     for size in (most, most + 1):
         ids, scores = np.arange(size)[None], -np.arange(size, dtype=float)[None]
-        found = decisions._neighbours_tied(ids, ids, scores, LIMITS)
+        found = decisions._neighbours_tied(ids, ids, both(scores), LIMITS)
         assert (found is None) == (size > most)
 
 
 def test_a_single_id_has_the_scores_of_its_classes_and_no_rank() -> None:
     scalar = np.array(1), np.array(0)
-    assert decisions.tied(*scalar, [np.array(7.0)], LIMITS) is None
-    assert decisions.tied(np.array([1]), np.array([0]), [np.array([[7.0]])], LIMITS) is None
-    found = decisions.tied(*scalar, [np.array([2.0, 2.0])], LIMITS)
+    assert decisions.tied(*scalar, [both(np.array(7.0))], LIMITS) is None
+    assert decisions.tied(np.array([1]), np.array([0]), [both(np.array([[7.0]]))], LIMITS) is None
+    found = decisions.tied(*scalar, [both(np.array([2.0, 2.0]))], LIMITS)
     assert found is not None
     assert found.tolist() is True
 
 
 def test_ids_of_one_row_may_rank_its_scores() -> None:
     scores = np.array([1.0, 5.0, 5.0, 0.0])
-    found = decisions.tied(np.array([2, 1]), np.array([1, 2]), [scores], LIMITS)
+    found = decisions.tied(np.array([2, 1]), np.array([1, 2]), [both(scores)], LIMITS)
     assert found is not None
     assert found.tolist() == [True, True]
 

@@ -11,6 +11,7 @@ from benchorch.results.parity.limits import (
     FEW_ROWS,
     FLIPPED_PLACE_MOST,
     FLOAT32_EPSILON,
+    MOVED_SCORE_FACTOR,
     NEAR_TIE_FACTOR,
     ROUNDING_EPSILONS,
     ErrorLimits,
@@ -118,7 +119,7 @@ def test_an_id_is_as_good_where_its_score_is_within_the_margin_of_the_best(
     scores = scores_of(seed, (*lead, classes))
     ids = scores.argmax(axis=-1)
     y = np.random.default_rng(seed + 100).integers(-1, classes + 1, size=lead)
-    found = decisions.tied(y, ids, [scores], LIMITS)
+    found = decisions.tied(y, ids, [(scores, scores)], LIMITS)
     assert found is not None
     assert found.shape == ids.shape
     for place in np.ndindex(*lead):
@@ -170,25 +171,30 @@ def test_neighbours_in_a_sorted_row_may_change_places(rising: bool) -> None:
         scores = scores if rising else -np.sort(-scores, axis=1)
         ids = np.stack([rng.permutation(9)[:5] for _ in range(3)])
         y = np.stack([rng.permutation(9)[:5] for _ in range(3)])
-        found = decisions._neighbours_tied(y, ids, scores, LIMITS)
+        error = float(rng.choice([0.0, 0.002, 0.02]))
+        found = decisions._neighbours_tied(y, ids, (scores + error, scores), LIMITS)
         assert found is not None
+        reach = MOVED_SCORE_FACTOR * error + ROUNDING_EPSILONS * FLOAT32_EPSILON * scores.max()
         for row in range(3):
-            least = margin(scores[row])
             for at in range(5):
+                apart = np.abs(scores[row] - scores[row, at])
                 beside = [other for other in (at - 1, at + 1) if 0 <= other < 5]
-                near = any(abs(scores[row, at] - scores[row, one]) <= least for one in beside)
-                known = y[row, at] in ids[row] or at == 4
+                near = (apart[beside] <= margin(scores[row])).any()
+                places = ids[row] == y[row, at]
+                known = (apart[places] <= reach + 1e-12).any() or (at == 4 and not places.any())
                 assert bool(found[row, at]) == (near and known)
 
 
 def test_ties_are_found_by_whichever_of_the_other_outputs_tells_them() -> None:
     scores = np.array([[5.0, 5.0, 1.0], [1.0, 4.0, 2.0]])
-    others = [np.array([["a"]]), np.zeros((2, 0)), np.full((2, 3), np.nan), np.array(7.0)]
-    found = decisions.tied(np.array([1, 0]), np.array([0, 1]), [*others, scores], LIMITS)
+    arrays = [np.array([["a"]]), np.zeros((2, 0)), np.full((2, 3), np.nan), np.array(7.0)]
+    others = [(each, each) for each in arrays]
+    found = decisions.tied(np.array([1, 0]), np.array([0, 1]), [*others, (scores, scores)], LIMITS)
     assert found is not None
     assert found.tolist() == [True, False]
     ids, y = np.array([[4, 7, 5]]), np.array([[7, 4, 5]])
-    swapped = decisions.tied(y, ids, [*others, np.array([[2.0, 2.0, 1.0]])], LIMITS)
+    ordered = np.array([[2.0, 2.0, 1.0]])
+    swapped = decisions.tied(y, ids, [*others, (ordered, ordered)], LIMITS)
     assert swapped is not None
     assert swapped.tolist() == [[True, True, True]] or swapped.tolist() == [[True, True, False]]
     assert decisions.tied(y, ids, others, LIMITS) is None
@@ -197,14 +203,14 @@ def test_ties_are_found_by_whichever_of_the_other_outputs_tells_them() -> None:
 def test_two_classes_and_ranks_of_two_are_enough() -> None:
     """In single precision, as outputs are."""
     scores = np.array([[1.0, 1.0], [0.0, 1.0], [3.0, 1.0]], np.float32)
-    found = decisions.tied(np.array([1, 0, 0]), np.array([0, 1, 0]), [scores], LIMITS)
+    found = decisions.tied(np.array([1, 0, 0]), np.array([0, 1, 0]), [(scores, scores)], LIMITS)
     assert found is not None
     assert found.tolist() == [True, False, True]
     ids = np.array([[5, 3], [3, 5], [5, 3]])
-    found = decisions.tied(ids[:, ::-1], ids, [scores[:, ::-1] * [1, 1]], LIMITS)
+    found = decisions.tied(ids[:, ::-1], ids, [(scores[:, ::-1], scores[:, ::-1])], LIMITS)
     assert found is None  # neither all rising nor all falling
     ordered = np.array([[2.0, 2.0], [2.0, 1.0], [2.0, 0.0]], np.float32)
-    found = decisions.tied(ids[:, ::-1], ids, [ordered], LIMITS)
+    found = decisions.tied(ids[:, ::-1], ids, [(ordered, ordered)], LIMITS)
     assert found is not None
     assert found.tolist() == [[True, True], [False, False], [False, False]]
 

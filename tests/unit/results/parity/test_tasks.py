@@ -146,3 +146,11 @@ def test_ids_of_the_best_classes_may_change_places_where_their_scores_tie() -> N
     assert not passes([0, 1, 2, 5])
     assert not passes([0, 1, 1, 3])  # one class twice
     assert not passes([0, 1, 2, 6])  # no class
+
+
+@pytest.mark.parametrize("tolerance", [1e-4, 3e-2])
+def test_other_classes_beside_a_mask_or_times_are_no_ties(tolerance: float) -> None:
+    tags, others = RNG.integers(0, 9, (2, 4, 64))
+    for beside in (np.ones((4, 64), np.float32), np.tile(np.float32(0.02) * np.arange(64), (4, 1))):
+        sides = {"tags": tags, "beside": beside.astype(np.float32)}
+        assert not parity([{**sides, "tags": others}], [sides], tolerance).passed
