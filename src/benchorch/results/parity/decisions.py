@@ -16,6 +16,7 @@ from benchorch.results.parity.limits import (
     MOVED_SCORE_FACTOR,
     NAMES_LEAST,
     NEAR_TIE_FACTOR,
+    QUANTITY_VALUES,
     RANKED_LEAST,
     ROUNDING_EPSILONS,
     UNDECIDED_MOST,
@@ -103,6 +104,53 @@ def undecided(pairs: Pairs, near: Sequence[Sequence[Array]]) -> list[NDArray[boo
         np.any([one == y for one in each], axis=0) if each else np.zeros(y.shape, dtype=bool)
         for (y, _), each in zip(pairs, others, strict=True)
     ]
+
+
+def moved_by_one(pairs: Pairs, near: Sequence[Sequence[Array]]) -> int:
+    """How many whole numbers rounding moves, if they are quantities such as pixels; 0 of ids.
+
+    Nearly tied ids become any other, and neighbours in an order change places. Of quantities the
+    reference's own become the next number with weights epsilons away, 8 or more and none another,
+    and so do the conversion's, in no more than half of the places: ids that count from another
+    first one are no rounding.
+
+    Parameters
+    ----------
+    pairs : sequence of two ndarrays of one shape
+    near : sequence of sequence of ndarray
+        The reference's other answers to each input.
+    """
+    if not near or not have_many_values(pairs) or any(_is_order(ref) for _, ref in pairs):
+        return 0
+    moved = [
+        np.maximum.reduce(
+            [np.zeros(ref.shape), *(_apart(one, ref) for one in each if one.shape == ref.shape)]
+        )
+        for (_, ref), each in zip(pairs, near, strict=True)
+    ]
+    ours = [_apart(*pair) for pair in pairs]
+    own, others = (sum(int((each > 0).sum()) for each in found) for found in (moved, ours))
+    is_next = max(each.max(initial=0) for each in (*moved, *ours)) <= 1
+    most = FLIPPED_PLACE_MOST * sum(ref.size for _, ref in pairs)
+    return own if own >= FEW_ROWS and others <= most and is_next else 0
+
+
+def have_many_values(pairs: Pairs) -> bool:
+    """Whether they are whole numbers of more values than classes have whose neighbours tie."""
+    if any(ref.dtype.kind not in "iu" for _, ref in pairs):
+        return False
+    return len(np.unique(np.concatenate([ref.ravel() for _, ref in pairs]))) >= QUANTITY_VALUES
+
+
+def _is_order(ids: Array) -> bool:
+    """Whether each row has all numbers from its least on, as ranks do."""
+    if not ids.ndim or ids.shape[-1] < FEW_ROWS:
+        return False
+    return bool((np.diff(np.sort(ids, axis=-1).astype(np.float64), axis=-1) == 1).all())
+
+
+def _apart(y: Array, ref: Array) -> Floats:
+    return np.asarray(np.abs(y.astype(np.float64) - ref.astype(np.float64)))
 
 
 def flipped(

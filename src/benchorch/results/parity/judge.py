@@ -11,7 +11,14 @@ import numpy as np
 from benchorch.domain import parity_task
 from benchorch.domain.verdict import OutputParity, Verdict
 from benchorch.results.parity.comparable import obstacle, real, unmatched
-from benchorch.results.parity.decisions import flipped, renamed, tied, undecided
+from benchorch.results.parity.decisions import (
+    flipped,
+    have_many_values,
+    moved_by_one,
+    renamed,
+    tied,
+    undecided,
+)
 from benchorch.results.parity.figures import against_referees, far_larger, figures, measured
 from benchorch.results.parity.floats import Judged, judge_floats
 from benchorch.results.parity.limits import LEAST_VARYING, ErrorLimits
@@ -25,6 +32,10 @@ if TYPE_CHECKING:
     Array = NDArray[generic]
     Outputs = Sequence[Mapping[str, Array]]
     Pairs = Sequence[tuple[Array, Array]]
+    Sides = Sequence[tuple[Mapping[str, Array], ...]]
+
+
+_AS_QUANTITIES = "holds whole numbers, which were judged as quantities are"
 
 
 def parity(
@@ -143,7 +154,7 @@ class _Judge:
     def _is_asked(self) -> bool:
         return self.judged and self.task not in (parity_task.AUTO, parity_task.NONE)
 
-    def output(self, name: str, sides: Sequence[tuple[Mapping[str, Array], ...]]) -> _Output:
+    def output(self, name: str, sides: Sides) -> _Output:
         """One output over all inputs that have it."""
         having = [number for number, (y, ref) in enumerate(sides) if name in y and name in ref]
         sides = [sides[number] for number in having]
@@ -157,13 +168,17 @@ class _Judge:
         reasons = list(_strange(compared, pairs))
         if not self.judged:
             return _Output(reasons=tuple(f"output {name}: {r}" for r in reasons), figures=compared)
-        task = self._task(name, pairs)
+        task = self._task(name, pairs, sides)
         note = ""
         if pairs[0][1].dtype.kind == "f":
             judged = self._floats(compared, pairs, referees)
         else:
             near = [self.near[number] for number in having] if self.near else ()
-            judged, note = self._others(name, pairs, sides, near)
+            others = [[real(one[name]) for one in each if name in one] for each in near]
+            judged, note = self._others(name, pairs, sides, others)
+            if judged.reasons and pairs[0][1].dtype.kind in "iu":
+                found = self._quantities(compared, pairs, sides, others)
+                judged, note = found or judged, f"output {name} {_AS_QUANTITIES}" if found else note
         compared = replace(compared, centred_ratio=judged.centred_ratio, slices=judged.slices)
         reasons += judged.reasons
         if not reasons and self.task != parity_task.REGRESSION:
@@ -178,7 +193,10 @@ class _Judge:
             note=note,
         )
 
-    def _task(self, name: str, pairs: Pairs) -> str:
+    def _task(self, name: str, pairs: Pairs, sides: Sides) -> str:
+        is_whole = pairs[0][1].dtype.kind in "iu"
+        if self.task == parity_task.REGRESSION and is_whole and not _are_whole(sides):
+            return parity_task.NONE
         inputs = self.inputs[0] if len(self.inputs) >= len(pairs) else {}
         return task_of(self.task, name, pairs[0][1], inputs, self.model)
 
@@ -218,21 +236,34 @@ class _Judge:
         parts = list(_parts(pairs, exact, limits.asked_ratio))
         return judge_floats(parts, limits, ours_ratio=ours_ratio, baseline_ratio=baseline_ratio)
 
+    def _quantities(
+        self, compared: OutputParity, pairs: Pairs, sides: Sides, near: Sequence[Sequence[Array]]
+    ) -> Judged | None:
+        """The verdict on whole numbers that are quantities; None on ids.
+
+        As many as the baseline's own rounding moves may be the next number.
+        """
+        moved = 0 if self.task == parity_task.IDS else moved_by_one(pairs, near)
+        if not moved and not (self.task == parity_task.REGRESSION and _are_whole(sides)):
+            return None
+        if sum(int((y != ref).sum()) for y, ref in pairs) <= moved:
+            return Judged(reasons=(), centred_ratio=None, slices=())
+        floats = [(y.astype(np.float64), ref.astype(np.float64)) for y, ref in pairs]
+        return self._floats(compared, floats, ())
+
     def _others(
-        self,
-        name: str,
-        pairs: Pairs,
-        sides: Sequence[tuple[Mapping[str, Array], ...]],
-        others: Sequence[Outputs],
+        self, name: str, pairs: Pairs, sides: Sides, near: Sequence[Sequence[Array]]
     ) -> tuple[Judged, str]:
         """The verdict on whole numbers, booleans and texts; a note about those of no account."""
         ties = [
             tied(y, ref, _beside(name, *each), self.limits) if ref.dtype.kind in "iu" else None
             for (y, ref), each in zip(pairs, sides, strict=True)
         ]
-        near = [[real(one[name]) for one in each if name in one] for each in others]
         free = undecided(pairs, near)
         reason = flipped(pairs, ties, self.limits, free)
+        if reason and self.task == parity_task.AUTO and have_many_values(pairs):
+            hint = "parity.task=regression" if _are_whole(sides) else "parity.metric"
+            reason += f" If they are quantities, such as pixels, use {hint}."
         count = sum(int((f & (y != ref)).sum()) for f, (y, ref) in zip(free, pairs, strict=False))
         note = count and (
             f"{count} values of output {name} are others, which the baseline gives too with its "
@@ -240,6 +271,11 @@ class _Judge:
         )
         judged = Judged(reasons=(reason,) if reason else (), centred_ratio=None, slices=())
         return judged, note or ""
+
+
+def _are_whole(sides: Sides) -> bool:
+    """Whether no output has floating-point numbers, which a regression would be of."""
+    return not any(each.dtype.kind == "f" for _, ref in sides for each in ref.values())
 
 
 def _beside(
@@ -253,7 +289,7 @@ def _unfit(task: str) -> str:
     shapes = {
         parity_task.LANGUAGE_MODEL: "of shape (batch, length, vocabulary)",
         parity_task.IDS: "of whole numbers",
-        parity_task.REGRESSION: "of floating-point numbers",
+        parity_task.REGRESSION: "of numbers",
         parity_task.DETECTION: "of floating-point numbers with two axes",
     }
     needed = shapes.get(task, "of shape (rows, at least 2)")

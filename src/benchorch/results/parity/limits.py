@@ -133,6 +133,9 @@ LOST_VALUE_MOST = 0.9
 UNDECIDED_MOST = 0.05
 """Share of whole numbers that the baseline's own rounding may decide; beyond it none is excused."""
 
+QUANTITY_VALUES = 32
+"""Whole numbers of fewer values are classes, whose neighbours may tie by chance alone."""
+
 FEW_ROWS = 8
 """Minimum of rows for a statement about one position."""
 

@@ -51,7 +51,7 @@ _FITS: Mapping[str, Callable[[Array], bool]] = {
     parity_task.CLASSIFICATION: _is_scores,
     parity_task.LANGUAGE_MODEL: lambda ref: _is_scores(ref) and ref.ndim == 3,
     parity_task.EMBEDDING: _is_scores,
-    parity_task.REGRESSION: lambda ref: ref.dtype.kind == "f" and ref.ndim >= 1,
+    parity_task.REGRESSION: lambda ref: ref.dtype.kind in "fiu" and ref.ndim >= 1,
     parity_task.DETECTION: lambda ref: ref.dtype.kind == "f" and ref.ndim >= 2,
     parity_task.IDS: lambda ref: ref.dtype.kind in "iub",
 }

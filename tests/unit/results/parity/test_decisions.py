@@ -162,6 +162,39 @@ def test_an_input_without_other_answers_has_nothing_undecided() -> None:
         decisions.flipped(pairs, [None, None], LIMITS, [one])
 
 
+def moved(y: np.ndarray, ref: np.ndarray, *near: np.ndarray) -> int:
+    return decisions.moved_by_one([(y, ref)], [near])
+
+
+def test_quantities_are_whole_numbers_that_rounding_moves_to_the_next() -> None:
+    ref = np.random.default_rng(0).integers(1, 200, (4, 100)).astype(np.uint8)
+    at = np.arange(ref.size).reshape(ref.shape)
+    down = np.where(at < 5, ref - 1, ref)
+    up = np.where((at > 1) & (at < 8), ref + 1, ref)
+    assert moved(ref, ref, down, ref, up) == 8
+    assert moved(up, ref, down, ref, up) == 8
+    assert decisions.moved_by_one([(ref, ref), (ref[:1], ref[:1])], [[down, up], []]) == 8
+
+
+def test_ids_are_no_quantities() -> None:
+    ref = np.random.default_rng(0).integers(0, 200, (4, 100))
+    at = np.arange(ref.size).reshape(ref.shape)
+    near = ref + (at < 8)
+    assert moved(ref + (at < 200), ref, near) == 8
+    assert moved(ref + (at < 201), ref, near) == 0  # more than half
+    assert moved(ref + 2 * (at < 1), ref, near) == 0  # by two
+    assert moved(ref, ref, near + (at < 1)) == 0  # the reference by two
+    assert moved(ref, ref, ref + (at < 7)) == 0  # too few
+    assert moved(ref, ref, ref) == 0
+    assert moved(ref, ref, near[:2]) == 0  # of another shape
+    assert decisions.moved_by_one([(ref, ref)], []) == 0
+    assert moved(ref % 31, ref % 31, ref % 31 + (at < 8)) == 0  # classes
+    assert moved(ref % 32, ref % 32, ref % 32 + (at < 8)) == 8
+    assert moved(ref > 9, ref > 9, ref > 9) == 0
+    ranks = np.random.default_rng(1).permuted(np.tile(np.arange(100), (4, 1)), axis=1)
+    assert moved(ranks, ranks, ranks + (at < 8)) == 0
+
+
 def test_the_longest_row_whose_neighbours_are_looked_at() -> None:
     most = decisions._LONGEST_ORDER
     for size in (most, most + 1):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -154,3 +156,47 @@ def test_other_classes_beside_a_mask_or_times_are_no_ties(tolerance: float) -> N
     for beside in (np.ones((4, 64), np.float32), np.tile(np.float32(0.02) * np.arange(64), (4, 1))):
         sides = {"tags": tags, "beside": beside.astype(np.float32)}
         assert not parity([{**sides, "tags": others}], [sides], tolerance).passed
+
+
+def pixels(error: float, scale: float = 255.0) -> np.ndarray:
+    """Values of 8 bits, rounded from the same numbers with an error of so many of them."""
+    rng = np.random.default_rng(3)
+    values = rng.uniform(0.1, 0.9, (8, 3, 32, 32)) * scale
+    return np.round(values + error * rng.normal(size=values.shape)).astype(np.int16)
+
+
+def judged_pixels(y: np.ndarray, tolerance: float, **more: Any) -> Verdict:
+    near = [[{"y": pixels(1e-2)}, {"y": pixels(-1e-2)}]]
+    return parity([{"y": y}], [{"y": pixels(0)}], tolerance, near=near, **more)
+
+
+def test_whole_numbers_that_rounding_moves_to_the_next_are_quantities() -> None:
+    assert (pixels(0.1) != pixels(0)).mean() > 0.05
+    found = judged_pixels(pixels(0.1), 5e-3)
+    assert found.passed
+    assert found.notes == ("output y holds whole numbers, which were judged as quantities are",)
+    assert judged_pixels(pixels(5e-3), 1e-4).passed  # fewer than the baseline's own rounding moves
+    assert not judged_pixels(pixels(0.1), 1e-4).passed
+    assert not judged_pixels(pixels(0.1), 5e-3, task="ids").passed
+
+
+@pytest.mark.parametrize("tolerance", [1e-4, 3e-2])
+def test_whole_numbers_that_rounding_does_not_explain_are_ids(tolerance: float) -> None:
+    right = pixels(0)
+    for wrong in (right + 1, right[::-1], right * 0, np.roll(right, 1, axis=-1)):
+        reasons = judged_pixels(wrong, tolerance).reasons
+        assert "If they are quantities, such as pixels, use parity.task=regression." in reasons[0]
+
+
+def test_a_regression_may_be_of_whole_numbers_alone() -> None:
+    y, ref = pixels(1, 3e4), pixels(0, 3e4)
+    assert not judged(y, ref, 1e-4).passed
+    found = judged(y, ref, 1e-4, "regression")
+    assert found.passed
+    assert found.task == "regression"
+    assert not judged(ref[::-1], ref, 1e-4, "regression").passed
+    floats = ref.astype(np.float32)
+    sides = {"y": y, "floats": floats}, {"y": ref, "floats": floats}
+    beside = parity([sides[0]], [sides[1]], 1e-4, task="regression")
+    assert "use parity.metric" not in beside.reasons[0]
+    assert "use parity.metric" in parity([sides[0]], [sides[1]], 1e-4).reasons[0]
