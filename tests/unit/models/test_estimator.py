@@ -43,6 +43,34 @@ def labels_of_text() -> Any:
     return LogisticRegression().fit(FEATURES, np.array(["ant", "bee", "cow"])[CLASSES])
 
 
+def labels_of(kind: type) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression().fit(FEATURES, (CLASSES > 0).astype(kind))
+
+
+def booleans_without_probabilities() -> Any:
+    from sklearn.svm import LinearSVC
+
+    return LinearSVC().fit(FEATURES, CLASSES > 0)
+
+
+def stacked() -> Any:
+    from sklearn.ensemble import StackingClassifier
+    from sklearn.linear_model import LogisticRegression, SGDClassifier
+
+    own = SGDClassifier(loss="modified_huber", random_state=0)
+    return StackingClassifier([("one", LogisticRegression())], own).fit(FEATURES, CLASSES)
+
+
+def one_against_the_rest() -> Any:
+    from sklearn.linear_model import SGDClassifier
+    from sklearn.multiclass import OneVsRestClassifier
+
+    alone = SGDClassifier(loss="modified_huber", random_state=0)
+    return OneVsRestClassifier(alone).fit(FEATURES, CLASSES)
+
+
 def with_a_threshold() -> Any:
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import FixedThresholdClassifier
@@ -116,6 +144,7 @@ def lightgbm_booster(objective: str = "multiclass") -> Any:
 
 MAKERS = (
     *(forest, labels_of_text, without_probabilities, pipeline),
+    *(partial(labels_of, bool), partial(labels_of, float), booleans_without_probabilities),
     *(xgboost_classifier, xgboost_regressor, lightgbm_classifier, scaled_lightgbm),
     *(xgboost_booster, partial(xgboost_booster, "binary:logistic")),
     *(partial(xgboost_booster, "reg:squarederror"), lightgbm_booster),
@@ -155,10 +184,14 @@ def test_the_onnx_graph_answers_as_native_prediction_does(
     assert len(answer) == len(native)
     for one, other in zip(answer, native.values(), strict=True):
         assert one.shape == other.shape
+        assert one.dtype.kind == other.numpy().dtype.kind
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("fit", [forest, with_a_threshold])
+@pytest.mark.parametrize(
+    "fit",
+    [forest, with_a_threshold, stacked, one_against_the_rest, partial(labels_of, bool)],
+)
 def test_labels_are_what_predict_says_and_probabilities_what_predict_proba_says(
     fit: Callable[[], Any], tmp_path: Path
 ) -> None:

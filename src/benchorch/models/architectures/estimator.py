@@ -16,16 +16,26 @@ from benchorch.models.boosters import LightGbm
 
 LABELS, PROBABILITIES, PREDICTION = "labels", "probabilities", "prediction"
 _OPSET = {"": 18, "ai.onnx.ml": 3}
-_OWN_RULE = ("SVC", "NuSVC", "FixedThresholdClassifier", "TunedThresholdClassifierCV")
-"""Classifiers whose label need not be that of the largest probability."""
+_BY_PROBABILITY = frozenset(
+    {
+        *("DecisionTreeClassifier", "ExtraTreeClassifier"),
+        *("RandomForestClassifier", "ExtraTreesClassifier", "BaggingClassifier"),
+        *("GradientBoostingClassifier", "HistGradientBoostingClassifier"),
+        *("XGBClassifier", "LGBMClassifier", "LightGbmClassifier"),
+        *("LogisticRegression", "MLPClassifier", "GaussianNB", "KNeighborsClassifier"),
+        *("CalibratedClassifierCV", "VotingClassifier"),
+    }
+)
+"""Classifiers whose label is that of the largest probability; others have rules of their own."""
 
 
 @final
 class Estimator(OpaqueModule):
     """Calls a fitted estimator with its features as ``X``, of shape (rows, features).
 
-    A classifier returns ``labels``, those of text by their place in ``classes_``, and
-    ``probabilities`` where it has them; every other estimator ``prediction``.
+    A classifier returns ``labels``, those of text by their place in ``classes_`` and those of
+    booleans and whole floats as int64, and ``probabilities`` where it has them; every other
+    estimator ``prediction``.
 
     Args:
         fitted: the estimator; it keeps its own threads (``n_jobs``).
@@ -54,7 +64,7 @@ class Estimator(OpaqueModule):
             labels = _numbered(self.fitted.predict(features), np.asarray(classes))
         else:  # as predict does, without a second pass over the features
             chosen = probabilities.argmax(axis=1)
-            labels = chosen if _are_text(classes) else np.take(classes, chosen)
+            labels = chosen if _are_text(classes) else _whole(np.take(classes, chosen), classes)
         return {LABELS: _tensor(labels), PROBABILITIES: _tensor(probabilities)}
 
     def write(self, directory: Path, example: Example) -> None:
@@ -83,7 +93,14 @@ def _are_text(classes: Any) -> bool:
 
 
 def _numbered(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
-    return np.searchsorted(classes, labels) if _are_text(classes) else labels
+    return np.searchsorted(classes, labels) if _are_text(classes) else _whole(labels, classes)
+
+
+def _whole(labels: NDArray[Any], classes: Any) -> NDArray[Any]:
+    """Labels as the ONNX graph has them: booleans and whole floats as int64."""
+    kind = np.asarray(classes).dtype.kind
+    is_whole = kind == "b" or (kind == "f" and not (classes % 1).any())
+    return labels.astype(np.int64) if is_whole else labels
 
 
 def _has_own_rule(fitted: Any) -> bool:
@@ -91,7 +108,7 @@ def _has_own_rule(fitted: Any) -> bool:
         return _has_own_rule(fitted.best_estimator_)
     if hasattr(fitted, "steps"):
         return _has_own_rule(fitted.steps[-1][1])
-    return type(fitted).__name__ in _OWN_RULE
+    return type(fitted).__name__ not in _BY_PROBABILITY
 
 
 def _refusals() -> tuple[type[Exception], ...]:
