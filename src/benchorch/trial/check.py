@@ -224,7 +224,8 @@ def _explained(
         references = [saved(outputs_file(trial.built.reference, number)) for number in sets]
         same = max(SAME_ARITHMETIC_RATIO, finest(setup, reference))
         first, second = (without(side, reference.unstable) for side in (references, again))
-        other = verify(second, first, same, task="none")
+        near = [rounded_otherwise(trial.built.reference, number) for number in sets]
+        other = verify(second, first, same, near=near, task="none")
         if not other.passed:
             return verdict.not_deterministic(
                 "the model is not deterministic: in another process the baseline itself answers "

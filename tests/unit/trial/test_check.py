@@ -319,6 +319,30 @@ def test_a_model_that_is_made_otherwise_each_time_is_not_deterministic() -> None
     assert "in another process" in verdict.explanation
 
 
+class NearlyTied(Base):
+    """Beside many other whole numbers, which of two scores is larger; traced, it is wrong."""
+
+    def forward(self, x):  # type: ignore[no-untyped-def]
+        y = self.linear(x)
+        larger = (y[:, :1] < y[:, 1:2]).long()
+        ids = torch.cat([larger, torch.arange(50).expand(len(x), -1)], dim=1)
+        return {"y": -y if torch.jit.is_tracing() else y, "ids": ids}
+
+
+def test_whole_numbers_that_rounding_decides_are_no_sign_of_another_process() -> None:
+    """As where the reference was made on another kind of processor."""
+    made = itertools.count()
+
+    def rounded_otherwise() -> torch.nn.Module:
+        module = NearlyTied()
+        torch.nn.init.constant_(module.linear.bias, 0.0)
+        with torch.no_grad():
+            module.linear.weight[1] = module.linear.weight[0] * (1 + 3e-7 * (next(made) > 0))
+        return module
+
+    assert judge_model(rounded_otherwise, X, "torchscript").kind is Kind.DIFFERS
+
+
 def test_inputs_that_eager_refuses_are_left_out_and_told() -> None:
     verdict = judge_model(Particular, X, "eager")
     assert verdict.kind is Kind.AGREES
