@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from zipfile import is_zipfile
 
 from benchorch.domain.tensors import Arrays, TensorSpec, Workload
 from benchorch.errors import BuildError
@@ -16,12 +17,14 @@ _TEXT = ".txt"
 
 
 def data_problems(reference: str) -> list[str]:
-    """Problems of ``parity.data`` that can be found without reading it."""
+    """Problems of ``parity.data`` that can be found without reading all of it."""
     if Path(reference).suffix not in (*_SUFFIXES, _TEXT):
         return reference_problems("parity.data", reference)
-    if Path(reference).is_file():
-        return []
-    return [f"parity.data: {reference!r} does not exist or is not a file."]
+    if not Path(reference).is_file():
+        return [f"parity.data: {reference!r} does not exist or is not a file."]
+    if Path(reference).suffix == ".npz" and not is_zipfile(reference):  # looks at its end alone
+        return [f"parity.data: {reference!r} is not an .npz file, or is damaged."]
+    return []
 
 
 def data_sets(reference: str, specs: Sequence[TensorSpec], workload: Workload) -> list[Arrays]:

@@ -60,6 +60,9 @@ def test_what_does_not_fit_is_told(
     assert said in str(caught.value)
 
 
-def test_a_file_that_is_none_is_told_before_anything_runs() -> None:
+def test_a_file_that_is_none_is_told_before_anything_runs(tmp_path: Path) -> None:
     assert "does not exist" in data_problems("nowhere.npz")[0]
+    damaged = tmp_path / "rows.npz"
+    damaged.write_bytes(bytes(1000))
+    assert "is not an .npz file" in data_problems(str(damaged))[0]
     assert "is not of the form" in data_problems("nowhere")[0]
