@@ -111,7 +111,7 @@ def moved_by_one(pairs: Pairs, near: Sequence[Sequence[Array]]) -> int:
 
     Nearly tied ids become any other, and neighbours in an order change places. Of quantities the
     reference's own become the next number with weights epsilons away, 8 or more and none another,
-    and so do the conversion's, in no more than half of the places: ids that count from another
+    and so do the conversion's, in no more than half of each input's: ids that count from another
     first one are no rounding.
 
     Parameters
@@ -129,10 +129,10 @@ def moved_by_one(pairs: Pairs, near: Sequence[Sequence[Array]]) -> int:
         for (_, ref), each in zip(pairs, near, strict=True)
     ]
     ours = [_apart(*pair) for pair in pairs]
-    own, others = (sum(int((each > 0).sum()) for each in found) for found in (moved, ours))
+    own = sum(int((each > 0).sum()) for each in moved)
     is_next = max(each.max(initial=0) for each in (*moved, *ours)) <= 1
-    most = FLIPPED_PLACE_MOST * sum(ref.size for _, ref in pairs)
-    return own if own >= FEW_ROWS and others <= most and is_next else 0
+    is_some = all((each > 0).sum() <= FLIPPED_PLACE_MOST * each.size for each in ours)
+    return own if own >= FEW_ROWS and is_next and is_some else 0
 
 
 def have_many_values(pairs: Pairs) -> bool:

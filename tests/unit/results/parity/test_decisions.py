@@ -182,6 +182,8 @@ def test_ids_are_no_quantities() -> None:
     near = ref + (at < 8)
     assert moved(ref + (at < 200), ref, near) == 8
     assert moved(ref + (at < 201), ref, near) == 0  # more than half
+    halves = [(ref + 1, ref), (ref, ref), (ref, ref)]
+    assert decisions.moved_by_one(halves, [[near]] * 3) == 0  # of one input
     assert moved(ref + 2 * (at < 1), ref, near) == 0  # by two
     assert moved(ref, ref, near + (at < 1)) == 0  # the reference by two
     assert moved(ref, ref, ref + (at < 7)) == 0  # too few
