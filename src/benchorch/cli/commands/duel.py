@@ -9,6 +9,7 @@ Exit codes: 0, no regression; 1, a regression, or with --strict one that is not 
 arguments; 3, not comparable: a trial fails or disagrees on a side; 4, cannot tell.
 """
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,10 +29,12 @@ from benchorch.cli.commands.gate_report import exit_code, write_summary
 from benchorch.cli.commands.plan import planned
 from benchorch.cli.terminal import INTERRUPTED, Terminal
 from benchorch.domain.reply import Reply
+from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.files import expanded
 from benchorch.interfaces.executor import Way
 from benchorch.journal.registry import new_directory
+from benchorch.models.trust import IN_FILE, references_of
 from benchorch.results.compare.duels import LOOKS
 from benchorch.run.duel.checkout import Checkout, checked_out
 from benchorch.run.duel.contender import CodeVersion
@@ -129,6 +132,7 @@ def _fought(words: Sequence[str], options: _Options, terminal: Terminal) -> Repl
     if directory.exists():
         raise ConfigError([f"--directory {directory}: it exists; a duel has a folder of its own."])
     with _sides(options, directory) as (sides, checkout, private):
+        _check_references(made.plan, checkout)
         for side in sides:
             prepared(made.plan, side, private / side.name)
         terminal.say(
@@ -236,6 +240,24 @@ def _modules(checkout: Checkout | None) -> tuple[str, ...]:
         found |= {file.stem for file in place.glob("*.py")}
         found |= {file.parent.name for file in place.glob("*/__init__.py")}
     return tuple(sorted(name for name in found if name.isidentifier()))
+
+
+def _check_references(plan: Plan, checkout: Checkout | None) -> None:
+    """ConfigError where a reference names a file of this folder by its absolute path."""
+    if checkout is None:
+        return
+    problems = []
+    for reference in filter(IN_FILE.fullmatch, references_of(plan)):
+        name, _, attribute = reference.rpartition(":")
+        file = Path(name).resolve()
+        if Path(name).is_absolute() and _within(file, checkout.root):
+            relative = os.path.relpath(file, Path.cwd().resolve())
+            problems.append(
+                f"--against: {reference} is this folder's: both sides would run the same code. "
+                f"Name it by its path from the current folder: {relative}:{attribute}."
+            )
+    if problems:
+        raise ConfigError(problems)
 
 
 def _check(origins: tuple[Origin, Origin], checkout: Checkout | None) -> None:

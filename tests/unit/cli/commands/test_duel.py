@@ -102,6 +102,19 @@ def test_a_module_of_this_folder_is_not_taken_for_the_old_one(tmp_path: Path) ->
         duel._check(origins(root / "net.py"), checkout)
 
 
+@pytest.mark.parametrize("place", ["net.py", "lib/../net.py"])
+def test_a_factory_of_this_folder_by_its_absolute_path_is_refused(
+    place: str, repository: Path
+) -> None:
+    (repository / "lib").mkdir()
+    Path("net.py").write_text("import torch\n\ndef make():\n    return torch.nn.Linear(4, 4)\n")
+    inputs = "model.inputs={input: {shape: [batch_size, 4], generator: normal}}"
+    factory = f"model.factory={repository / place}:make"
+    with pytest.raises(ConfigError, match="both sides would run the same code") as refused:
+        duel.run.reply(["--against", "HEAD", "model=factory", factory, inputs, "conversion=eager"])
+    assert "from the current folder: net.py:make" in " ".join(refused.value.problems)
+
+
 def test_modules_come_from_the_checkout_where_this_folder_is_searched(
     tmp_path: Path, monkeypatch
 ) -> None:
