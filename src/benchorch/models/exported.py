@@ -18,7 +18,7 @@ from benchorch.errors import BuildError
 from benchorch.frameworks.torch_program import PROGRAM_FILE, load_program
 from benchorch.models.callables import check_forward
 from benchorch.models.declared_model import DeclaredModel
-from benchorch.models.weights import load_checkpoint
+from benchorch.models.weights import checkpoint_identity, load_checkpoint
 
 if TYPE_CHECKING:
     import torch
@@ -67,8 +67,9 @@ class ExportedModel(DeclaredModel):
         return _served(module)
 
     def identity(self) -> Mapping[str, Json] | None:
-        """The digest: the graph and every weight are in the file."""
-        return {"digest": self.digest}
+        """The digest of the graph and its weights, and that of a checkpoint."""
+        checkpoint = checkpoint_identity(self.checkpoint) if self.checkpoint else {}
+        return {"digest": self.digest, **checkpoint}
 
     def requested(self) -> Mapping[str, Json]:
         """The same: neither its place nor its name enters."""

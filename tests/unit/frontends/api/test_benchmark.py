@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +191,17 @@ def test_the_same_module_has_the_same_digest_each_time(tmp_path: Path) -> None:
         module.linear.bias += 1
     changed = keep_program(live_model.export(module, [arrays]), tmp_path / "2")
     assert changed["digest"] != nodes[0]["digest"]
+
+
+def test_another_checkpoint_makes_another_model(travelled: ExportedModel, tmp_path: Path) -> None:
+    assert travelled.identity() == {"digest": travelled.digest}
+    digests = []
+    for number in range(2):
+        path = tmp_path / f"{number}.pt"
+        torch.save({"linear.weight": torch.full((3, 4), float(number))}, path)
+        digests.append((replace(travelled, checkpoint=str(path)).identity() or {})["checkpoint"])
+    assert None not in digests
+    assert digests[0] != digests[1]
 
 
 def test_a_program_that_was_changed_is_not_loaded(travelled: ExportedModel) -> None:
