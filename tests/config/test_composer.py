@@ -3,7 +3,7 @@ import time
 import pytest
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.config.overrides import lift_lists, spelled, sweep_jobs
+from benchorch.config.overrides import lift_lists, parse_override, quoted, spelled, sweep_jobs
 from benchorch.errors import ConfigError
 
 
@@ -330,6 +330,12 @@ def test_a_thousand_cells_need_few_compositions(composer, monkeypatch, executor)
         ("EXPORT+AOT_INDUCTOR", "EXPORT+AOT_INDUCTOR"),
         ("a b", "'a b'"),
         ("it's", r"'it\'s'"),
+        ("größe", "'größe'"),
+        ("/größe (1),x/r", "'/größe (1),x/r'"),
+        ("a\n", "'a\n'"),
+        ("a\\", r"'a\\'"),
+        (r"\'", r"'\\\''"),
+        (r"a\b", r"'a\b'"),
         ([1, "x y"], "[1,'x y']"),
         ({"a": 1}, "{a:1}"),
     ],
@@ -339,3 +345,8 @@ def test_values_are_spelled_as_hydra_reads_them(value, text):
 
     assert spelled(value) == text
     assert OverridesParser.create().parse_override(f"k={text}").value() == value
+
+
+@pytest.mark.parametrize("value", ["größe", "/tmp/größe/r", "./größe/x.npz", "../größe"])
+def test_letters_that_are_not_ascii_need_no_quotes(value):
+    assert parse_override(quoted(f"parity.data={value}")).value() == value

@@ -38,6 +38,7 @@ def benchmark(request: Request, terminal: Terminal) -> int:
 
 def _benchmark(request: Request, terminal: Terminal) -> int:
     from benchorch.config.composer import Composer, config_loader
+    from benchorch.config.overrides import spelled
 
     composer = Composer(config_loader(request.directories), request.config_name)
     overrides = composer.lifted(request.overrides)
@@ -50,7 +51,8 @@ def _benchmark(request: Request, terminal: Terminal) -> int:
         directory = find_invocation(request.resume)
         if not (overrides or request.flags) and request.config_name == "config":
             return _resume(directory, composer, _terms(request), terminal)
-    places = [f"hydra.{mode}.dir={directory}" for mode in ("run", "sweep")] if directory else []
+    modes = ("run", "sweep") if directory else ()
+    places = [f"hydra.{mode}.dir={spelled(str(directory))}" for mode in modes]
     if (shown := _only_shown(request, [*overrides, *places])) is not None:
         return _show(request, shown, composer)
     from benchorch.cli.hydra_app import installed_plugins

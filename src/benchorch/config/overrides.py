@@ -23,7 +23,8 @@ CONVERSION = "conversion"
 MOST_COMBINATIONS = 100_000
 _PARTS = re.compile(r"[;,\s(){}\[\]|]+")
 _ITEM = re.compile(r"[\w.+-]+")
-_PLAIN_VALUE = re.compile(r"^[\w.\-+/@]+$")
+_PLAIN_VALUE = re.compile(r"[\w.\-+/@]+", re.ASCII)
+_BEFORE_QUOTE = re.compile(r"(\\*)('|\Z)")
 PLAIN_OVERRIDE = re.compile(r"^[A-Za-z_]\w*(?:\.\w+)+=[^$]*$")
 """A dotted key that is simply given a value."""
 
@@ -82,7 +83,7 @@ def as_dict(word: str) -> str:
 def quoted(word: str) -> str:
     """``name=größe`` with its value in quotes, as Hydra takes letters that are not ASCII."""
     key, sign, value = word.partition("=")
-    is_name = sign and not value.isascii() and re.fullmatch(r"[^\W\d][\w./№#-]*", value)
+    is_name = sign and not value.isascii() and re.fullmatch(r"(?:[./]|[^\W\d])[\w./№#-]*", value)
     return f'{key}="{value}"' if is_name else word
 
 
@@ -204,12 +205,22 @@ def _count(override: Override) -> float:
 def spelled(value: Json) -> str:
     """A value as Hydra's grammar spells it."""
     if isinstance(value, str):
-        return value if _PLAIN_VALUE.match(value) else "'" + value.replace("'", r"\'") + "'"
+        return value if _PLAIN_VALUE.fullmatch(value) else _in_quotes(value)
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{k}:{spelled(v)}" for k, v in value.items()) + "}"
     if isinstance(value, Sequence):
         return "[" + ",".join(spelled(item) for item in value) + "]"
     return json.dumps(value)
+
+
+def _in_quotes(text: str) -> str:
+    """A text in quotes; backslashes count only where a quote follows them."""
+    return f"'{_BEFORE_QUOTE.sub(_escaped, text)}'"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    backslashes, quote = found.groups()
+    return 2 * backslashes + (f"\\{quote}" if quote else "")
 
 
 def spelled_name(name: str) -> str:

@@ -18,6 +18,7 @@ from benchorch.cli.commands.plan import check
 from benchorch.cli.commands.remote_head import next_words
 from benchorch.cli.run import benchmark
 from benchorch.cli.terminal import Terminal
+from benchorch.config.overrides import spelled
 from benchorch.domain.reply import Reply
 from benchorch.errors import ConfigError
 from benchorch.executors.ray_jobs import RayJobs, default_head
@@ -141,7 +142,7 @@ def _directory(words: Sequence[str]) -> Path:
 def _placed(words: Sequence[str], directory: Path) -> list[str]:
     if any(word.startswith("resume=") for word in words):
         return []
-    return [f"{place}={directory}" for place in PLACES if not _names(words, place)]
+    return [f"{place}={spelled(str(directory))}" for place in PLACES if not _names(words, place)]
 
 
 def _names(words: Sequence[str], key: str) -> bool:

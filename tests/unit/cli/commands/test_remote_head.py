@@ -12,6 +12,7 @@ import pytest
 from benchorch.cli import main
 from benchorch.cli.commands import remote_head, submit
 from benchorch.cli.commands.remote_head import ask, named, pack
+from benchorch.config.overrides import parse_override
 from benchorch.errors import ConfigError, ExecutorError
 from benchorch.executors.ray_jobs import RayJobs
 from benchorch.models import trust
@@ -237,6 +238,12 @@ def test_a_heads_driver_is_at_home_in_the_users_state(
     there = [f"hydra.run.dir={place}", f"hydra.sweep.dir={place}"]
     assert words == ["model=mlp", "executor=ray", "executor.address=auto", *there]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_run_can_be_in_a_folder_of_any_name(tmp_path: Path) -> None:
+    directory = tmp_path / "größe (1),x"
+    for word in submit._placed(["model=mlp"], directory):
+        assert parse_override(word).value() == str(directory)
 
 
 @pytest.mark.parametrize(
