@@ -56,6 +56,11 @@ def test_the_action_the_job_and_the_hook_name_what_exists() -> None:
     assert subprocess.run(["bash", "-n", CI / "gate.sh"], check=False).returncode == 0
 
 
+def test_a_merge_request_has_the_sessions_of_a_protected_main_branch() -> None:
+    job = yaml.safe_load((CI / "gitlab.yml").read_text())[".benchorch-gate"]
+    assert job["cache"]["unprotect"] is True
+
+
 def _workflow() -> dict[str, object]:
     """A workflow whose steps are those that the guide shows."""
     steps = _shown("# GitHub: a composite action")
