@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 import warnings
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, final
 
@@ -49,14 +51,16 @@ class ModelBenchmark:
     """Measures models in one test.
 
     Attributes:
-        folder: of this test's runs.
+        folder: of this test's runs, those of its second call in ``folder+2`` beside it.
         told: receives a table for each run, for the end of the session.
+        calls: their numbers; each call has a history of its own.
     """
 
     config: pytest.Config
     name: str
     folder: Path
     told: list[str]
+    calls: Iterator[int] = field(default_factory=lambda: count(1))
 
     def __call__(
         self,
@@ -72,14 +76,20 @@ class ModelBenchmark:
         from benchorch import benchmark
 
         started = f"{datetime.now():%Y-%m-%d-%H-%M-%S-%f}"  # noqa: DTZ005 local, as Hydra's
-        directory = self.folder / started
+        folder = self._next_folder()
+        directory = folder / started
         settings: dict[str, Any] = {**_DEFAULTS, **overrides}
         results = benchmark(model, inputs, conversions, directory=directory, quiet=True, **settings)
         self.told.append(f"{self.name}\n{results}")
         baseline = self.config.getoption("--benchorch-gate")
         if baseline is not None:
-            self._gate(str(baseline) or str(self.folder), directory)
+            self._gate(str(baseline) or str(folder), directory)
         return results
+
+    def _next_folder(self) -> Path:
+        """The folder of this call's runs; no test's name has a plus in it."""
+        number = next(self.calls)
+        return self.folder if number == 1 else self.folder.with_name(f"{self.folder.name}+{number}")
 
     def _gate(self, baseline: str, directory: Path) -> None:
         reply = self._judged(baseline, directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import benchorch
 from benchorch.cli import pytest_plugin
 from benchorch.cli.pytest_plugin import ModelBenchmark
 from support.synthetic_runs import result, trial, write_run
@@ -78,6 +80,32 @@ def test_a_first_session_has_nothing_to_be_compared_with(tmp_path: Path) -> None
     (tmp_path / "runs" / "before").mkdir(parents=True)
     with pytest.warns(UserWarning, match="None of 1 runs is from before the candidate"):
         gated(tmp_path, 1.2e6)
+
+
+def test_each_call_of_a_test_is_compared_with_its_own_earlier_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = itertools.count(1)
+
+    def benchmark(call_ns: float, *_: object, directory: Path, **__: object) -> str:
+        at = f"2026-01-{next(days):02}T00:00:00.000+00:00"
+        write_run(directory, (EAGER, result(EAGER, call_ns, seed=7, started_at=at)))
+        return "a table"
+
+    monkeypatch.setattr(benchorch, "benchmark", benchmark)
+
+    def session(first_ns: float, second_ns: float) -> None:
+        folder, config = tmp_path / "tests-test_x", Options(gate="")
+        measure = ModelBenchmark(config=config, name="test_x", folder=folder, told=[])  # type: ignore[arg-type]
+        measure(first_ns)
+        measure(second_ns)
+
+    with pytest.warns(UserWarning, match="first"):
+        session(1e6, 3e6)
+    session(1e6, 3e6)
+    with pytest.raises(pytest.fail.Exception, match="REGRESSION"):
+        session(1e6, 4e6)
+    assert [len(list(one.iterdir())) for one in sorted(tmp_path.glob("tests-*"))] == [3, 3]
 
 
 def requested(**options: object) -> Any:
