@@ -77,6 +77,8 @@ def remote_profile(
 ) -> RemoteProfile:
     """Context that captures accelerated functions, to be measured on each backend.
 
+    Gradients are off inside, as in octoml-profile; `torch.enable_grad()` switches them on again.
+
     Args:
         session: backends that were chosen before; or give `backends`.
         backends: such as ``"g5.xlarge/onnxrt-cuda"`` and ``"local/inductor"``; None for the usual

@@ -180,6 +180,8 @@ def test_a_session_lists_what_there_is_and_holds_nothing(
 def test_inside_there_are_no_gradients_and_outside_what_there_was() -> None:
     with remote_profile(backends="local/eager", **QUIET):
         assert not torch.is_grad_enabled()
+        with torch.enable_grad():
+            assert (torch.ones(1, requires_grad=True) * 2).requires_grad
     assert torch.is_grad_enabled()
 
 
