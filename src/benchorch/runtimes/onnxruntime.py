@@ -42,7 +42,13 @@ _DTYPES = {
 }
 """ONNX's words for floating tensors."""
 
+_BFLOAT16_TENSOR = "tensor(bfloat16)"
 _ONNX_BFLOAT16 = 16  # TensorProto.BFLOAT16: this process does not import onnx
+_CAST = (
+    b'\x08\x08:2\n\x17\n\x01x\x12\x01y"\x04Cast*\t\n\x02to\x18\x01\xa0\x01\x02\x12\x01g'
+    b"Z\t\n\x01x\x12\x04\n\x02\x08\x10b\t\n\x01y\x12\x04\n\x02\x08\x01B\x04\n\x00\x10\r"
+)
+"""A graph in ONNX's own format: y is x, which is bfloat16, as float32."""
 
 # Counting what runs loads the graph once more; that must not take the machine's memory.
 _LARGEST_PROFILED_BYTES = 1_000_000_000
@@ -137,11 +143,12 @@ class OnnxExecutable(Executable):
 
     def outputs(self, raw: object) -> Arrays:
         """Outputs of the last call on the host, half precision widened to float32."""
-        arrays = raw.copy_outputs_to_cpu()  # type: ignore[attr-defined]
-        return {
-            str(index): array.astype("float32") if array.dtype == "float16" else array
-            for index, array in enumerate(arrays)
-        }
+        binding: Any = raw
+        if any(node.type == _BFLOAT16_TENSOR for node in self.session.get_outputs()):
+            arrays = [_on_host(value, self.place) for value in binding.get_outputs()]
+        else:
+            arrays = [_widened(array) for array in binding.copy_outputs_to_cpu()]
+        return {str(index): array for index, array in enumerate(arrays)}
 
     def facts(self) -> Mapping[str, Json]:
         """The settings and what was counted."""
@@ -177,14 +184,11 @@ class OnnxProgram(Program):
 
     def place(self, arrays: Arrays) -> dict[str, object]:
         """Values on the device, floats in the graph's own types; what it dropped is left out."""
-        from onnxruntime import OrtValue
-
         found: dict[str, object] = {}
         for node in self.session.get_inputs():
             name = own_name(node.name, arrays)
             if name is not None:
-                array = arrays[name].astype(_DTYPES.get(node.type, arrays[name].dtype), order="C")
-                found[name] = OrtValue.ortvalue_from_numpy(array, self.device, 0)
+                found[name] = _value(_typed(arrays[name], node), self.device)
         return found
 
     def call(self, inputs: Mapping[str, object]) -> Sequence[object]:
@@ -203,8 +207,7 @@ class OnnxProgram(Program):
 
     def fetch(self, value: object) -> Array:
         """Value on the host, half precision widened to float32."""
-        array: Array = value.numpy()  # type: ignore[attr-defined]
-        return array.astype("float32") if array.dtype == "float16" else array
+        return _on_host(value, self.device)
 
     def size_bytes(self, value: object) -> int:
         """Size of the value's elements."""
@@ -252,12 +255,12 @@ def _session(model: Path, provider: Provider, request: LoadRequest, *, spinning:
 
 def _fed(session: Any, arrays: Arrays) -> dict[str, Array]:
     """The inputs that the graph has, copied, in its own types."""
-    fed = {}
-    for node in session.get_inputs():
-        array = _array_of(node.name, arrays)
-        dtype = numpy_dtype(_DTYPES.get(node.type, array.dtype.name))
-        fed[node.name] = array.astype(dtype, order="C")
-    return fed
+    return {node.name: _typed(_array_of(node.name, arrays), node) for node in session.get_inputs()}
+
+
+def _typed(array: Array, node: Any) -> Array:
+    """A copy of an array in the type of a graph's input."""
+    return array.astype(numpy_dtype(_DTYPES.get(node.type, array.dtype.name)), order="C")
 
 
 def _value(array: Array, place: str) -> Any:
@@ -268,6 +271,34 @@ def _value(array: Array, place: str) -> Any:
         return OrtValue.ortvalue_from_numpy(array, place, 0)
     bits = array.view("uint16")
     return OrtValue.ortvalue_from_numpy_with_onnx_type(bits, _ONNX_BFLOAT16)
+
+
+def _on_host(value: Any, place: str) -> Array:
+    """The elements of an ``OrtValue``; half precision is widened to float32."""
+    if value.data_type() != _BFLOAT16_TENSOR:
+        return _widened(value.numpy())
+    cast = _cast_session(place)
+    binding = cast.io_binding()
+    binding.bind_ortvalue_input("x", value)
+    binding.bind_output("y")
+    cast.run_with_iobinding(binding)
+    array: Array = binding.copy_outputs_to_cpu()[0]
+    return array
+
+
+def _widened(array: Array) -> Array:
+    return array.astype("float32") if array.dtype == "float16" else array
+
+
+@cache
+def _cast_session(place: str) -> Any:
+    """A session that widens bfloat16, for which ONNX Runtime gives no array."""
+    from onnxruntime import InferenceSession, SessionOptions
+
+    options = SessionOptions()
+    options.intra_op_num_threads = 1  # no pool beside the one that is measured
+    device = PROVIDERS[place].name, PROVIDERS["cpu"].name
+    return InferenceSession(_CAST, options, providers=list(dict.fromkeys(device)))
 
 
 def _array_of(name: str, arrays: Arrays) -> Array:

@@ -8,8 +8,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
+import numpy as np
+import onnx
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 
 from benchorch.domain.artifact import Format
 from benchorch.errors import MeasureError
@@ -138,6 +141,36 @@ def test_whether_waiting_threads_keep_processors_busy_is_as_asked_and_a_fact(
     model = made.sources[Format.ONNX] / onnx_files.MODEL_FILE
     session = open_session(model, PROVIDERS["cpu"], 2, tmp_path, spinning=spinning)
     assert OnnxExecutable(session=session, place="cpu").facts()["spinning"] is spinning
+
+
+def bfloat16_session(tmp_path: Path) -> onnxruntime.InferenceSession:
+    """An identity in bfloat16 beside one in float16."""
+    kinds = {"past": TensorProto.BFLOAT16, "mask": TensorProto.FLOAT16}
+    graph = helper.make_graph(
+        [helper.make_node("Identity", [name], [f"{name}_after"]) for name in kinds],
+        "halves",
+        [helper.make_tensor_value_info(name, kind, ["n", 2]) for name, kind in kinds.items()],
+        [
+            helper.make_tensor_value_info(f"{name}_after", kind, ["n", 2])
+            for name, kind in kinds.items()
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, tmp_path / "model.onnx")
+    return open_session(tmp_path / "model.onnx", PROVIDERS["cpu"], 1, tmp_path)
+
+
+@pytest.mark.parametrize("rows", [1, 0])
+def test_values_in_bfloat16_are_placed_and_widened_on_the_host(tmp_path: Path, rows: int) -> None:
+    session = bfloat16_session(tmp_path)
+    arrays = {name: np.full((rows, 2), 1.5, np.float32) for name in ("past", "mask")}
+    executable = OnnxExecutable(session=session, place="cpu")
+    program = executable.program()
+    again = dict(zip(arrays, program.call(program.place(arrays)), strict=True))
+    outputs = executable.outputs(executable.bind(arrays)())
+    for found in (*outputs.values(), *map(program.fetch, program.call(again))):
+        assert found.dtype == np.float32
+        assert np.array_equal(found, arrays["past"])
 
 
 def test_the_fake_session_has_the_parameters_of_the_real_one() -> None:
