@@ -4,7 +4,7 @@
 # 4 (cannot tell) passes with a line unless STRICT=true, and a failed trial never passes.
 set -euo pipefail
 read -r -a benchorch <<<"${BENCHORCH:-benchorch}"
-read -r -a recipe <<<"${RECIPE:?the recipe to run}"
+read -r -d '' -a recipe <<<"${RECIPE:?the recipe to run}" || true  # all lines: none ends in NUL
 history="${HISTORY:-benchorch-history}"
 summary="${GITHUB_STEP_SUMMARY:-benchorch-summary.md}"
 run="$(mktemp -d)/run"

@@ -61,6 +61,25 @@ def test_a_merge_request_has_the_sessions_of_a_protected_main_branch() -> None:
     assert job["cache"]["unprotect"] is True
 
 
+def test_a_recipe_of_several_lines_is_run_with_every_word_of_them(tmp_path: Path) -> None:
+    own = {"BENCHORCH": "echo", "RECIPE": "mine.yaml\n  model=mlp  a=1\nseed=2\n"}
+    done = subprocess.run(
+        ["bash", CI / "gate.sh"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, **own},
+    )  # fmt: skip
+    assert done.stdout.startswith("run mine.yaml model=mlp a=1 seed=2 recorder=none hydra.run.dir=")
+    assert done.returncode == 1  # for want of results
+
+
+def test_a_gate_without_a_recipe_says_so(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["bash", CI / "gate.sh"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "BENCHORCH": "echo", "RECIPE": ""},
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "the recipe to run" in done.stderr
+
+
 def _workflow() -> dict[str, object]:
     """A workflow whose steps are those that the guide shows."""
     steps = _shown("# GitHub: a composite action")
