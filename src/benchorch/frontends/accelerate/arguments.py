@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchorch.errors import ConfigError
 from benchorch.frontends.accelerate.capture import is_weight
-from benchorch.frontends.api.live_model import named_arrays
+from benchorch.frontends.api.live_model import OPTIONS, named_arrays
 
 if TYPE_CHECKING:
     import torch
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TENSOR, WEIGHT, NUMBER = "tensor", "weight", "number"
 _NAME = re.compile(r"^[lg]_(self_)?(\w+?)_$")
-_RESERVED = ("file", "shapes", "self")
+_RESERVED = (*OPTIONS, "self")
 _DTYPES = ("torch.float64", "torch.float32", "torch.float16", "torch.bfloat16")
 
 

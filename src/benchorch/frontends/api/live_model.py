@@ -35,7 +35,8 @@ FACTORY_REMEDY = (
     "it is measured, not exported. A function can be called by the forward of such a module."
 )
 _NO_GRADIENT = "does not require grad"
-_OPTIONS = ("file", "further", "shapes")
+OPTIONS = ("file", "further", "shapes")
+"""Keys of ``model.inputs`` that are no names of tensors."""
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -94,7 +95,7 @@ def name_problems(by_name: Mapping[str, object], names: Sequence[str] | None) ->
 
 
 def _is_name(name: object) -> bool:
-    return isinstance(name, str) and name.isidentifier() and name not in _OPTIONS
+    return isinstance(name, str) and name.isidentifier() and name not in OPTIONS
 
 
 def _by_name(inputs: object, names: Sequence[str] | None) -> Mapping[str, object]:

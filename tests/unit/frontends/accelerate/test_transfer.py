@@ -17,6 +17,7 @@ from benchorch.frontends.accelerate.arguments import NotExportable
 from benchorch.frontends.accelerate.capture import CaptureContext
 from benchorch.frontends.accelerate.function import activate, deactivate
 from benchorch.frontends.accelerate.transfer import ExportedCall, GraphExporter
+from benchorch.frontends.api.live_model import OPTIONS
 from benchorch.models.exported import ExportedModel
 
 
@@ -90,6 +91,15 @@ def test_a_graph_arrives_with_its_weights_and_inputs(tmp_path: Path) -> None:
     assert call.model == "graph_1"
     assert "workload.batch_size=5" in call.words
     torch.testing.assert_close(module(**inputs)[0], net(x).softmax(-1))
+
+
+@pytest.mark.parametrize("name", [*OPTIONS, "self"])
+def test_an_argument_with_the_name_of_an_option_travels(tmp_path: Path, name: str) -> None:
+    names: dict[str, Any] = {}
+    exec(f"def doubled({name}): return {name} * 2", names)
+    (call,) = sent(captured(names["doubled"], (torch.ones(2, 3),)), tmp_path)
+    module, inputs = arrived(tmp_path, call)
+    torch.testing.assert_close(module(**inputs)[0], torch.full((2, 3), 2.0))
 
 
 def test_one_program_serves_all_shapes_of_a_dynamic_graph(tmp_path: Path) -> None:
