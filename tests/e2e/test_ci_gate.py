@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,10 +45,10 @@ def test_the_first_session_passes_and_the_next_one_is_gated(tmp_path: Path) -> N
 
 def test_the_action_the_job_and_the_hook_name_what_exists() -> None:
     action = yaml.safe_load((CI / "github" / "action.yml").read_text())
-    steps = [step for step in action["runs"]["steps"] if "run" in step]
-    assert [step["run"] for step in steps] == ['bash "$GITHUB_ACTION_PATH/../gate.sh"']
+    *_, step = [step for step in action["runs"]["steps"] if "run" in step]
+    assert step["run"] == 'bash "$GITHUB_ACTION_PATH/../gate.sh"'
     script = (CI / "gate.sh").read_text()
-    for name in steps[0]["env"]:
+    for name in step["env"]:
         assert f"${{{name}" in script
     job = yaml.safe_load((CI / "gitlab.yml").read_text())[".benchorch-gate"]
     assert any("infra/ci/gate.sh" in line for line in job["script"])
@@ -59,6 +60,31 @@ def test_the_action_the_job_and_the_hook_name_what_exists() -> None:
 def test_a_merge_request_has_the_sessions_of_a_protected_main_branch() -> None:
     job = yaml.safe_load((CI / "gitlab.yml").read_text())[".benchorch-gate"]
     assert job["cache"]["unprotect"] is True
+
+
+def test_each_recipe_of_a_workflow_run_and_each_job_of_a_pipeline_has_a_cache(
+    tmp_path: Path,
+) -> None:
+    action = yaml.safe_load((CI / "github" / "action.yml").read_text())
+    recipe, restore, _, save = action["runs"]["steps"]
+    sums = [recipe_sum(recipe["run"], name, tmp_path) for name in ("a.yaml", "b.yaml x=[1, 2]")]
+    assert len({*sums}) == 2
+    assert all(re.fullmatch(r"sum=[\d-]+\n", one) for one in sums)  # a key has no comma
+    assert save["with"]["key"] == restore["with"]["key"]
+    own, shared = restore["with"]["restore-keys"].split("\n")[:2]
+    assert restore["with"]["key"].startswith(own)
+    assert own == f"{shared}${{{{ steps.recipe.outputs.sum }}}}-"
+    job = yaml.safe_load((CI / "gitlab.yml").read_text())[".benchorch-gate"]
+    assert job["cache"]["key"] == "benchorch-$CI_JOB_NAME_SLUG"
+
+
+def recipe_sum(script: str, recipe: str, folder: Path) -> str:
+    """What a step of the action, called with a recipe, hands on."""
+    output = folder / "output"
+    output.write_text("")
+    own = {"RECIPE": recipe, "GITHUB_OUTPUT": str(output)}
+    subprocess.run(["bash", "-e", "-c", script], env={**os.environ, **own}, check=True)
+    return output.read_text()
 
 
 def test_a_recipe_of_several_lines_is_run_with_every_word_of_them(tmp_path: Path) -> None:
