@@ -146,10 +146,11 @@ def _partition_facts() -> Mapping[str, Json]:
     """Counts of operators in OpenVINO and in PyTorch."""
     module = _partitions()
     parts = _modules()
+    running = {part.partition_id for part in parts if not part.perm_fallback}
     compiled = [
-        compiled_facts(module.compiled_cache[part.partition_id])
-        for part in parts
-        if not part.perm_fallback and part.partition_id in module.compiled_cache
+        compiled_facts(model)
+        for key, model in module.compiled_cache.items()
+        if _partition_of(key) in running
     ]
     left = [
         node
@@ -167,8 +168,15 @@ def _partition_facts() -> Mapping[str, Json]:
     }
 
 
+def _partition_of(key: Any) -> object:
+    """The partition of a compiled model; newer releases have its inputs' shapes beside it."""
+    return key[0] if isinstance(key, tuple) else key
+
+
 def _summed(parts: Sequence[Mapping[str, Any]]) -> dict[str, Json]:
-    """The operators of all parts together."""
+    """The operators of all parts together; nothing where PyTorch runs every part by now."""
+    if not parts:
+        return {}
     types: Counter[str] = Counter()
     for part in parts:
         types.update(part["executed_dtypes"])
