@@ -388,8 +388,17 @@ def parse(
     ]
     if problems:
         raise ConfigError(problems, next=next_line if len(problems) == 1 else "")
-    given = (*shlex.split(options.script_args), *behind)
+    given = (*_words(options.script_args), *behind)
     return _labelled(_scripts(names, given, options), options.labels), overrides
+
+
+def _words(text: str) -> list[str]:
+    """The words of ``--script-args``, as a shell parts them; ConfigError where a quote is open."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        problem = f"--script-args: {text!r} cannot be split into words: {error}."
+        raise ConfigError([problem]) from error
 
 
 def _lost_arguments(names: Sequence[str]) -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import click
 import pytest
 
@@ -59,3 +62,10 @@ def test_arguments_before_the_colons_come_with_the_line_that_has_them_behind() -
     with pytest.raises(ConfigError, match="Arguments of the script follow ' :: '") as caught:
         parse(words, (), OPTIONS)
     assert caught.value.next == "benchorch script a.py stopping=quick :: --rows 3"
+
+
+def test_arguments_with_an_open_quote_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.touch()
+    with pytest.raises(ConfigError, match=r"--script-args: .*No closing quotation"):
+        parse([str(path)], (), replace(OPTIONS, script_args="it's"))
