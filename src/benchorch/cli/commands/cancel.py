@@ -1,5 +1,6 @@
 """``benchorch cancel RUN``: end a run as Ctrl-C would, from any terminal; results are kept."""
 
+import math
 import os
 import signal
 import socket
@@ -27,6 +28,16 @@ _LOOK_S = 0.2
 _WAIT_S = 120.0
 
 
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:
+        raise click.BadParameter(f"{text!r} is not a number of seconds, 0 or more")
+    return value
+
+
 @command(
     "cancel",
     cls=HeadCommand,
@@ -38,7 +49,7 @@ _WAIT_S = 120.0
 @run_argument()
 @click.option(
     "--wait",
-    type=float,
+    type=_seconds,
     default=_WAIT_S,
     metavar="S",
     help="wait at most so many seconds for its end (120)",

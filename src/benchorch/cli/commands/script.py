@@ -376,13 +376,14 @@ def parse(
         problems.append("--build-only: builds what a script has for every conversion, no recipe.")
     if not names:
         problems.append("script: no script is named; for example: benchorch script my_script.py")
+    quiet_s = options.until_quiet
     problems += [
         f"{name}: expected {least}."
         for name, wrong, least in (
-            ("--timeout", options.timeout <= 0, "seconds above 0"),
+            ("--timeout", not options.timeout > 0, "seconds above 0"),
             ("--max-depth", options.max_depth < 0, "0 or more"),
             ("--jobs", options.jobs < 1, "1 or more"),
-            ("--until-quiet", (options.until_quiet or 1) <= 0, "seconds above 0"),
+            ("--until-quiet", quiet_s is not None and not quiet_s > 0, "seconds above 0"),
         )
         if wrong
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,3 +70,11 @@ def test_arguments_with_an_open_quote_are_refused(tmp_path: Path) -> None:
     path.touch()
     with pytest.raises(ConfigError, match=r"--script-args: .*No closing quotation"):
         parse([str(path)], (), replace(OPTIONS, script_args="it's"))
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan])
+@pytest.mark.parametrize("option", ["until_quiet", "timeout"])
+def test_a_limit_is_a_number_of_seconds_above_0(option: str, seconds: float) -> None:
+    name = f"--{option.replace('_', '-')}"
+    with pytest.raises(ConfigError, match=f"{name}: expected seconds above 0"):
+        parse(["a.py"], (), replace(OPTIONS, **{option: seconds}))

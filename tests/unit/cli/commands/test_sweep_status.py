@@ -307,6 +307,12 @@ def test_cancel_says_that_a_driver_takes_its_time(run: Path) -> None:
     assert "still ending" in reply.text
 
 
+@pytest.mark.parametrize("seconds", ["nan", "-1", "soon"])
+def test_cancel_waits_for_a_number_of_seconds(run: Path, seconds: str) -> None:
+    with pytest.raises(ConfigError, match="is not a number of seconds, 0 or more"):
+        cancel.run.reply(["run", "--wait", seconds], question=input, progress=silent)
+
+
 def test_cancel_leaves_what_is_not_running(run: Path) -> None:
     reply = cancel.run.reply(["run", "--yes"], question=input, progress=silent)
     assert "not running; it was interrupted" in reply.text
