@@ -70,6 +70,8 @@ _LINES = frozenset(
     | {"co_firstlineno", "co_lines", "f_lineno", "tb_lineno"}
 )
 """By which code reads its own text, comments and line numbers included."""
+_CONSTANTS = frozenset({"LOAD_CONST", "LOAD_SMALL_INT"})
+"""Instructions that push a constant; Python 3.14 has one for small integers."""
 _MOST_FUNCTIONS = 50_000
 _LONGEST_SCALAR = 200
 
@@ -351,7 +353,7 @@ class Reach:
                 level, names = recent[-2:]  # which the instruction takes from the stack
                 self._import(str(one.argval), level, scope)
                 self._imported_names(str(one.argval), names or (), scope, level, code)
-            if one.opname == "LOAD_CONST":
+            if one.opname in _CONSTANTS:
                 recent.append(one.argval)
 
     def _is_users_scope(self, scope: dict[str, Any]) -> bool:
