@@ -478,9 +478,17 @@ def _row_problems(sets: Sequence[Arrays], given: Sequence[str]) -> list[str]:
     requested = _requested_rows(given)
     counts = [common_rows(each) for each in sets]
     rows = min((count for count in counts if count is not None), default=None)
-    if requested is None or rows is None or (requested.isdigit() and 0 < int(requested) <= rows):
+    if requested is None or rows is None:
         return []
-    return [f"{_ROWS}: is {requested}, but the inputs have {rows} rows; give at least as many."]
+    if not requested.isdigit() or not 0 < int(requested) <= rows:
+        return [f"{_ROWS}: is {requested}, but the inputs have {rows} rows; give at least as many."]
+    is_split = any(count not in (None, int(requested)) for count in counts)
+    return [
+        f"{_ROWS}: is {requested}, but inputs[{number}] cannot be split into batches: its tensors "
+        "have several first sizes."
+        for number, count in enumerate(counts)
+        if is_split and count is None
+    ]
 
 
 def _size_problems(sets: Sequence[Arrays], given: Sequence[str]) -> list[str]:

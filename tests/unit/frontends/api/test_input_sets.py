@@ -57,6 +57,14 @@ def test_too_few_rows_are_told() -> None:
     assert benchmark._row_problems([{"x": X}], ["workload.batch_size=4"]) == []
 
 
+def test_an_example_without_rows_is_not_left_out_of_batches() -> None:
+    sets = [{"x": X, "mask": X[:, 0]}, {"x": X, "mask": X[:4, 0]}]
+    (said,) = benchmark._row_problems(sets, ["workload.batch_size=2"])
+    assert "workload.batch_size: is 2, but inputs[1] cannot be split" in said
+    assert benchmark._row_problems(sets, ["workload.batch_size=8"]) == []
+    assert benchmark._row_problems(sets[1:], ["workload.batch_size=2"]) == []
+
+
 def test_files_are_taken_in_turn(tmp_path: Path) -> None:
     node = live_model.write_inputs([{"x": X}, {"x": X + 1}], tmp_path)
     inputs, workload = FileInputs(node=node), Workload(symbols={"batch_size": 8})
