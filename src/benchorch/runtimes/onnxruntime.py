@@ -210,8 +210,10 @@ class OnnxProgram(Program):
         return _on_host(value, self.device)
 
     def size_bytes(self, value: object) -> int:
-        """Size of the value's elements."""
-        return self.fetch(value).nbytes
+        """Size of the value's elements, in its own precision."""
+        widened_bytes = self.fetch(value).nbytes
+        dtype = _DTYPES.get(cast(Any, value).data_type())
+        return widened_bytes // 2 if dtype in ("float16", BFLOAT16) else widened_bytes
 
 
 def _dtypes(nodes: Sequence[Any]) -> str:

@@ -168,7 +168,9 @@ def test_values_in_bfloat16_are_placed_and_widened_on_the_host(tmp_path: Path, r
     program = executable.program()
     again = dict(zip(arrays, program.call(program.place(arrays)), strict=True))
     outputs = executable.outputs(executable.bind(arrays)())
-    for found in (*outputs.values(), *map(program.fetch, program.call(again))):
+    values = program.call(again)
+    assert list(map(program.size_bytes, values)) == [rows * 2 * 2] * 2
+    for found in (*outputs.values(), *map(program.fetch, values)):
         assert found.dtype == np.float32
         assert np.array_equal(found, arrays["past"])
 
