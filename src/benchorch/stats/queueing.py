@@ -224,14 +224,33 @@ def replay(stretch: LoadPhase) -> NDArray[int64]:
     """
     import numpy as np
 
+    return _done_ns(stretch, np.maximum(lateness_ns(stretch), 0)) - stretch.due_ns
+
+
+def _done_ns(stretch: LoadPhase, late_ns: NDArray[int64]) -> NDArray[int64]:
+    """Completion of each query by the queue's law, from the lateness of each batch."""
+    import numpy as np
+
     due, started, ended = _batches(stretch)
-    late = np.maximum(started - _ready_ns(due, ended, stretch.load.servers), 0)
-    spent = late + (ended - started)
-    done = completions_ns(due, spent, stretch.load.servers)
+    done = completions_ns(due, late_ns + (ended - started), stretch.load.servers)
     if stretch.load.max_batch == 1:
-        return done - due
+        return done
     batch_of = np.searchsorted(np.sort(started), stretch.started_ns)
-    return done[np.argsort(started, kind="stable")][batch_of] - stretch.due_ns
+    return done[np.argsort(started, kind="stable")][batch_of]
+
+
+def _woken_in_time(stretch: LoadPhase) -> LoadPhase:
+    """The same, had the generator not been late for queries that found a server free.
+
+    Its lateness among queries that wait stays: it holds up the others as their service does.
+    """
+    import numpy as np
+
+    due, _, ended = _batches(stretch)
+    waited = _ready_ns(due, ended, stretch.load.servers) > due
+    late = np.where(waited, np.maximum(lateness_ns(stretch), 0), 0)
+    started = _done_ns(stretch, late) - stretch.duration_ns
+    return replace(stretch, started_ns=np.maximum(started, stretch.due_ns))
 
 
 def completions_ns(due: NDArray[int64], spent: NDArray[int64], servers: int) -> NDArray[int64]:
@@ -278,11 +297,12 @@ def overloaded(stretch: LoadPhase, confidence: float = SLOPE_CONFIDENCE) -> bool
     and adds up to more than one mean call; or completions came at less than
     `LEAST_ACHIEVED_RATIO` of the rate of the schedule, and by the end that is more than chance
     explains: see `HALF_AGAIN`. Blocks, because queueing times of neighbours are all but the same:
-    a line through single queries would find a slope in every stable queue.
+    a line through single queries would find a slope in every stable queue. The slope and the rate
+    are those of a generator that wakes in time: on a busy machine one wakes late for idle servers.
     """
     if stretch.load.unserved:
         return True
-    settled = stretch.settled()
+    settled = _woken_in_time(stretch).settled()
     return _grows(settled, confidence) or _falls_short(settled)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+
 import numpy as np
 import pytest
 
@@ -100,6 +102,33 @@ def test_a_server_that_stops_near_the_end_falls_short() -> None:
     spent[1950] = 200 * MS
     started = completions_ns(due, spent, 1) - spent
     assert overloaded(queue(due, started, spent))
+
+
+@pytest.mark.parametrize(("servers", "max_batch"), [(1, 1), (1, 4), (2, 1)])
+@pytest.mark.parametrize("late_at_end", [1, 5])
+def test_a_generator_that_wakes_later_and_later_overloads_no_idle_queue(
+    servers: int, max_batch: int, late_at_end: int
+) -> None:
+    due = schedule(0.05, 1000, 1)
+    load = Load(rate_per_s=50, first=0, end=1000, seed=1, arrivals="poisson",
+                servers=servers, max_batch=max_batch)  # fmt: skip
+    late = np.linspace(0, 5 * MS, 1000).astype(np.int64)
+    late[-late_at_end:] = 400 * MS
+    spent = np.full(1000, MS // 10, dtype=np.int64)
+    free, started = [0] * servers, []
+    for due_ns, late_ns in zip(due.tolist(), late.tolist(), strict=True):
+        first = heapq.heappop(free)
+        started.append(due_ns + late_ns if first <= due_ns else first)
+        heapq.heappush(free, started[-1] + MS // 10)
+    assert not overloaded(LoadPhase.of(due, started, spent, load))
+
+
+def test_a_generator_that_holds_up_waiting_queries_overloads_them() -> None:
+    due = schedule(0.95, 20_000, 1)
+    spent = np.full(due.size, MS)
+    started = completions_ns(due, spent + MS // 10, 1) - spent
+    assert overloaded(queue(due, started, spent))
+    assert not overloaded(queue(due, completions_ns(due, spent, 1) - spent, spent))
 
 
 def test_service_that_is_still_getting_faster_has_not_settled() -> None:

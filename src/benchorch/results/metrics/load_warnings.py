@@ -158,6 +158,9 @@ def _missed(mains: Sequence[LoadPhase]) -> Iterator[str]:
     limit = format_ms(target.target_ms)
     all_answered = all(main.answered.all() for main in mains)
     late = "responses took" if all_answered else "queries had no answer or took"
+    cause = f"{share} of {late} longer than {limit} ms"
+    if unstable(mains):
+        cause = f"the queue grew, so that in time every response takes longer than {limit} ms"
     if found is TargetStatus.UNDECIDED:
         yield (
             f"Whether {_quantile(target)} stays within {limit} ms is not decided: {share} of "
@@ -166,14 +169,13 @@ def _missed(mains: Sequence[LoadPhase]) -> Iterator[str]:
         )
     elif found is TargetStatus.MISSED and mains[0].load.purpose == CONFIRMATION:
         yield (
-            f"The rate that the search found did not hold for a full run: {share} of {late} "
-            f"longer than {limit} ms: try a larger scenario.budget_s, or a quieter machine."
+            f"The rate that the search found did not hold for a full run: {cause}: "
+            "try a larger scenario.budget_s, or a quieter machine."
         )
     elif found is TargetStatus.MISSED:
         yield (
-            f"The target is missed: {share} of {late} longer than {limit} ms: try a lower "
-            f"scenario.rate_per_s; scenario=peak_rate scenario.target_ms={target.target_ms:g} "
-            "finds one that holds."
+            f"The target is missed: {cause}: try a lower scenario.rate_per_s; "
+            f"scenario=peak_rate scenario.target_ms={target.target_ms:g} finds one that holds."
         )
 
 

@@ -9,6 +9,7 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Skip, Trial
 from benchorch.formatting import bounded, plural
 from benchorch.results.compare.stored_run import RunResults
+from benchorch.results.metrics.load import at_one_rate, seen_under_load, unstable
 
 _NAMED = 3
 
@@ -96,7 +97,8 @@ def _loss(result: TrialResult | None) -> str:
         return f"failed ({result.failure.kind})" if result.failure else "failed"
     if result.disagrees:
         return "not the same model"
-    return "not measured"
+    mains = at_one_rate(seen_under_load(result.valid))
+    return "unstable" if mains and unstable(mains) else "not measured"
 
 
 def _has_ended(result: TrialResult | None) -> bool:

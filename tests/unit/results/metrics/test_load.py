@@ -97,6 +97,13 @@ def test_a_target_is_met_missed_or_undecided(target_ms: float, word: str) -> Non
     assert all(word in doubt for doubt in about)
 
 
+def test_a_target_that_an_unstable_queue_misses_is_told_by_its_cause() -> None:
+    doubts = load_warnings([served(rate_per_s=1050.0, duration_s=60.0, target_ms=100_000.0)])
+    (about,) = (doubt for doubt in doubts if "target is missed" in doubt)
+    assert about.startswith("The target is missed: the queue grew, ")
+    assert "%" not in about
+
+
 def test_every_doubt_says_what_to_try() -> None:
     clock = QuickClock(late_ns=MS)
     doubted = [

@@ -7,6 +7,8 @@ from dataclasses import replace
 from benchorch.domain.result import TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.results.report.tables import Conclusion, conclusions
+from benchorch.scenarios.server import Server
+from support.load_runs import process, run
 from support.synthetic_runs import DISAGREES, failed, result, run_results, trial
 
 EAGER = trial()
@@ -51,6 +53,12 @@ def test_what_has_not_run_or_is_another_model_is_a_part_of_the_sentence() -> Non
     assert found.sentence.endswith(
         "; fast not run, other not the same model; partial, because not every trial has ended."
     )
+
+
+def test_an_unstable_queue_is_told_as_that() -> None:
+    unstable = process(run(Server(rate_per_s=1050, duration_s=20, seed=1)))
+    found = concluded((EAGER, OF_EAGER), (FAST, replace(result(FAST), processes=(unstable,))))
+    assert found.sentence.endswith("; fast unstable.")
 
 
 def test_a_default_that_this_machine_cannot_run_was_not_requested() -> None:
