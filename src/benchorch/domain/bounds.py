@@ -15,4 +15,6 @@ Finite = Annotated[float, Meta(ge=-1e30, le=1e30)]
 Amount = Annotated[float, Meta(ge=0, le=1e30)]
 Items = Annotated[float, Meta(ge=1e-6, le=1e30)]
 """Elements of a call, by which its figures are divided."""
+Level = Annotated[float, Meta(gt=0, lt=1)]
+"""Confidence of an interval."""
 Share = Annotated[float, Meta(ge=0, le=1)]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchorch.domain.bounds import Real
+from benchorch.domain.bounds import Level, Real
 
 _TAILS = {"p50": "median", "p90": "90 %", "p95": "95 %", "p99": "99 %", "p99.9": "99.9 %"}
 
@@ -122,7 +122,7 @@ class Estimate:
     value: Real
     low: Real | None = None
     high: Real | None = None
-    level_ratio: float
+    level_ratio: Level
     n: int
     unit: str
     method: str

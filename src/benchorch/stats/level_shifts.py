@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.domain.estimate import Estimate
 from benchorch.stats.between_processes import bounded_exp
-from benchorch.stats.quantiles import ALPHA
+from benchorch.stats.quantiles import ALPHA, standard_errors
 from benchorch.stats.steady_state import LEAST_SEGMENT, clipped, shifts
 from benchorch.stats.student import student_t
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 LEAST_RATIO = 0.01
 """Shifts up to this share are of no practical importance, and left out."""
 
-_Z = statistics.NormalDist().inv_cdf(1 - ALPHA / 2)
 _LEAST_NOISE = 1e-3
 _PENALTY = 4.5
 _METHOD = "PELT on logarithms; Student's t of neighbouring levels, Bonferroni over all places"
@@ -94,7 +93,9 @@ def _is_early(points: NDArray[float64], starts: Sequence[int], index: int) -> bo
 def _own_spread(estimate: Estimate) -> float:
     """The standard error of a logarithm as its interval has it; 0 without one."""
     low, high = estimate.low, estimate.high
-    return math.log(high / low) / (2 * _Z) if low and high and low > 0 else 0.0
+    if not low or not high or low < 0:
+        return 0.0
+    return math.log(high / low) / (2 * standard_errors(estimate))
 
 
 def _usual_step(points: NDArray[float64]) -> float:

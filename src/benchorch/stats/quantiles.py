@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from benchorch.domain.estimate import Estimate
@@ -40,6 +41,11 @@ def minimum_n(quantile_ratio: float, level_ratio: float = LEVEL_RATIO) -> int:
 def without_interval(value: float, unit: str, method: str, n: int = 1) -> Estimate:
     """A number that was counted or read once, or an extreme of `n` observations."""
     return Estimate(value=float(value), level_ratio=LEVEL_RATIO, n=n, unit=unit, method=method)
+
+
+def standard_errors(estimate: Estimate) -> float:
+    """How many standard errors the ends of an interval are away from its value, were it normal."""
+    return NormalDist().inv_cdf((1.0 + estimate.level_ratio) / 2.0)
 
 
 def order_bounds(

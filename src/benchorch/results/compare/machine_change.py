@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchorch.domain.estimate import Estimate
-from benchorch.stats.quantiles import ALPHA
+from benchorch.stats.quantiles import ALPHA, standard_errors
 from benchorch.stats.student import student_t
 
 LEAST_SESSIONS = 3
 """Fewer sessions show nothing of how much sessions differ."""
 
 _LEAST_MEMORY = math.log(1.1)
-_Z = statistics.NormalDist().inv_cdf(1 - ALPHA / 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,15 +114,15 @@ def session_spread(
     """
     machine = references or [0.0] * len(sessions)
     known = [
-        (each.low, math.log(each.value), each.high, change)
+        (_log_error(each), math.log(each.value), change)
         for each, change in zip(sessions, machine, strict=True)
         if each.low and each.high and each.value > 0
     ]
     if len(known) < LEAST_SESSIONS:
         return None
-    within = statistics.fmean((math.log(high / low) / (2 * _Z)) ** 2 for low, _, high, _ in known)
-    plain = statistics.variance(value for _, value, _, _ in known)
-    less = statistics.variance(value - change for _, value, _, change in known)
+    within = statistics.fmean(error**2 for error, _, _ in known)
+    plain = statistics.variance(value for _, value, _ in known)
+    less = statistics.variance(value - change for _, value, change in known)
     between = max(min(plain, less) - within, 0.0)
     return Difference(
         spread=math.sqrt(2 * between),
@@ -143,9 +142,13 @@ def assumed_session_spread(*sides: tuple[Estimate, int]) -> Difference:
     sides : pair of (Estimate, int)
         With an interval, both ends positive; and how many processes it is of.
     """
-    errors = [(math.log((one.high or 1) / (one.low or 1)) / (2 * _Z), n) for one, n in sides]
-    variance = sum(n * error**2 * 2 / math.pi for error, n in errors)
+    variance = sum(n * _log_error(one) ** 2 * 2 / math.pi for one, n in sides)
     return Difference(spread=math.sqrt(variance), freedom=math.inf, assumed=True)
+
+
+def _log_error(one: Estimate) -> float:
+    """The standard error of a logarithm that its interval stands for, both ends positive."""
+    return math.log((one.high or 1) / (one.low or 1)) / (2 * standard_errors(one))
 
 
 def reference_level(times: Sequence[Sequence[float]]) -> float | None:

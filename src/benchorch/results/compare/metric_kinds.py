@@ -15,8 +15,11 @@ SPEEDUP = "speedup_ratio/p50"
 NAMES = (*METRICS, SPEEDUP)
 """Metrics that can be compared."""
 
-PRIMARY = (LATENCY, "response_ms/p50", "throughput_items_per_s/mean")
-"""Default metrics of a comparison: the first one that both trials have."""
+TARGET_RATE = "target_rate_per_s/max"
+THROUGHPUT = "throughput_items_per_s/mean"
+
+PRIMARY = (LATENCY, TARGET_RATE, "response_ms/p50", "capacity_per_s/mean", THROUGHPUT)
+"""Metrics by which trials are ranked and compared, by scenario: the first one that is there."""
 
 # Constant for an artifact: they differ, or they do not.
 EXACT = frozenset({"artifact_bytes/total", "parameters/total", "macs/total", "flops/total"})

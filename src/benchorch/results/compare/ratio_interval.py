@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 from benchorch.domain.estimate import Estimate
 from benchorch.results.compare.machine_change import Difference
-from benchorch.stats.quantiles import ALPHA
+from benchorch.stats.quantiles import standard_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +48,10 @@ def ratio_interval(
     if not all(end is not None and 0 < end < math.inf for end in ends):
         return None
     low, mid, high, other_low, other_mid, other_high = (math.log(end or 1) for end in ends)
-    scale = _z(alpha) / _z(ALPHA)
+    scale, other = (_z(alpha) / standard_errors(one) for one in (above, below))
     among = 0.0 if session is None else session.reach(alpha)
-    down = math.hypot(scale * (mid - low), scale * (other_high - other_mid), among)
-    up = math.hypot(scale * (high - mid), scale * (other_mid - other_low), among)
+    down = math.hypot(scale * (mid - low), other * (other_high - other_mid), among)
+    up = math.hypot(scale * (high - mid), other * (other_mid - other_low), among)
     found = [_Shifted(mid - other_mid, down, up)]
     is_shown = session is not None and not session.assumed
     if machine is not None and (not is_shown or (session and session.explained)):

@@ -85,9 +85,18 @@ class MetricVerdict:
 
 
 def primary_metric(match: Match) -> str:
-    """The metric by which two trials are compared by default."""
-    known = _metrics(match.a).keys() & _metrics(match.b).keys()
+    """The metric by which two trials are compared by default.
+
+    Under the same load the first that either has: the other was overloaded, or within the target
+    at no rate, which is not in what both have. Of two scenarios the first that both have.
+    """
+    a, b = _metrics(match.a).keys(), _metrics(match.b).keys()
+    known = a | b if _scenario(match.a) == _scenario(match.b) else a & b
     return next((name for name in metric_kinds.PRIMARY if name in known), metric_kinds.LATENCY)
+
+
+def _scenario(stored: StoredTrial) -> str | None:
+    return stored.trial.labels.get("scenario")
 
 
 def applies(match: Match, metric: str) -> bool:

@@ -8,6 +8,7 @@ from benchorch.domain.estimate import Estimate
 from benchorch.domain.trial import Trial
 from benchorch.formatting import bounded, interval_text, is_unknown, varying_labels
 from benchorch.pages.chart_script import Spec
+from benchorch.results.compare.metric_kinds import TARGET_RATE
 from benchorch.results.report.chart import (
     PageChart,
     at,
@@ -33,6 +34,13 @@ COLORS = {
 }
 """Of each verdict; dark and light enough for both themes."""
 
+_RATES = {
+    (
+        "Rate within the target",
+        "Highest rate of queries at which the target holds; longer is better.",
+        "queries a second",
+    ): (TARGET_RATE,),
+}
 _TIMES = {
     (
         "Latency",
@@ -51,7 +59,7 @@ _TIMES = {
         "median time per output token, ms",
     ): ("tpot_ms/p50",),
 }
-"""Title, sentence and axis of each chart of times, and the metrics of which it has the first."""
+"""Title, sentence and axis of each chart, and the metrics of which it has the first."""
 
 _HEAD_PX, _BAR_PX, _ROW_PX = 12, 14, 46
 _PROCESS_PX = 9
@@ -71,7 +79,7 @@ class _Bar:
 def case_charts(rows: Sequence[ReportRow], series: AllSeries) -> list[PageChart]:
     """The charts of the rows of one serving case, in the order of the table."""
     names = _names([row.stored.trial for row in rows])
-    return [*_times(rows, names), *_speedup(rows, names), *_processes(rows, names, series)]
+    return [*_figures(rows, names), *_speedup(rows, names), *_processes(rows, names, series)]
 
 
 def _names(trials: Sequence[Trial]) -> Mapping[str, str]:
@@ -97,9 +105,13 @@ def kind_of(row: ReportRow) -> str:
     return "baseline" if row.result.baseline_id is None else "not compared"
 
 
-def _times(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[PageChart]:
-    """Median times of a call; where tokens are generated, of the first and of each later one."""
-    for (title, sentence, unit), metrics in _TIMES.items():
+def _figures(rows: Sequence[ReportRow], names: Mapping[str, str]) -> Iterator[PageChart]:
+    """Median times of a call; where tokens are generated, of the first and of each later one.
+
+    Where the highest rate was searched for, those rates: each time is that of its own rate.
+    """
+    searched = any(TARGET_RATE in row.metrics for row in rows)
+    for (title, sentence, unit), metrics in (_RATES if searched else _TIMES).items():
         found = [(row, first(row.metrics, metrics)) for row in rows]
         bars = [
             _Bar(

@@ -20,6 +20,7 @@ from benchorch.formatting import (
     printable,
     varying_labels,
 )
+from benchorch.results.compare.metric_kinds import PRIMARY, higher_is_better
 from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.execution_text import execution_matters, precision_text
 from benchorch.results.report.plan_text import names_of, skip_text
@@ -81,23 +82,22 @@ class PrimaryMetric(NamedTuple):
     cost: tuple[float, float]
 
 
-# By scenario, the first one that a trial has: its text, and whether less is better.
-_PRIMARY_METRICS = (
-    ("latency_ms/p50", "p50 {} ms", True),
-    ("target_rate_per_s/max", "{} queries/s within the target", False),
-    ("response_ms/p50", "response p50 {} ms", True),
-    ("capacity_per_s/mean", "{} queries/s at most", False),
-    ("throughput_items_per_s/mean", "{} items/s", False),
-)
+_PRIMARY_TEXTS = {
+    "latency_ms/p50": "p50 {} ms",
+    "target_rate_per_s/max": "{} queries/s within the target",
+    "response_ms/p50": "response p50 {} ms",
+    "capacity_per_s/mean": "{} queries/s at most",
+    "throughput_items_per_s/mean": "{} items/s",
+}
 
 
 def primary_metric(metrics: Mapping[str, Estimate]) -> PrimaryMetric | None:
     """The metric by which a trial is ranked; None where it has none of them."""
-    for place, (name, words, less_is_better) in enumerate(_PRIMARY_METRICS):
+    for place, name in enumerate(PRIMARY):
         found = metrics.get(name)
         if found is not None:
-            cost = found.value if less_is_better else -found.value
-            return PrimaryMetric(words.format(interval_text(found)), (place, cost))
+            cost = -found.value if higher_is_better(name) else found.value
+            return PrimaryMetric(_PRIMARY_TEXTS[name].format(interval_text(found)), (place, cost))
     return None
 
 

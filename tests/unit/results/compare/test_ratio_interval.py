@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from benchorch.domain.estimate import Estimate
 from benchorch.results.compare.machine_change import (
     Difference,
+    assumed_session_spread,
     reference_change,
     session_spread,
 )
@@ -29,6 +31,19 @@ def test_distances_add_as_standard_errors_do() -> None:
     assert found is not None
     assert found.low == pytest.approx(math.log(2) - 0.5)  # 0.3 below and 0.4 above
     assert found.high == pytest.approx(math.log(2) + 1.0)  # 0.6 above and 0.8 below
+
+
+def test_an_interval_of_another_level_counts_for_what_it_is() -> None:
+    """1.645 standard errors reach as far at 90 % as 1.96 do at 95 %."""
+    side = estimate(1, math.exp(-0.196), math.exp(0.196))
+    same = replace(side, low=math.exp(-0.1645), high=math.exp(0.1645), level_ratio=0.9)
+    wide, found = (ratio_interval(one, side, alpha=0.05) for one in (side, same))
+    assert wide is not None
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((wide.low, wide.high), abs=1e-4)
+    assert assumed_session_spread((same, 10), (side, 10)).spread == pytest.approx(
+        assumed_session_spread((side, 10), (side, 10)).spread, abs=1e-4
+    )
 
 
 def test_swapping_the_two_mirrors_the_interval() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from benchorch.domain.price import Market, Price
 from benchorch.results.compare.matching import Match
-from benchorch.results.compare.metric_kinds import LATENCY, SPEEDUP
+from benchorch.results.compare.metric_kinds import LATENCY, SPEEDUP, TARGET_RATE
 from benchorch.results.compare.stored_run import StoredTrial
 from benchorch.results.compare.verdicts import all_metrics, compare_cases, primary_metric
 from benchorch.stats.sequential_testing import USUAL_LOOKS
@@ -19,6 +20,7 @@ EAGER = trial()
 FAST = trial("fast", baseline=EAGER)
 SMALL = trial("small", baseline=EAGER)
 THROUGHPUT = "throughput_items_per_s/mean"
+RESPONSE, CAPACITY = "response_ms/p50", "capacity_per_s/mean"
 USD = "cost_usd_per_million_items/on_demand"
 PRICED = {
     "prices": (
@@ -246,6 +248,43 @@ def test_the_primary_metric_is_one_that_both_have() -> None:
     assert primary_metric(one) == LATENCY
     assert {LATENCY, THROUGHPUT, "peak_rss_bytes/max"} <= set(all_metrics(one))
     assert primary_metric(Match(name="x", a=once("a"), b=session("b", (EAGER, failed(EAGER)))[0]))
+
+
+def under_load(plan_id: str, values: dict[str, float], scenario: str = "peak_rate") -> StoredTrial:
+    """A trial with these metrics alone; each interval is 10 % wide."""
+    one = once(plan_id, of=trial(labels={"scenario": scenario}))
+    assert one.summary is not None
+    metrics = {
+        name: replace(one.metrics[LATENCY], value=value, low=0.95 * value, high=1.05 * value)
+        for name, value in values.items()
+    }
+    return replace(one, summary=replace(one.summary, metrics=metrics))
+
+
+def primary_verdict(a: StoredTrial, b: StoredTrial) -> tuple[str, str]:
+    metric = primary_metric(Match(name="x", a=a, b=b))
+    return metric, verdict(a, b, metric).verdict
+
+
+def test_peak_rates_are_compared_by_the_rate_and_not_by_the_response_at_each_ones_own() -> None:
+    a = under_load("a", {TARGET_RATE: 500, RESPONSE: 1, CAPACITY: 900})
+    b = under_load("b", {TARGET_RATE: 5000, RESPONSE: 4, CAPACITY: 9000})
+    assert primary_verdict(a, b) == (TARGET_RATE, "faster")
+    assert primary_verdict(b, a) == (TARGET_RATE, "slower")
+
+
+def test_a_curve_is_compared_by_its_capacity() -> None:
+    a, b = under_load("a", {CAPACITY: 1740}), under_load("b", {CAPACITY: 15403})
+    assert primary_verdict(a, b) == (CAPACITY, "faster")
+
+
+def test_what_lacks_the_first_metric_is_not_judged_by_a_later_one_under_the_same_load() -> None:
+    a = under_load("a", {TARGET_RATE: 500, RESPONSE: 4})
+    assert primary_verdict(a, under_load("b", {RESPONSE: 1})) == (TARGET_RATE, "refused")
+    overloaded = under_load("b", {CAPACITY: 900}, "server")
+    served = under_load("a", {RESPONSE: 4, CAPACITY: 900}, "server")
+    assert primary_verdict(served, overloaded) == (RESPONSE, "refused")
+    assert primary_metric(Match(name="x", a=a, b=served)) == RESPONSE
 
 
 def test_differences_that_do_not_matter_can_be_chosen() -> None:

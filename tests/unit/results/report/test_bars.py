@@ -66,6 +66,22 @@ def test_what_is_not_known_yet_has_neither_a_bar_nor_a_whisker(run, ends, drawn)
     assert chart.spec["layer"][0]["encoding"]["x"]["scale"]["domain"][1] < 2
 
 
+def test_of_a_searched_rate_the_rates_are_drawn_and_no_times_at_different_rates(run):
+    trials = []
+    for one in run.trials:
+        if one.summary and one.trial.labels["conversion"] == "fast":
+            own = one.summary.metrics
+            rate = replace(own["latency_ms/p50"], value=900.0, low=850.0, high=950.0)
+            response = {"response_ms/p50": own["latency_ms/p50"], "target_rate_per_s/max": rate}
+            one = replace(one, summary=replace(one.summary, metrics=response))
+        trials.append(one)
+    drawn = charts(replace(run, trials=tuple(trials)))
+    assert "Latency" not in drawn
+    chart = drawn["Rate within the target"]
+    assert "longer is better" in chart.sentence
+    assert values(chart)["fast"]["value"] == 900
+
+
 def test_the_axis_does_not_reach_to_what_is_not_drawn(run):
     def with_latency(one, **ends):
         own = one.summary.metrics

@@ -8,9 +8,9 @@ from benchorch.domain.profile import BottleneckVerdict, ProfileRecord
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.domain.verdict import OutputParity, Verdict
+from benchorch.results.compare.metric_kinds import PRIMARY
 from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.tables import (
-    _PRIMARY_METRICS,
     HEADERS,
     conclusion,
     limit_text,
@@ -263,7 +263,7 @@ def test_under_load_a_trial_is_ranked_by_its_response_or_by_the_rate_it_sustains
         assert words in said
 
 
-@pytest.mark.parametrize("metric", [name for name, _, _ in _PRIMARY_METRICS])
+@pytest.mark.parametrize("metric", PRIMARY)
 def test_a_higher_ratio_ranks_first_whatever_the_primary_metric(metric):
     sheet = Sheet().add("slow", ratio=0.5).add("eager").add("fast", ratio=31.7)
     for name, summary in sheet.summaries.items():
