@@ -86,3 +86,19 @@ def test_the_first_failure_ends_a_run_and_what_has_not_run_waits_for_resume(pick
     assert {conversion for conversion, outcome in ran(picky) if outcome == "ok"} == {
         *("eager", "export", "bf16")
     }
+
+
+def test_the_rest_of_a_run_is_measured_with_another_setting(picky):
+    fail(picky, "-x", *MODEL, "conversion=[export,eager,bf16]")
+    before = ran(picky)
+    typed = (picky.path / "out" / ".hydra" / "overrides.yaml").read_text()
+    refused = picky.run("resume", "out", "stopping.processes=2", code=2)
+    assert "stopping.processes: resume runs the trials of the plan" in refused.stderr
+    assert "Try: benchorch resume out\n" in refused.stderr
+    assert ran(picky) == before
+    done = picky.run("resume", "out", "budget.minutes=10", code=1)  # the failed one stays failed
+    assert f"3 trials, {len(before)} already there" in done.stdout
+    assert {conversion for conversion, _ in ran(picky)} == {"eager", "export", "bf16"}
+    session = json.loads((picky.path / "out" / "plan.json").read_text())["session"]
+    assert session["budget"] == {"minutes": 10, "max_usd": None}
+    assert (picky.path / "out" / ".hydra" / "overrides.yaml").read_text() == typed

@@ -49,8 +49,8 @@ def _benchmark(request: Request, terminal: Terminal) -> int:
         from benchorch.journal.registry import find_invocation
 
         directory = find_invocation(request.resume)
-        if not (overrides or request.flags) and request.config_name == "config":
-            return _resume(directory, composer, _terms(request), terminal)
+        if not (_extends(request, overrides) or request.foreign_flags):
+            return _resume(directory, composer, _terms(request), terminal, overrides)
     modes = ("run", "sweep") if directory else ()
     places = [f"hydra.{mode}.dir={spelled(str(directory))}" for mode in modes]
     if (shown := _only_shown(request, [*overrides, *places])) is not None:
@@ -59,6 +59,15 @@ def _benchmark(request: Request, terminal: Terminal) -> int:
 
     with installed_plugins(request.directories):
         return _run_by_hydra(request, composer, overrides, places, terminal)
+
+
+def _extends(request: Request, overrides: Sequence[str]) -> bool:
+    """Whether a recipe, a model or a conversion names trials that a resumed plan may lack."""
+    if request.config_name != "config":
+        return True
+    from benchorch.run.resumed_settings import names_trials
+
+    return names_trials(overrides)
 
 
 def _only_shown(request: Request, words: Sequence[str]) -> Shown | None:
@@ -237,9 +246,16 @@ def _leave_or_cancel(directory: Path) -> None:
         print_err(f"{error} The sweep continues; the same line follows it again.")
 
 
-def _resume(directory: Path, composer: Composer, terms: RunTerms, terminal: Terminal) -> int:
+def _resume(
+    directory: Path,
+    composer: Composer,
+    terms: RunTerms,
+    terminal: Terminal,
+    overrides: Sequence[str] = (),
+) -> int:
     from benchorch.run.foreign_plan import refuse_foreign
     from benchorch.run.invocation import Invocation
+    from benchorch.run.resumed_settings import with_settings
     from benchorch.run.selection import narrowed
 
     invocation = Invocation(
@@ -253,6 +269,7 @@ def _resume(directory: Path, composer: Composer, terms: RunTerms, terminal: Term
         return _delivered(OK, invocation, terminal)
     part = plan if terms.again else narrowed(plan, terms.only)
     _change_directory(Path(str(plan.session.get("cwd", "."))))
+    part = with_settings(part, composer, overrides)
     return _delivered(_run_plan(invocation, part), invocation, terminal)
 
 

@@ -120,9 +120,9 @@ def session_for(composer: Composer, overrides: Sequence[str]) -> ConfigNode:
     refuse_twice(overrides)
     config = composer.session(overrides)
     session = {key: config.get(key) for key in SESSION_KEYS}
-    problems.add(_session_problems(session, ()))
+    problems.add(session_problems(session, ()))
     problems.stop()
-    return _stored(session)
+    return stored_session(session)
 
 
 def _plan_jobs(
@@ -137,13 +137,13 @@ def _plan_jobs(
     problems.add(_shape_problems(cells, known))
     problems.stop()
     session = {key: cells[0].config.get(key) for key in SESSION_KEYS}
-    problems.add(_session_problems(session, cells))
+    problems.add(session_problems(session, cells))
     problems.add(chosen_places(session, cells[0].choices))
     executor = problems.attempt(lambda: make(node_of(session, "executor"), Executor, "executor"))
     kinds = {str(kind) for cell in cells if (kind := node_of(cell.config, "hardware").get("kind"))}
-    lacking = tuple(_lacking(session, executor))
+    unmet = tuple(lacking(session, executor))
     elsewhere = executor is not None and {executor.way(kind) for kind in kinds} - {Way.LOCAL}
-    problems.add(() if elsewhere and not to_run else lacking)
+    problems.add(() if elsewhere and not to_run else unmet)
     if executor is not None:
         own = executor.region() if elsewhere else None
         session["pricing"] = _priced_in(node_of(session, "pricing"), own or DEFAULT_REGION)
@@ -154,7 +154,7 @@ def _plan_jobs(
             executor=executor or _Anywhere(),
             plan_id=plan_id,
             name=str(session["name"]),
-            session=_stored(session),
+            session=stored_session(session),
             baseline=_baseline(session, composer),
             keep_unreachable=not to_run,
             control=_control(session),
@@ -169,7 +169,7 @@ def _plan_jobs(
     problems.add(without_effect(cells, plan, composer))
     problems.stop()
     notes = (
-        *lacking,
+        *unmet,
         *(_notes(session, executor, kinds) if elsewhere else ()),
         *(() if to_run else _mismatches(plan.trials, executor)),
         *_usual_conversions(cells, executor),
@@ -190,7 +190,7 @@ def _priced_in(pricing: ConfigNode, region: str) -> ConfigNode:
     return pricing if pricing.get("region") else {**pricing, "region": region}
 
 
-def _lacking(session: ConfigNode, executor: Executor | None) -> Iterator[str]:
+def lacking(session: ConfigNode, executor: Executor | None) -> Iterator[str]:
     """What executor and store lack to run anything; a store that cannot be made is a problem."""
     yield from executor.problems() if executor else ()
     with contextlib.suppress(ConfigError):
@@ -314,7 +314,8 @@ def _control(session: ConfigNode) -> bool | str:
     return requested if isinstance(requested, bool) else AUTO
 
 
-def _session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Iterator[str]:
+def session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Iterator[str]:
+    """What is wrong with the settings that all trials share, and which of them cells differ in."""
     for key in ("name", "baseline"):
         if not isinstance(session[key], str) and not (key == "baseline" and session[key] is None):
             yield f"{key}: expected text, got {session[key]!r}."
@@ -362,7 +363,7 @@ def _place_problems(url: Json) -> Iterator[str]:
             yield f"keep_at: {error}"
 
 
-def _stored(session: ConfigNode) -> ConfigNode:
+def stored_session(session: ConfigNode) -> ConfigNode:
     """The session as a plan holds it on disk: without secrets, its keys those of all releases."""
     recorder = session["recorder"]
     public = location.kept_secret(recorder) if isinstance(recorder, Mapping) else recorder

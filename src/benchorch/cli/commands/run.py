@@ -40,7 +40,8 @@ def run(terminal: Terminal, words: Sequence[str]) -> int:
     help="""Resume a run that ended before its plan did: only trials without a result run.
 
     RUN is a run's directory or its name, its plan id, its MLflow run id, or `last`. With --head
-    URL, or BENCHORCH_HEAD, it continues on that cluster.
+    URL, or BENCHORCH_HEAD, it continues on that cluster. KEY=VALUE changes a setting for the rest,
+    such as budget.minutes=10; with a model or a recipe its trials are added.
     """,
 )
 @run_argument()
