@@ -9,14 +9,15 @@ from benchorch.domain.estimate import Estimate
 
 def scaled(estimate: Estimate, factor: float) -> Estimate:
     """The estimate of a known multiple of a quantity."""
-    low, high = estimate.low, estimate.high
+    low, high, seen = estimate.low, estimate.high, estimate.seen
     if factor < 0:
-        low, high = high, low
+        low, high, seen = high, low, seen and (seen[1], seen[0])
     return replace(
         estimate,
         value=estimate.value * factor,
         low=None if low is None else low * factor,
         high=None if high is None else high * factor,
+        seen=seen and (seen[0] * factor, seen[1] * factor),
     )
 
 
@@ -25,12 +26,13 @@ def quotient(number: float, estimate: Estimate) -> Estimate:
 
     The largest quantity gives the smallest quotient; where it may be 0, there is no largest one.
     """
-    low, high = estimate.low, estimate.high
+    low, high, seen = estimate.low, estimate.high, estimate.seen
     return replace(
         estimate,
         value=number / estimate.value,
         low=None if high is None else number / high,
         high=None if low is None or low <= 0 else number / low,
+        seen=None if seen is None or seen[0] <= 0 else (number / seen[1], number / seen[0]),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -47,6 +48,15 @@ def test_nothing_has_no_sum_and_one_part_is_the_sum() -> None:
 def test_a_multiple_below_zero_exchanges_the_ends() -> None:
     found = scaled(estimate(10.0, 3.0, 5.0), -2.0)
     assert (found.value, found.low, found.high) == (-20.0, -30.0, -14.0)
+
+
+def test_the_values_seen_are_of_the_new_quantity() -> None:
+    observed = replace(estimate(4.0), seen=(2.0, 5.0))
+    assert scaled(observed, 10.0).seen == (20.0, 50.0)
+    assert scaled(observed, -10.0).seen == (-50.0, -20.0)
+    assert quotient(10.0, observed).seen == (2.0, 5.0)
+    assert quotient(20.0, observed).seen == (4.0, 10.0)
+    assert quotient(20.0, replace(observed, seen=(-1.0, 5.0))).seen is None
 
 
 @pytest.mark.parametrize(("below", "high"), [(2.0, 5.0), (4.0, None)])

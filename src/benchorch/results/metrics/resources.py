@@ -103,6 +103,7 @@ def _overlap(splits: Sequence[TransferBreakdown]) -> Estimate | None:
         value=1.0 - left.value,
         low=None if left.high is None else 1.0 - left.high,
         high=None if left.low is None else 1.0 - left.low,
+        seen=left.seen and (1.0 - left.seen[1], 1.0 - left.seen[0]),
         method="1 less end to end over the sum of stages; order statistics",
     )
 

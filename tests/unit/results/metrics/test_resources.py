@@ -185,6 +185,7 @@ def test_the_interval_of_overlap_contains_it_and_may_reach_below_zero() -> None:
     assert overlap.low is not None
     assert overlap.high is not None
     assert overlap.low < 0 < overlap.high < 1
+    assert overlap.seen == pytest.approx((1 - 12_500 / 12_000, 1 - 11_000 / 12_000))
 
 
 def test_passes_that_took_no_time_have_no_overlap() -> None:
@@ -306,6 +307,7 @@ def test_the_break_even_is_build_time_over_time_saved() -> None:
     assert saved is not None
     assert (found.low, found.high) == pytest.approx((4.0 / saved.high, 4.0 / saved.low))  # type: ignore[operator]
     assert found.unit == "calls"
+    assert found.seen == pytest.approx((4.0 / 0.0022, 4.0 / 0.0018))
     assert resource_warnings(result(*met, build=built(4.0))) == ()
 
 
@@ -355,7 +357,7 @@ def test_a_single_slower_process_does_not_say_that_a_build_never_pays_off() -> N
 def test_savings_that_might_be_none_have_no_interval_and_a_doubt() -> None:
     trial = result(paired(1.0, 1.5), paired(1.0, 0.9), paired(1.0, 1.2), build=built(4.0))
     found = resource_metrics(trial, None)["break_even_calls/total"]
-    assert (found.low, found.high) == (None, None)
+    assert (found.low, found.high, found.seen) == (None, None, None)
     (doubt,) = resource_warnings(trial)
     assert "may never pay off" in doubt
 
