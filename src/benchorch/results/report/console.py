@@ -35,6 +35,7 @@ from benchorch.results.report.request_coverage import pending
 from benchorch.results.report.rich_table import rich_table
 from benchorch.results.report.run_page import PAGE
 from benchorch.results.report.tables import (
+    against,
     conclusions,
     has_baseline,
     primary_metric,
@@ -82,6 +83,7 @@ class ConsoleReport:
             self._console.print(f"  [yellow]skip[/] {_plain(text)}", highlight=False)
         for note in plan.notes:
             self._console.print(f"  [yellow]note[/] {_plain(note)}", highlight=False)
+        self._live.against = against(plan.trials)
         self._names = {key: printable(name) for key, name in names_of(plan.trials).items()}
 
     @contextlib.contextmanager

@@ -28,6 +28,7 @@ from benchorch.results.report.tables import (
     TOKEN_COST,
     TOKEN_PARITY,
     TOKENS,
+    against,
     serving_case,
 )
 from benchorch.results.report.tradeoffs import tradeoffs
@@ -111,7 +112,7 @@ def page(
         refreshes=refreshes,
         resume=[run.plan_id for run in runs if not run.running and _waits(run)],
         trials=plural(sum(len(run.trials) for run in runs), "trial"),
-        columns=columns,
+        columns=[_title(column, rows) for column in columns],
         groups=[(_heading(run, own), [_cells(row, columns) for row in own]) for run, own in groups],
         cases=cases,
         others=others,
@@ -175,6 +176,12 @@ def _columns(rows: Sequence[ReportRow]) -> list[str]:
     known = [column for column in own if any(_text(row, column) != "–" for row in rows)]
     varied = ["device"] if len({row.device for row in rows if row.device}) > 1 else []
     return [name, *known, *varied]
+
+
+def _title(column: str, rows: Sequence[ReportRow]) -> str:
+    if column != HEADERS[7]:
+        return column
+    return f"{against([row.stored.trial for row in rows])} [95 %]"
 
 
 def _heading(run: StoredRun, rows: Sequence[ReportRow]) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_ROWS = 30
 WAITS = "waits"
 _SEEN = re.compile(r" \([^()]* seen, n = \d+\)")
-HEADERS = ("conversion", "so far", "vs eager [95 %]", "processes", "now")
+_NOW = "now"
 
 
 @dataclass(slots=True)
@@ -57,6 +57,7 @@ class LiveTable:
         latest: what began last and of which trial, for terminals without a column for that.
         ends_s: the expected end on the monotonic clock; None where it is not known.
         compared: whether there are baselines, as `has_baseline` tells.
+        against: the title of what they are compared with, as `tables.against` has it.
     """
 
     rows: dict[str, LiveRow] = field(default_factory=dict)
@@ -65,6 +66,7 @@ class LiveTable:
     latest: str = ""
     started_s: float = field(default_factory=time.monotonic)
     compared: bool = True
+    against: str = "vs baseline"
 
     @property
     def elapsed(self) -> str:
@@ -105,7 +107,8 @@ class LiveTable:
 
     def cells(self) -> list[tuple[str, ...]]:
         """The headers and the first rows."""
-        return [HEADERS, *(row.cells for row in self.ranked()[:_MOST_ROWS])]
+        headers = ("conversion", "so far", f"{self.against} [95 %]", "processes", _NOW)
+        return [headers, *(row.cells for row in self.ranked()[:_MOST_ROWS])]
 
     def footer(self) -> str:
         """Elapsed time and, where they are known, the expected end and the spending."""
@@ -125,7 +128,7 @@ class LiveTable:
         more = f"and {rest:,} more; " if rest > 0 else ""
         cells = self.cells()
         yield rich_table(cells, options.max_width)
-        if self.latest and HEADERS[-1] in fitting(cells, options.max_width)[1]:
+        if self.latest and _NOW in fitting(cells, options.max_width)[1]:
             yield Text(f"  {self.latest}", no_wrap=True, overflow="ellipsis")
         yield Text(f"  {more}{self.footer()}")
 

@@ -10,7 +10,7 @@ from benchorch.domain.trial import node_of
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 from benchorch.results.metrics.cost import usd_per_million_items
 from benchorch.results.report.prices import kind_of
-from benchorch.results.report.tables import LIMIT, ranked, table_rows
+from benchorch.results.report.tables import HEADERS, LIMIT, ranked, table_rows
 from benchorch.stats.interval_arithmetic import scaled
 
 THROUGHPUT = "throughput_items_per_s/mean"
@@ -158,11 +158,12 @@ def _rows(run: StoredRun, prices: PriceSnapshot) -> Iterator[ReportRow]:
     results = run.run_results()
     stored = {one.trial.trial_id: one for one in run.trials}
     head, *drawn = table_rows(results)
+    titles = (*HEADERS[1:], *head[len(HEADERS) :])  # of whatever baseline
     for trial, (name, *cells) in zip(ranked(results), drawn, strict=True):
         yield ReportRow(
             run=run,
             stored=stored[trial.trial_id],
             name=name,
-            cells={LIMIT: "–", **dict(zip(head[1:], cells, strict=True))},
+            cells={LIMIT: "–", **dict(zip(titles, cells, strict=True))},
             price=prices.of(kind_of(trial), Market.ON_DEMAND),
         )

@@ -39,8 +39,9 @@ HEADERS = (
     "build",
     "peak memory",
     "same model?",
-    "vs eager [95 %]",
+    "vs baseline [95 %]",
 )
+"""Titles of the columns of every table; of the last one see `against`."""
 
 COST = "USD per 1M [95 %]"
 """Column of tables with paid machines: the on-demand cost of a million items."""
@@ -115,7 +116,8 @@ def table_rows(run: RunResults) -> list[tuple[str, ...]]:
         for header, shown in ((PRECISION, shows_precision), (priced, paid), (LIMIT, profiled))
         if shown
     )
-    rows: list[tuple[str, ...]] = [(*HEADERS, *((*TOKENS, TOKEN_PARITY) if tokens else ()), *more)]
+    titles = (*HEADERS[:-1], f"{against(run.plan.trials)} [95 %]")
+    rows: list[tuple[str, ...]] = [(*titles, *((*TOKENS, TOKEN_PARITY) if tokens else ()), *more)]
     for trial in ranked(run):
         name = cell_name(trial.labels, varying)
         result = run.results.get(trial.trial_id)
@@ -237,6 +239,13 @@ def parity_text(result: TrialResult) -> str:
 def has_baseline(trials: Sequence[Trial]) -> bool:
     """Whether one of them is the baseline: of others, or alone."""
     return len(trials) == 1 or any(trial.baseline_id for trial in trials)
+
+
+def against(trials: Sequence[Trial]) -> str:
+    """``vs eager``: what the trials are compared with; ``vs baseline`` without only one."""
+    ids = {trial.baseline_id for trial in trials}
+    found = {trial.labels["conversion"] for trial in trials if trial.trial_id in ids}
+    return f"vs {bounded(found.pop(), _LONGEST_NAME) if len(found) == 1 else 'baseline'}"
 
 
 def speedup_text(summary: Summary, result: TrialResult, compared: bool) -> str:

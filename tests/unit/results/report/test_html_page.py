@@ -129,6 +129,10 @@ def test_several_runs_have_their_plan_ids(run, swept):
     assert "are not compared here" in text
 
 
+def test_the_column_of_the_ratio_names_the_baseline(run):
+    assert '<th scope="col">vs eager [95 %]</th>' in drawn(run)
+
+
 def test_only_swept_sizes_have_plots(run, swept):
     names = ("batch size", "sequence length")
     titles = [f"{what} over {name}" for name in names for what in ("Latency", "Throughput")]

@@ -54,6 +54,13 @@ def test_an_interval_that_means_nothing_is_not_shown() -> None:
     assert "[" not in first.figure + first.verdict
 
 
+def test_the_column_of_the_ratio_names_the_baseline() -> None:
+    found = table()
+    assert found.cells()[0][2] == "vs baseline [95 %]"
+    found.against = "vs onnxruntime"
+    assert found.cells()[0][2] == "vs onnxruntime [95 %]"
+
+
 def test_the_values_seen_leave_room_for_what_goes_on() -> None:
     found = table(so_far(OF_EAGER, 2), so_far(OF_FAST, 2))
     assert all("seen" not in row.figure for row in found.ranked())

@@ -12,6 +12,7 @@ from benchorch.results.compare.metric_kinds import PRIMARY
 from benchorch.results.compare.stored_run import RunResults
 from benchorch.results.report.tables import (
     HEADERS,
+    against,
     conclusion,
     limit_text,
     markdown,
@@ -120,13 +121,24 @@ def test_workloads_come_in_the_order_of_their_sizes():
 
 
 def test_without_a_baseline_no_trial_is_called_one():
-    against = HEADERS.index("vs eager [95 %]")
+    against = HEADERS.index("vs baseline [95 %]")
     compared = Sheet().add("eager", 3.0).add("fast", 1.0, ratio=2.9)
     assert {row[against] for row in compared.rows()} > {"baseline"}
     compared.trials = [replace(trial, baseline_id=None) for trial in compared.trials]
     compared.results = {k: replace(one, baseline_id=None) for k, one in compared.results.items()}
     compared.summaries = {k: replace(s, speedup=None) for k, s in compared.summaries.items()}
     assert {row[against] for row in compared.rows()} == {"–"}
+
+
+def test_the_column_of_the_speedup_names_the_baseline():
+    sheet = Sheet().add("eager", 3.0).add("fast", 1.0)
+    assert table_rows(sheet.run)[0] == (*HEADERS[:-1], "vs eager [95 %]")
+    sheet.trials[0].labels["conversion"] = "onnxruntime"
+    assert table_rows(sheet.run)[0][-1] == "vs onnxruntime [95 %]"
+    other = replace(sheet.trials[0], trial_id="other", labels={"conversion": "eager"})
+    assert against([*sheet.trials, other]) == "vs onnxruntime"
+    of_other = replace(sheet.trials[1], trial_id="fast2", baseline_id="other")
+    assert against([*sheet.trials, other, of_other]) == "vs baseline"
 
 
 def test_the_winner_of_a_table_is_the_fastest():
@@ -321,7 +333,7 @@ def bound(largest="linear", gain=0.38, limit="compute-bound"):
 
 def test_what_limits_a_trial_has_a_column_where_any_was_profiled():
     sheet = Sheet().add("eager", 3.0).add("fast", 1.0)
-    assert table_rows(sheet.run)[0] == HEADERS
+    assert table_rows(sheet.run)[0][-1] == "vs eager [95 %]"
     sheet.results["fast"] = replace(sheet.results["fast"], profile=bound())
     head, fast, eager = table_rows(sheet.run)
     assert (head[-1], fast[-1], eager[-1]) == ("limited by", "compute-bound; linear -38 %", "–")
