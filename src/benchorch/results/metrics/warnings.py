@@ -103,7 +103,7 @@ def _of_the_machine(result: TrialResult) -> Iterator[str]:
     yield from _grade(result.grade)
     yield from _pairing(result.pairing)
     yield from _position(valid)
-    yield from _few(valid, result.stop_reason)
+    yield from _few(result)
     yield from _executed(result.execution)
 
 
@@ -123,12 +123,19 @@ def _executed(ran: Execution | None) -> Iterator[str]:
 
 def _unsteady(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:
     unsteady = sum(process.steady_from is None for process in processes)
-    key = "window_s=5" if stop_reason == FIXED else "max_window_s=20"
+    key = _key(stop_reason, fixed="window_s=5", other="max_window_s=20")
     if unsteady:
         yield (
             f"No steady state in {unsteady} of {len(processes)} processes, whose every call "
-            f"counts: try stopping.{key}, or a quieter machine."
+            f"counts: try {key}, or a quieter machine."
         )
+
+
+def _key(stop_reason: str, *, fixed: str, other: str) -> str:
+    """Option of the stopping rule; of each rule where something else stopped the trial."""
+    if stop_reason in ("", RUN_BUDGET):
+        return f"stopping.{other} (fixed, quick: stopping.{fixed})"
+    return f"stopping.{fixed if stop_reason == FIXED else other}"
 
 
 def _levels(processes: Sequence[ProcessRecord]) -> Iterator[str]:
@@ -262,19 +269,27 @@ def _position(processes: Sequence[ProcessRecord]) -> Iterator[str]:
     )
 
 
-def _few(processes: Sequence[ProcessRecord], stop_reason: str) -> Iterator[str]:
-    count = len(processes)
-    usual = "stopping.processes" if stop_reason == FIXED else "stopping.min_processes"
-    more = MORE_TIME if stop_reason == RUN_BUDGET else f"{usual}={LEAST_PROCESSES}"
+def _few(result: TrialResult) -> Iterator[str]:
+    count, stop_reason = len(result.valid), result.stop_reason
+    so_far = " so far" if result.unfinished else ""
+    more = _more_processes(result)
     if count == 1:
         one = "stopping=decide" if stop_reason == FIXED else more
-        yield f"No interval from a single process: try {one}."
+        yield f"No interval from a single process{so_far}: try {one}."
     elif count < LEAST_PROCESSES and stop_reason not in ENOUGH:
         early = "The run's budget ended after" if stop_reason == RUN_BUDGET else "Only"
         yield (
-            f"{early} {count} processes, where {LEAST_PROCESSES} are the least to rely on: "
+            f"{early} {count} processes{so_far}, where {LEAST_PROCESSES} are the least to rely on: "
             f"try {more}."
         )
+
+
+def _more_processes(result: TrialResult) -> str:
+    """What brings more processes, by what ended them."""
+    if result.unfinished:
+        return "benchorch resume, which runs the rest"
+    known = {RUN_BUDGET: MORE_TIME, FIXED: f"stopping.processes={LEAST_PROCESSES}"}
+    return known.get(result.stop_reason, "a larger stopping.budget_s")
 
 
 def _wide(result: TrialResult, metrics: Mapping[str, Estimate]) -> Iterator[str]:
@@ -386,8 +401,8 @@ def _no_tail(
     if sum(sample.size for sample in samples) >= minimum_n(0.99):
         longest = max(sample.size / independent_n(sample) for sample in samples)
         least = math.ceil(minimum_n(0.99) * longest)
-        key = "calls" if stop_reason == FIXED else "min_calls"
+        key = _key(stop_reason, fixed=f"calls={least}", other=f"min_calls={least}")
         yield (
             f"Calls of one process resemble each other (autocorrelation {lag_one(samples):.2f}), "
-            f"so p99 needs {least} of each: try stopping.{key}={least}."
+            f"so p99 needs {least} of each: try {key}."
         )
