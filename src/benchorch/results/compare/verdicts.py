@@ -40,6 +40,7 @@ _BACK_TO_BACK = "both back to back: benchorch duel"
 _LONGER = (
     "a quieter machine, or longer: stopping.max_window_s=20 (fixed, quick: stopping.window_s=5)"
 )
+_LONGER_LOAD = "a quieter machine, or a longer scenario.duration_s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +223,7 @@ class _Case:
     def _more(self, samples: Samples) -> str:
         """What would bring a verdict, as the trial is."""
         a, b = (side.trial.labels.get("conversion") for side in (self.match.a, self.match.b))
-        if a != b:
+        if a != b and samples.design == SEQUENTIAL:
             return _interleave(self.match).partition(";")[0]
         longer = "more processes: stopping=precise stopping.budget_s=300; or a quieter machine"
         assumed = samples.session is not None and samples.session.assumed
@@ -369,7 +370,9 @@ def unsettled(match: Match) -> tuple[str, str]:
     A noisy machine is no such reason: what it changed by between the two is in their interval.
     """
     unsteady = match.sides_that(lambda side: not _is_steady(side))
-    return (f"no steady state in {unsteady}", _LONGER) if unsteady else ("", "")
+    under_load = any("service_ms/p50" in side.metrics for side in (match.a, match.b))
+    longer = _LONGER_LOAD if under_load else _LONGER
+    return (f"no steady state in {unsteady}", longer) if unsteady else ("", "")
 
 
 def too_noisy(match: Match) -> str:
@@ -408,8 +411,8 @@ def _interleave(match: Match) -> str:
     bounded = "measure both with protocol.canary_tolerance_ratio=0.02"
     if len(names) == 1:
         return bounded
-    run = f"python -m benchorch model={b.get('model', '')} conversion=[{','.join(names)}]"
-    return f"interleave them: {run} baseline={names[0]}; or {bounded}"
+    words = f"conversion=[{','.join(names)}] baseline={names[0]}"
+    return f"interleave them: A's command with {words}; or {bounded}"
 
 
 def _verdict(found: Comparison, metric: str) -> str:

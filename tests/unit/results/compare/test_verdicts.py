@@ -210,6 +210,30 @@ def test_one_process_a_side_decides_nothing() -> None:
     assert found.remedy
 
 
+def test_conversions_that_were_measured_apart_are_to_be_interleaved_by_the_same_command() -> None:
+    a, b = once("a", canaries_ns=None), once("b", of=FAST)
+    assert verdict(a, b, LATENCY, "conversion").remedy.startswith(
+        "interleave them: A's command with conversion=[eager,fast] baseline=eager; or "
+    )
+
+
+def test_pairs_that_decide_nothing_are_not_to_be_interleaved_again() -> None:
+    a, b = session("p", (EAGER, result(EAGER)), (FAST, result(FAST, 1e6, baseline_ns=1e6)))
+    pairs = tuple((1e6, theirs) for theirs in (0.9e6, 1.1e6, 1e6))
+    b = replace(b, evidence=replace(b.evidence, pairs_ns=pairs))
+    found = verdict(a, b, LATENCY, "conversion")
+    assert (found.verdict, found.design) == ("inconclusive", "alternated")
+    assert found.remedy.startswith("more processes: ")
+
+
+def test_under_load_longer_is_a_longer_load() -> None:
+    a, b = (
+        replace(one, summary=replace(one.summary, metrics={"service_ms/p50": one.metrics[LATENCY]}))
+        for one in (once("a", steady=False), once("b", steady=False))
+    )
+    assert verdict(a, b, "service_ms/p50").remedy.endswith(" or a longer scenario.duration_s")
+
+
 def test_interval_and_p_of_two_medians_do_not_depend_on_how_the_trials_were_stopped() -> None:
     plain, looked = (
         verdict(once("a"), once("b", 1.1e6, stop_looks=looks)) for looks in ((), USUAL_LOOKS)
