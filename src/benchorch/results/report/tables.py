@@ -206,7 +206,7 @@ def _rate_text(metrics: Mapping[str, Estimate]) -> str:
     target = metrics.get("target_rate_per_s/max")
     achieved = metrics.get("achieved_per_s/mean")
     if target is not None:
-        return f"≤ {target.value:.4g} queries/s in target"
+        return f"{interval_text(target, significant)} queries/s in target"
     if items is not None:
         return interval_text(items, significant)
     queries = achieved or metrics.get("capacity_per_s/mean")

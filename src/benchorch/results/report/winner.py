@@ -2,12 +2,13 @@
 
 from benchorch.domain.codec import Json
 from benchorch.domain.estimate import Estimate
+from benchorch.results.compare.metric_kinds import PRIMARY
 from benchorch.results.compare.stored_run import RunResults
-from benchorch.results.report.tables import conclusions
+from benchorch.results.report.tables import conclusions, has_baseline
 
 _SHOWN = (
-    *("latency_ms/p50", "latency_ms/p99", "response_ms/p50", "throughput_items_per_s/mean"),
-    *("ttft_ms/p50", "tpot_ms/p50", "decode_tokens_per_s/mean", "capacity_per_s/mean"),
+    *PRIMARY,
+    *("latency_ms/p99", "ttft_ms/p50", "tpot_ms/p50", "decode_tokens_per_s/mean"),
     *(f"cost_usd_per_million_{of}/on_demand" for of in ("items", "output_tokens")),
 )
 
@@ -26,13 +27,14 @@ def winner_of(run: RunResults) -> dict[str, Json]:
     shown = {name: summary.metrics[name] for name in _SHOWN if name in summary.metrics}
     if summary.speedup is not None:
         shown["speedup_ratio/p50"] = summary.speedup.ratio
-    verdict = summary.speedup.verdict if summary.speedup else "baseline"
+    is_baseline = best.baseline_id is None and has_baseline(run.plan.trials)
+    unpaired = "baseline" if is_baseline else "not compared"
     return {
         **found,
         "trial_id": best.trial_id,
         "conversion": best.labels["conversion"],
         "hardware": best.labels["hardware"],
-        "verdict": verdict,
+        "verdict": summary.speedup.verdict if summary.speedup else unpaired,
         "metrics": {k: v for one in shown.items() for k, v in _with_ends(*one).items()},
     }
 

@@ -19,6 +19,7 @@ from benchorch.results.report.tables import (
     speedup_text,
     table_rows,
 )
+from benchorch.results.report.winner import winner_of
 
 OUTPUT = OutputParity(
     name="0", max_abs=0, relative_l2_ratio=2e-7, cosine_ratio=1, argmax_agreement_ratio=None
@@ -273,6 +274,33 @@ def test_under_load_a_trial_is_ranked_by_its_response_or_by_the_rate_it_sustains
         assert "inductor on local has the best figure" in said
         assert "it was not tested against the others" in said
         assert words in said
+
+
+def test_a_searched_rate_has_its_interval_in_the_table_as_in_the_conclusion():
+    sheet = Sheet().add("eager")
+    for rate, cell in (
+        (estimate(400.0, "per_s"), "400 [360, 440] queries/s in target"),
+        (replace(estimate(400.0), low=100.0), "not known yet (100 to 440, n = 5) queries/s"),
+    ):
+        sheet.summaries["eager"] = Summary(
+            metrics={"target_rate_per_s/max": rate}, speedup=None, steady=True
+        )
+        assert sheet.rows()[0][HEADERS.index("items/s [95 %]")].startswith(cell)
+
+
+def test_the_winner_under_load_has_its_rate_and_is_called_a_baseline_only_where_it_is_one():
+    sheet = Sheet().add("eager").add("fast")
+    rate = {"target_rate_per_s/max": estimate(400.0, "per_s")}
+    for name, metrics in (("eager", {}), ("fast", rate)):
+        sheet.summaries[name] = Summary(metrics=metrics, speedup=None, steady=True)
+    found = winner_of(sheet.run)
+    assert (found["trial_id"], found["verdict"]) == ("fast", "not compared")
+    assert found["metrics"]["target_rate_per_s/max"] == 400
+    sheet.summaries["fast"] = Summary(metrics={}, speedup=None, steady=True)
+    sheet.summaries["eager"] = Summary(metrics=rate, speedup=None, steady=True)
+    assert winner_of(sheet.run)["verdict"] == "baseline"
+    sheet.trials = [replace(trial, baseline_id=None) for trial in sheet.trials]
+    assert winner_of(sheet.run)["verdict"] == "not compared"
 
 
 @pytest.mark.parametrize("metric", PRIMARY)
