@@ -12,8 +12,10 @@ from pathlib import Path
 
 from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.trial import Trial
-from benchorch.results.compare.stored_run import StoredRun
+from benchorch.results.compare.metric_kinds import is_cost
+from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 from benchorch.results.pricing.price_book import PriceBook, bundled_prices, gpus_of, vcpus_of
+from benchorch.stats.interval_arithmetic import scaled
 
 NOTHING_KEPT = Path(os.devnull)
 """No cache: prices fetched earlier do not count in a report."""
@@ -32,6 +34,27 @@ def prices_of(runs: Sequence[StoredRun], *, anew: bool = False) -> PriceSnapshot
     found = {**listed.on_demand, **kept}
     shared = {kind: price.of_one_of(gpus.get(kind, 1)) for kind, price in found.items()}
     return replace(listed, on_demand=shared)
+
+
+def judged_by(run: StoredRun, prices: PriceSnapshot) -> StoredRun:
+    """The same run with its on-demand costs by these prices, not by those of its own sweep."""
+    return replace(run, trials=tuple(_judged_by(stored, prices) for stored in run.trials))
+
+
+def _judged_by(stored: StoredTrial, prices: PriceSnapshot) -> StoredTrial:
+    result, summary = stored.result, stored.summary
+    if result is None or summary is None:
+        return stored
+    price = prices.of(kind_of(stored.trial), Market.ON_DEMAND)
+    own = next((one for one in result.prices if one.market is Market.ON_DEMAND), None)
+    if price is None or own is None or own.usd_per_hour in (0, price.usd_per_hour):
+        return stored
+    factor = price.usd_per_hour / own.usd_per_hour
+    metrics = {
+        name: scaled(cost, factor) if is_cost(name) and name.endswith(Market.ON_DEMAND) else cost
+        for name, cost in summary.metrics.items()
+    }
+    return replace(stored, summary=replace(summary, metrics=metrics))
 
 
 def _kept(runs: Sequence[StoredRun]) -> Sequence[Price]:

@@ -9,7 +9,7 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import node_of
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 from benchorch.results.metrics.cost import usd_per_million_items
-from benchorch.results.report.prices import kind_of
+from benchorch.results.report.prices import judged_by, kind_of
 from benchorch.results.report.tables import HEADERS, LIMIT, ranked, table_rows
 from benchorch.stats.interval_arithmetic import scaled
 
@@ -155,8 +155,9 @@ def rows_of(runs: Sequence[StoredRun], prices: PriceSnapshot) -> tuple[ReportRow
 
 
 def _rows(run: StoredRun, prices: PriceSnapshot) -> Iterator[ReportRow]:
-    results = run.run_results()
-    stored = {one.trial.trial_id: one for one in run.trials}
+    judged = judged_by(run, prices)
+    results = judged.run_results()
+    stored = {one.trial.trial_id: one for one in judged.trials}
     head, *drawn = table_rows(results)
     titles = (*HEADERS[1:], *head[len(HEADERS) :])  # of whatever baseline
     for trial, (name, *cells) in zip(ranked(results), drawn, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -58,9 +59,13 @@ def test_a_csv_file_follows(tmp_path):
     for words in ([], ["--reprice"]):
         file = tmp_path / "x.csv"
         report.run.reply([str(tmp_path / "a"), "--output", str(file), *words])
-        head, row = (line.split(",") for line in file.read_text().splitlines()[:2])
-        told[bool(words)] = float(row[head.index("usd_per_million_items")])
-    assert told[True] == pytest.approx(2 * told[False])
+        (row,) = csv.DictReader(file.read_text().splitlines())
+        metric = "cost_usd_per_million_items/on_demand"
+        for end in ("", ":low", ":high"):
+            usd = float(row[f"usd_per_million_items{end}"])
+            assert float(row[f"{metric}{end}"]) == pytest.approx(usd)
+            told[bool(words), end] = usd
+    assert told[True, ""] == pytest.approx(2 * told[False, ""])
 
 
 @pytest.mark.parametrize("words", [[], ["--output", "x.md"]])
