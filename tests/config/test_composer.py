@@ -3,7 +3,14 @@ import time
 import pytest
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.config.overrides import lift_lists, parse_override, quoted, spelled, sweep_jobs
+from benchorch.config.overrides import (
+    keyword_overrides,
+    lift_lists,
+    parse_override,
+    quoted,
+    spelled,
+    sweep_jobs,
+)
 from benchorch.errors import ConfigError
 
 
@@ -350,3 +357,43 @@ def test_values_are_spelled_as_hydra_reads_them(value, text):
 @pytest.mark.parametrize("value", ["größe", "/tmp/größe/r", "./größe/x.npz", "../größe"])
 def test_letters_that_are_not_ascii_need_no_quotes(value):
     assert parse_override(quoted(f"parity.data={value}")).value() == value
+
+
+HUB = ("model=hub", "model.hub_id=a/b", "model.architecture=GPT2LMHeadModel", "conversion=eager")
+
+
+@pytest.mark.parametrize("text", ["1234567", "7e38291", "1_000", "true"])
+def test_text_that_looks_like_a_number_stays_text_where_its_key_takes_no_number(composer, text):
+    matrix = f"++matrix={spelled({'model.revision': [text]}, exact=True)}"
+    for job in ([*HUB, matrix], [*HUB, f"model.revision={text}"]):
+        (cell,) = composer.cells(job)
+        assert cell.config["model"]["revision"] == text
+    assert composer.session([*HUB, f"name={text}"])["name"] == text
+
+
+def test_a_key_that_takes_numbers_has_them_from_text(composer):
+    axes = {"workload.batch_size": ["8", "1_6"], "hardware.threads": ["2"]}
+    cells = composer.cells(
+        [*HUB, f"++matrix={spelled(axes, exact=True)}", f"each={spelled(['model.revision=null'])}"]
+    )
+    assert [cell.config["workload"]["batch_size"] for cell in cells] == [8, 16]
+    assert {cell.config["hardware"]["threads"] for cell in cells} == {2}
+    assert {cell.config["model"]["revision"] for cell in cells} == {None}
+
+
+@pytest.mark.parametrize("number", [1234567, 1.5, True])
+def test_a_number_of_a_matrix_is_no_text(composer, number):
+    (cell,) = composer.cells([*HUB, f"++matrix={spelled({'model.revision': [number]})}"])
+    assert cell.config["model"]["revision"] == number
+
+
+def test_texts_of_a_matrix_from_python_stay_texts():
+    (word,) = keyword_overrides({"matrix": {"model.revision": ["1_000", "null"]}}, {})
+    assert parse_override(word).value() == ["1_000", "null"]
+
+
+def test_the_last_value_of_a_key_counts(composer):
+    (cell,) = composer.cells(
+        [*HUB, "model.revision=1234567", f"each={spelled(['model.revision=abc'])}"]
+    )
+    assert cell.config["model"]["revision"] == "abc"

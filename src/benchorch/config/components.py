@@ -266,6 +266,16 @@ def _hints(target: type) -> Mapping[str, object]:
     return typing.get_type_hints(target)
 
 
+def takes(node: ConfigNode, option: str) -> bool:
+    """Whether a node's class takes the node's value of an option; True where nobody can tell."""
+    anything: type[Any] = object
+    try:
+        target: type = resolve(node, anything, "")
+    except ConfigError:
+        return True
+    return option not in node or fits(_hints(target).get(option, Any), node[option])
+
+
 def fits(hint: object, value: Json) -> bool:
     """Whether a YAML value can stand for a parameter annotated so."""
     if hint is Any:

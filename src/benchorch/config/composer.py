@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from benchorch.config.components import TARGET, takes
 from benchorch.config.diagnostics import (
     OverrideErrors,
     composition_errors,
@@ -43,6 +44,7 @@ from benchorch.config.overrides import (
     key_of,
     lift_lists,
     parse_override,
+    plain_text,
     spelled,
     sweep_jobs,
 )
@@ -218,7 +220,7 @@ class Composer:
 
     def session(self, overrides: Sequence[str]) -> ConfigNode:
         """The keys that are not about single trials: executor, store, recorder, rebuild, ..."""
-        return self._assemble(list(overrides), {}).config
+        return _with_texts(self._assemble(list(overrides), {}).config, overrides)
 
     def _cells_of(self, job: list[str]) -> Iterator[MatrixCell]:
         rest = self._together(job).config
@@ -229,9 +231,11 @@ class Composer:
         own = {text.partition("=")[0]: text.partition("=")[2] for text in job if _is_dotted(text)}
         for axes in self._combinations(job, rest.get(MATRIX)):
             swept = [f"{key}={spelled(value)}" for key, value in axes.items()]
+            texts = [f"{key}={value}" for key, value in axes.items() if isinstance(value, str)]
             plain = {k: str(v) for k, v in axes.items() if k not in self._groups}
             for cell in self._with_conversions(job + swept, each, {**own, **plain}):
-                yield from _expand_workload(cell)
+                config = _with_texts(cell.config, [*job, *texts, *each])
+                yield from _expand_workload(replace(cell, config=config))
 
     def _combinations(self, job: list[str], matrix: Json) -> Iterator[Mapping[str, Json]]:
         """Every combination of the declared matrix; a key set by hand is no longer an axis."""
@@ -443,6 +447,33 @@ def _changed(node: ConfigNode, path: Sequence[str], value: Json) -> ConfigNode:
     first, *rest = path
     inner = _changed(node_of(node, first), rest, value) if rest else value
     return {**node, first: inner}
+
+
+def _with_texts(config: ConfigNode, overrides: Sequence[str]) -> ConfigNode:
+    """The same with values as they are typed, where their keys take text alone.
+
+    Hydra reads commits such as 1234567 and 7e38291 as numbers.
+    """
+    for override in overrides:
+        config = _with_text(config, override)
+    return config
+
+
+def _with_text(config: ConfigNode, override: str) -> ConfigNode:
+    text, path = plain_text(override), key_of(override).split(".")
+    if not text or isinstance(_value_of(override), str) or _at(config, path) != _value_of(override):
+        return config
+    changed = _changed(config, path, text)
+    return changed if _takes(changed, path) and not _takes(config, path) else config
+
+
+def _takes(config: ConfigNode, path: Sequence[str]) -> bool:
+    """Whether the run or the class of a node takes the value at a path."""
+    if path == ["name"]:
+        return isinstance(config["name"], str)
+    group, *rest = path
+    node = node_of(config, group)
+    return not rest or TARGET not in node or takes(node, rest[0])
 
 
 def _flatten_axes(matrix: ConfigNode, prefix: str = "") -> Iterator[tuple[str, Json]]:

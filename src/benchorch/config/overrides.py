@@ -202,15 +202,24 @@ def _count(override: Override) -> float:
         return math.inf
 
 
-def spelled(value: Json) -> str:
-    """A value as Hydra's grammar spells it."""
+def spelled(value: Json, *, exact: bool = False) -> str:
+    """A value as Hydra's grammar spells it.
+
+    Args:
+        exact: quote text that Hydra reads as a number, a truth value or null.
+    """
     if isinstance(value, str):
-        return value if _PLAIN_VALUE.fullmatch(value) else _in_quotes(value)
+        is_plain = _PLAIN_VALUE.fullmatch(value) and not (exact and _is_read_otherwise(value))
+        return value if is_plain else _in_quotes(value)
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{k}:{spelled(v)}" for k, v in value.items()) + "}"
+        return "{" + ",".join(f"{k}:{spelled(v, exact=exact)}" for k, v in value.items()) + "}"
     if isinstance(value, Sequence):
-        return "[" + ",".join(spelled(item) for item in value) + "]"
+        return "[" + ",".join(spelled(item, exact=exact) for item in value) + "]"
     return json.dumps(value)
+
+
+def _is_read_otherwise(text: str) -> bool:
+    return not isinstance(parse_override(f"name={text}").value(), str)
 
 
 def _in_quotes(text: str) -> str:
@@ -223,10 +232,15 @@ def _escaped(found: re.Match[str]) -> str:
     return 2 * backslashes + (f"\\{quote}" if quote else "")
 
 
+def plain_text(override: str) -> str:
+    """The value of an override as it is typed, where it is a number or a word; else empty."""
+    value = override.partition("=")[2]
+    return value if _PLAIN_VALUE.fullmatch(value) else ""
+
+
 def spelled_name(name: str) -> str:
     """A name as Hydra's grammar spells it, also one that it reads as a number or a truth value."""
-    text = spelled(name)
-    return text if isinstance(parse_override(f"name={text}").value(), str) else f"'{name}'"
+    return spelled(name, exact=True)
 
 
 def keyword_overrides(keywords: Mapping[str, object], own: Mapping[str, str]) -> list[str]:
@@ -245,7 +259,9 @@ def keyword_overrides(keywords: Mapping[str, object], own: Mapping[str, str]) ->
     words = []
     for key, value in _dotted(keywords):
         try:
-            words.append(f"{key}={spelled(json.loads(json.dumps(value, default=_as_json)))}")
+            plain = json.loads(json.dumps(value, default=_as_json))
+            is_axis = key.partition(".")[0] == MATRIX  # the composer decides for each value
+            words.append(f"{key}={spelled(plain, exact=is_axis)}")
         except (TypeError, ValueError):
             problems.append(f"{key}: expected a number, text, a list or a dict, got {value!r}.")
     if problems:
