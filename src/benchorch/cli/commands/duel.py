@@ -13,7 +13,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,11 +31,13 @@ from benchorch.cli.terminal import INTERRUPTED, Terminal
 from benchorch.domain.reply import Reply
 from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError, ExecutorError
-from benchorch.files import expanded
+from benchorch.files import expanded, write_text
 from benchorch.interfaces.executor import Way
 from benchorch.journal.registry import new_directory
+from benchorch.journal.run_directory import TABLE
 from benchorch.models.trust import IN_FILE, references_of
 from benchorch.results.compare.duels import LOOKS
+from benchorch.results.compare.load_run import derive
 from benchorch.run.duel.checkout import Checkout, checked_out
 from benchorch.run.duel.contender import CodeVersion
 from benchorch.run.duel.duel import DuelExtent, fight, prepared, refuse_remote, terms_of
@@ -151,6 +153,8 @@ def _fought(words: Sequence[str], options: _Options, terminal: Terminal) -> Repl
             )
         except ExecutorError as error:
             return duel_report.not_begun(str(error))
+    for side in sides:
+        _write_table(side.directory)
     return _reply(duel_report.DuelReport(found, sides, directory, checkout), options, terminal)
 
 
@@ -276,6 +280,14 @@ def _check(origins: tuple[Origin, Origin], checkout: Checkout | None) -> None:
             "the folder that its modules are in."
         )
         raise ConfigError([problem])
+
+
+def _write_table(directory: Path) -> None:
+    """Write the table of a side, as every run has one; none where nothing was measured."""
+    from benchorch.results.report.tables import full_markdown
+
+    with suppress(ConfigError):
+        write_text(directory / TABLE, full_markdown(derive(directory, str(directory))))
 
 
 def _reply(report: duel_report.DuelReport, options: _Options, terminal: Terminal) -> Reply:

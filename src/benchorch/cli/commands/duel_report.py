@@ -1,5 +1,6 @@
 """The result of a duel for a terminal, for a pull request and for programs."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,10 +48,10 @@ class DuelReport:
         return f"{cut}{gate_report.sentence(self.state, self.duel.terms.limit_ratio)}"
 
     @property
-    def next_command(self) -> str:
-        """The command for more details."""
-        old, new = (side.directory for side in self.sides)
-        return f"python -m benchorch report {old}      python -m benchorch report {new}"
+    def next_commands(self) -> Sequence[str]:
+        """The commands for more details, one a side."""
+        words = ("python", "-m", "benchorch", "report")
+        return [shlex.join([*words, str(side.directory)]) for side in self.sides]
 
 
 def text(report: DuelReport) -> str:
@@ -58,7 +59,7 @@ def text(report: DuelReport) -> str:
     lines = [*_places(report), ""]
     lines += [table_text([gate_report.HEADERS, *gate_report.rows(report.cases)]), ""]
     lines += [*_remarks(report), "", report.title]
-    lines += [f"kept in {report.directory}", f"next  {report.next_command}"]
+    lines += [f"kept in {report.directory}", *(f"next  {one}" for one in report.next_commands)]
     return tidy("\n".join(lines))
 
 

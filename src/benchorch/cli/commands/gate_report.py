@@ -58,7 +58,10 @@ class GateReport:
     @property
     def next_command(self) -> str:
         """The command for more details."""
-        return f"python -m benchorch compare {self.baseline} {self.candidate} --all"
+        words = ["compare", self.baseline, self.candidate, "--all"]
+        if not self.gate.cases:
+            words = ["report", self.candidate]
+        return shlex.join(["python", "-m", "benchorch", *words])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from benchorch.cli.commands import duel, gate
+from benchorch.cli.commands import duel, duel_report, gate
+from benchorch.cli.commands.duel_report import DuelReport
+from benchorch.domain.trial import Plan
 from benchorch.errors import ConfigError
+from benchorch.journal.run_directory import write_plan
+from benchorch.results.compare.duels import DuelTerms
 from benchorch.run.duel.checkout import Checkout
+from benchorch.run.duel.contender import CodeVersion
+from benchorch.run.duel.duel import Bout, Duel
 from benchorch.run.duel.messages import Origin
+from support.synthetic_runs import result, trial, write_run
 
+EAGER = trial()
+OF_EAGER = result(EAGER, 1e6)
 MLP = ("model=mlp", "conversion=eager")
 
 
@@ -128,3 +137,36 @@ def test_modules_come_from_the_checkout_where_this_folder_is_searched(
     assert duel._search(checkout, old=True) == (top / "lib", top / "src")
     assert duel._search(checkout, old=False) == (root / "lib", root / "src")
     assert duel._modules(checkout) == ("net", "package")
+
+
+def test_each_side_has_its_table_and_a_next_command_of_its_own(tmp_path: Path) -> None:
+    sides = tuple(
+        CodeVersion(
+            name=name,
+            what=name,
+            python="python",
+            folder=tmp_path,
+            search=(),
+            directory=write_run(tmp_path / name, (EAGER, OF_EAGER)),
+        )
+        for name in ("old", "new")
+    )
+    report = DuelReport(
+        Duel(
+            terms=DuelTerms(limit_ratio=0.02, delta_ratio=0.01, trials=1),
+            bouts=[Bout(trial=EAGER, name="eager")],
+        ),
+        (sides[0], sides[1]),
+        tmp_path,
+        None,
+    )
+    assert duel_report.text(report).splitlines()[-2:] == [
+        f"next  python -m benchorch report {tmp_path / name}" for name in ("old", "new")
+    ]
+    duel._write_table(tmp_path / "old")
+    assert "| eager |" in (tmp_path / "old" / "table.md").read_text()
+    (tmp_path / "empty").mkdir()
+    plan = Plan(plan_id="p", name="n", trials=(EAGER,), skips=(), session={})
+    write_plan(tmp_path / "empty", plan)
+    duel._write_table(tmp_path / "empty")
+    assert not (tmp_path / "empty" / "table.md").exists()

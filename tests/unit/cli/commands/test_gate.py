@@ -126,6 +126,14 @@ def test_a_trial_that_is_missing_is_refused_by_name(baseline: Path, tmp_path: Pa
     assert data(reply)["missing"][0]["name"] == "fast"
 
 
+def test_where_nothing_can_be_compared_the_next_command_shows_the_candidate(
+    baseline: Path, tmp_path: Path
+) -> None:
+    after = candidate(tmp_path, same(trial("new"), 1e6))
+    reply = judged(baseline, after)
+    assert data(reply)["next"] == f"python -m benchorch report {after}"
+
+
 def test_a_new_trial_is_reported_and_left_out(baseline: Path, tmp_path: Path) -> None:
     new = trial("new")
     after = candidate(tmp_path, same(EAGER, 1e6), same(FAST, 5e5), same(new, 1e9))
