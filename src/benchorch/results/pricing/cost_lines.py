@@ -22,6 +22,7 @@ from benchorch.results.pricing.sweep_cost import (
     head_start_s,
     history_of,
     machines,
+    over_budget,
     rented_kinds,
     results_s,
     snapshot,
@@ -57,6 +58,7 @@ def summary_notes(plan: Plan, launched: Collection[str] = ()) -> Iterator[str]:
         yield from plan.prices.warnings
         if any(plan.prices.of(kind, Market.SPOT) is None for kind in plan.prices.on_demand):
             yield "pricing.source=aws reads spot prices and those of today, with AWS credentials."
+    yield from filter(None, [over_budget(plan, plan.trials)])
     yield from _of_several_gpus(plan, launched)
     kinds = {trial.hardware_kind for trial in plan.trials}
     yield from _on_launches(plan, kinds & set(launched))

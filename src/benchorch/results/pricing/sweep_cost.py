@@ -14,7 +14,7 @@ from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.session import profile_words
 from benchorch.domain.spending import HEAD_KIND, SpendingRules
 from benchorch.domain.trial import ConfigNode, Plan, Trial, node_of
-from benchorch.errors import ConfigError
+from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.executors.scheduling.spending import (
     BESIDES_USD_PER_HOUR,
     HEAD_IDLE_S,
@@ -300,20 +300,28 @@ def check_budget(plan: Plan, todo: Sequence[Trial], spent_usd: float = 0.0) -> N
                 for kind in unknown
             ]
         )
+    if problem := over_budget(plan, todo, spent_usd):
+        raise ConfigError([problem])
+
+
+def over_budget(plan: Plan, todo: Sequence[Trial], spent_usd: float = 0.0) -> Problem | None:
+    """Why `budget.max_usd` is too small for what is to do; None where it is not."""
     most = budget_of(plan.session).max_usd
-    if most is None:
-        return
+    if most is None or not todo:
+        return None
     cost = total_usd(plan, expected(plan, todo), launched_kinds(plan, todo)) or 0.0
-    if todo and cost + spent_usd > most:
-        before = f"{spent_usd:.2f} USD are spent, and " if spent_usd else ""
-        what = "what is left" if spent_usd else "The sweep"
-        raise ConfigError(
-            [
-                f"{before}{what} is expected to cost {cost:.2f} USD, more than "
-                f"budget.max_usd={most:g}, so nothing is started. Reduce the sweep or raise "
-                "budget.max_usd; see python -m benchorch plan."
-            ]
-        )
+    if cost + spent_usd <= most:
+        return None
+    before = f"{spent_usd:.2f} USD are spent, and " if spent_usd else ""
+    what = "what is left" if spent_usd else "The sweep"
+    enough = math.ceil(100 * (cost + spent_usd)) / 100
+    return Problem(
+        f"{before}{what} is expected to cost {cost:.2f} USD, more than "
+        f"budget.max_usd={most:g}, so nothing is started. Reduce the sweep or raise "
+        "budget.max_usd.",
+        Correction(settings=[f"budget.max_usd={enough:g}"]),
+        key="budget.max_usd",
+    )
 
 
 def machines(

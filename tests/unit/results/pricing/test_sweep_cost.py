@@ -162,8 +162,22 @@ def test_a_sweep_within_its_budget_starts_and_one_beyond_it_does_not():
     planned = plan(trial(1), trial(2))
     cost = sweep_cost.total_usd(planned, sweep_cost.expected(planned))
     affordable(planned, cost * 1.01)
-    with pytest.raises(ConfigError, match=r"expected to cost .* more than budget\.max_usd"):
+    with pytest.raises(
+        ConfigError, match=r"expected to cost .* more than budget\.max_usd"
+    ) as found:
         affordable(planned, cost * 0.99)
+    (problem,) = found.value.problems
+    affordable(planned, float(problem.correction.settings[0].removeprefix("budget.max_usd=")))
+
+
+def test_a_plan_notes_a_budget_that_is_too_small():
+    planned = plan(trial(1), trial(2))
+    small = replace(planned, session={**planned.session, "budget": {"max_usd": 1e-6}})
+    said = [
+        [note for note in cost_lines.summary_notes(each) if "budget.max_usd" in note]
+        for each in (planned, small)
+    ]
+    assert [len(notes) for notes in said] == [0, 1]
 
 
 def test_a_launched_machine_is_paid_from_launch_to_end_and_the_head_beside_it():
