@@ -145,7 +145,7 @@ def _chosen(one: Match, names: Sequence[str], everything: bool) -> Sequence[str]
 
 def _floor_counts(one: Match, metric: str) -> bool:
     """Whether the two ran apart: other work moves their floors least, and pairs need none."""
-    return has_floor(one, metric) and paired_samples(one) is None and not is_same(one)
+    return has_floor(one, metric) and paired_samples(one, metric) is None and not is_same(one)
 
 
 def _nothing_in_common(alone: Sequence[Unmatched]) -> str:

@@ -97,8 +97,31 @@ class Samples:
         )
 
 
-def paired_samples(match: Match) -> Samples | None:
-    """Pairs of the two sides, or of both with one baseline, in one session; None without."""
+def paired_samples(match: Match, metric: str) -> Samples | None:
+    """Pairs of the two sides, or of both with one baseline, in one session; None without.
+
+    They are times of calls. Offline, where a call has no latency, they give the rate as well,
+    unless calls have no answer and therefore no items.
+    """
+    if metric == metric_kinds.LATENCY:
+        return _paired_times(match)
+    metrics = match.a.metrics.keys() | match.b.metrics.keys()
+    if metric != metric_kinds.THROUGHPUT or metrics & {metric_kinds.LATENCY, "missed_ratio/mean"}:
+        return None
+    return _as_rates(_paired_times(match))
+
+
+def _as_rates(times: Samples | None) -> Samples | None:
+    """The same of calls a second."""
+    return times and replace(
+        times,
+        pairs=tuple(Pair(pair.theirs, pair.ours) for pair in times.pairs),
+        b=tuple(1 / value for value in times.b),
+        a=tuple(1 / value for value in times.a),
+    )
+
+
+def _paired_times(match: Match) -> Samples | None:
     a, b = match.a, match.b
     if a.plan_id != b.plan_id:
         return None

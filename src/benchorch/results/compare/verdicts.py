@@ -288,7 +288,7 @@ class _Case:
     def _samples(self) -> Samples | None:
         if self.metric == metric_kinds.SPEEDUP:
             return pairing.speedup_samples(self.match)
-        paired = pairing.paired_samples(self.match) if self.metric == metric_kinds.LATENCY else None
+        paired = pairing.paired_samples(self.match, self.metric)
         machine = session = None
         if metric_kinds.drifts(self.metric):
             machine = self._machine()

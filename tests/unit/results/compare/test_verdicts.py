@@ -156,6 +156,33 @@ def test_two_trials_that_met_the_same_baseline_are_compared_through_it() -> None
     assert found.ratio.value == pytest.approx(0.8, rel=0.01)
 
 
+def offline(one: StoredTrial) -> StoredTrial:
+    """The same where calls have a rate and no latency."""
+    assert one.summary is not None
+    metrics = {name: each for name, each in one.metrics.items() if not name.startswith("latency")}
+    return replace(one, summary=replace(one.summary, metrics=metrics))
+
+
+def test_offline_rates_are_compared_by_the_pairs_that_the_run_was_judged_by() -> None:
+    found = session(
+        "a",
+        (EAGER, result(EAGER, 1e6)),
+        (FAST, result(FAST, 1.1e6, baseline_ns=2.2e6)),
+        (SMALL, result(SMALL, 1.6e6, baseline_ns=4e6)),
+    )
+    eager, fast, small = map(offline, found)
+    for a, b, ratio, word, design in (
+        (eager, fast, 2.0, "faster", "alternated"),
+        (fast, eager, 0.5, "slower", "alternated"),
+        (fast, small, 1.25, "faster", "alternated via baseline"),
+    ):
+        judged = verdict(a, b, THROUGHPUT, "conversion")
+        assert (judged.verdict, judged.design, judged.drift_ratio) == (word, design, None)
+        assert judged.ratio is not None
+        assert judged.ratio.value == pytest.approx(ratio, rel=0.01)
+    assert verdict(*found[:2], THROUGHPUT, "conversion").design == "sequential"
+
+
 def test_pairs_of_another_session_are_no_pairs_of_this_one() -> None:
     fast = session("b", (EAGER, result(EAGER)), (FAST, result(FAST, 1e6, seed=1, baseline_ns=2e6)))[
         1
