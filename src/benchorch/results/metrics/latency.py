@@ -42,7 +42,7 @@ def _shared(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estimate 
     """Metrics of every closed scenario."""
     for name in ("cpu", "device", "issue"):
         yield f"{name}_ms/p50", beside_ms(processes, f"{name}_ns")
-    yield "throughput_items_per_s/mean", _rate(processes)
+    yield "throughput_items_per_s/mean", _items_per_s(processes)
     yield "time_to_steady_s/p50", time_to_steady_s(processes)
     if any(process.observations.missed for process in processes):
         yield "missed_ratio/mean", over_processes(_missed_ratios(processes), unit="ratio")
@@ -59,14 +59,20 @@ def _of_queries(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estim
     yield "undisturbed_latency_ms/p50", undisturbed_ms(processes)
 
 
-def _rate(processes: Sequence[ProcessRecord]) -> Estimate | None:
-    """Items per second; without an interval where the calls have no mean that could have one."""
-    found = over_processes(throughput(processes), unit="items_per_s")
+def _items_per_s(processes: Sequence[ProcessRecord]) -> Estimate | None:
+    return rate_over_processes(throughput(processes), processes, of="items", unit="items_per_s")
+
+
+def rate_over_processes(
+    rates: Sequence[float], processes: Sequence[ProcessRecord], *, of: str, unit: str
+) -> Estimate | None:
+    """A rate over processes; without an interval where calls have no mean that could have one."""
+    found = over_processes(rates, unit=unit)
     if found is None or any(process.observations.at_once for process in processes):
         return found
     if not is_heavy([queries_ms(process) for process in processes]):
         return found
-    return replace(found, low=None, high=None, method="items over time; its tail has no mean")
+    return replace(found, low=None, high=None, method=f"{of} over time; its tail has no mean")
 
 
 def floor_ms(samples: Sequence[NDArray[float64]]) -> Estimate | None:

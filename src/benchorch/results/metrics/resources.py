@@ -15,6 +15,7 @@ from benchorch.domain.measurement import (
 )
 from benchorch.domain.result import EnergyRecord, EnergyWindow, TrialResult
 from benchorch.results.metrics.break_even import break_even, break_even_warnings
+from benchorch.results.metrics.latency import rate_over_processes
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.mean_of_processes import mean
 from benchorch.stats.quantiles import without_interval
@@ -193,7 +194,7 @@ def _achieved(processes: Sequence[ProcessRecord], flops: int) -> Estimate | None
         blocks_ns = observed.durations_ns[process.steady_from or 0 :]
         calls = len(blocks_ns) * observed.calls_per_block
         rates.append(flops * calls / ns_to_s(sum(blocks_ns)))
-    return over_processes(rates, unit="flops_per_s")
+    return rate_over_processes(rates, processes, of="FLOPs", unit="flops_per_s")
 
 
 def _count_warnings(result: TrialResult) -> Iterator[str]:

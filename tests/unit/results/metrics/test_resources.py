@@ -28,6 +28,7 @@ from benchorch.domain.result import (
 )
 from benchorch.domain.verdict import Verdict
 from benchorch.results.metrics.resources import overlap_ratio, resource_metrics, resource_warnings
+from benchorch.results.metrics.summary import metrics_of
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.mean_of_processes import mean
 
@@ -271,6 +272,23 @@ def test_counts_are_totals_and_the_rate_is_work_over_time() -> None:
     assert found["flops/total"].value == 2_000
     # Three calls in six milliseconds in both: slow calls weigh with their time.
     assert found["achieved_flops_per_s/mean"].value == pytest.approx(2_000 * 3 / 0.006)
+
+
+@pytest.mark.parametrize("heavy", [True, False])
+def test_work_a_second_has_an_interval_where_the_items_of_the_same_calls_have_one(
+    heavy: bool,
+) -> None:
+    rng = random.Random(0)
+    calls = [
+        [rng.paretovariate(1.0) if heavy else rng.uniform(1, 2) for _ in range(400)]
+        for _ in range(5)
+    ]
+    one = result(*(process(*each) for each in calls), counts=COUNTS)
+    work, items = (
+        metrics_of(one, None)[name]
+        for name in ("achieved_flops_per_s/mean", "throughput_items_per_s/mean")
+    )
+    assert (work.low is None) == (items.low is None) == heavy
 
 
 def test_warm_up_is_no_part_of_the_rate() -> None:
