@@ -209,6 +209,25 @@ def test_a_run_that_is_still_going_on_is_not_run_twice(tracked):
     assert "still going on" in done.stderr
 
 
+@pytest.mark.parametrize("flags", [(), ("-m",)])
+def test_a_new_run_is_refused_where_there_is_one(tracked, flags):
+    place, _ = tracked
+    typed = (place.path / "out" / ".hydra" / "overrides.yaml").read_text()
+    key = "hydra.sweep.dir" if flags else "hydra.run.dir"
+    done = place.run(*flags, "model=mlp", "conversion=eager", f"{key}=out", code=2)
+    assert f"{key}: out holds a run already, which benchorch resume out continues." in done.stderr
+    assert done.stderr.rstrip().endswith(f"{key}=out-2")
+    assert (place.path / "out" / ".hydra" / "overrides.yaml").read_text() == typed
+
+
+def test_a_recipes_own_directory_is_refused_where_it_holds_a_run(tracked):
+    place, _ = tracked
+    (place.path / "again.yaml").write_text(
+        "defaults: [config, {override model: mlp}, _self_]\nhydra: {run: {dir: out}}\n"
+    )
+    assert "out holds a run already" in place.run("again.yaml", *UNTRACKED, code=2).stderr
+
+
 def test_a_sweep_is_one_plan_in_the_directory_that_was_named(place):
     words = ("-m", "model=mlp", "conversion=eager", "workload.batch_size=1,2", *INLINE, *UNTRACKED)
     place.run(*words, "hydra.sweep.dir=swept")

@@ -6,6 +6,7 @@ to the same `Invocation`, so sweeper plugins work on top and still share one par
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from benchorch.config.composer import Composer, add_directories
-from benchorch.errors import BenchorchError
+from benchorch.config.overrides import spelled
+from benchorch.errors import BenchorchError, ConfigError, Correction, Problem
+from benchorch.formatting import shell_word
+from benchorch.journal import run_directory
 from benchorch.recorders.location import strike_out
 from benchorch.results.report.console import ConsoleReport
 from benchorch.run.invocation import Invocation, RunTerms
@@ -27,10 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Application:
-    """What one command line runs; keeps its invocation until the command ends."""
+    """What one command line runs; keeps its invocation until the command ends.
+
+    Attributes:
+        place: the key of a new run's directory; empty where a run that is there is extended.
+    """
 
     config_name: str
     report: ConsoleReport
+    place: str = ""
     terms: RunTerms = field(default_factory=RunTerms)
     invocation: Invocation | None = None
     error: BenchorchError | None = None
@@ -60,12 +69,31 @@ class Application:
         """Run a batch of jobs under this command's plan."""
         _strike_out_passwords(directory)
         if self.invocation is None:
+            if self.place:
+                refuse_taken(directory, self.place)
             composer = Composer(loader, self.config_name)
             self.invocation = Invocation(
                 composer=composer, directory=directory, report=self.report, terms=self.terms
             )
             self.invocation.open()
         return self.invocation.run(jobs)
+
+
+def refuse_taken(directory: Path, key: str) -> None:
+    """ConfigError where a directory holds a run, whose results would pass for a new one's.
+
+    Args:
+        key: that names the directory.
+    """
+    if not (directory / run_directory.PLAN).exists():
+        return
+    others = (directory.with_name(f"{directory.name}-{n}") for n in itertools.count(2))
+    free = next(path for path in others if not path.exists())
+    problem = (
+        f"{key}: {directory} holds a run already, which benchorch resume {shell_word(directory)} "
+        "continues. A new run has another directory."
+    )
+    raise ConfigError([Problem(problem, Correction(settings=[f"{key}={spelled(str(free))}"]))])
 
 
 def _strike_out_passwords(directory: Path) -> None:

@@ -153,9 +153,14 @@ def _run_by_hydra(
     from benchorch.config.directories import builtin_directory
 
     application = Application(
-        config_name=request.config_name, terms=_terms(request), report=_report(terminal)
+        config_name=request.config_name,
+        terms=_terms(request),
+        report=_report(terminal),
+        place="" if places else "hydra.sweep.dir" if request.multirun else "hydra.run.dir",
     )
     refuse_foreign_code(composer, [*overrides, *places])
+    if not request.foreign_flags:
+        _refuse_taken(application.place, overrides)
     if _shows_configuration(request.flags):
         composer.session(overrides)  # what is too much to be resolved ends here, not in Hydra
     # Hydra would print its errors itself and exit with 1; ours name every problem and exit with 2.
@@ -189,6 +194,19 @@ def _run_by_hydra(
             application.invocation.discard()
         raise
     return _delivered(code, application.invocation, terminal)
+
+
+def _refuse_taken(place: str, overrides: Sequence[str]) -> None:
+    """ConfigError where the words name a directory with a run, before Hydra writes to it."""
+    from hydra.errors import HydraException
+
+    from benchorch.cli.hydra_app import refuse_taken
+    from benchorch.config.overrides import key_of, parse_override
+
+    for word in overrides:
+        if place and key_of(word) == place:
+            with contextlib.suppress(HydraException):  # which has its own explanation
+                refuse_taken(Path(str(parse_override(word).value())), place)
 
 
 def _shows_configuration(flags: Sequence[str]) -> bool:
