@@ -104,7 +104,8 @@ def configuration() -> str:
     groups = [name for name in chosen if (CONF / name).is_dir()]
     parts = [
         f"# Configuration\n\n{NOTE}",
-        "Every key is an override, for example `scenario.rate_per_s=100`; a list becomes an axis. "
+        "Every key is an override, for example `scenario.rate_per_s=100`; a list of options or of "
+        "sizes of `workload` becomes an axis; `-m KEY=a,b` crosses values of any key of a trial. "
         "`python -m benchorch ... --cfg job` prints the resolved configuration.",
         "## Keys of every run\n\n" + _table(CONF / "config.yaml", skip=("defaults", "hydra")),
     ]

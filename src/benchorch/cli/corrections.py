@@ -37,6 +37,8 @@ _OF_A_TRIAL |= dict.fromkeys(("export", "reproduce"), "{run}:{trial}")
 
 _NUMBER = re.compile(r"[-+]?(\d+(?:\.\d*)?(?:e[-+]?\d+)?) *([a-z%]*)", re.IGNORECASE)
 
+_LIST = re.compile(r"\[[\w.+-]+(?:,[\w.+-]+)+\]")
+
 _LAST = re.compile(r"last(?:~\d{1,3})?")
 
 Line = list[str]
@@ -174,7 +176,9 @@ def _answered(line: Line, problem: Problem) -> Line | None:
     """The line with a problem's correction; without one its key goes back to the default."""
     one = problem.correction
     if one is None or one.allowed:
-        return _reordered(line, problem.key) or _reset(line, problem, one.allowed if one else ())
+        allowed = one.allowed if one else ()
+        changed = _reordered(line, problem.key) or _crossed(line, problem.key, allowed)
+        return changed or _reset(line, problem, allowed)
     if one.run:
         return _with_known_run(line, one.run)
     renamed = _renamed(line, one, problem.key) if one.typed else line
@@ -341,6 +345,20 @@ def _reordered(line: Line, key: str) -> Line | None:
         return None
     turned = re.sub(r"[\w.-]+(?:\+[\w.-]+)+", _reversed, line[at].partition("=")[2])
     return [*line[:at], f"conversion={turned}", *line[at + 1 :]]
+
+
+def _crossed(line: Line, key: str, allowed: Sequence[str]) -> Line | None:
+    """The line with a list for a key of single trials as values to cross; None for another word."""
+    from benchorch.run.planner import SESSION_KEYS
+
+    at = _at(line, key)
+    if at is None or allowed or "." not in key or key.partition(".")[0] in SESSION_KEYS:
+        return None
+    name, _, value = line[at].partition("=")
+    if not _LIST.fullmatch(value):
+        return None
+    flag = [] if {"-m", "--multirun"} & set(line) else ["-m"]
+    return [*line[:at], f"{name}={value.strip('[]')}", *line[at + 1 :], *flag]
 
 
 def _reversed(chain: re.Match[str]) -> str:

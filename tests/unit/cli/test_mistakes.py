@@ -157,6 +157,16 @@ def test_a_mistaken_line_is_answered_with_the_right_one(
     ("line", "next_line"),
     [
         ("plan model=mlp,bert", "benchorch plan model=mlp,bert -m"),
+        (
+            "plan model=mlp hardware.threads=[1,2]",
+            "benchorch plan model=mlp hardware.threads=1,2 -m",
+        ),
+        (
+            "plan -m model=mlp scenario=server scenario.rate_per_s=[50,100]",
+            "benchorch plan -m model=mlp scenario=server scenario.rate_per_s=50,100",
+        ),
+        ("plan model=mlp rebuild=[always,never]", "benchorch plan model=mlp rebuild=always"),
+        ("plan model=mlp budget.minutes=[1,2]", "benchorch plan model=mlp budget.minutes=1"),
         ("plan model=mlp,brt", "benchorch plan model=mlp,bert -m"),
         ("plan model=mlp batch=4", "benchorch plan model=mlp workload.batch_size=4"),
         ("analyze nosuch.json", "benchorch run recipes/tiny.yaml profile=winner"),

@@ -480,6 +480,11 @@ def _row_problems(sets: Sequence[Arrays], given: Sequence[str]) -> list[str]:
     rows = min((count for count in counts if count is not None), default=None)
     if requested is None or rows is None:
         return []
+    if requested.startswith("["):
+        return [
+            f"{_ROWS}: expected one size, got {requested}: the inputs are divided into batches of "
+            "it. Call benchmark once for each size."
+        ]
     if not requested.isdigit() or not 0 < int(requested) <= rows:
         return [f"{_ROWS}: is {requested}, but the inputs have {rows} rows; give at least as many."]
     is_split = any(count not in (None, int(requested)) for count in counts)

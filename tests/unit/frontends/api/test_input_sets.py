@@ -57,6 +57,11 @@ def test_too_few_rows_are_told() -> None:
     assert benchmark._row_problems([{"x": X}], ["workload.batch_size=4"]) == []
 
 
+def test_inputs_are_divided_into_batches_of_one_size() -> None:
+    (said,) = benchmark._row_problems([{"x": X}], ["workload.batch_size=[1,8]"])
+    assert said.startswith("workload.batch_size: expected one size, got [1,8]")
+
+
 def test_an_example_without_rows_is_not_left_out_of_batches() -> None:
     sets = [{"x": X, "mask": X[:, 0]}, {"x": X, "mask": X[:4, 0]}]
     (said,) = benchmark._row_problems(sets, ["workload.batch_size=2"])
