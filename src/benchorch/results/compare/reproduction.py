@@ -76,7 +76,8 @@ def expectations(trials: Sequence[StoredTrial]) -> Mapping[str, Mapping[str, Est
 
 def figures(match: Match) -> tuple[str, ...]:
     """Figures of a repetition that are judged: the primary metric, the gain, and counts."""
-    gain = (metric_kinds.SPEEDUP,) if match.a.evidence.pairs_ns else ()
+    is_candidate = match.a.trial.baseline_id is not None  # a baseline's pairs are its A/A control
+    gain = (metric_kinds.SPEEDUP,) if is_candidate and match.a.evidence.pairs_ns else ()
     counts = tuple(
         name for name in METRICS if name in metric_kinds.EXACT and name in match.a.metrics
     )

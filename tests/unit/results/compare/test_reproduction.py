@@ -118,6 +118,14 @@ def test_a_gain_is_judged_by_its_pairs_whatever_the_machine_does():
     assert found(a, less)[SPEEDUP].verdict == DIFFERS
 
 
+def test_a_control_of_the_baseline_is_no_gain():
+    a, b = once("a"), once("b")
+    pairs = ((1e6, 1.01e6),)
+    a = replace(a, evidence=replace(a.evidence, pairs_ns=pairs))
+    assert found(a, b).keys() == found(once("a"), b).keys()
+    assert SPEEDUP not in expectations([a])[a.trial.trial_id]
+
+
 def test_one_process_has_no_interval_to_fall_into():
     verdict = found(once("a", processes=1), once("b"))[LATENCY]
     assert verdict.verdict == NOT_COMPARABLE
