@@ -38,8 +38,10 @@ def break_even_warnings(result: TrialResult, baseline: TrialResult | None) -> It
     if built_s is None or saved is None:
         return
     took = f"The {built_s:.3g} s of its build"
-    if _most(saved) <= 0:
+    if saved.high is not None and saved.high <= 0:
         yield f"{took} never pay off: it is not faster than the baseline."
+    elif _most(saved) <= 0:
+        yield f"{took} may never pay off: in no process was it faster than the baseline."
     elif _least(saved) <= 0:
         yield f"{took} may never pay off: what a query saves cannot be told from nothing."
 
