@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -184,8 +185,16 @@ class StageRunner:
         found = attempt(stage.name, lambda: request, report)
         self.add_time(stage.name, time.monotonic() - started_s)
         if isinstance(found, Failure):
+            self._write_log(found.detail)
             raise StageFailed(found, report.partial)
         return cast(Reply, found)  # as the worker's table has it
+
+    def _write_log(self, text: str) -> None:
+        """Add to the log what a child would have printed there; nothing where the disk is full."""
+        with contextlib.suppress(OSError):
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            with self._log.open("a", encoding="utf-8") as log:
+                log.write(text)
 
 
 def out_of_budget(stage: str, when: str) -> Failure:
