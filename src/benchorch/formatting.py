@@ -95,8 +95,10 @@ def bounded(text: str, most: int = LONGEST_NAME) -> str:
 
 def cell_name(labels: Mapping[str, str], varying: Sequence[str]) -> str:
     """A trial's name in this plan, in one line: its conversion, and whatever else differs."""
-    others = [labels[name] for name in varying if labels.get(name)]
-    return bounded(" ".join(" ".join([*others, labels["conversion"]]).split()))
+    others = {name: labels[name] for name in varying if labels.get(name)}
+    if others.get("hardware_kind") == others.get("hardware"):
+        others.pop("hardware_kind", None)
+    return bounded(" ".join(" ".join([*others.values(), labels["conversion"]]).split()))
 
 
 def shell_word(value: object) -> str:

@@ -446,9 +446,10 @@ def _primary_text(trial: Trial, summaries: Mapping[str, Summary]) -> str:
 def full_markdown(run: RunResults) -> str:
     """Every row, conclusion, warning and skip as Markdown, however many there are."""
     names = names_of(run.plan.trials)
+    planned = {name: run.summaries[name] for name in names if name in run.summaries}
     notes = [
         f"{', '.join(names.get(trial_id, trial_id) for trial_id in trial_ids)}: {warning}"
-        for warning, trial_ids in warnings_of(run.summaries).items()
+        for warning, trial_ids in warnings_of({**planned, **run.summaries}).items()
     ]
     waits_for = pending(run) if run.running else ""
     text = markdown(table_rows(run), run.plan, waits_for or conclusion(run), notes)

@@ -119,6 +119,13 @@ def test_notes_that_differ_in_numbers_alone_are_one_note() -> None:
     assert all(f": {each}" in full_markdown(run_of(plan, results, summaries)) for each in words)
 
 
+def test_notes_of_the_stored_table_come_in_the_order_of_the_plan() -> None:
+    plan, results, summaries = sweep(2)
+    later_first = dict(reversed(summaries.items()))
+    text = full_markdown(run_of(plan, results, summaries))
+    assert full_markdown(run_of(plan, results, later_first)) == text
+
+
 def test_an_overview_that_is_too_long_itself_is_cut() -> None:
     plan, results, summaries = sweep(MOST_ROWS)
     others = tuple(
