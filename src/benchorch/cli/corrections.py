@@ -140,15 +140,39 @@ def corrected(words: Sequence[str], problems: Sequence[str]) -> str:
 
 
 def example(words: Sequence[str]) -> str:
-    """A correct line of the command that a line names; empty for a run or an unknown command."""
+    """A correct line of the command that a line names; empty for a run or an unknown command.
+
+    It is about the runs that the line names. Where these cannot be had what the line requests, it
+    is the report of them.
+    """
     command = _command_of(words)
-    runs = _runs()
-    if command not in EXAMPLES or ("RUN" in EXAMPLES[command] and not runs):
+    if command not in EXAMPLES:
         return ""
-    if "RUN_A" in EXAMPLES[command] and len(runs) < 2:  # a run is not compared with itself
+    form = EXAMPLES[command]
+    named = _named_runs(words)
+    options = [word for word in form.split() if word.startswith("--")]
+    is_complete = "RUN_A" in form or {*options} <= {word.partition("=")[0] for word in words}
+    if "RUN" in form and len(named) >= form.count("RUN") and is_complete:
+        report = shlex.join(["benchorch", "report", *(run.partition(":")[0] for run in named)])
+        return _STATUS if command == "report" else report
+    others = [run for run in _runs() if run not in named]
+    runs = [*others[: form.count("RUN") - len(named)], *reversed(named)]
+    if len(runs) < form.count("RUN"):  # a run is not compared with itself
         return ""
-    line = EXAMPLES[command].replace("RUN_A", "".join(runs[1:2])).replace("RUN", "".join(runs[:1]))
+    line = form.replace("RUN_A", shlex.join(runs[1:2])).replace("RUN", shlex.join(runs[:1]))
     return filled(f"benchorch {line}")
+
+
+def _named_runs(words: Sequence[str]) -> list[str]:
+    """The runs that a line names, each once, with their trials; not what was exported of some."""
+    before = ("", *words)
+    named = (
+        word
+        for word, option in zip(words, before, strict=False)
+        if word[:1] != "-" and option not in _WITH_VALUE and word != _command_of(words)
+    )
+    runs = (word for word in named if is_run(word.partition(":")[0]) and not Path(word).is_file())
+    return list(dict.fromkeys(runs))
 
 
 def _command_of(words: Sequence[str]) -> str:

@@ -902,3 +902,27 @@ def test_a_strangers_run_is_answered_with_the_line_that_trusts_it(
     words = line.replace("RUN", str(run)).split()
     meant = corrections.next_line(words, refused(words))
     assert meant == shlex.join(["benchorch", *words, "--trust", str(run)])
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("export old", "export old --output winner"),
+        ("export old:eager --output served", "report old"),
+        ("compare old older", "report old older"),
+        ("compare old", "compare old plan-new"),
+        ("rerun old", "rerun old --failed"),
+        ("report old", "status"),
+        ("check", "check plan-new"),
+    ],
+)
+def test_an_answer_stays_with_the_runs_that_were_named(
+    line: str, meant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    eager = trial()
+    for name in ("older", "old", "new"):
+        remember(f"plan-{name}", write_run(tmp_path / name, (eager, result(eager))))
+    found = corrections.next_line(line.split(), ConfigError(["It cannot be had."]))
+    assert found == f"benchorch {meant}"
