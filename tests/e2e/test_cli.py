@@ -228,6 +228,13 @@ def test_a_recipes_own_directory_is_refused_where_it_holds_a_run(tracked):
     assert "out holds a run already" in place.run("again.yaml", *UNTRACKED, code=2).stderr
 
 
+def test_a_run_that_is_too_dear_leaves_no_directory(place):
+    words = ("model=mlp", "conversion=eager", *UNTRACKED, "+pricing.usd_per_hour={local: 5000}")
+    done = place.run(*words, "budget.max_usd=0.01", "hydra.run.dir=dear", code=2)
+    assert "more than budget.max_usd=0.01" in done.stderr
+    assert not (place.path / "dear").exists()
+
+
 def test_a_sweep_is_one_plan_in_the_directory_that_was_named(place):
     words = ("-m", "model=mlp", "conversion=eager", "workload.batch_size=1,2", *INLINE, *UNTRACKED)
     place.run(*words, "hydra.sweep.dir=swept")

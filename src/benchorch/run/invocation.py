@@ -181,7 +181,10 @@ class Invocation:
             raise refusal(plan_jobs(self.composer, jobs, self.plan_id, to_run=False))
 
     def run_plan(self, plan: Plan, executor: Executor) -> None:
-        """Run what has no final result yet."""
+        """Run what has no final result yet; a new plan that is too dear is refused unwritten."""
+        is_new = self.plan is None
+        if is_new:
+            check_budget(plan, plan.trials)
         self.plan = _merged(self.plan, plan)
         self._specs.update({trial.trial_id: trial.spec for trial in plan.trials})
         with self._on_disk("The plan"):
@@ -195,7 +198,8 @@ class Invocation:
         if self._spent_before_usd is None:
             self._spent_before_usd = self._status.spent_usd
         todo = [t for t in plan.trials if self._is_due(t.trial_id)]
-        check_budget(plan, todo, self._status.spent_usd)
+        if not is_new:
+            check_budget(plan, todo, self._status.spent_usd)
         self._expect_cost(plan, todo, simulated=executor.is_simulated())
         self.report.plan(plan, done=sum(t.trial_id in self.results for t in plan.trials))
         if self._recorder is None:
