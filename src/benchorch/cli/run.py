@@ -62,7 +62,7 @@ def _benchmark(request: Request, terminal: Terminal) -> int:
 
 
 def _extends(request: Request, overrides: Sequence[str]) -> bool:
-    """Whether a recipe, a model or a conversion names trials that a resumed plan may lack."""
+    """Whether a recipe or a model names trials that a resumed plan may lack."""
     if request.config_name != "config":
         return True
     from benchorch.run.resumed_settings import names_trials

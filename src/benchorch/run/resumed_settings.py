@@ -8,7 +8,6 @@ from dataclasses import replace
 from benchorch.config.components import TARGET, make, misspelt
 from benchorch.config.composer import Composer
 from benchorch.config.overrides import (
-    CONVERSION,
     EACH,
     MATRIX,
     key_of,
@@ -28,14 +27,16 @@ CHANGEABLE = (
 )
 """Keys on which neither the ids of trials nor their baselines, names and prices depend."""
 
-_NAME_TRIALS = ("model", CONVERSION)
+_MODEL = "model"
 
 
 def names_trials(overrides: Sequence[str]) -> bool:
-    """Whether overrides name a model or a conversion, whose trials a plan is extended by."""
+    """Whether overrides name a model, whose trials a plan is extended by.
+
+    A conversion alone does not: it would be one of the default model.
+    """
     return any(
-        key_of(word) in _NAME_TRIALS
-        or (key_of(word).partition(".")[0] == MATRIX and any(name in word for name in _NAME_TRIALS))
+        key_of(word) == _MODEL or (_node_of(word) == MATRIX and _MODEL in word)
         for word in overrides
     )
 

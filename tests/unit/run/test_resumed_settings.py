@@ -89,12 +89,12 @@ def test_machines_that_another_executor_does_not_have_are_refused(
     ("word", "names"),
     [
         ("model=mlp", True),
-        ("conversion=[eager,export]", True),
+        ("conversion=[eager,export]", False),
         ("matrix={model: [mlp, bert]}", True),
         ("budget.minutes=1", False),
         ("model.widths=[4]", False),
         ("matrix.workload.batch_size=[1,2]", False),
     ],
 )
-def test_a_model_or_a_conversion_names_trials(composer: Composer, word: str, names: bool) -> None:
+def test_a_model_names_trials(composer: Composer, word: str, names: bool) -> None:
     assert names_trials(composer.lifted([word])) is names
