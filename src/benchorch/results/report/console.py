@@ -83,7 +83,7 @@ class ConsoleReport:
             self._console.print(f"  [yellow]skip[/] {_plain(text)}", highlight=False)
         for note in plan.notes:
             self._console.print(f"  [yellow]note[/] {_plain(note)}", highlight=False)
-        self._live.against = against(plan.trials)
+        self._live.against = printable(against(plan.trials))
         self._names = {key: printable(name) for key, name in names_of(plan.trials).items()}
 
     @contextlib.contextmanager

@@ -245,7 +245,8 @@ def against(trials: Sequence[Trial]) -> str:
     """``vs eager``: what the trials are compared with; ``vs baseline`` without only one."""
     ids = {trial.baseline_id for trial in trials}
     found = {trial.labels["conversion"] for trial in trials if trial.trial_id in ids}
-    return f"vs {bounded(found.pop(), _LONGEST_NAME) if len(found) == 1 else 'baseline'}"
+    name = " ".join(found.pop().split()) if len(found) == 1 else "baseline"
+    return f"vs {bounded(name, _LONGEST_NAME)}"
 
 
 def speedup_text(summary: Summary, result: TrialResult, compared: bool) -> str:
@@ -471,7 +472,7 @@ def markdown(
     """The conclusion and the table as Markdown, with every note and every skip."""
     head, *body = rows
     lines = [f"# {_in_table(plan.name)} ({plan.plan_id})", "", concluded, ""]
-    lines += [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    lines += [f"| {' | '.join(map(_in_table, head))} |", "|" + "---|" * len(head)]
     lines += [*(f"| {' | '.join(map(_in_table, row))} |" for row in body), ""]
     lines += [f"- note: {note}" for note in notes]
     lines += [f"- skipped: {_in_table(skip_text(skip))}" for skip in plan.skips]
