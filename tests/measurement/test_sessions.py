@@ -51,7 +51,7 @@ def test_sequential_data_without_canaries_have_a_ratio_and_no_verdict() -> None:
 def test_without_canaries_two_conversions_are_told_how_to_meet() -> None:
     fast = once("b", 5e5, of=FAST, canaries_ns=None)
     found = verdict(once("a"), fast, LATENCY, "conversion")
-    assert "python -m benchorch model=mlp conversion=[eager,fast] baseline=eager" in found.remedy
+    assert "A's command with conversion=[eager,fast] baseline=eager" in found.remedy
 
 
 @pytest.mark.parametrize(
