@@ -133,13 +133,13 @@ def resume(directory: Path, count: int) -> float:
 def report(directory: Path, count: int) -> float:
     from benchorch.cli.commands import report
 
-    return taken(lambda: report.run([str(directory)]))
+    return taken(lambda: report.run.reply([str(directory)]))
 
 
 def status(directory: Path, count: int) -> float:
     from benchorch.cli.commands import status
 
-    return taken(lambda: status.run([str(directory)], print))
+    return taken(lambda: status.run.reply([str(directory)]))
 
 
 def floor(directory: Path, count: int) -> float:

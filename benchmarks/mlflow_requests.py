@@ -35,17 +35,22 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.trial import Plan, Trial
 from benchorch.journal import run_directory
 from benchorch.recorders.mlflow import Mlflow, create_store
+from benchorch.results.metrics.summary import TrialFindings
 from benchorch.run.record import replay
 
 METRICS, PARAMS, TAGS, OBSERVATIONS = 40, 40, 20, 300
 
 
-def summary(*_: object) -> Summary:
+def summary() -> Summary:
     estimate = Estimate(
         value=2.0, low=None, high=None, level_ratio=0.95, n=5, unit="ms", method="median"
     )
     metrics = {f"latency_ms/p{i}": estimate for i in range(METRICS)}
     return Summary(metrics=metrics, speedup=None, steady=True)
+
+
+def findings(*_: object) -> TrialFindings:
+    return TrialFindings(summary=summary(), asked=None, baseline_id=None)
 
 
 def plan_of(name: str, count: int) -> Plan:
@@ -110,7 +115,7 @@ def replayed(uri: str, plan: Plan, folder: Path) -> Callable[[], object]:
     for trial in plan.trials:
         run_directory.append_result(folder, result_of(trial), {})
     own = Mlflow(uri=uri, experiment=f"replay-{plan.plan_id}")
-    return lambda: replay(folder, own, summarise=summary)
+    return lambda: replay(folder, own, derive=findings)
 
 
 def one_by_one(uri: str, plan: Plan, folder: Path) -> Callable[[], object]:

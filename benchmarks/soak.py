@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from head_load import make_plan, whole
-from mlflow_requests import server, summary
+from mlflow_requests import findings, server
 
 from benchorch.cli.main import run
 from benchorch.recorders.mlflow import Mlflow
@@ -75,7 +75,7 @@ def main(trials: int = 10_000) -> int:
         with sampled(phases["sweep"]):
             whole(plan, 100, directory)
         with sampled(phases["record"]):
-            replayed = replay(directory, Mlflow(uri=uri), summarise=summary)
+            replayed = replay(directory, Mlflow(uri=uri), derive=findings)
         with sampled(phases["report"]):
             run(["report", str(directory), "--output", str(Path(root, "page.html"))])
     rows = [row(name, samples, trials) for name, samples in phases.items()]
