@@ -41,6 +41,7 @@ _LONGER = (
     "a quieter machine, or longer: stopping.max_window_s=20 (fixed, quick: stopping.window_s=5)"
 )
 _LONGER_LOAD = "a quieter machine, or a longer scenario.duration_s"
+_OF_LOAD = {"service_ms/p50", "capacity_per_s/mean"}  # the latter alone over several rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,7 +371,7 @@ def unsettled(match: Match) -> tuple[str, str]:
     A noisy machine is no such reason: what it changed by between the two is in their interval.
     """
     unsteady = match.sides_that(lambda side: not _is_steady(side))
-    under_load = any("service_ms/p50" in side.metrics for side in (match.a, match.b))
+    under_load = any(_OF_LOAD & side.metrics.keys() for side in (match.a, match.b))
     longer = _LONGER_LOAD if under_load else _LONGER
     return (f"no steady state in {unsteady}", longer) if unsteady else ("", "")
 

@@ -253,12 +253,13 @@ def test_pairs_that_decide_nothing_are_not_to_be_interleaved_again() -> None:
     assert found.remedy.startswith("more processes: ")
 
 
-def test_under_load_longer_is_a_longer_load() -> None:
+@pytest.mark.parametrize("metric", ["service_ms/p50", CAPACITY])
+def test_under_load_longer_is_a_longer_load(metric: str) -> None:
     a, b = (
-        replace(one, summary=replace(one.summary, metrics={"service_ms/p50": one.metrics[LATENCY]}))
+        replace(one, summary=replace(one.summary, metrics={metric: one.metrics[LATENCY]}))
         for one in (once("a", steady=False), once("b", steady=False))
     )
-    assert verdict(a, b, "service_ms/p50").remedy.endswith(" or a longer scenario.duration_s")
+    assert verdict(a, b, metric).remedy.endswith(" or a longer scenario.duration_s")
 
 
 def test_interval_and_p_of_two_medians_do_not_depend_on_how_the_trials_were_stopped() -> None:
