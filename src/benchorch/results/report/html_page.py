@@ -207,7 +207,12 @@ def _cells(row: ReportRow, columns: Sequence[str]) -> Iterator[Cell]:
 
 
 def _text(row: ReportRow, column: str) -> str:
-    cost = _COST if row.priced_unit == "items" else TOKEN_COST
-    own = {HEADERS[0]: row.name, cost: trial_details.cost_text(row), "device": row.device}
-    texts = (own.get(column), row.cells.get(column))
+    texts = (_own_text(row, column), row.cells.get(column))
     return next((text for text in texts if text and text != "–"), "–")
+
+
+def _own_text(row: ReportRow, column: str) -> str | None:
+    """What the page says in a column by itself; None where the run's table does."""
+    if column == (_COST if row.priced_unit == "items" else TOKEN_COST):
+        return trial_details.cost_text(row)
+    return {HEADERS[0]: row.name, "device": row.device}.get(column)
