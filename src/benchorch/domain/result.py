@@ -10,6 +10,7 @@ from benchorch.domain.execution import Execution
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.price import Price
 from benchorch.domain.profile import ProfileRecord
+from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.verdict import Verdict
 
 SCHEMA_VERSION = 2
@@ -17,6 +18,13 @@ SCHEMA_VERSION = 2
 
 RUN_BUDGET, FUTILE = "run_budget_exhausted", "run_budget_cannot_decide"
 """Reasons to stop: `budget.minutes` are over; what is left of them would not decide anything."""
+
+_NOT_THE_TRIALS_FAULT = frozenset(
+    {
+        *("node_lost", "agent_failed", "no_node", "no_capacity", "wrong_node", "disk_full"),
+        BUDGET_REACHED,
+    }
+)
 
 
 class Outcome(StrEnum):
@@ -212,6 +220,12 @@ class TrialResult:
     def is_sound(self) -> bool:
         """Whether it ran and is still the same model, so far as that was compared."""
         return self.outcome is Outcome.OK and not self.disagrees
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it needs no other run: it was measured to its end or failed by its own fault."""
+        kind = self.failure.kind if self.failure else None
+        return not self.unfinished and kind not in _NOT_THE_TRIALS_FAULT
 
     @property
     def valid(self) -> tuple[ProcessRecord, ...]:

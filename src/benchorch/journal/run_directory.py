@@ -15,7 +15,7 @@
                            profile/, critical_path/; rounds.jsonl while it is being measured
 
 Each line of ``rounds.jsonl`` has one process with its raw series, and the trial's result so far
-without processes; resuming goes on from there.
+without processes; resuming goes on from there, until a result is final.
 
 Lines are appended with one write and an fsync, results that ended together with one for all of
 them, so a crash loses at most what was in flight; a torn last line is ignored by readers and cut
@@ -132,15 +132,15 @@ def append_results(
             metrics; ignored on reading.
     """
     lines: list[Mapping[str, Json]] = []
-    finished = []
+    final = []
     try:
         for result, extra in results:
             lines.append(_with_series_stored(directory, result, extra))
-            finished += [] if result.unfinished else [result.trial_id]
+            final += [result.trial_id] if result.is_final else []
     finally:
         if lines:
             _append(directory / RESULTS, lines, sealed=True)
-    for trial_id in finished:
+    for trial_id in final:
         rounds_path(directory, trial_id).unlink(missing_ok=True)
 
 

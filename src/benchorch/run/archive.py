@@ -100,10 +100,10 @@ def download_run(place: Objects, plan_id: str, directory: Path) -> int:
 def _complete(place: Objects, plan_id: str, directory: Path) -> None:
     """Add the files that nodes have put into the bucket by themselves, as far as they count.
 
-    The rounds of finished trials, which stay in the bucket, are dropped as they were at their end.
+    The rounds of trials whose result is final stay in the bucket, and are dropped as at their end.
     """
     for trial_id, entry in read_journal(directory).entries.items():
-        if not entry.result.unfinished:
+        if entry.result.is_final:
             run_directory.rounds_path(directory, trial_id).unlink(missing_ok=True)
         uploads.complete(
             directory, entry.result, lambda key, path: place.download(f"{plan_id}/{key}", path)

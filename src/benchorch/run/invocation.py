@@ -18,7 +18,6 @@ from benchorch.domain.estimate import Summary
 from benchorch.domain.price import PriceSnapshot
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event, Session
-from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.trial import ConfigNode, Plan, Trial
 from benchorch.errors import ConfigError, Correction, Problem, RecordError
 from benchorch.files import write_json, write_text
@@ -54,12 +53,6 @@ from benchorch.trial.build_keys import NOTES
 if TYPE_CHECKING:
     from benchorch.results.metrics.summary import SweepFindings
 
-_NOT_THE_TRIALS_FAULT = frozenset(
-    {
-        *("node_lost", "agent_failed", "no_node", "no_capacity", "wrong_node", "disk_full"),
-        BUDGET_REACHED,
-    }
-)
 _BEFORE_A_PLAN = (".hydra", "multirun.yaml", LOCK)
 """What Hydra and `open` leave in a run's directory."""
 
@@ -133,7 +126,7 @@ class Invocation:
             self.plan = run_directory.read_plan(self.directory)
             self.plan_id = self.plan.plan_id
             found = list(salvage(self.directory, self.plan, self.report.text))
-            self.results = {r.trial_id: r for r in found if is_final(r)}
+            self.results = {r.trial_id: r for r in found if r.is_final}
             if self.terms.again:
                 self._forget_chosen(self.plan, found)
 
@@ -152,8 +145,8 @@ class Invocation:
                 f"No trial of it has failed, so nothing runs again.{rest if left else ''}"
             )
         self.results = {n: r for n, r in self.results.items() if n not in self._again}
-        finished = {result.trial_id for result in found if not result.unfinished}
-        for trial_id in self._again & finished:
+        final = {result.trial_id for result in found if result.is_final}
+        for trial_id in self._again & final:
             run_directory.rounds_path(self.directory, trial_id).unlink(missing_ok=True)
 
     @property
@@ -317,7 +310,7 @@ class Invocation:
         """Whether every trial of the plan has its final result."""
         assert self.plan is not None  # it has run
         found = [self.results.get(trial.trial_id) for trial in self.plan.trials]
-        return all(result is not None and is_final(result) for result in found)
+        return all(result is not None and result.is_final for result in found)
 
     def _did_what_was_requested(self) -> bool:
         assert self.plan is not None  # it has run
@@ -539,12 +532,6 @@ def _closing(
     finally:
         if isinstance(results, Generator):
             results.close()
-
-
-def is_final(result: TrialResult) -> bool:
-    """Whether a trial needs no other run: it was measured to its end or failed by its own fault."""
-    kind = result.failure.kind if result.failure else None
-    return not result.unfinished and kind not in _NOT_THE_TRIALS_FAULT
 
 
 def _is_sound(result: TrialResult) -> bool:

@@ -234,8 +234,10 @@ class TrialRun:
         return self._stages.stages_s.get("measure", 0.0)
 
     def result(self, *, unfinished: bool = False) -> TrialResult:
-        """Observations so far."""
+        """Observations so far; those of an interrupted run where this one could add none."""
         repetitions = self._repetitions
+        if self._earlier is not None and self.failure is not None and repetitions is None:
+            return self._earlier_with_failure()
         return TrialResult(
             trial_id=self.trial.trial_id,
             labels=self.trial.labels,
@@ -259,6 +261,19 @@ class TrialRun:
             profile=self._profile,
             execution=self._execution,
             unfinished=unfinished,
+        )
+
+    def _earlier_with_failure(self) -> TrialResult:
+        """What an interrupted run measured, and why this one did not get that far."""
+        assert self._earlier is not None  # it is asked for where there is one
+        return replace(
+            self._earlier,
+            outcome=_outcome(self.failure),
+            failure=self.failure,
+            stop_reason="",
+            stages_s=dict(self._stages.stages_s),
+            ended_at=_now(),
+            unfinished=False,
         )
 
     def is_affordable(self) -> bool:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from benchorch.domain.measurement import Calibration, Observations, ProcessRecord
-from benchorch.domain.result import Outcome, TrialResult
+from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.errors import ConfigError
 from benchorch.files import write_text
@@ -87,6 +87,14 @@ def test_a_finished_trial_leaves_no_rounds_and_an_interrupted_one_does(tmp_path)
     assert run_directory.read_rounds(tmp_path, "t1") == going_on(1)
     run_directory.append_result(tmp_path, a_result(), {})
     assert run_directory.read_rounds(tmp_path, "t1") is None
+
+
+def test_a_trial_that_failed_by_no_fault_of_its_own_keeps_its_rounds(tmp_path):
+    run_directory.append_round(tmp_path, going_on(1))
+    failure = Failure(stage="build", kind="disk_full", message="no space left")
+    failed = dataclasses.replace(going_on(1), unfinished=False, failure=failure)
+    run_directory.append_result(tmp_path, failed, {})
+    assert run_directory.read_rounds(tmp_path, "t1") == going_on(1)
 
 
 def test_programs_find_the_metrics_in_the_line(tmp_path):

@@ -288,7 +288,7 @@ def test_an_interrupted_trial_has_a_result_that_is_not_final(tmp_path: Path) -> 
     assert invocation.close(complete=False) == 1
     stored = {one.trial_id: one for one in reader.read_results(tmp_path / "run")}
     assert len(stored[FAST.trial_id].processes) == 4
-    assert [pipeline.is_final(stored[one.trial_id]) for one in (EAGER, FAST)] == [True, False]
+    assert [stored[one.trial_id].is_final for one in (EAGER, FAST)] == [True, False]
 
 
 @pytest.mark.parametrize(

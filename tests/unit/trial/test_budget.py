@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,15 @@ from typing import Any
 import pytest
 
 from benchorch.domain.result import Failure
+from benchorch.domain.session import Session
 from benchorch.domain.spending import BUDGET_REACHED
+from benchorch.journal import run_directory
 from benchorch.trial import stage_runner, stages
+from benchorch.trial.rounds import in_rounds
 from benchorch.trial.stage_runner import StageRunner, out_of_budget
 from benchorch.trial.stages import StageFailed
 from benchorch.trial.supervisor import FIRST_PROCESS_S, SPARE_S, OutOfTime, TimeBudget, TrialRun
+from support.synthetic_runs import result, trial
 
 REQUEST: Any = SimpleNamespace(template="")
 LATE = Failure(stage="measure", kind="timeout", message="late", remedy="raise its limit")
@@ -136,6 +141,26 @@ def test_a_candidate_without_figures_does_not_begin_after_the_budget(first: bool
 def test_a_baseline_is_not_built_after_the_budget() -> None:
     with pytest.raises(StageFailed):
         deadline(-1, baseline=None, valid=[], first=False)
+
+
+def test_what_an_interrupted_run_measured_outlives_a_budget_that_ends_first(tmp_path: Path) -> None:
+    baseline = trial("eager")
+    candidate = trial("torchscript", baseline=baseline)
+    store = {
+        "_target_": "benchorch.stores.local.LocalStore",
+        "root": str(tmp_path / "store"),
+        "quota_gib": None,
+    }
+    session = Session(
+        plan_id="p", directory=tmp_path, store=store, rebuild="if_needed", budget_s=0.0
+    )
+    earlier = replace(result(candidate, processes=3), unfinished=True)
+    run_directory.append_round(tmp_path, earlier)
+    (found,) = in_rounds([candidate], session=session, isolated=True, emit=lambda event: None)
+    assert (found.failure and found.failure.kind, found.unfinished) == (BUDGET_REACHED, False)
+    assert (found.processes, found.parity) == (earlier.processes, earlier.parity)
+    run_directory.append_result(tmp_path, found, {})
+    assert run_directory.read_rounds(tmp_path, candidate.trial_id) == earlier
 
 
 def test_the_machine_is_graded_once_the_first_figure_is_out() -> None:

@@ -16,7 +16,6 @@ from benchorch.journal.lock import Coordinator, TrialStatus, is_running, read_co
 from benchorch.journal.reader import read_journal
 from benchorch.results.metrics.cost import trial_usd
 from benchorch.results.pricing.sweep_cost import TrialForecast, expected, market_of
-from benchorch.run.invocation import is_final
 
 
 class SweepState(StrEnum):
@@ -65,7 +64,7 @@ class SweepStatus:
     @property
     def left(self) -> Sequence[Trial]:
         """What resuming would run: trials without a result, or failed by no fault of their own."""
-        final = {trial_id for trial_id, result in self.results.items() if is_final(result)}
+        final = {trial_id for trial_id, result in self.results.items() if result.is_final}
         return [trial for trial in self.plan.trials if trial.trial_id not in final]
 
     @property
