@@ -312,7 +312,7 @@ def _alarm(child: Child) -> Iterator[selectors.BaseSelector]:
     with contextlib.ExitStack() as stack:
         alarm = stack.enter_context(selectors.DefaultSelector())
         alarm.register(child.pipe, selectors.EVENT_READ)
-        if hasattr(os, "pidfd_open"):
+        with contextlib.suppress(AttributeError, OSError):  # kernels and containers may refuse it
             descriptor = os.pidfd_open(child.process.pid)
             stack.callback(os.close, descriptor)
             alarm.register(descriptor, selectors.EVENT_READ)

@@ -44,8 +44,12 @@ def is_forked() -> bool:
 
 
 def is_possible() -> bool:
-    """Whether this system has what a template needs."""
-    return sys.platform == "linux" and hasattr(os, "pidfd_open")
+    """Whether this system has what a template needs, which kernels and containers may refuse."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):
+        return False
+    return sys.platform == "linux"
 
 
 @final

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.result import Failure
 from benchorch.errors import ExecutorError
 from benchorch.host.processes.run_child import ChildLimits, ChildReply, run_child
+from benchorch.host.processes.template import is_possible
 from benchorch.units import format_seconds
 
 MIB = 1024**2
@@ -515,6 +517,20 @@ def test_limits_hold_on_systems_without_proc(
     monkeypatch.delattr(os, "memfd_create", raising=False)
     limit_s = 1 if kind == "timeout" else LIMIT_S
     assert failure(run(source, timeout_s=limit_s, memory_bytes=300 * MIB)).kind == kind
+
+
+def test_a_kernel_that_refuses_process_descriptors_measures_all_the_same(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "pidfd_open", refused, raising=False)
+    assert not is_possible()
+    assert run("Channel().send_reply(1)").reply == 1
+    assert failure(run("os._exit(3)")).kind == "exit:3"
+
+
+def refused(_pid: int) -> int:
+    """What a container's filter of system calls answers."""
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 # The parent's own troubles -----------------------------------------------------------------
