@@ -56,11 +56,11 @@ class ProcessTree:
 
     def resident_bytes(self) -> int:
         """Memory that the observed processes hold; pages that several share count in each."""
-        return sum(map(_resident_bytes, self._observed or (self._pid,)))
+        return sum(map(_resident_bytes, self._still_observed()))
 
     def proportional_bytes(self) -> int:
         """Memory they hold with shared pages counted once; exact, but slow to read."""
-        return sum(map(_proportional_bytes, self._observed or (self._pid,)))
+        return sum(map(_proportional_bytes, self._still_observed()))
 
     def living(self) -> list[int]:
         """Every process that belongs and has not ended."""
@@ -89,6 +89,13 @@ class ProcessTree:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
         return living
+
+    def _still_observed(self) -> list[int]:
+        """The observed processes, without numbers that others have been given since."""
+        if not self._observed:
+            return [self._pid]
+        found = ((pid, started, _status(pid)) for pid, started in self._observed.items())
+        return [pid for pid, started, status in found if status and status.started == started]
 
     def _belongs(self, pid: int) -> bool:
         status = _status(pid)
