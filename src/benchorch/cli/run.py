@@ -227,6 +227,7 @@ def _without_passwords(flags: Sequence[str]) -> Iterator[None]:
     print_out(strike_out(text.getvalue()).rstrip("\n"))
 
 
+@sigterm_as_interrupt()  # closing waits for a tracker, which a second signal ends
 def _to_its_end(work: Callable[[], None], invocation: Callable[[], Invocation | None]) -> int:
     """Do the work of an invocation and close it however that ends; the exit code."""
     try:

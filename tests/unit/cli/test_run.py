@@ -47,3 +47,15 @@ def test_a_signal_keeps_what_was_measured(work, code):
 
 def test_without_a_signal_the_invocation_is_closed():
     assert ended_by(lambda: None) == (0, [True])
+
+
+def test_a_second_signal_interrupts_the_end_and_does_not_kill():
+    class Recording(Invocation):
+        def interrupt(self):
+            with pytest.raises(KeyboardInterrupt):  # as the wait for a tracker does
+                os.kill(os.getpid(), signal.SIGTERM)
+            super().interrupt()
+
+    invocation = Recording()
+    code = _to_its_end(lambda: os.kill(os.getpid(), signal.SIGTERM), lambda: invocation)
+    assert (code, invocation.ended) == (143, ["interrupted"])

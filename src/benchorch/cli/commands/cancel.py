@@ -1,5 +1,6 @@
 """``benchorch cancel RUN``: end a run as Ctrl-C would, from any terminal; results are kept."""
 
+import contextlib
 import math
 import os
 import signal
@@ -105,13 +106,38 @@ def _question(sweep: SweepStatus) -> str:
 def _interrupt(sweep: SweepStatus) -> None:
     assert sweep.coordinator is not None  # _not_ours has checked it
     try:
-        os.kill(sweep.coordinator.pid, signal.SIGINT)
+        os.kill(sweep.coordinator.pid, _interrupt_of(sweep.coordinator.pid))
     except ProcessLookupError:
         return  # ended by itself meanwhile
     except PermissionError as error:
         raise ConfigError(
             [f"Process {sweep.coordinator.pid} is another user's: ask them, or use their account."]
         ) from error
+
+
+def _interrupt_of(pid: int) -> signal.Signals:
+    """The signal that interrupts a coordinator: SIGTERM where it ignores SIGINT.
+
+    Jobs that a script starts with ``&`` ignore it, so that Ctrl-C leaves them running.
+    """
+    if not _has_signal(pid, "SigIgn", signal.SIGINT):
+        return signal.SIGINT
+    if not _has_signal(pid, "SigCgt", signal.SIGTERM):
+        problem = (
+            f"Process {pid} ignores interrupts, as a script's background jobs do; nothing was "
+            f"ended. `kill {pid}` ends it, and what was measured is kept."
+        )
+        raise ConfigError([problem])
+    return signal.SIGTERM
+
+
+def _has_signal(pid: int, mask: str, number: signal.Signals) -> bool:
+    """Whether a process has a signal in a mask of proc_pid_status(5); False without /proc."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith(f"{mask}:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
 
 
 def _ended(directory: Path, wait_s: float) -> bool:

@@ -27,6 +27,7 @@ from benchorch.journal.lock import FILE, LOG, StatusFile, acquire_lock, read_coo
 from benchorch.journal.registry import remember
 from support.synthetic_runs import DISAGREES, failed, result, trial, write_run
 
+LINUX = sys.platform == "linux"
 EAGER, FAST, SLOW = trial("eager"), trial("fast"), trial("slow")
 PRICING = {"pricing": {"market": "on_demand", "region": "us-east-1"}}
 
@@ -263,9 +264,9 @@ except KeyboardInterrupt:
 
 
 @contextmanager
-def driven(run: Path) -> Iterator[subprocess.Popen[bytes]]:
+def driven(run: Path, driver: str = DRIVER) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(run)], stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", driver, str(run)], stdout=subprocess.PIPE, start_new_session=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
@@ -286,6 +287,29 @@ def test_cancel_ends_the_driver_and_says_what_is_kept(run: Path) -> None:
     assert "2 of 3 trials are kept" in reply.text
     assert "resume plan-run" in reply.text
     assert read_sweep(run).state is SweepState.INTERRUPTED
+
+
+IGNORES_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+"""What a script's background jobs are started with."""
+
+
+@pytest.mark.skipif(not LINUX, reason="other systems do not show which signals are ignored")
+def test_cancel_ends_a_scripts_background_job_as_well(run: Path) -> None:
+    handles = "from benchorch.host.processes.sigterm import sigterm_as_interrupt"
+    driver = DRIVER.replace("time.sleep(600)", "with sigterm_as_interrupt(): time.sleep(600)")
+    with driven(run, f"{IGNORES_INTERRUPTS}\n{handles}\n{driver}") as process:
+        reply = cancel.run.reply(["run", "--yes", "--wait", "60"], question=input, progress=silent)
+        assert process.wait(60) == 0
+    assert "2 of 3 trials are kept" in reply.text
+    assert read_sweep(run).state is SweepState.INTERRUPTED
+
+
+@pytest.mark.skipif(not LINUX, reason="other systems do not show which signals are ignored")
+def test_cancel_says_that_a_program_would_ignore_it(run: Path) -> None:
+    with driven(run, f"{IGNORES_INTERRUPTS}\n{DRIVER}") as process:
+        with pytest.raises(ConfigError, match=f"kill {process.pid}"):
+            cancel.run.reply(["run", "--yes"], question=input, progress=silent)
+        assert process.poll() is None
 
 
 def test_cancel_asks_first(run: Path) -> None:
