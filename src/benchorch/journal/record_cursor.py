@@ -170,6 +170,16 @@ class RecordCursor:
         if trial_id in self._trials:
             baseline_id = str(entry.result.baseline_id or "")
             self._lines[trial_id] = _Line(start, _digest(raw), baseline_id)
+            self._accept_again(trial_id)
+
+    def _accept_again(self, trial_id: str) -> None:
+        """Drop refusals that a new line may have put right: its trial's, those of its candidates.
+
+        A line that was read before its series was replaced does not fit the new one.
+        """
+        for refused in list(self.refused):
+            if trial_id in (refused, self._baseline_id(refused)):
+                del self.refused[refused]
 
     def _entry(self, line: _Line) -> JournalEntry:
         """A line's entry; SeriesError where another process has just replaced the file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,13 +99,15 @@ def plan_of(count: int) -> Plan:
     return Plan(plan_id="p", name="n", trials=trials, skips=(), session={})
 
 
-def end(directory: Path, trial_id: str, attempt: int = 1) -> None:
+def end(
+    directory: Path, trial_id: str, attempt: int = 1, durations_ns: Sequence[int] = (1, 2, 3)
+) -> None:
     """A trial ends."""
     result = TrialResult(
         trial_id=trial_id,
         labels={},
         outcome=Outcome.OK,
-        processes=(process_record((1, 2, 3)),),
+        processes=(process_record(durations_ns),),
         attempt=attempt,
         baseline_id=None if trial_id == "t0" else "t0",
     )
@@ -273,6 +275,24 @@ def test_only_one_process_records_a_directory(directory: Path) -> None:
 
     replay(directory, Memory(), follow=True, derive=derive, wait=at_the_same_time)
     assert "being recorded by process" in refusals[0]
+
+
+def test_a_line_that_came_after_another_was_read_is_recorded_in_its_place(
+    directory: Path,
+) -> None:
+    class Slow(Memory):
+        """One that takes so long to begin that trials are measured again meanwhile."""
+
+        def open(self, plan: Plan, directory: Path) -> str:
+            for trial_id in ("t0", "t2"):
+                end(directory, trial_id, durations_ns=(4, 5, 6, 7))
+            return super().open(plan, directory)
+
+    end_all(directory)
+    tracker = Slow()
+    follow(directory, tracker, [lambda: None])
+    assert tracker.series == {"t0": 4, "t1": 3, "t2": 4}
+    assert tracker.ended == [True]
 
 
 def follow(
