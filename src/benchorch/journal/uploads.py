@@ -17,6 +17,8 @@ LOG = logging.getLogger(__name__)
 def complete(directory: Path, result: TrialResult, download: Callable[[str, Path], object]) -> None:
     """Download a trial's uploaded files that its folder lacks; warn of those that were changed.
 
+    A file of an earlier attempt, which the folder still has, is removed.
+
     Args:
         directory: the run's.
         result: which names the files.
@@ -31,8 +33,10 @@ def complete(directory: Path, result: TrialResult, download: Callable[[str, Path
             LOG.warning("%s; the result stands without it.", error)
             continue
         path = folder / upload.name
-        if path.exists() or not upload.key.startswith(f"{ATTEMPTS}/{result.trial_id}/"):
+        own = upload.key.startswith(f"{ATTEMPTS}/{result.trial_id}/")
+        if not own or path.is_dir() or _is_there(upload, path):
             continue
+        path.unlink(missing_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f".{path.name}.part")
         try:
@@ -40,6 +44,10 @@ def complete(directory: Path, result: TrialResult, download: Callable[[str, Path
             _accept(upload, part, path)
         finally:
             part.unlink(missing_ok=True)
+
+
+def _is_there(upload: UploadedFile, path: Path) -> bool:
+    return path.is_file() and file_digest(path) == upload.sha256
 
 
 def _accept(upload: UploadedFile, part: Path, path: Path) -> None:

@@ -47,6 +47,25 @@ def test_each_attempt_has_a_place_of_its_own_and_the_journal_says_which_counts(
     assert lost[0].key != counted[0].key
 
 
+def test_a_file_of_an_earlier_attempt_does_not_pass_for_that_of_the_next(
+    bucket: Bucket, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = (attempt(bucket, tmp_path, text) for text in ("first", "second"))
+    come_home(bucket, tmp_path / "run", first)
+    trace = come_home(bucket, tmp_path / "run", second)
+    assert trace.read_text() == "second"
+    bucket.remove(f"plan/{first[0].key}")
+    assert not come_home(bucket, tmp_path / "run", first).exists()
+    assert "is gone from the bucket" in caplog.text
+
+
+def test_a_file_that_has_come_home_is_not_downloaded_again(bucket: Bucket, tmp_path: Path) -> None:
+    files = attempt(bucket, tmp_path, "sound")
+    come_home(bucket, tmp_path / "run", files)
+    bucket.remove(f"plan/{files[0].key}")
+    assert come_home(bucket, tmp_path / "run", files).read_text() == "sound"
+
+
 def test_a_file_that_is_there_is_never_replaced(bucket: Bucket, tmp_path: Path) -> None:
     [file] = attempt(bucket, tmp_path, "first")
     (tmp_path / "second").write_text("second")
