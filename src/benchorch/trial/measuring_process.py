@@ -52,6 +52,7 @@ class LoadedTrial:
         load_s: artifact on disk to ready, inputs included.
         first_call_s: the very first call.
         start_bytes, loaded_bytes: resident memory before and after loading.
+        loading_peak_bytes: highest resident memory while loading.
         cpus: the processors that the process is pinned to.
         outputs: what the model calls its outputs, as facts.
     """
@@ -64,6 +65,7 @@ class LoadedTrial:
     first_call_s: float
     start_bytes: int
     loaded_bytes: int
+    loading_peak_bytes: int
     cpus: tuple[int, ...]
     outputs: Mapping[str, Json]
 
@@ -87,6 +89,7 @@ def load(
     apply_tf32(setup)
     clock = setup.hardware.clock()
     start_bytes = own_rss_bytes()
+    reset_own_peak()
     say("loading")
     before_ns = clock.now_ns()
     request = replace(load_request(trial, setup), comes_again=comes_again)
@@ -97,7 +100,7 @@ def load(
         first = executable.bind(batches[0])
         clock.drain()
         loaded_ns = clock.now_ns()
-        loaded_bytes = own_rss_bytes()
+        loaded_bytes, loading_peak_bytes = own_rss_bytes(), own_peak_bytes()
         reset_own_peak()
         setup.hardware.meter().reset_device_memory()
         say("first call")
@@ -114,6 +117,7 @@ def load(
             first_call_s=ns_to_s(called_ns - called_from_ns),
             start_bytes=start_bytes,
             loaded_bytes=loaded_bytes,
+            loading_peak_bytes=loading_peak_bytes,
             cpus=cpus,
             outputs=output_facts(trial.built.sources),
         )
@@ -164,7 +168,7 @@ def observe(
         observations=measured.observations,
         steady_from=measured.steady_from,
         calibration=measured.calibration,
-        peak_rss_bytes=max(memory.peak, memory.loaded),
+        peak_rss_bytes=max(loaded.loading_peak_bytes, memory.loaded, memory.peak),
         # What a runtime counts itself comes before what is known of the program it runs.
         facts={**loaded.outputs, **facts, **tf32_facts(setup)},
         conditions=conditions,

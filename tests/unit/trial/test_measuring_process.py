@@ -1,14 +1,16 @@
-"""Two sides of one process: which is loaded first, and which is which afterwards."""
+"""One process: what loading takes, which side is loaded first, and which is which afterwards."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from benchorch.domain.codec import Json
+from benchorch.domain.measurement import Calibration, Conditions, Observations
 from benchorch.trial import measuring_process
 from benchorch.trial.interleave import Interleaved, InterleavedSide
 
@@ -25,6 +27,9 @@ class Executable:
 
     def calling(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
+
+    def facts(self) -> Mapping[str, Json]:
+        return {}
 
     def close(self) -> None:
         self._done.append(f"close {self._name}")
@@ -76,3 +81,83 @@ def test_each_call_that_runs_at_the_same_time_is_bound_for_itself(
 ) -> None:
     batches: Any = ["a", "b"]
     assert ["a", *measuring_process._further(batches, servers)] == bound
+
+
+class Machine:
+    """A machine whose time and memory change only as a test says."""
+
+    def __init__(self) -> None:
+        self.elapsed_ns = self.rss_bytes = self.peak_bytes = 0
+
+    def use(self, rss_bytes: int) -> None:
+        self.rss_bytes = rss_bytes
+        self.peak_bytes = max(self.peak_bytes, rss_bytes)
+
+    def reset_peak(self) -> bool:
+        self.peak_bytes = self.rss_bytes
+        return True
+
+    def now_ns(self) -> int:
+        return self.elapsed_ns
+
+    def drain(self) -> None:
+        pass
+
+    def reset_device_memory(self) -> None:
+        pass
+
+    def device_memory(self) -> None:
+        pass
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    found = Machine()
+    for name, fake in {
+        "own_rss_bytes": lambda: found.rss_bytes,
+        "own_peak_bytes": lambda: found.peak_bytes,
+        "reset_own_peak": found.reset_peak,
+        "apply_tf32": lambda setup: None,
+        "tf32_facts": lambda setup: {},
+        "output_facts": lambda sources: {},
+        "inputs_of": lambda setup, refused: [{}],
+        "load_request": lambda trial, setup: trial,
+        "replace": lambda request, **fields: request,
+    }.items():
+        monkeypatch.setattr(measuring_process, name, fake)
+    return found
+
+
+def loaded_on(machine: Machine) -> measuring_process.LoadedTrial:
+    setup: Any = SimpleNamespace(
+        runtime=None,
+        scenario=SimpleNamespace(calls_at_once=1),
+        hardware=SimpleNamespace(clock=lambda: machine, meter=lambda: machine),
+        protocol=SimpleNamespace(split_passes=0),
+    )
+    built = SimpleNamespace(refused=(), sources={})
+    trial: Any = SimpleNamespace(pin=False, threads=1, built=built)
+    return measuring_process.load(trial, setup, lambda stage: None)
+
+
+def test_the_peak_of_a_process_is_that_of_loading_and_calling(
+    monkeypatch: pytest.MonkeyPatch, machine: Machine
+) -> None:
+    machine.use(900)
+    machine.use(100)  # what was here before is not of this trial
+
+    def load(setup: object, runtime: object, request: object) -> Executable:
+        machine.use(800)  # the checkpoint beside the model that takes its weights
+        machine.use(250)
+        return Executable("model", [])
+
+    monkeypatch.setattr(measuring_process, "load_executable", load)
+    loaded = loaded_on(machine)
+    seen = Observations(durations_ns=(1,), started_ns=(0,), calls_per_block=1, items_per_call=1)
+    calibration = Calibration(pair_cost_ns=1, step_ns=1)
+    measured = SimpleNamespace(observations=seen, steady_from=0, calibration=calibration)
+    monkeypatch.setattr(measuring_process, "_measured", lambda each: (measured, Conditions(), 300))
+    record = measuring_process.observe(loaded, lambda stage: None)
+    assert record.memory is not None
+    assert (record.memory.start, record.memory.loaded, record.memory.peak) == (100, 250, 300)
+    assert record.peak_rss_bytes == 800
