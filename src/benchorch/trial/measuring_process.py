@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
@@ -86,12 +87,12 @@ def load(
     """
     # Before anything starts threads, as numpy does: they keep the processors they were born with.
     cpus = pin(trial.threads, cpus) if trial.pin else ()
-    apply_tf32(setup)
-    clock = setup.hardware.clock()
     start_bytes = own_rss_bytes()
     reset_own_peak()
     say("loading")
-    before_ns = clock.now_ns()
+    started_s = time.monotonic()  # a GPU's clock comes later: torch, imported for it, counts
+    apply_tf32(setup)
+    clock = setup.hardware.clock()
     request = replace(load_request(trial, setup), comes_again=comes_again)
     executable = load_executable(setup, setup.runtime, request)
     with ExitStack() as failing:
@@ -99,7 +100,7 @@ def load(
         batches = inputs_of(setup, trial.built.refused)
         first = executable.bind(batches[0])
         clock.drain()
-        loaded_ns = clock.now_ns()
+        load_s = time.monotonic() - started_s
         loaded_bytes, loading_peak_bytes = own_rss_bytes(), own_peak_bytes()
         reset_own_peak()
         setup.hardware.meter().reset_device_memory()
@@ -113,7 +114,7 @@ def load(
             executable=executable,
             batches=batches,
             calls=[first, *map(executable.bind, _further(batches, setup.scenario.calls_at_once))],
-            load_s=ns_to_s(loaded_ns - before_ns),
+            load_s=load_s,
             first_call_s=ns_to_s(called_ns - called_from_ns),
             start_bytes=start_bytes,
             loaded_bytes=loaded_bytes,

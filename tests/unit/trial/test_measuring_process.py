@@ -13,6 +13,7 @@ from benchorch.domain.codec import Json
 from benchorch.domain.measurement import Calibration, Conditions, Observations
 from benchorch.trial import measuring_process
 from benchorch.trial.interleave import Interleaved, InterleavedSide
+from benchorch.units import NS_PER_S
 
 
 class Executable:
@@ -89,7 +90,8 @@ class Machine:
     def __init__(self) -> None:
         self.elapsed_ns = self.rss_bytes = self.peak_bytes = 0
 
-    def use(self, rss_bytes: int) -> None:
+    def use(self, rss_bytes: int, *, s: int = 0) -> None:
+        self.elapsed_ns += s * NS_PER_S
         self.rss_bytes = rss_bytes
         self.peak_bytes = max(self.peak_bytes, rss_bytes)
 
@@ -114,10 +116,11 @@ class Machine:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     found = Machine()
     for name, fake in {
+        "time": SimpleNamespace(monotonic=lambda: found.elapsed_ns / NS_PER_S),
         "own_rss_bytes": lambda: found.rss_bytes,
         "own_peak_bytes": lambda: found.peak_bytes,
         "reset_own_peak": found.reset_peak,
-        "apply_tf32": lambda setup: None,
+        "apply_tf32": lambda setup: found.use(found.rss_bytes, s=setup.tf32_s),
         "tf32_facts": lambda setup: {},
         "output_facts": lambda sources: {},
         "inputs_of": lambda setup, refused: [{}],
@@ -128,8 +131,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return found
 
 
-def loaded_on(machine: Machine) -> measuring_process.LoadedTrial:
+def loaded_on(machine: Machine, *, tf32_s: int = 0) -> measuring_process.LoadedTrial:
     setup: Any = SimpleNamespace(
+        tf32_s=tf32_s,
         runtime=None,
         scenario=SimpleNamespace(calls_at_once=1),
         hardware=SimpleNamespace(clock=lambda: machine, meter=lambda: machine),
@@ -161,3 +165,18 @@ def test_the_peak_of_a_process_is_that_of_loading_and_calling(
     assert record.memory is not None
     assert (record.memory.start, record.memory.loaded, record.memory.peak) == (100, 250, 300)
     assert record.peak_rss_bytes == 800
+
+
+def test_importing_torch_for_its_settings_is_part_of_loading(
+    monkeypatch: pytest.MonkeyPatch, machine: Machine
+) -> None:
+    """Only a GPU has those settings, and a process of the CPU imports torch while it loads."""
+
+    def load(setup: object, runtime: object, request: object) -> Executable:
+        machine.use(200, s=2)
+        return Executable("model", [])
+
+    monkeypatch.setattr(measuring_process, "load_executable", load)
+    loaded = loaded_on(machine, tf32_s=4)
+    assert loaded.load_s == 6
+    assert loaded.first_call_s == 0
