@@ -247,6 +247,7 @@ class DirectoryStore(Store):
         with disk.store_errors(self.directory):
             disk.sync(staging)
             disk.put_in_place(staging, self.entry_path(manifest.key))
+        self._mark_used(manifest.key)
         for note in ("failed", "dropped"):
             disk.discard(self.directory / note / manifest.key)
         return to_entry(manifest, self.entry_path(manifest.key)).artifact

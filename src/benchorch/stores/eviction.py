@@ -5,7 +5,7 @@
     <root>/uses/<pid>-<n>.lock   held by each user of the store; its mtime is when the use began
     <root>/uses/trim             held by the process that evicts
     <root>/uses/turn             shared by processes that look entries up, exclusive to evict one
-    <entry>/used                 its mtime is when the entry was last found
+    <entry>/used                 its mtime is when the entry was last found, or built
 
 An entry found since the oldest living user began may be in use and stays. A dead user holds no
 lock, so nothing has to be cleaned up after it.
@@ -37,8 +37,8 @@ def register_use(uses: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def oldest_use_ns(uses: Path) -> int | None:
-    """Start of the oldest active use; None without one."""
+def _active_uses_ns(uses: Path) -> list[int]:
+    """Start of each active use."""
     living = []
     for path in uses.glob("*.lock"):
         with suppress(FileNotFoundError):  # it has ended meanwhile
@@ -46,14 +46,21 @@ def oldest_use_ns(uses: Path) -> int | None:
             with locked(path, wait=False, make=False) as dead:
                 if not dead:
                     living.append(since_ns)
-    return min(living, default=None)
+    return living
 
 
 def mark_used(uses: Path, entry: Path) -> bool:
-    """Whether an entry exists; if so, it was last used now."""
+    """Whether an entry exists; if so, it was last used now.
+
+    No active use began later than now: where the clock was set back since, its start counts as now.
+    """
     with suppress(OSError), locked(uses / _TURN, shared=True):
         if entry.is_dir():
-            (entry / _USED).touch()
+            used = entry / _USED
+            used.touch()
+            newest_ns = max(_active_uses_ns(uses), default=0)
+            if newest_ns > used.stat().st_mtime_ns:
+                os.utime(used, ns=(newest_ns, newest_ns))
     return entry.is_dir()  # a read-only store evicts nothing either
 
 
@@ -61,7 +68,7 @@ def mark_used(uses: Path, entry: Path) -> bool:
 def evictable(uses: Path, entry: Path) -> Iterator[bool]:
     """Whether an entry is surely unused; nothing can be found meanwhile, so keep it short."""
     with locked(uses / _TURN):
-        since_ns = oldest_use_ns(uses)
+        since_ns = min(_active_uses_ns(uses), default=None)
         yield since_ns is None or last_used_ns(entry) < since_ns
 
 

@@ -125,6 +125,21 @@ def test_what_is_found_while_the_store_is_in_use_stays_until_then(tmp_path: Path
     assert kept(mine) == set()
 
 
+def test_what_is_found_or_built_after_the_clock_was_set_back_stays(tmp_path: Path) -> None:
+    mine = store(tmp_path, 0)
+    obtain(mine, "old")
+    obtain(mine, "found")
+    with mine.in_use():
+        (use,) = Path(mine.root, "uses").glob("*.lock")
+        later = use.stat().st_mtime + 60
+        os.utime(use, (later, later))
+        assert mine.find(key("found").digest)
+        obtain(mine, "built")
+        mine.trim()
+        assert kept(mine) == {"found", "built"}
+    assert kept(mine) == set()
+
+
 def test_room_is_made_after_a_failure_too(tmp_path: Path) -> None:
     mine = store(tmp_path, 0)
 
