@@ -90,10 +90,10 @@ class Sidecar:
         """
         _schedule(self.process.pid, "SCHED_OTHER")
         end = json.dumps({"complete": complete}).encode() + b"\n"
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._ended(self.process.communicate(end, timeout=_SILENT_S)[0])
-        waiting()
         try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return self._ended(self.process.communicate(end, timeout=_SILENT_S)[0])
+            waiting()
             return self._ended(self.process.communicate(timeout=LONGEST_WAIT_S)[0])
         except subprocess.TimeoutExpired:
             self.reason = f"it did not end within {LONGEST_WAIT_S:.0f} s"
