@@ -8,17 +8,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from benchorch.domain.trial import Plan
+from benchorch.units import ns_to_s
 
 Wait = Callable[[float], bool | None]
 """Sleeps up to so many seconds; None while the run goes on, then whether it was complete."""
 
 LONGEST_WAIT_S = 300.0
-_SILENT_S = 2.0
+_SILENT_S, _IDLE_S = 2.0, 30.0
+_STARVED_RATIO = 0.5
 
 
 def recording(directory: Path, plan: Plan) -> Sidecar | None:
@@ -74,10 +77,7 @@ class Sidecar:
     @classmethod
     def start(cls, *arguments: str) -> Sidecar:
         """Start the command."""
-        command = [sys.executable, "-P", "-m", "benchorch", *arguments]
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-        )
+        process = _started([sys.executable, "-P", "-m", "benchorch", *arguments])
         _schedule(process.pid, "SCHED_IDLE")
         return cls(process)
 
@@ -88,12 +88,15 @@ class Sidecar:
             complete: whether every trial of the plan ran.
             waiting: called once where it takes longer than a moment.
         """
-        _schedule(self.process.pid, "SCHED_OTHER")
+        may_compete = _schedule(self.process.pid, "SCHED_OTHER")
         end = json.dumps({"complete": complete}).encode() + b"\n"
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return self._ended(self.process.communicate(end, timeout=_SILENT_S)[0])
             waiting()
+            if not may_compete and self._is_starved():
+                self._start_again()
+                return self._ended(self.process.communicate(end, timeout=LONGEST_WAIT_S)[0])
             return self._ended(self.process.communicate(timeout=LONGEST_WAIT_S)[0])
         except subprocess.TimeoutExpired:
             self.reason = f"it did not end within {LONGEST_WAIT_S:.0f} s"
@@ -101,6 +104,23 @@ class Sidecar:
             self.reason = "the wait for it was interrupted"
         self.process.terminate()
         return False
+
+    def _is_starved(self) -> bool:
+        """Whether it waits for a core most of the next half minute, and does not end."""
+        before_s = _waited_s(self.process.pid)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_IDLE_S)
+            return False
+        return _waited_s(self.process.pid) - before_s >= _STARVED_RATIO * _IDLE_S
+
+    def _start_again(self) -> None:
+        """Replace a process that gets no core by one that competes for it and copies the rest.
+
+        Without a privilege an idle process cannot become an ordinary one.
+        """
+        self.process.kill()
+        self.process.communicate(timeout=LONGEST_WAIT_S)
+        self.process = _started(cast("list[str]", self.process.args))
 
     def _ended(self, output: bytes) -> bool:
         if self.process.returncode == 0:
@@ -110,15 +130,30 @@ class Sidecar:
         return False
 
 
+def _started(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+
+
 def schedule_idle() -> None:
     """Run this process only when a core is idle."""
     _schedule(os.getpid(), "SCHED_IDLE")
 
 
-def _schedule(pid: int, policy: str) -> None:
+def _schedule(pid: int, policy: str) -> bool:
+    """Whether a process has this policy now, or the system has no choice of them."""
     number = getattr(os, policy, None)  # only Linux has them
     if number is not None:
         try:
             os.sched_setscheduler(pid, number, os.sched_param(0))
-        except OSError:  # it has ended, or this is not permitted: it then competes for a core
-            return
+        except OSError:  # it has ended, or this is not permitted: it keeps the one that it has
+            return False
+    return True
+
+
+def _waited_s(pid: int) -> float:
+    """How long a process has waited for a core; 0 where the system does not say."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return ns_to_s(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]))
+    return 0.0
