@@ -21,8 +21,10 @@ THROUGHPUT = "throughput_items_per_s/mean"
 PRIMARY = (LATENCY, TARGET_RATE, "response_ms/p50", "capacity_per_s/mean", THROUGHPUT)
 """Metrics by which trials are ranked and compared, by scenario: the first one that is there."""
 
+SIZE = "artifact_bytes/total"
+
 # Constant for an artifact: they differ, or they do not.
-EXACT = frozenset({"artifact_bytes/total", "parameters/total", "macs/total", "flops/total"})
+EXACT = frozenset({SIZE, "parameters/total", "macs/total", "flops/total"})
 _DIRECTIONLESS = frozenset(
     {"parameters/total", "macs/total", "flops/total", "offered_per_s/mean", "idle_w/mean"}
     | {"utilisation_ratio/mean", "overlap_ratio/p50"}

@@ -30,7 +30,7 @@ REPRODUCED, NOT_COMPARABLE, DIFFERS = "reproduced", "not comparable", "differs"
 OUTPUTS, WEIGHTS = "outputs", "weights"
 
 _OF_FILES = ("packages", "model", "conversion", "workload")
-"""Factors on which an artifact's size and a model's counts depend; times depend on all."""
+"""Factors on which a model's counts depend; times depend on all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def expectations(trials: Sequence[StoredTrial]) -> Mapping[str, Mapping[str, Est
 
 
 def figures(match: Match) -> tuple[str, ...]:
-    """Figures of a repetition that are judged: the primary metric, the gain, and counts."""
+    """Figures of a repetition: the primary metric, the gain, and counts; a size is not judged."""
     is_candidate = match.a.trial.baseline_id is not None  # a baseline's pairs are its A/A control
     gain = (metric_kinds.SPEEDUP,) if is_candidate and match.a.evidence.pairs_ns else ()
     counts = tuple(
@@ -128,6 +128,8 @@ def _verdicts(match: Match, excused: Collection[str], alpha: float) -> Iterator[
         yield _verdict(match, OUTPUTS, REPRODUCED)
     differing = [*differences(match.a, match.b), *baseline_differences(match.a, match.b)]
     for figure in figures(match):
+        if figure == metric_kinds.SIZE:
+            continue  # files name the paths of code and packages, on which their size depends
         reason = _incomparable(figure, differing, excused)
         expected = _expected(match, figure, alpha)
         if reason or expected is None:

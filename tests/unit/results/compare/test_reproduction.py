@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchorch.domain.result import BuildRecord
+from benchorch.domain.result import BuildRecord, ModelCounts
 from benchorch.results.compare.matching import Match
-from benchorch.results.compare.metric_kinds import LATENCY, SPEEDUP
+from benchorch.results.compare.metric_kinds import LATENCY, SIZE, SPEEDUP
 from benchorch.results.compare.reproduction import (
     DIFFERS,
     NOT_COMPARABLE,
@@ -16,11 +16,17 @@ from benchorch.results.compare.reproduction import (
     judged,
     overall,
 )
-from support.synthetic_runs import CANARY_NS, DISAGREES, failed, once, session, trial
+from support import synthetic_runs
+from support.synthetic_runs import CANARY_NS, DISAGREES, failed, session, trial
 
 EAGER = trial()
 FAST = trial("fast", baseline=EAGER)
-FILES = "artifact_bytes/total"
+COUNT = "parameters/total"
+
+
+def once(plan_id, *call_ns, parameters=10, **fields):
+    counts = ModelCounts(parameters=parameters, parameter_bytes=40, macs=None, flops=None)
+    return synthetic_runs.once(plan_id, *call_ns, counts=counts, **fields)
 
 
 def found(a, b, *across):
@@ -35,7 +41,7 @@ def build(weights, size=1000):
 def test_what_falls_within_is_reproduced():
     verdicts = found(once("a"), once("b"))
     assert {one.verdict for one in verdicts.values()} == {REPRODUCED}
-    assert {LATENCY, OUTPUTS, FILES} <= verdicts.keys()
+    assert {LATENCY, OUTPUTS, COUNT} <= verdicts.keys()
     assert overall(list(verdicts.values())) == REPRODUCED
 
 
@@ -54,11 +60,11 @@ def test_a_machine_that_became_slower_as_a_whole_may_have_slower_figures():
     assert verdict.drift_ratio == pytest.approx(0.1, abs=0.02)
 
 
-def test_without_reference_workloads_no_time_can_be_judged_and_sizes_can():
+def test_without_reference_workloads_no_time_can_be_judged_and_counts_can():
     verdicts = found(once("a"), once("b", canaries_ns=None))
     assert verdicts[LATENCY].verdict == NOT_COMPARABLE
     assert "reference workloads" in verdicts[LATENCY].reason
-    assert verdicts[FILES].verdict == REPRODUCED
+    assert verdicts[COUNT].verdict == REPRODUCED
 
 
 @pytest.mark.parametrize("noise", [{"grade": "C"}, {"steady": False}])
@@ -66,12 +72,12 @@ def test_noise_is_no_evidence_of_a_difference(noise):
     assert found(once("a"), once("b", 1.1e6, **noise))[LATENCY].verdict == NOT_COMPARABLE
 
 
-def test_another_processor_makes_times_incomparable_and_not_sizes():
+def test_another_processor_makes_times_incomparable_and_not_counts():
     other = {"cpu_model": "Another CPU", "host": "node-2"}
     verdicts = found(once("a"), once("b", environment=other))
     assert verdicts[LATENCY].verdict == NOT_COMPARABLE
     assert "environment.cpu_model: Some CPU in A, Another CPU in B" in verdicts[LATENCY].reason
-    assert verdicts[FILES].verdict == REPRODUCED
+    assert verdicts[COUNT].verdict == REPRODUCED
     assert found(once("a"), once("b", environment=other), "hardware")[LATENCY].verdict == REPRODUCED
 
 
@@ -82,7 +88,7 @@ def test_a_machine_of_another_name_is_no_obstacle():
 def test_other_packages_make_all_but_the_outputs_incomparable():
     verdicts = found(once("a"), once("b", environment={"packages": {"torch": "2.14.0"}}))
     assert verdicts[OUTPUTS].verdict == REPRODUCED
-    assert {verdicts[LATENCY].verdict, verdicts[FILES].verdict} == {NOT_COMPARABLE}
+    assert {verdicts[LATENCY].verdict, verdicts[COUNT].verdict} == {NOT_COMPARABLE}
 
 
 def test_other_weights_are_another_model():
@@ -91,10 +97,18 @@ def test_other_weights_are_another_model():
     assert "weights" in verdicts[LATENCY].reason
 
 
-def test_a_size_that_changed_differs():
-    verdict = found(once("a"), once("b", build=build("weights", 1200)))[FILES]
-    assert (verdict.verdict, verdict.found) == (DIFFERS, 1200)
+def test_a_count_that_changed_differs():
+    verdict = found(once("a"), once("b", parameters=12))[COUNT]
+    assert (verdict.verdict, verdict.found) == (DIFFERS, 12)
     assert verdict.reason == "20.00% more than was measured first"
+
+
+def test_a_size_which_depends_on_the_paths_of_the_code_is_announced_and_not_judged():
+    first = once("a")
+    assert SIZE in expectations([first])[first.trial.trial_id]
+    verdicts = found(first, once("b", build=build("weights", 1200)))
+    assert SIZE not in verdicts
+    assert overall(list(verdicts.values())) == REPRODUCED
 
 
 def test_outputs_that_are_no_longer_the_models_differ():
