@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
 # Runs $RECIPE and gates it against the folder $HISTORY; with RECORD=true the run joins the folder.
+# A session that is worse (a regression, or a trial that newly fails or disagrees) does not join,
+# so that it fails again, unless ACCEPT=true makes it the new state.
 # A first session, which has nothing to be compared with, passes. Exit codes are benchorch gate's;
 # 4 (cannot tell) passes with a line unless STRICT=true, and a failed trial never passes.
 set -euo pipefail
@@ -15,15 +17,22 @@ ran=0
 mkdir -p "$history"
 code=0
 options=()
-[ "${STRICT:-false}" = true ] && options+=(--strict)
 [ -n "${METRIC:-}" ] && options+=(--metric "$METRIC")
 "${benchorch[@]}" gate --baseline "$history" --candidate "$run" --across host --allow-first \
   --max-regression "${LIMIT:-5%}" --output benchorch-gate.md ${options[@]+"${options[@]}"} || code=$?
 [ -f benchorch-gate.md ] && cat benchorch-gate.md >>"$summary"
+worse=false
+if [ "$code" = 1 ] || { [ "$code" = 3 ] && [ "$ran" != 0 ]; }; then worse=true; fi
 if [ "${RECORD:-false}" = true ]; then
-  "${benchorch[@]}" history "$run" --across host --output "$history"
+  if [ "$worse" = true ] && [ "${ACCEPT:-false}" != true ]; then
+    echo "This session does not join the history; ACCEPT=true makes it the new state."
+  else
+    "${benchorch[@]}" history "$run" --across host --output "$history"
+  fi
 fi
-if [ "$code" = 4 ] && [ "${STRICT:-false}" != true ]; then
+if [ "$code" = 4 ] && [ "${STRICT:-false}" = true ]; then
+  code=1
+elif [ "$code" = 4 ]; then
   echo "A regression is neither shown nor ruled out; STRICT=true makes that a failure."
   code=0
 fi

@@ -106,6 +106,49 @@ def test_a_gate_without_a_recipe_says_so(tmp_path: Path) -> None:
     assert "the recipe to run" in done.stderr
 
 
+PRETENDED = """\
+#!/usr/bin/env bash
+echo "$1" >>"$CALLS"
+case $1 in
+  run)
+    for word; do
+      case $word in hydra.run.dir=*) mkdir -p "${word#*=}"; touch "${word#*=}/results.jsonl";; esac
+    done
+    exit "$RAN";;
+  gate) exit "$GATED";;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("ran", "gated", "own", "recorded", "code"),
+    [
+        ("0", "0", {}, True, 0),
+        ("0", "1", {}, False, 1),
+        ("0", "1", {"ACCEPT": "true"}, True, 1),
+        ("1", "3", {}, False, 3),  # a trial newly fails or disagrees
+        ("0", "3", {}, True, 3),  # the recipe or the packages are others
+        ("1", "0", {}, True, 1),
+        ("0", "4", {}, True, 0),
+        ("0", "4", {"STRICT": "true"}, True, 1),
+    ],
+)
+def test_a_session_that_is_worse_joins_the_history_only_where_it_is_accepted(
+    tmp_path: Path, ran: str, gated: str, own: dict[str, str], recorded: bool, code: int
+) -> None:
+    program = tmp_path / "pretended"
+    program.write_text(PRETENDED)
+    program.chmod(0o755)
+    own = {"RECIPE": "a.yaml", "RECORD": "true", "BENCHORCH": str(program), **own}
+    own |= {"CALLS": str(tmp_path / "calls"), "RAN": ran, "GATED": gated}
+    done = subprocess.run(
+        ["bash", CI / "gate.sh"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, **own},
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert ("history" in (tmp_path / "calls").read_text().split()) is recorded
+
+
 def _workflow() -> dict[str, object]:
     """A workflow whose steps are those that the guide shows."""
     steps = _shown("# GitHub: a composite action")

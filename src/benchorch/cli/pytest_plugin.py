@@ -94,7 +94,8 @@ class ModelBenchmark:
     def _gate(self, baseline: str, directory: Path) -> None:
         reply = self._judged(baseline, directory)
         if reply.exit_code in (1, 3):
-            pytest.fail(reply.text, pytrace=False)
+            told = _set_aside(directory, reply.text) if _is_worse(reply) else reply.text
+            pytest.fail(told, pytrace=False)
         if reply.exit_code or cast("dict[str, Json]", reply.data)["state"] == "first":
             warnings.warn(f"{self.name}: {reply.text}", stacklevel=3)
 
@@ -105,6 +106,25 @@ class ModelBenchmark:
         words += ["--max-regression", str(self.config.getoption("--benchorch-max-regression"))]
         words += ["--strict"] if self.config.getoption("--benchorch-strict") else []
         return gate.run.reply(words)
+
+
+def _set_aside(directory: Path, text: str) -> str:
+    """Exclude a session from later baselines; the gate's text, and how to accept the session."""
+    from benchorch.journal.run_directory import GATE_FAILED
+
+    path = directory / GATE_FAILED
+    path.write_text(text, encoding="utf-8")
+    return f"{text}\nLater sessions are not compared with this one. To accept it: rm {path}"
+
+
+def _is_worse(reply: Reply) -> bool:
+    """Whether a trial regressed, newly fails or disagrees; not where it was defined anew."""
+    cases = cast("dict[str, Any]", reply.data)["cases"]
+    return any(
+        one["state"] == "regression"
+        or (one["state"] == "refused" and not one["judged"]["refused_for"])
+        for one in cases
+    )
 
 
 @pytest.fixture

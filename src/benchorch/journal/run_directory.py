@@ -10,6 +10,7 @@
     report.html            the page, written anew while the run goes on
     driver.json            the coordinator's status: its process and the trials it runs
     driver.log             the coordinator's output, where `benchorch submit` started it
+    gate_failed.txt        what the pytest plugin's gate said of it, where it is worse: no baseline
     results.damaged.jsonl  lines that were damaged, set aside when the run went on
     trials/<trial_id>/     config.yaml, observations.jsonl, environment.json, parity.json, log.txt,
                            profile/, critical_path/; rounds.jsonl while it is being measured
@@ -46,6 +47,7 @@ RESULTS = "results.jsonl"
 TABLE = "table.md"
 WINNER = "winner.json"
 COST = "cost.json"
+GATE_FAILED = "gate_failed.txt"
 OBSERVATIONS = "observations.jsonl"
 ROUNDS = "rounds.jsonl"
 _MOST_BYTES, _MOST_OF_A_LINE = 2**33, 2**28

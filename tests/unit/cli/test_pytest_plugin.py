@@ -14,7 +14,7 @@ import pytest
 import benchorch
 from benchorch.cli import pytest_plugin
 from benchorch.cli.pytest_plugin import ModelBenchmark
-from support.synthetic_runs import result, trial, write_run
+from support.synthetic_runs import DISAGREES, result, trial, write_run
 
 EAGER = trial()
 TEST = """
@@ -54,6 +54,15 @@ def gated(tmp_path: Path, call_ns: float, name: str = "after", **options: Any) -
     one._gate(str(tmp_path / "runs"), after)
 
 
+def later(tmp_path: Path, day: int, **fields: Any) -> None:
+    """The gate of a later session against all before it."""
+    found = result(EAGER, seed=7, started_at=f"2026-02-0{day}T00:00:00.000+00:00", **fields)
+    after = write_run(tmp_path / "runs" / f"day-{day}", (EAGER, found))
+    config: Any = Options()
+    one = ModelBenchmark(config=config, name="test_x", folder=tmp_path / "runs", told=[])
+    one._gate(str(tmp_path / "runs"), after)
+
+
 @pytest.fixture(autouse=True)
 def _own_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -62,6 +71,31 @@ def _own_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_slower_model_fails_the_test_with_the_gates_table(tmp_path: Path) -> None:
     with pytest.raises(pytest.fail.Exception, match="REGRESSION: worse than its baseline"):
         gated(tmp_path, 1.2e6)
+
+
+def test_a_regression_fails_until_somebody_accepts_it(tmp_path: Path) -> None:
+    gated(tmp_path, 1.0e6)
+    for day in (1, 2):
+        with pytest.raises(pytest.fail.Exception, match="REGRESSION") as failure:
+            later(tmp_path, day, call_ns=1.5e6)
+    Path(str(failure.value).rpartition(" rm ")[2]).unlink()
+    with pytest.warns(UserWarning, match="unclear"):  # two sessions do not show how they differ
+        later(tmp_path, 3, call_ns=1.5e6)
+
+
+def test_a_trial_that_newly_disagrees_fails_again(tmp_path: Path) -> None:
+    gated(tmp_path, 1.0e6)
+    for day in (1, 2):
+        with pytest.raises(pytest.fail.Exception, match="is off by"):
+            later(tmp_path, day, parity=DISAGREES)
+
+
+def test_other_packages_fail_once_and_begin_a_new_baseline(tmp_path: Path) -> None:
+    gated(tmp_path, 1.0e6)
+    newer = {"packages": {"torch": "9"}}
+    with pytest.raises(pytest.fail.Exception, match="REFUSED"):
+        later(tmp_path, 1, environment=newer)
+    later(tmp_path, 2, environment=newer)
 
 
 @pytest.mark.filterwarnings("error")
