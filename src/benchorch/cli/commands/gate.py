@@ -42,7 +42,7 @@ from benchorch.results.compare.load_run import is_run
 from benchorch.results.compare.metric_kinds import higher_is_better
 from benchorch.results.compare.pairing import is_same
 from benchorch.results.history.baseline import sessions_before
-from benchorch.results.history.collect import collect, is_folder_of_runs
+from benchorch.results.history.collect import collect, is_folder_of_runs, unreadable
 
 _SESSIONS = 10
 _NEWEST = 100
@@ -132,6 +132,8 @@ def run(
         try:
             old, *earlier = _history(baseline, new, last, options["across"], terminal.say)
         except NoBaseline as error:
+            if lost := unreadable(baseline, terminal.say):
+                raise ConfigError(lost) from error
             first = gate_report.FirstSession(
                 baseline, new.run.reference, max_regression, error.problems
             )

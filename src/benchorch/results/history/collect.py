@@ -7,6 +7,7 @@ from pathlib import Path
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import expanded
 from benchorch.journal import run_directory
+from benchorch.journal.lock import is_running
 from benchorch.journal.registry import newest_invocations
 from benchorch.progress import Say
 from benchorch.results.compare import export
@@ -63,6 +64,23 @@ def _below(folder: str, say: Say) -> list[StoredRun]:
         )
         raise ConfigError([Problem(problem, Correction(run=folder))])
     return runs
+
+
+def unreadable(folder: str, say: Say) -> list[str]:
+    """Problems of the sessions below a folder that cannot be read.
+
+    A run that goes on, or never had a result, is no session.
+    """
+    problems: list[str] = []
+    for place in _places(expanded(folder)):
+        has_results = (place / run_directory.RESULTS).exists() and not is_running(place)
+        if place.is_dir() and not has_results:
+            continue
+        try:
+            load(str(place), say)
+        except ConfigError as error:
+            problems += error.problems
+    return problems
 
 
 def started_at(run: StoredRun) -> str:

@@ -267,6 +267,26 @@ def test_a_first_session_passes_where_that_is_allowed(baseline: Path, tmp_path: 
     assert str(tmp_path / "empty") in summary.read_text()
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_history_that_cannot_be_read_is_no_first_session(
+    beside: bool, baseline: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    report.run.reply([str(baseline), "--json", "--output", str(folder / "one.json")])
+    content = (folder / "one.json").read_text()
+    (folder / "one.json").write_text(content[: len(content) // 2])
+    after = write_run((folder if beside else tmp_path) / "after", same(EAGER, 1e6))
+    with pytest.raises(ConfigError, match=r"one\.json"):
+        judged(folder, after, "--allow-first")
+
+
+def test_a_run_that_has_no_result_yet_is_no_earlier_session(baseline: Path, tmp_path: Path) -> None:
+    begun = write_run(tmp_path / "kept" / "begun", same(EAGER, 1e6))
+    (begun / "results.jsonl").unlink()
+    assert data(judged(tmp_path / "kept", baseline, "--allow-first"))["state"] == "first"
+
+
 def test_a_mistyped_baseline_is_no_first_session(baseline: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="neither a run nor a folder") as refused:
         judged(tmp_path / "typo", baseline, "--allow-first")
