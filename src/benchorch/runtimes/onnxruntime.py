@@ -124,14 +124,16 @@ class OnnxExecutable(Executable):
     def bind(self, arrays: Arrays) -> Callable[[], object]:
         """A call on inputs that are already there; inputs that the graph dropped are left out."""
         binding = self.session.io_binding()
-        for name, array in _fed(self.session, arrays).items():
-            value = _value(array, self.place)
+        fed = _fed(self.session, arrays)
+        values = {name: _value(array, self.place) for name, array in fed.items()}
+        for name, value in values.items():
             binding.bind_ortvalue_input(name, value)
         for node in self.session.get_outputs():
             binding.bind_output(node.name, self.place)
         run = self.session.run_with_iobinding
 
-        def call() -> object:
+        # On a processor a value is numpy's own memory, which a binding holds only from 1.30 on.
+        def call(_values_live_as_long: object = values) -> object:
             run(binding)
             return binding
 

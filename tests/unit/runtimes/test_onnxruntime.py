@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
+import weakref
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -173,6 +175,32 @@ def test_values_in_bfloat16_are_placed_and_widened_on_the_host(tmp_path: Path, r
     for found in (*outputs.values(), *map(program.fetch, values)):
         assert found.dtype == np.float32
         assert np.array_equal(found, arrays["past"])
+
+
+class ForgetfulBinding:
+    """As of ONNX Runtime 1.22 to 1.29, whose binding holds no ``OrtValue`` that it is given."""
+
+    def __init__(self) -> None:
+        self.bound: dict[str, weakref.ref[onnxruntime.OrtValue]] = {}
+
+    def bind_ortvalue_input(self, name: str, value: onnxruntime.OrtValue) -> None:
+        self.bound[name] = weakref.ref(value)
+
+
+def test_inputs_live_as_long_as_the_call_that_reads_them() -> None:
+    binding = ForgetfulBinding()
+    session = SimpleNamespace(
+        io_binding=lambda: binding,
+        get_inputs=lambda: [SimpleNamespace(name="x", type="tensor(float)")],
+        get_outputs=lambda: [],
+        run_with_iobinding=lambda bound: None,
+    )
+    call = OnnxExecutable(session=session, place="cpu").bind({"x": np.ones(3, np.float32)})
+    gc.collect()
+    value = binding.bound["x"]()
+    assert value is not None
+    assert np.array_equal(value.numpy(), np.ones(3))
+    assert call() is binding
 
 
 def test_the_fake_session_has_the_parameters_of_the_real_one() -> None:
