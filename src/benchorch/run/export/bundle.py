@@ -24,6 +24,7 @@ from benchorch.domain.tensors import Arrays
 from benchorch.errors import BuildError, ConfigError
 from benchorch.files import read_json
 from benchorch.formatting import interval_text, is_known, printable
+from benchorch.frameworks.numpy_files import save_arrays, saved
 from benchorch.interfaces.conversion import BuildRequest
 from benchorch.interfaces.store import Store
 from benchorch.models.trust import look_in, session_of
@@ -34,7 +35,7 @@ from benchorch.run.export.winner import Chosen
 from benchorch.stats.prediction import repetition_interval
 from benchorch.trial.build import BuildJob
 from benchorch.trial.live_module import module_of
-from benchorch.trial.reference import model_inputs, outputs_file
+from benchorch.trial.reference import model_inputs, outputs_file, read_reference, without
 from benchorch.trial.stages import Built
 
 _FILES = Path(__file__).parent / "files"
@@ -198,7 +199,7 @@ def _write(chosen: Chosen, setup: TrialSetup, kind: _Kind, built: Built, out: Pa
 
     inputs = dict(model_inputs(setup, setup.example(setup.workload.seed).arrays))
     np.savez(out / "inputs.npz", **inputs)  # type: ignore[arg-type]
-    shutil.copyfile(outputs_file(built.reference, 0), out / "expected.npz")
+    save_arrays(out / "expected.npz", _expected(built))
     _json(out / "settings.json", _settings(chosen, setup, inputs, out))
     _json(out / "certificate.json", _certificate(chosen))
     loader = "".join((_FILES / name).read_text() for name in kind.loader)
@@ -216,12 +217,20 @@ def _write(chosen: Chosen, setup: TrialSetup, kind: _Kind, built: Built, out: Pa
     (out / "README.md").write_text(_readme(chosen, kind, inputs))
 
 
+def _expected(built: Built) -> Arrays:
+    """The tensors of the original's first outputs; of other values files hold none."""
+    constants = read_reference(built.reference).outputs.constants
+    (tensors,) = without([saved(outputs_file(built.reference, 0))], constants)
+    return tensors
+
+
 def _settings(chosen: Chosen, setup: TrialSetup, inputs: Arrays, out: Path) -> dict[str, Json]:
     facts = chosen.result.valid[0].facts
     call = out / "artifact" / "call.json"
     traced = call.exists() and read_json(call)["method"] == "trace"
     return {
         "inputs": {name: str(array.dtype) for name, array in inputs.items()},
+        "keywords": dict(setup.example(setup.workload.seed).keywords),
         "dtype": facts.get("dtype") if facts.get("dtype") in _FLOATS else None,
         "threads": _threads(chosen),
         "device": type(setup.hardware).device,

@@ -35,18 +35,35 @@ from support.synthetic_runs import trial as synthetic
 
 Array = NDArray[np.float32]
 KINDS = ["eager", "export", "torchscript", "onnxruntime"]
-WORDS = [
-    "model=mlp",
-    "model.widths=[8,16,4]",
-    "model.inputs.input.shape=[batch_size,8]",
-    "hardware=local",
-    "stopping=quick",
-]
+WORDS = ["model=mlp", "model.widths=[8,16,4]", "model.inputs.input.shape=[batch_size,8]"]
+MIXED_KINDS = [*KINDS, "torchscript_script", "aot_inductor"]
+MIXED = """
+import torch
 
 
-def measured(directory: Path, *conversions: str) -> Path:
+class Mixed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, scale: float = 1.0):
+        y = self.layer(x) * scale
+        masked = torch.where(y > 0.0, y, torch.full_like(y, float("-inf")))
+        return {"x": x, "scale": scale, "masked": masked}
+
+
+def make():
+    torch.manual_seed(0)
+    return Mixed().eval()
+"""
+# TorchScript knows no dict of tensors and numbers, and a tuple of both only where it is traced.
+SCRIPTED = MIXED.replace('{"x": x, "scale": scale, "masked": masked}', "x, scale, masked")
+
+
+def measured(directory: Path, model: list[str], *conversions: str) -> Path:
     """A run whose artifacts are real, and whose durations are drawn."""
-    words = [*WORDS, f"conversion=[{','.join(conversions)}]", f"store.root={directory}/store"]
+    words = [*model, f"conversion=[{','.join(conversions)}]", f"store.root={directory}/store"]
+    words += ["hardware=local", "stopping=quick"]
     composer = Composer(config_loader())
     plan = plan_jobs(composer, composer.jobs(words, sweep=False), "p").plan
     run = directory / "run"
@@ -86,7 +103,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     state = tmp_path_factory.mktemp("state")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(state))
-        yield measured(tmp_path_factory.mktemp("export"), *KINDS, "inductor")
+        yield measured(tmp_path_factory.mktemp("export"), WORDS, *KINDS, "inductor")
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +126,53 @@ def test_the_outputs_are_the_originals_where_benchorch_is_not(
     done = subprocess.run([bare, "check.py"], cwd=out, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "relative L2 error" in done.stdout
+
+
+@pytest.fixture
+def mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Export of a model with an argument that is no tensor, and with outputs of several kinds."""
+
+    def exported(kind: str) -> Path:
+        code = SCRIPTED if kind == "torchscript_script" else MIXED
+        (tmp_path / "mixed.py").write_text(code)
+        model = ["model=factory", "model.factory=mixed.py:make", "+model.kwargs.scale=3.0"]
+        model.append("model.inputs={x:{shape:[batch_size,4]}}")
+        run = measured(tmp_path / "measured", model, "eager", kind)
+        export_command.run.reply([f"{run}:{kind}", "--output", str(tmp_path / "out")])
+        return tmp_path / "out"
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return exported
+
+
+@pytest.mark.parametrize("kind", only(["eager", "onnxruntime"], MIXED_KINDS))
+def test_arguments_and_outputs_need_not_be_tensors(mixed: Callable[[str], Path], kind: str) -> None:
+    expected = np.load(mixed(kind) / "expected.npz")
+    assert [each.shape for each in expected.values()] == [(1, 4), (1, 4)]
+
+
+ASKED = """
+import json, numpy, server
+from fastapi.responses import JSONResponse
+
+given = {name: array.tolist() for name, array in numpy.load("inputs.npz").items()}
+reply = server.predict(server.Query(inputs=given))
+print(JSONResponse(reply).body.decode())
+"""
+
+
+def test_the_server_answers_with_text_for_what_is_not_finite(
+    mixed: Callable[[str], Path], bare: Path
+) -> None:
+    command = [bare, "-c", ASKED]
+    out = mixed("onnxruntime")
+    done = subprocess.run(command, cwd=out, capture_output=True, text=True, check=True)
+    answer = [np.asarray(each, float) for each in json.loads(done.stdout)["outputs"]]
+    expected = [*np.load(out / "expected.npz").values()]
+    assert '"-Infinity"' in done.stdout
+    for each, original in zip(answer, expected, strict=True):
+        np.testing.assert_allclose(each, original, rtol=1e-4)
 
 
 def test_other_outputs_are_noticed(run: Path, bare: Path, tmp_path: Path) -> None:
