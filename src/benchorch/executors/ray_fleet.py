@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import logging
 import queue
 import time
 from collections import Counter
@@ -44,6 +45,8 @@ from benchorch.executors.scheduling.dispatcher import (
 )
 from benchorch.executors.scheduling.file_transfer import write_folder
 from benchorch.interfaces.executor import TrialRunner
+
+LOG = logging.getLogger(__name__)
 
 Reply: TypeAlias = "Future[Any]"
 
@@ -435,6 +438,9 @@ class RayFleet(Fleet):
                 reason = f"the files from {agent.host} were rejected: {error}"
                 self._messages.append(Faulted(assignment=assignment, reason=reason))
                 return
+            except OSError as error:  # such as a full disk: the result itself may still fit
+                trial_id = assignment.trial.trial_id
+                LOG.warning("Files of trial %s from %s are lost: %s", trial_id, agent.host, error)
         market = {"market": str(agent.placement.market)} if agent.placement else {}
         facts = {**report.result.environment, **self._facts, **market}
         self._messages.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import queue
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from benchorch.domain.result import Outcome, TrialResult
 from benchorch.domain.session import SPENDING, Event
 from benchorch.domain.spending import SpendingRules
 from benchorch.domain.trial import Trial
+from benchorch.executors import ray_fleet
 from benchorch.executors.ray_fleet import RayFleet
 from benchorch.executors.scheduling.agent import AgentReport, AgentSetup, AgentUpdate
 from benchorch.executors.scheduling.capacity import CapacityRules, MarketPolicy
@@ -533,6 +535,22 @@ def test_files_that_lead_out_of_the_folder_are_rejected_with_their_result(
     assert failure.kind == "agent_failed"
     assert "leads out of" in failure.message
     assert not (tmp_path / "evil").exists()
+
+
+def test_files_that_no_disk_has_room_for_leave_the_result_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def write(content: FolderContent, folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder / "profile/trace.json"))
+
+    monkeypatch.setattr(ray_fleet, "write_folder", write)
+    ray = LaunchingRay()
+    ray.files = FolderContent(files={"profile/trace.json": b"{}"})
+    setup = AgentSetup(shipped=ShippedFiles(directory=tmp_path, probe="n"))
+    results, _ = sweep(ray, [trial("t"), trial("u")], setup=setup)
+    assert outcomes(results) == {"ok": 2}
+    assert "Files of trial t from" in caplog.text
+    assert "No space left on device" in caplog.text
 
 
 def paid(max_usd: float | None, **rules: Any) -> SpendingMeter:
