@@ -33,6 +33,7 @@ from benchorch.models.source import (
     is_no_module,
     module_source,
 )
+from benchorch.models.start_folder import departures_noted, from_start
 
 if TYPE_CHECKING:
     import torch
@@ -168,7 +169,7 @@ def imported(name: str) -> ModuleType:
     """The module of that name; of a trusted file, what running it once gives, beside its folder."""
     if not name.endswith(".py"):
         return importlib.import_module(name)
-    path = Path(name).resolve()
+    path = from_start(name).resolve()
     # A name of its own: files are often called as installed packages are.
     own = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if own in sys.modules:
@@ -193,7 +194,8 @@ def user_code(reference: str) -> Iterator[None]:
     Running out of memory stays what it is: that is the machine's answer, not a bug.
     """
     try:
-        yield
+        with departures_noted():
+            yield
     except (BuildError, MemoryError):
         raise
     except (Exception, SystemExit) as error:

@@ -22,6 +22,7 @@ from benchorch.models.declared import (
     unique,
 )
 from benchorch.models.headers import SAFETENSORS_DTYPES, Header, read_headers
+from benchorch.models.start_folder import from_start
 
 _OPTIONS = ("file", "further", "shapes")
 _SUFFIXES = (".npz", ".safetensors")
@@ -90,11 +91,11 @@ class FileInputs:
         }
 
     def _path(self) -> Path:
-        return Path(str(self.node["file"]))
+        return from_start(str(self.node["file"]))
 
     def _further(self) -> list[Path]:
         more = self.node.get("further")
-        return [Path(str(each)) for each in more] if isinstance(more, list | tuple) else []
+        return [from_start(str(each)) for each in more] if isinstance(more, list | tuple) else []
 
     def _further_problems(self, headers: Mapping[str, Header], workload: Workload) -> list[str]:
         """Files that are none, and that do not hold the same tensors."""

@@ -6,7 +6,6 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from benchorch.domain.artifact import Format
@@ -23,6 +22,7 @@ from benchorch.models.callables import (
 )
 from benchorch.models.declared_model import DeclaredModel
 from benchorch.models.seeding import frozen, seeded
+from benchorch.models.start_folder import from_start
 from benchorch.models.weights import checkpoint_content, load_checkpoint
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _hyper_parameters(make: Callable[..., object], checkpoint: str | None) -> di
     """Stored arguments of a checkpoint that the class accepts."""
     if checkpoint is None or checkpoint.endswith(".safetensors"):
         return {}
-    content = checkpoint_content(Path(checkpoint))
+    content = checkpoint_content(from_start(checkpoint))
     kept = content.get(_HYPER_PARAMETERS) if isinstance(content, Mapping) else None
     if not isinstance(content, Mapping) or not isinstance(kept, Mapping):
         return {}

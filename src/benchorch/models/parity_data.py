@@ -11,6 +11,7 @@ from benchorch.errors import BuildError
 from benchorch.frameworks.host_arrays import numpy_dtype
 from benchorch.frameworks.numpy_files import read_npy, read_npz
 from benchorch.models.callables import reference_problems, resolve_callable, user_code
+from benchorch.models.start_folder import from_start
 
 _SUFFIXES = (".npz", ".npy")
 _TEXT = ".txt"
@@ -50,7 +51,7 @@ def _read(reference: str, specs: Sequence[TensorSpec], workload: Workload) -> It
     if Path(reference).suffix == _TEXT:
         raise _refused(reference, "is a text, which is for scenario=generate")
     if Path(reference).suffix in _SUFFIXES:
-        yield from _cut(reference, _from_file(Path(reference), specs), rows)
+        yield from _cut(reference, _from_file(from_start(reference), specs), rows)
         return
     with user_code(reference):
         given = resolve_callable(reference)()

@@ -10,6 +10,7 @@ from benchorch.errors import BuildError
 from benchorch.files import read_text
 from benchorch.frameworks.numpy_files import read_npy, read_npz
 from benchorch.interfaces.generation import CONTINUATION, IDS, NEW, POSITIONS, PROMPT
+from benchorch.models.start_folder import from_start
 
 TEXT = ".txt"
 _MOST_SETS = 16
@@ -32,7 +33,7 @@ def token_sets(reference: str, model: Decoder, workload: Workload) -> list[Array
     symbols = workload.symbols
     prompt, width = symbols[PROMPT], symbols[PROMPT] + symbols[NEW]
     batch = symbols.get("batch_size", 1)
-    ids = _ids(Path(reference), model)
+    ids = _ids(from_start(reference), model)
     if ids.dtype.kind not in "iu" or ids.ndim not in (1, 2):
         raise _refused(reference, f"holds {ids.dtype} of shape {list(ids.shape)}, not token ids")
     if ids.ndim == 1:

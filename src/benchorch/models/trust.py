@@ -33,6 +33,7 @@ from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.files import expanded
 from benchorch.formatting import shell_word
 from benchorch.models.source import module_place
+from benchorch.models.start_folder import from_start
 
 FLAG = "--trust"
 VARIABLE = "BENCHORCH_TRUST"
@@ -319,10 +320,10 @@ def _installation() -> tuple[Path, ...]:
 def _place(reference: str) -> Path | None:
     """The file that a reference or a script's path leads to, links followed; imports nothing."""
     if reference.endswith(_FILES):
-        return Path(reference).resolve()
+        return from_start(reference).resolve()
     name = reference.rpartition(":")[0]
     if IN_FILE.fullmatch(reference):
-        return Path(name).resolve()
+        return from_start(name).resolve()
     place = module_place(name) if REFERENCE.fullmatch(reference) else None
     return place.resolve() if place else None
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from benchorch.errors import BuildError
 from benchorch.files import ARCHIVE_DAMAGE, digest_once
 from benchorch.models.headers import safetensors_headers
+from benchorch.models.start_folder import from_start
 
 if TYPE_CHECKING:
     import torch
@@ -65,7 +66,7 @@ def checkpoint_digest(checkpoint: str | None) -> str | None:
     if checkpoint is None:
         return None
     try:
-        return digest_once(Path(checkpoint))
+        return digest_once(from_start(checkpoint))
     except OSError as error:
         raise BuildError(f"the checkpoint cannot be read: {error}", kind=_KIND) from error
 
@@ -79,7 +80,7 @@ def load_checkpoint(module: torch.nn.Module, checkpoint: str | None) -> None:
         return
     import torch
 
-    state = _read(Path(checkpoint))
+    state = _read(from_start(checkpoint))
     complaints = _mismatches(module, state)
     if complaints:
         raise BuildError(

@@ -34,6 +34,7 @@ from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
 from benchorch.host.environment import package_versions
 from benchorch.interfaces.conversion import Step
 from benchorch.interfaces.model import Model
+from benchorch.models.start_folder import from_start
 from benchorch.trial.identity_stamps import Stamps
 from benchorch.trial.reference import given_sets
 
@@ -308,7 +309,7 @@ def _json(consulted: Consulted) -> Json:
 def _code_folder(model: Model) -> str:
     """The folder of the file of code that a model's options name; empty without one."""
     named = filter(None, map(_CODE_FILE.fullmatch, _texts(model)))
-    return next((str(Path(one[1]).resolve().parent) for one in named), "")
+    return next((str(from_start(one[1]).resolve().parent) for one in named), "")
 
 
 def _texts(model: Model) -> Iterator[str]:

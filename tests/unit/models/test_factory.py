@@ -16,6 +16,7 @@ from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError, ConfigError
 from benchorch.interfaces.model import Model
 from benchorch.models.factory import FactoryModel
+from benchorch.models.weights import checkpoint_digest
 
 WORKLOAD = Workload(symbols={"batch_size": 2})
 INPUTS: dict[str, Json] = {"x": {"shape": ["batch_size", 4], "generator": "normal"}}
@@ -222,3 +223,51 @@ def test_a_decoder_of_a_factory_generates_and_other_modules_do_not(tmp_path: Pat
         other.load_step(0)
     features: Json = {"x": {"shape": ["batch_size", 4]}}
     assert FactoryModel(factory="mine:make", inputs=features).prompt_symbol is None
+
+
+LEAVES = """
+import os
+import torch
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+def build():
+    os.chdir(HERE)
+    return torch.nn.Linear(4, int(open("width.txt").read()))
+"""
+
+
+@pytest.mark.parametrize("code", [LEAVES, f"{LEAVES}\nos.chdir(HERE)\n"])
+def test_names_of_a_trial_hold_although_its_model_changes_the_folder(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "leaves.py").write_text(code)
+    (tmp_path / "sub" / "width.txt").write_text("3")
+    torch.save(torch.nn.Linear(4, 3).state_dict(), tmp_path / "weights.pt")
+    np.savez(tmp_path / "batch.npz", input=np.ones((2, 4), np.float32))
+    monkeypatch.chdir(tmp_path)
+    made = FactoryModel(
+        factory="sub/leaves.py:build", checkpoint="weights.pt", inputs={"file": "batch.npz"}
+    )
+    for _ in range(2):  # a process loads some models twice
+        assert made.load(0).weight.shape == (3, 4)
+        assert Path.cwd() == tmp_path / "sub"  # where it may read more, later
+    (make_it,) = made.makers()
+    assert make_it.__name__ == "build"
+    assert checkpoint_digest(made.checkpoint) is not None
+    assert made.batch(WORKLOAD, 0)["input"].shape == (2, 4)
+
+
+def test_a_folder_that_the_user_changes_to_is_where_names_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, width in (("first", 3), ("second", 5)):
+        (tmp_path / name / "sub").mkdir(parents=True)
+        (tmp_path / name / "sub" / "leaves.py").write_text(LEAVES)
+        (tmp_path / name / "sub" / "width.txt").write_text(str(width))
+    inputs: dict[str, Json] = {"input": {"shape": ["batch_size", 4], "generator": "normal"}}
+    made = FactoryModel(factory="sub/leaves.py:build", inputs=inputs)
+    monkeypatch.chdir(tmp_path / "first")
+    assert made.load(0).out_features == 3
+    monkeypatch.chdir(tmp_path / "second")
+    assert made.load(0).out_features == 5
