@@ -157,6 +157,7 @@ def salvage(directory: Path, plan: Plan, say: Say) -> Iterator[TrialResult]:
         bad = [line for line in _lines(path) if line.problem or not run_directory.is_round(line)]
         _set_aside(path, bad, say)
     for entry in counted(journal.entries.values(), "reading results", say):
+        run_directory.settle_series(directory, entry.content, entry.result.trial_id)
         try:
             yield entry.whole(directory)
         except run_directory.SeriesError as error:

@@ -21,7 +21,8 @@ without processes; resuming goes on from there, until a result is final.
 Lines are appended with one write and an fsync, results that ended together with one for all of
 them, so a crash loses at most what was in flight; a torn last line is ignored by readers and cut
 off before the next append. Lines of results and rounds carry digests (`journal.chain`), and a
-result's line that of its raw series.
+result's line that of its raw series. A series that takes another's place leaves that one beside it
+until its line is durable.
 """
 
 import contextlib
@@ -134,14 +135,17 @@ def append_results(
             metrics; ignored on reading.
     """
     lines: list[Mapping[str, Json]] = []
-    final = []
+    stored, final = [], []
     try:
         for result, extra in results:
             lines.append(_with_series_stored(directory, result, extra))
+            stored.append(result.trial_id)
             final += [result.trial_id] if result.is_final else []
     finally:
         if lines:
             _append(directory / RESULTS, lines, sealed=True)
+    for trial_id in stored:
+        _earlier(series_path(directory, trial_id)).unlink(missing_ok=True)
     for trial_id in final:
         rounds_path(directory, trial_id).unlink(missing_ok=True)
 
@@ -152,10 +156,12 @@ def _with_series_stored(
     """A result's line, once its raw series is durable."""
     own: dict[str, Json] = {}
     if result.processes:
-        folder = trial_directory(directory, result.trial_id)
+        path = trial_directory(directory, result.trial_id) / OBSERVATIONS
         series = [json.dumps(encode(_series_of(process))) for process in result.processes]
         content = "".join(f"{line}\n" for line in series).encode()
-        write_bytes(folder / OBSERVATIONS, content)
+        if path.exists():
+            path.replace(_earlier(path))
+        write_bytes(path, content)
         own = {SERIES_DIGEST: chain.digest_of_bytes(content)}
     line = encode(_without_series(result))
     assert isinstance(line, Mapping)
@@ -220,6 +226,21 @@ def with_series(directory: Path, line: Mapping[str, Json], result: TrialResult) 
         for found in process.contradictions():
             raise SeriesError(path, f"is damaged: it has {found}")
     return replace(result, processes=processes)
+
+
+def settle_series(directory: Path, line: Mapping[str, Json], trial_id: str) -> None:
+    """Put the series of a trial's line back where a later one came without a line of its own."""
+    path = series_path(directory, trial_id)
+    earlier = _earlier(path)
+    if not earlier.exists():
+        return
+    try:
+        _content(path, line.get(SERIES_DIGEST))
+    except SeriesError:
+        if _earlier_content(path, line.get(SERIES_DIGEST)) is not None:
+            earlier.replace(path)
+    else:
+        earlier.unlink()
 
 
 def count_lines(path: Path) -> int:
@@ -326,6 +347,32 @@ def _round_of(line: chain.Line) -> _Round | None:
 def _read_series(path: Path, digest: Json) -> list[_Series]:
     """The series of each process; those of earlier versions have no digest."""
     try:
+        content = _content(path, digest)
+    except SeriesError:
+        earlier = _earlier_content(path, digest)
+        if earlier is None:
+            raise
+        content = earlier
+    try:
+        return [_series_in(chain.mapping_of(line)) for line in content.split(b"\n")[:-1]]
+    except chain.UNREADABLE as error:
+        raise SeriesError(path, f"is damaged ({error})") from error
+
+
+def _earlier(path: Path) -> Path:
+    """Where a series stays until the line of the one in its place is durable."""
+    return path.with_name(f".{path.name}.earlier")
+
+
+def _earlier_content(path: Path, digest: Json) -> bytes | None:
+    """The bytes of the series before, if those are what a line names."""
+    with contextlib.suppress(SeriesError):
+        return _content(_earlier(path), digest)
+    return None
+
+
+def _content(path: Path, digest: Json) -> bytes:
+    try:
         content = read_bytes(path)
     except OSError as error:
         problem = f"cannot be read ({error.strerror}): its raw series is lost"
@@ -333,10 +380,7 @@ def _read_series(path: Path, digest: Json) -> list[_Series]:
     if digest is not None and chain.digest_of_bytes(content) != digest:
         problem = "was changed after it was measured: the digest of its raw series differs"
         raise SeriesError(path, problem)
-    try:
-        return [_series_in(chain.mapping_of(line)) for line in content.split(b"\n")[:-1]]
-    except chain.UNREADABLE as error:
-        raise SeriesError(path, f"is damaged ({error})") from error
+    return content
 
 
 def _end_of_last_line(descriptor: int, end: int) -> int:

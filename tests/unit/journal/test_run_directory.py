@@ -229,6 +229,40 @@ def test_lines_of_a_group_that_fit_on_a_full_disk_stay(tmp_path, monkeypatch):
     assert [result.trial_id for result in reader.read_results(tmp_path)] == ["t0", "t1"]
 
 
+@pytest.mark.parametrize("lost", ["the line", "the line and the series"])
+def test_a_result_stands_until_the_line_of_the_next_is_durable(tmp_path, monkeypatch, lost):
+    plan = Plan(
+        plan_id="p",
+        name="n",
+        trials=(Trial(trial_id="t1", labels={}, spec={}),),
+        skips=(),
+        session={},
+    )
+    run_directory.append_result(tmp_path, a_result(), {})
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_directory, "_append" if lost == "the line" else "write_bytes", full)
+        with pytest.raises(OSError, match="No space left"):
+            run_directory.append_result(tmp_path, a_result(durations=(8, 9)), {})
+    assert reader.read_results(tmp_path) == [a_result()]
+    assert list(reader.salvage(tmp_path, plan, print)) == [a_result()]
+    run_directory.append_result(tmp_path, a_result(durations=(8, 9)), {})
+    assert reader.read_results(tmp_path) == [a_result(durations=(8, 9))]
+    assert [path.name for path in (tmp_path / "trials" / "t1").iterdir()] == ["observations.jsonl"]
+
+
+def test_a_series_that_was_left_beside_the_next_ones_line_goes(tmp_path):
+    plan = Plan(plan_id="p", name="n", trials=(), skips=(), session={})
+    run_directory.append_result(tmp_path, a_result(), {})
+    path = run_directory.series_path(tmp_path, "t1")
+    path.with_name(".observations.jsonl.earlier").write_bytes(b"{}\n")
+    assert list(reader.salvage(tmp_path, plan, print)) == [a_result()]
+    assert list(path.parent.iterdir()) == [path]
+
+
 def test_results_before_one_that_cannot_be_written_are_durable(tmp_path):
     blocked = tmp_path / "trials" / "t2"
     blocked.parent.mkdir()
