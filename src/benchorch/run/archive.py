@@ -130,17 +130,9 @@ class _Copy:
     copied: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def once(self) -> bool:
-        """Copy what has changed; whether nothing failed.
-
-        The coordinator's status is read before all else and copied after it: whoever reads there
-        that the run has ended finds every result.
-        """
+        """Copy what has changed; whether nothing failed."""
         try:
-            status = _status(self.directory)
-            for name, path in _files(self.directory):
-                if name != lock.FILE:
-                    self._upload(name, path)
-            self._write_status(status)
+            self._copy()
         except StoreError as error:
             self.reason = str(error)
             if self.warn:
@@ -154,17 +146,37 @@ class _Copy:
         self.reason = ""
         return True
 
-    def _upload(self, name: str, path: Path) -> None:
+    def _copy(self) -> None:
+        """Copy what has changed; StoreError.
+
+        The coordinator's status is read before all else and copied after it: whoever reads there
+        that the run has ended finds every result. An unreadable trial file delays neither.
+        """
+        status = _status(self.directory)
+        unread: dict[str, str] = {}
+        for name, path in _files(self.directory):
+            if name != lock.FILE and (problem := self._upload(name, path)):
+                unread[name] = problem
+        if all("/" in name for name in unread):
+            self._write_status(status)
+        if unread:
+            raise StoreError("; ".join(unread.values()))
+
+    def _upload(self, name: str, path: Path) -> str:
+        """Copy a file if it has changed; why it cannot be read, or nothing."""
         try:
             status = path.stat()
             stamp = (status.st_size, status.st_mtime_ns)
             if self.copied.get(name) == stamp:
-                return
+                return ""
             self.place.upload(f"{self.name}/{name}", path)
-        except OSError:  # it existed only for a moment
-            return
+        except (FileNotFoundError, NotADirectoryError):  # it existed only for a moment
+            return ""
+        except OSError as error:
+            return f"{path} cannot be read: {error.strerror or error}"
         self.copied[name] = stamp
         self.files += 1
+        return ""
 
     def _write_status(self, status: bytes) -> None:
         if status and status != self.status:

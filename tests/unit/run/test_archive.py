@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -129,6 +131,35 @@ def test_a_status_with_an_end_is_copied_after_every_result(
     archive_run(run, place)
     archive_run(run, place)
     assert place.ends_seen
+
+
+class Unreadable:
+    """A bucket to which one file of the run cannot be copied, as where it is another user's."""
+
+    def __init__(self, place: Objects, name: str) -> None:
+        self.place, self.name, self.address = place, name, place.address
+
+    def upload(self, name: str, path: Path) -> None:
+        if path.name == self.name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        self.place.upload(name, path)
+
+    def write(self, name: str, data: bytes) -> None:
+        self.place.write(name, data)
+
+
+@pytest.mark.parametrize("name", ["log.txt", "results.jsonl"])
+def test_a_file_that_cannot_be_read_is_named_and_delays_no_other(
+    run: Path, bucket: Bucket, name: str
+) -> None:
+    """The end of a run is not copied without its results."""
+    (run / "driver.json").write_text(json.dumps({"ended_at": "now"}))
+    place: Any = Unreadable(bucket_at(bucket.url), name)
+    kept = archive_run(run, place)
+    assert f"{name} cannot be read: {os.strerror(errno.EACCES)}" in kept.reason
+    copied = {each.name.rpartition("/")[2] for each in place.place.listed(plan_id(run))}
+    assert {"plan.json", "log.txt", "results.jsonl"} - copied == {name}
+    assert ("driver.json" in copied) == (name == "log.txt")
 
 
 def test_a_bucket_that_is_away_costs_nothing_and_has_it_all_later(
