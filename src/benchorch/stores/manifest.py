@@ -9,6 +9,7 @@
 Files whose inode, size and times are those of the last comparison are not read again.
 """
 
+import errno
 import json
 import os
 import re
@@ -37,6 +38,9 @@ SETTLE_S = 0.02
 file's status is recorded only if it has not changed for longer."""
 
 _LONGEST_NAME_BYTES = 255  # of any common file system
+
+_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors of the process that reads, whatever it reads."""
 
 # Errors from reading a file that anybody may have written.
 _NONSENSE = (OSError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -98,7 +102,14 @@ def read_manifest(directory: Path) -> Manifest:
     try:
         return parse_manifest(read_small(directory / MANIFEST))
     except OSError as error:
-        raise CorruptEntry(f"{MANIFEST} cannot be read: {error}") from error
+        raise _unreadable(f"{MANIFEST} cannot be read: {error}", error) from error
+
+
+def _unreadable(problem: str, error: Exception) -> StoreError:
+    """CorruptEntry, or another StoreError where the entry may be intact."""
+    if isinstance(error, OSError) and error.errno in _SHORTAGES:
+        return StoreError(problem)
+    return CorruptEntry(problem)
 
 
 def parse_manifest(content: bytes) -> Manifest:
@@ -179,7 +190,7 @@ def verified(directory: Path, key: str, format: Format | None, prove: Prove) -> 
     try:
         _verify_files(directory, manifest, prove)
     except _NONSENSE as error:
-        raise CorruptEntry(f"it cannot be read: {error}") from error
+        raise _unreadable(f"{directory} cannot be read: {error}", error) from error
     return manifest
 
 

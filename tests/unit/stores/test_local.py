@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pickle
@@ -236,6 +237,22 @@ def test_a_damaged_entry_is_set_aside_and_built_again(
     path = build(store)
     assert (path / "weights/w.bin").read_bytes() == bytes(range(256)) * 40
     assert sorted(entry.state for entry in store.entries()) == ["complete", "quarantined"]
+
+
+@pytest.mark.parametrize("read", ["read_small", "file_digest"])
+def test_an_entry_stays_where_it_is_while_a_process_can_open_no_more_files(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    def refused(path: Path) -> bytes:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+
+    build(store)
+    (entry_directory(store) / "verified.json").unlink(missing_ok=True)
+    with monkeypatch.context() as short:
+        short.setattr(manifests, read, refused)
+        with pytest.raises(StoreError, match=os.strerror(errno.EMFILE)):
+            store.find(KEY.digest)
+    assert store.find(KEY.digest)
 
 
 def test_an_entry_under_another_key_is_no_hit(store: LocalStore) -> None:
