@@ -268,14 +268,14 @@ class Invocation:
         if self.plan is None:
             return 0
         complete = complete and all(trial.trial_id in self.results for trial in self.plan.trials)
-        self._end_unfinished()
-        run = RunResults(
-            directory=self.directory,
-            plan=self.plan,
-            results=self.results,
-            summaries=self.summaries(),
-        )
         try:
+            self._end_unfinished()
+            run = RunResults(
+                directory=self.directory,
+                plan=self.plan,
+                results=self.results,
+                summaries=self.summaries(),
+            )
             if self.results or complete:
                 self.report.table(run)
             self._page.write(run)
@@ -292,6 +292,8 @@ class Invocation:
             archived = _finished(
                 self._archiver, complete, partial(self.report.waiting, "copying to the bucket")
             )
+            if self._lock is not None:  # the process may live on after this run
+                self._lock.close()
         if self.results or complete:
             self.report.closing(
                 self.plan,
@@ -301,8 +303,6 @@ class Invocation:
                 kept=archived,
                 whole=self._is_whole(),
             )
-        if self._lock is not None:  # the process may live on after this run
-            self._lock.close()
         missing = not recorded and self.plan.recorder.get("required") is True
         return 0 if self._did_what_was_requested() and not missing else 1
 

@@ -24,9 +24,10 @@ from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.spending import Spending
 from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.errors import RecordError
 from benchorch.interfaces.executor import Executor
 from benchorch.journal import chain, reader, run_directory
-from benchorch.journal.lock import acquire_lock
+from benchorch.journal.lock import acquire_lock, is_running
 from benchorch.journal.registry import remember
 from benchorch.results.metrics import summary
 from benchorch.results.pricing.sweep_history import SweepCost
@@ -208,6 +209,20 @@ def test_a_run_whose_tracker_is_required_fails_where_it_lacks_results(
     assert invocation.close(complete=True) == code
     printed = invocation.report._console.file.getvalue()  # type: ignore[attr-defined]
     assert "lacks results: database is locked" in printed
+
+
+@pytest.mark.parametrize("what", ["table.md", "results.jsonl"])
+def test_a_run_ends_where_its_last_files_cannot_be_written(tmp_path: Path, what: str) -> None:
+    directory = tmp_path / "run"
+    invocation = run(directory, (OF_EAGER, OF_FAST))
+    invocation.open()
+    if what == "results.jsonl":
+        invocation.unfinished = {BROKEN.trial_id: OF_BROKEN}
+    (directory / what).unlink(missing_ok=True)
+    (directory / what).mkdir()
+    with pytest.raises(RecordError, match="could not be written"):
+        invocation.close(complete=False)
+    assert not is_running(directory)
 
 
 def test_a_batch_adds_the_skips_that_were_not_told_yet() -> None:
