@@ -66,12 +66,21 @@ class Provider:
         if self.name.startswith("Tensorrt"):
             load_libraries()
 
-    def options(self, threads: int, scratch: Path, *, tf32: bool) -> dict[str, str]:
-        """Options of the provider."""
+    def with_options(
+        self, threads: int, scratch: Path | None, *, tf32: bool
+    ) -> list[tuple[str, dict[str, str]]]:
+        """Names and options of the provider and of those after it, as a session takes them."""
+        return [
+            (each.name, each.options(threads, scratch, tf32=tf32))
+            for each in (self, *(PROVIDERS[name] for name in self.after))
+        ]
+
+    def options(self, threads: int, scratch: Path | None, *, tf32: bool) -> dict[str, str]:
+        """Options of the provider; without a scratch folder it keeps no compiled engines."""
         if self.name.startswith("OpenVINO"):
             # Left alone it computes in bfloat16 where the processor can.
             return {"device_type": "CPU", "precision": "FP32", "num_of_threads": str(threads)}
-        if self.name.startswith("Tensorrt"):
+        if self.name.startswith("Tensorrt") and scratch is not None:
             # It has no option for TF32, obeys the environment, and knows engines by graph alone.
             engines = scratch / ("tensorrt-tf32" if tf32 else "tensorrt")
             return {"trt_engine_cache_enable": "True", "trt_engine_cache_path": str(engines)}
@@ -143,10 +152,7 @@ def open_session(
     if optimized is not None:
         options.optimized_model_filepath = str(optimized)
         options.add_session_config_entry(_WEIGHTS_FILE, weights_beside(optimized).name)
-    chosen = [
-        (each.name, each.options(threads, scratch, tf32=tf32))
-        for each in (provider, *(PROVIDERS[name] for name in provider.after))
-    ]
+    chosen = provider.with_options(threads, scratch, tf32=tf32)
     provider.load_libraries()
     try:
         with refused("ONNX Runtime cannot load the graph"):

@@ -25,6 +25,8 @@ from benchorch.errors import BuildError, ConfigError
 from benchorch.files import read_json
 from benchorch.formatting import interval_text, is_known, printable
 from benchorch.frameworks.numpy_files import save_arrays, saved
+from benchorch.frameworks.onnx_files import runtime_distribution
+from benchorch.host.environment import ONNX_RUNTIMES
 from benchorch.interfaces.conversion import BuildRequest
 from benchorch.interfaces.store import Store
 from benchorch.models.trust import look_in, session_of
@@ -32,6 +34,7 @@ from benchorch.pages.markup import markdown_text, shortened
 from benchorch.progress import Say, silent
 from benchorch.results.metrics.latency import median_ms
 from benchorch.run.export.winner import Chosen
+from benchorch.runtimes.onnx_session import PROVIDERS
 from benchorch.stats.prediction import repetition_interval
 from benchorch.trial.build import BuildJob
 from benchorch.trial.live_module import module_of
@@ -116,7 +119,7 @@ def export(chosen: Chosen, out: Path, say: Say = silent) -> str:
     kind = _KINDS.get(kind_of)
     if kind is None or type(setup.runtime).__name__ != kind.runtime:
         _refuse(chosen, setup)
-    for name in ("python", *_packages(kind)):
+    for name in ("python", *_packages(kind, chosen)):
         _measured_version(name, chosen)
     out.mkdir(parents=True, exist_ok=True)
     source = built.sources.get(kind_of)
@@ -206,7 +209,7 @@ def _write(chosen: Chosen, setup: TrialSetup, kind: _Kind, built: Built, out: Pa
     (out / "model.py").write_text(loader)
     for name in ("check.py", "server.py"):
         (out / name).write_text((_FILES / f"{name}.txt").read_text())
-    pins = [_pin(name, chosen) for name in _packages(kind)]
+    pins = [_pin(name, chosen) for name in _packages(kind, chosen)]
     on_cpu = "torch" in kind.requires and not setup.on_gpu
     index = [f"--extra-index-url {_CPU_WHEELS}"] if on_cpu else []
     (out / "requirements.txt").write_text("\n".join([*index, *pins]) + "\n")
@@ -234,10 +237,21 @@ def _settings(chosen: Chosen, setup: TrialSetup, inputs: Arrays, out: Path) -> d
         "dtype": facts.get("dtype") if facts.get("dtype") in _FLOATS else None,
         "threads": _threads(chosen),
         "device": type(setup.hardware).device,
-        "provider": facts.get("provider"),
+        "providers": _providers(chosen, setup),
+        "tf32": setup.protocol.tf32 if setup.on_gpu else None,
         "spinning": facts.get("spinning", True),
         "by_position": traced,
     }
+
+
+def _providers(chosen: Chosen, setup: TrialSetup) -> list[Json]:
+    """ONNX Runtime's, with their options as they were measured; empty for other runtimes."""
+    name = chosen.result.valid[0].facts.get("provider")
+    provider = next((each for each in PROVIDERS.values() if each.name == name), None)
+    if provider is None:
+        return []
+    options = provider.with_options(_threads(chosen), None, tf32=setup.protocol.tf32)
+    return [[*pair] for pair in options]
 
 
 def _certificate(chosen: Chosen) -> dict[str, Json]:
@@ -270,8 +284,12 @@ def _of_one_process(chosen: Chosen) -> Estimate | None:
     return found if found is not None and is_known(found) else None
 
 
-def _packages(kind: _Kind) -> tuple[str, ...]:
-    return (*kind.requires, *_SERVER)
+def _packages(kind: _Kind, chosen: Chosen) -> tuple[str, ...]:
+    """What the folder imports; of ONNX Runtime's distributions the one that was measured."""
+    measured = _versions(chosen)
+    known = next((name for name in ONNX_RUNTIMES if name in measured), runtime_distribution())
+    requires = (known if name in ONNX_RUNTIMES else name for name in kind.requires)
+    return (*requires, *_SERVER)
 
 
 def _pin(name: str, chosen: Chosen) -> str:
@@ -287,9 +305,7 @@ def _pin(name: str, chosen: Chosen) -> str:
 
 def _measured_version(name: str, chosen: Chosen) -> str | None:
     """Of a package, or of Python, in the run's own record; ConfigError where it is none."""
-    packages = _fact(chosen, "packages")
-    known = packages if isinstance(packages, Mapping) else {}
-    version = _fact(chosen, "python") if name == "python" else known.get(name)
+    version = _fact(chosen, "python") if name == "python" else _versions(chosen).get(name)
     if version is None and name != "python":
         return None
     text = str(version)
@@ -301,6 +317,11 @@ def _measured_version(name: str, chosen: Chosen) -> str | None:
             ]
         )
     return text
+
+
+def _versions(chosen: Chosen) -> Mapping[str, Json]:
+    packages = _fact(chosen, "packages")
+    return packages if isinstance(packages, Mapping) else {}
 
 
 def _fact(chosen: Chosen, name: str) -> Json:

@@ -19,7 +19,7 @@ from benchorch.config.composer import Composer, config_loader
 from benchorch.config.trial_setup import open_trial
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import Trial
-from benchorch.errors import ConfigError
+from benchorch.errors import BuildError, ConfigError
 from benchorch.journal import run_directory
 from benchorch.journal.registry import remember_plan
 from benchorch.models.trust import session_of
@@ -242,7 +242,7 @@ def test_the_folder_says_what_was_measured_where_and_pins_its_packages(
         *("onnxruntime", "numpy", "fastapi", "uvicorn")
     ]
     assert "benchorch" not in (out / "model.py").read_text().partition('"""\n')[2]
-    assert len((out / "model.py").read_text().splitlines()) < 40
+    assert len((out / "model.py").read_text().splitlines()) < 50
     assert "Some CPU" in (out / "README.md").read_text()
 
 
@@ -262,6 +262,70 @@ def test_a_session_waits_as_it_did_when_it_was_measured(run: Path, tmp_path: Pat
     bundle.export(chosen._replace(result=measured_so), tmp_path / "out")
     assert json.loads((tmp_path / "out" / "settings.json").read_text())["spinning"] is False
     assert "session.intra_op.allow_spinning" in (tmp_path / "out" / "model.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("distribution", "providers"),
+    [
+        ("onnxruntime-gpu", [["CUDAExecutionProvider", {"use_tf32": "0"}]]),
+        (
+            "onnxruntime-gpu",
+            [["TensorrtExecutionProvider", {}], ["CUDAExecutionProvider", {"use_tf32": "0"}]],
+        ),
+        (
+            "onnxruntime-openvino",
+            [
+                [
+                    "OpenVINOExecutionProvider",
+                    {"device_type": "CPU", "precision": "FP32", "num_of_threads": "1"},
+                ]
+            ],
+        ),
+    ],
+)
+def test_a_provider_that_was_measured_is_asked_for_as_it_was_and_no_other_will_do(
+    run: Path, tmp_path: Path, distribution: str, providers: list[list[Json]]
+) -> None:
+    chosen = choose(f"{run}:onnxruntime", lambda _: None)
+    (process, *others) = chosen.result.processes
+    there = replace(process, facts={**process.facts, "provider": providers[0][0]})
+    environment = {**chosen.result.environment, "packages": {distribution: "1.31.1"}}
+    elsewhere = replace(chosen.result, processes=(there, *others), environment=environment)
+    with pytest.raises(BuildError, match=f"CPUExecutionProvider instead of {providers[0][0]}"):
+        bundle.export(chosen._replace(result=elsewhere), tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "settings.json").read_text())["providers"] == providers
+    assert f"{distribution}==1.31.1" in (tmp_path / "out" / "requirements.txt").read_text()
+
+
+ON_ONNX_RUNTIME = """
+import os, onnxruntime
+onnxruntime.preload_dlls = lambda: print("preloaded", end=" ")
+import model
+model.load()
+print(os.environ["NVIDIA_TF32_OVERRIDE"])
+"""
+IN_TORCH = """
+import model, torch
+model.load()
+print(torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "printed"),
+    [("onnxruntime", ON_ONNX_RUNTIME, "preloaded 0"), ("eager", IN_TORCH, "False False")],
+)
+def test_float32_is_rounded_on_a_gpu_as_it_was_measured(
+    run: Path, tmp_path: Path, kind: str, code: str, printed: str
+) -> None:
+    out = tmp_path / "out"
+    export_command.run.reply([f"{run}:{kind}", "--output", str(out)])
+    settings = json.loads((out / "settings.json").read_text())
+    assert settings["tf32"] is None
+    (out / "settings.json").write_text(json.dumps({**settings, "device": "cuda", "tf32": False}))
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=out, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == printed
 
 
 @pytest.mark.parametrize(
