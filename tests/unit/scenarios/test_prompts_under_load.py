@@ -73,6 +73,14 @@ def test_goodput_counts_queries_whose_tokens_are_all_in_time() -> None:
     assert "goodput_per_s/mean" not in metrics(served(rate_per_s=50))
 
 
+def test_an_overloaded_process_leaves_a_trial_without_figures_of_tokens() -> None:
+    """Those of the others would be of a queue that the trial did not have."""
+    stable = process(served(rate_per_s=50, ttft_target_ms=7))
+    overloaded = process(served(rate_per_s=120, ttft_target_ms=7))
+    assert "goodput_per_s/mean" in generation_metrics([stable] * 2)
+    assert generation_metrics([stable, stable, overloaded]) == {}
+
+
 def test_without_generate_a_scenario_samples_nothing() -> None:
     assert Server().sampling is None
     assert PeakRate(target_ms=1, generate=True).sampling is not None

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import Observations, ProcessRecord
-from benchorch.results.metrics.load import at_one_rate, unstable
+from benchorch.results.metrics.load import at_one_rate, seen_under_load, unstable
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.quantiles import minimum_n, sample_quantile, without_interval
 from benchorch.units import NS_PER_MS, NS_PER_S
@@ -24,10 +24,10 @@ def generation_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estim
     """Every estimate of generated tokens, by its metric's name; empty where none were.
 
     Each is the median over processes of a process's own figure: tokens of one process are
-    correlated.
+    correlated. An overloaded trial has none.
     """
     measured = [each for each in processes if each.observations.token_ns and token_ns(each).size]
-    if not measured:
+    if not measured or unstable(at_one_rate(seen_under_load(processes))):
         return {}
     return {name: estimate for name, estimate in _estimates(measured) if estimate is not None}
 
@@ -47,10 +47,10 @@ def token_ns(process: ProcessRecord) -> Tokens:
 def _under_load(observed: Observations, every: Tokens) -> Tokens:
     """Tokens at the offered rate, the first counted from its query's due time.
 
-    No rows where several rates were offered, and where the queue grew without end.
+    No rows where several rates were offered.
     """
     mains = at_one_rate([observed])
-    if not mains or unstable(mains):
+    if not mains:
         return every[:0]
     (main,) = mains
     settled = main.settled()
