@@ -10,6 +10,7 @@ import pytest
 from benchorch.errors import ConfigError
 from benchorch.interfaces.generation import TokenCall
 from benchorch.results.metrics.generation import generation_metrics
+from benchorch.results.metrics.load import load_metrics
 from benchorch.scenarios.peak_rate import PeakRate
 from benchorch.scenarios.server import Server
 from support.clocks import VirtualClock
@@ -63,6 +64,17 @@ def test_a_first_token_counts_from_the_arrival_of_its_prompt() -> None:
     assert busy["ttft_ms/p50"] > 7  # it has waited for others
     assert busy["tpot_ms/p50"] == pytest.approx(2, rel=0.01)
     assert not {"prefill_tokens_per_s/mean", "decode_tokens_per_s/mean"} & busy.keys()
+
+
+def test_first_tokens_of_a_long_queue_have_a_lower_limit_as_its_responses_have() -> None:
+    """Each process is low in the same way, so their agreement is no interval."""
+    load = {"rate_per_s": 80, "arrivals": "poisson", "duration_s": 10}
+    busy = [process(served(**load, seed=n)) for n in range(5)]
+    first, response = generation_metrics(busy)["ttft_ms/p90"], load_metrics(busy)["response_ms/p90"]
+    assert response.at_least
+    assert first.at_least
+    assert first.high is None
+    assert first.value == pytest.approx(response.value - 2 * LATER_MS)
 
 
 def test_goodput_counts_queries_whose_tokens_are_all_in_time() -> None:

@@ -9,7 +9,12 @@ from numpy.typing import NDArray
 
 from benchorch.domain.estimate import Estimate
 from benchorch.domain.measurement import Observations, ProcessRecord
-from benchorch.results.metrics.load import at_one_rate, seen_under_load, unstable
+from benchorch.results.metrics.load import (
+    at_one_rate,
+    quantile_over,
+    seen_under_load,
+    unstable,
+)
 from benchorch.stats.between_processes import over_processes
 from benchorch.stats.quantiles import minimum_n, sample_quantile, without_interval
 from benchorch.units import NS_PER_MS, NS_PER_S
@@ -24,7 +29,8 @@ def generation_metrics(processes: Sequence[ProcessRecord]) -> Mapping[str, Estim
     """Every estimate of generated tokens, by its metric's name; empty where none were.
 
     Each is the median over processes of a process's own figure: tokens of one process are
-    correlated. An overloaded trial has none.
+    correlated. First tokens under load are estimated as responses are, with which they share the
+    queue. An overloaded trial has none.
     """
     measured = [each for each in processes if each.observations.token_ns and token_ns(each).size]
     if not measured or unstable(at_one_rate(seen_under_load(processes))):
@@ -78,10 +84,9 @@ def _estimates(processes: Sequence[ProcessRecord]) -> Iterator[tuple[str, Estima
         return over_processes([figure(sample) for sample in samples], unit=unit)
 
     firsts = [sample[:, 0] / NS_PER_MS for sample in samples]
-    yield from (
-        (f"ttft_ms/{name}", found) for name, found in _quantiles(firsts, _TTFT) if found is not None
-    )
     closed = not any(process.observations.loads for process in processes)
+    first_quantiles = _quantiles(firsts, _TTFT) if closed else _queueing_quantiles(firsts)
+    yield from ((f"ttft_ms/{name}", found) for name, found in first_quantiles)
     if not closed and any(map(_has_target, processes)):
         yield "goodput_per_s/mean", over_processes([*map(_goodput, processes)], unit="per_s")
     prompts = [_batch(process) * _prompt_tokens(process) for process in processes]
@@ -121,6 +126,12 @@ def _quantiles(
         elif least >= minimum_n(ratio):
             found = [sample_quantile(each, ratio) for each in samples]
             yield name, over_processes(found, unit="ms")
+
+
+def _queueing_quantiles(firsts: Sequence[Tokens]) -> Iterator[tuple[str, Estimate | None]]:
+    """Quantiles of first tokens that waited for others, as those of responses."""
+    for name, ratio in _TTFT.items():
+        yield name, quantile_over([[each] for each in firsts], ratio)
 
 
 def _batch(process: ProcessRecord) -> float:
