@@ -227,11 +227,11 @@ def _never_answered(offered: Sequence[LoadPhase], allowed_ratio: float) -> bool:
 def verdict(mains: Sequence[LoadPhase], target: Target) -> tuple[TargetStatus, ExceedanceCount]:
     """Whether responses stayed within the target, and on what evidence.
 
-    Queries count for what they are worth: one in each correlation time. One without an answer is
-    a violation.
+    Queries count for what they are worth: one in each correlation time, and each where they pass
+    for independent. One without an answer is a violation.
     """
     responses = [to_ms(main.settled().until_answered_ns()) for main in mains]
-    time = correlation_time(responses, target.quantile_ratio)
+    time = correlation_time(responses, target.quantile_ratio, cautious=False)
     above = sum(int((values > target.target_ms).sum()) for values in responses)
     count = sum(values.size for values in responses)
     evidence = ExceedanceCount(violations=above / time, queries=count / time)

@@ -11,14 +11,15 @@ from benchorch.domain.codec import decode, encode
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.measurement import Observations, ProcessRecord
 from benchorch.hardware.cpu import CpuClock
-from benchorch.results.metrics.load import load_metrics, quantile_over
+from benchorch.results.metrics.load import load_metrics, quantile_over, verdict
 from benchorch.results.metrics.load_curve import LoadPoint, load_points, rising
 from benchorch.results.metrics.load_warnings import load_warnings
 from benchorch.scenarios.peak_rate import PeakRate
 from benchorch.scenarios.server import Server
 from benchorch.scenarios.single_stream import SingleStream
 from benchorch.scenarios.throughput_latency import ThroughputLatency
-from support.load_runs import QuickClock, constant, process, run, varying
+from benchorch.stats.binomial_bound import Target, TargetStatus
+from support.load_runs import QuickClock, constant, process, queue, run, varying
 
 MS = 1_000_000
 
@@ -95,6 +96,39 @@ def test_a_target_is_met_missed_or_undecided(target_ms: float, word: str) -> Non
     about = [doubt for doubt in doubts if "target" in doubt or "decided" in doubt]
     assert bool(about) is bool(word)
     assert all(word in doubt for doubt in about)
+
+
+@pytest.mark.parametrize(
+    ("count", "late", "status"),
+    [
+        (510, 0, TargetStatus.MET),
+        (500, 0, TargetStatus.UNDECIDED),
+        (736, 1, TargetStatus.MET),
+        (726, 1, TargetStatus.UNDECIDED),
+    ],
+)
+def test_independent_queries_decide_on_a_target_as_early_stopping_does(
+    count: int, late: int, status: TargetStatus
+) -> None:
+    """The first tenth does not count: 459 without a late one are left, or 662 with one."""
+    due_ns = (np.arange(count) + 1) * 100 * MS
+    duration_ns = (np.random.default_rng(0).lognormal(0, 0.1, count) * 10 * MS).astype(np.int64)
+    duration_ns[200 : 200 + late] = 60 * MS
+    target = Target(target_ms=50.0, quantile_ratio=0.99)
+    found, evidence = verdict([queue(due_ns, due_ns, duration_ns)], target)
+    assert evidence.queries == pytest.approx(0.9 * count, abs=1)
+    assert found is status
+
+
+def test_late_queries_in_a_row_are_worth_fewer() -> None:
+    count, target = 2000, Target(target_ms=50.0, quantile_ratio=0.99)
+    due_ns = (np.arange(count) + 1) * 10 * MS
+    duration_ns = (np.random.default_rng(0).lognormal(0, 0.1, count) * MS).astype(np.int64)
+    started_ns = due_ns.copy()
+    for stalled in (500, 1000, 1500):  # one stall holds up all that are due meanwhile
+        started_ns[stalled : stalled + 5] += 60 * MS
+    _, evidence = verdict([queue(due_ns, started_ns, duration_ns)], target)
+    assert evidence.queries < 0.9 * count / 3
 
 
 def test_a_target_that_an_unstable_queue_misses_is_told_by_its_cause() -> None:
