@@ -116,7 +116,7 @@ def _compared(
         [*cases, *floors],
         across=across,
         delta_ratio=delta,
-        sessions=[one.trials for one in open_sessions(options["session"], (a, b), say)],
+        sessions=[one.trials for one in open_sessions(options["session"], (a, b), across, say)],
     )
     by_floor = judged[len(cases) :]
     floor_of = {one.name: one for one in by_floor}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import click
@@ -16,7 +16,7 @@ from benchorch.formatting import interval_text
 from benchorch.progress import Say, silent
 from benchorch.results.compare import metric_kinds
 from benchorch.results.compare.compatibility import FACTORS, differences, excused_by
-from benchorch.results.compare.matching import Match, Unmatched
+from benchorch.results.compare.matching import Match, Unmatched, match
 from benchorch.results.compare.stored_run import StoredRun, StoredTrial
 from benchorch.results.compare.verdicts import MetricVerdict
 from benchorch.units import format_bytes, significant
@@ -93,12 +93,18 @@ def open_side(reference: str, say: Say = silent) -> ComparedSide:
 
 
 def open_sessions(
-    names: Iterable[str], counted: Iterable[ComparedSide], say: Say
+    names: Iterable[str],
+    counted: Sequence[ComparedSide],
+    across: Collection[str],
+    say: Say,
 ) -> list[ComparedSide]:
-    """The runs of --session; ConfigError for one that counts already, and so shows no spread.
+    """The runs of --session; ConfigError for one that does not show how much sessions differ.
+
+    That is one that counts already, and one of another machine or definition.
 
     Args:
-        counted: the sides that are compared, and other sessions of the baseline's code.
+        counted: the baseline, the other side, and other sessions of the baseline's code.
+        across: factors that may differ.
     """
     opened = [(name, open_side(name, say)) for name in names]
     known, problems = {side.run.plan_id for side in counted}, []
@@ -109,10 +115,30 @@ def open_sessions(
                 "much sessions differ; name another run or leave it out."
             )
             problems.append(Problem(problem, Correction(typed=name), key="--session"))
+        elif unlike := _unlike(counted[0], side, across):
+            problems.append(Problem(f"--session {name}: {unlike}", key="--session"))
         known.add(side.run.plan_id)
     if problems:
         raise ConfigError(problems)
     return [side for _, side in opened]
+
+
+def _unlike(baseline: ComparedSide, session: ComparedSide, across: Collection[str]) -> str:
+    """Why a session is not of the baseline's code and machine; empty where it is."""
+    matches, _ = match(baseline.trials, session.trials, across)
+    found = {
+        f"{one.field} is {one.b!r} and not {one.a!r}": one.factor
+        for pair in matches
+        if not (pair.a.failure or pair.b.failure)
+        for one in differences(pair.a, pair.b)
+        if one.factor and one.factor not in across
+    }
+    if not found:
+        return ""
+    first = "; ".join([*found][:_CASES_NAMED])
+    more = f" and {len(found) - _CASES_NAMED} more" if len(found) > _CASES_NAMED else ""
+    allowed = " ".join(f"--across {factor}" for factor in dict.fromkeys(found.values()))
+    return f"it is no session of the baseline's: {first}{more}. If that may differ, {allowed}"
 
 
 def factors(texts: Iterable[str], a: ComparedSide, b: ComparedSide) -> frozenset[str]:

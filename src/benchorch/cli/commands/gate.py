@@ -138,13 +138,14 @@ def run(
                 baseline, new.run.reference, max_regression, error.problems
             )
             return _first_session(terminal, first, allow_first)
-    earlier += open_sessions(options["session"], (old, new, *earlier), terminal.say)
+    across = factors(options["across"], old, new)
+    earlier += open_sessions(options["session"], (old, new, *earlier), across, terminal.say)
     found = gate(
         old.trials,
         new.trials,
         limit_ratio=max_regression,
         metrics=names,
-        across=factors(options["across"], old, new),
+        across=across,
         sessions=[side.trials for side in earlier],
     )
     if any(map(is_same, found.matches)):

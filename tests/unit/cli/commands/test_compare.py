@@ -155,6 +155,23 @@ def test_a_session_that_is_compared_shows_no_spread(runs: tuple[str, str]) -> No
         compare.run.reply([*runs, "--session", runs[1]])
 
 
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"environment": {"host": "z"}}, "environment.host is 'z' and not .*--across host"),
+        ({"threads": 4}, "ran.threads is 4 and not 2.*--across threads"),
+    ],
+)
+def test_a_session_of_another_machine_or_definition_shows_no_spread(
+    fields: dict[str, Any], told: str, runs: tuple[str, str], tmp_path: Path
+) -> None:
+    other = str(write_run(tmp_path / "other", (EAGER, result(EAGER, seed=3, **fields))))
+    with pytest.raises(ConfigError, match=f"--session .*{told}") as refused:
+        compare.run.reply([*runs, "--session", other])
+    allowed = str(refused.value).rpartition("differ, ")[2].split()
+    compare.run.reply([*runs, "--session", other, *allowed])
+
+
 def test_a_name_in_brackets_is_no_style(tmp_path: Path) -> None:
     odd = trial("odd", labels={"axes": "model.widths=[red]"})
     run = write_run(tmp_path / "a", (EAGER, result(EAGER)), (odd, result(odd)))
