@@ -60,7 +60,7 @@ def run(
     if experiment is not None:
         recorded = _recorded(experiment, uri, terminal)
         known = [*{run.plan_id: run for run in (*known, *recorded)}.values()]
-    found = collect(runs, terminal.say, known) if runs or not known else known
+    found = collect(runs, terminal.say, known) if runs or experiment is None else known
     found.sort(key=started_at)
     if not found:
         raise ConfigError(["There is no run on this machine: name some, or a folder of them."])

@@ -121,6 +121,8 @@ def test_without_words_it_is_of_this_machines_runs(tmp_path: Path) -> None:
         history.run.reply([])
     remember("plan-day-1", session(tmp_path, 1))
     assert history.run.reply([]).data["runs"] == 1  # type: ignore[index,call-overload]
+    remember("plan-day-2", session(tmp_path, 2))
+    assert history.run.reply([]).data["runs"] == 2  # type: ignore[index,call-overload]
 
 
 def test_what_cannot_be_read_is_told_below_a_folder_and_refused_by_name(shifted: Path) -> None:
