@@ -28,8 +28,9 @@ class Point:
         commit: of the user's code, its first characters; empty outside git.
         estimate: None where the trial failed, disagreed, or has no such metric.
         problem: why there is no estimate; empty where there is one.
-        changed: what differs from the session before: packages, settings, the commit.
-        redefined: whether what is measured differs from the session before.
+        changed: what differs from the last session that did not fail: packages, settings, the
+            commit.
+        redefined: whether what is measured differs from that session's.
     """
 
     plan_id: str
@@ -141,14 +142,17 @@ def _primary(group: Sequence[StoredTrial]) -> tuple[str, ...]:
 
 def _series(name: str, machine: str, metric: str, group: Sequence[StoredTrial]) -> MetricHistory:
     group = sorted(group, key=_started_at)
-    before: list[StoredTrial | None] = [None, *group[:-1]]
-    points = tuple(_point(one, last, metric) for one, last in zip(group, before, strict=True))
+    points: list[Point] = []
+    sound: StoredTrial | None = None
+    for one in group:
+        points.append(_point(one, sound, metric))
+        sound = sound if one.failure else one
     return MetricHistory(
         name=name,
         metric=metric,
         labels=group[0].trial.labels,
         machine=machine,
-        points=points,
+        points=tuple(points),
         levels=tuple(_levels(points)),
     )
 
@@ -162,9 +166,7 @@ def _point(stored: StoredTrial, before: StoredTrial | None, metric: str) -> Poin
     assert result is not None  # others have no place in time
     problem = stored.failure or stored.disagreement
     estimate = None if problem else _estimate(stored, metric)
-    found = (
-        () if before is None or stored.failure or before.failure else differences(before, stored)
-    )
+    found = () if before is None or stored.failure else differences(before, stored)
     decisive = [one for one in found if one.factor]
     commits = [one for one in found if one.field == "environment.git_commit"]
     changes = [f"commit {_short(one.a)} → {_short(one.b)}" for one in commits]

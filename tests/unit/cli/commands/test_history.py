@@ -91,6 +91,23 @@ def test_what_is_defined_anew_begins_a_new_level_without_a_shift(tmp_path: Path)
     ]
 
 
+def test_what_is_defined_anew_after_a_failure_begins_a_new_level(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    wider = trial(model={"widths": [16, 4]})
+    for day in (1, 2, 3, 4):
+        session(folder, day)
+    lost = replace(failed(wider), started_at="2026-03-05T00:00:00.000+00:00")
+    write_run(folder / "day-5", (wider, lost))
+    for day in (6, 7, 8, 9):
+        session(folder, day, 3e6, of=wider)
+    (series,) = series_of(collect([str(folder)], lambda _: None))
+    assert [(one.first, one.last, one.shift) for one in series.levels] == [
+        (0, 3, None),
+        (5, 8, None),
+    ]
+    assert any("model.widths" in one for one in series.points[5].changed)
+
+
 def test_failed_and_wrong_sessions_have_no_figure_and_leave_the_rest(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     for day in (1, 2, 3):
