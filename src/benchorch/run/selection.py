@@ -11,6 +11,7 @@ from benchorch.config.components import misspelt, nearest
 from benchorch.domain.trial import Plan, Skip, Trial
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.formatting import cell_name, varying_labels
+from benchorch.results.compare.load_run import is_run
 from benchorch.results.report.plan_text import names_of
 from benchorch.run.planner import Planned
 
@@ -39,9 +40,16 @@ def narrowed_to(planned: Planned, patterns: Sequence[str]) -> Planned:
 
 
 def split_trial(reference: str) -> tuple[str, str]:
-    """The run and the trial of ``RUN:TRIAL``; no trial where all of it names a run."""
-    name, _, trial = reference.rpartition(":")
-    return (reference, "") if not name or Path(reference).exists() else (name, trial)
+    """The run and the trial of ``RUN:TRIAL``; no trial where all of it names a run.
+
+    Both may have colons: the run is the first part that names one, else what is before the last.
+    """
+    if ":" not in reference or Path(reference).exists():
+        return reference, ""
+    parts = reference.split(":")
+    splits = [(":".join(parts[:at]), ":".join(parts[at:])) for at in range(1, len(parts))]
+    name, trial = next((one for one in splits if one[0] and is_run(one[0])), splits[-1])
+    return (name, trial) if name else (reference, "")
 
 
 def named(trials: Sequence[Trial], word: str) -> Trial:

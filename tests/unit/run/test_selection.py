@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from benchorch.domain.trial import Plan, Skip
 from benchorch.errors import ConfigError
-from benchorch.run.selection import narrowed
-from support.synthetic_runs import trial
+from benchorch.run.selection import narrowed, split_trial
+from support.synthetic_runs import result, trial, write_run
 
 
 def skip(conversion: str, model: str = "mlp") -> Skip:
@@ -43,3 +45,25 @@ def test_a_pattern_that_fits_nothing_names_what_there_is() -> None:
     with pytest.raises(ConfigError, match=r"fits no trial\. Trials: none\.") as refused:
         narrowed(plan(conversions=()), ["eager"])
     assert refused.value.problems[0].correction is None
+
+
+@pytest.mark.parametrize("name", ["run", "run:2"])
+@pytest.mark.parametrize("chosen", ["eager", r"net.py:make model.factory=net.py\:make eager", ""])
+def test_a_run_and_a_trial_of_it_may_have_colons(
+    name: str, chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    eager = trial()
+    run = write_run(tmp_path / name, (eager, result(eager)))
+    assert split_trial(f"{run}:{chosen}" if chosen else str(run)) == (str(run), chosen)
+
+
+@pytest.mark.parametrize(
+    ("reference", "parts"), [("gone", ("gone", "")), ("a:b:c", ("a:b", "c")), (":c", (":c", ""))]
+)
+def test_what_names_no_run_is_split_at_the_last_colon(
+    reference: str, parts: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    assert split_trial(reference) == parts
