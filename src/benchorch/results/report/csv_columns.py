@@ -17,7 +17,7 @@ from benchorch.results.report.rows import ReportRow
 Cell = str | int | float | None
 
 UNKNOWN = "-"
-_FORMULA = ("=", "+", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\n")
 """Starts of a cell that a spreadsheet would take for a formula."""
 
 
@@ -190,10 +190,11 @@ def _skipped(run: StoredRun, skip: Skip) -> list[str]:
 
 
 def _text(cell: Cell) -> str:
-    """A number to its last bit; text in one line, and never a formula."""
+    """A number to its last bit; text that stays in its cell, and is never a formula."""
     if cell is None:
         return ""
     if not isinstance(cell, str):
         return repr(cell)
-    line = cell.encode(errors="replace").decode()
-    return f"'{line}" if line.startswith(_FORMULA) else line
+    text = cell.encode(errors="replace").decode()
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # csv does not quote a lone \r
+    return f"'{text}" if text.startswith(_FORMULA) and text != UNKNOWN else text

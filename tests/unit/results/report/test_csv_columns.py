@@ -110,6 +110,14 @@ def test_under_load_the_items_of_a_query_are_paid_for(tmp_path, exported):
     assert row.cells[HEADERS[3]].endswith(" queries/s")
 
 
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n=1"])
+def test_text_that_would_be_a_formula_has_an_apostrophe(text, tmp_path):
+    eager = trial(labels={"author": text, "task": "-", "license": "one\r=1"})
+    (row,) = read(load(str(write_run(tmp_path / "run", (eager, result(eager))))))
+    assert row["author"] == f"'{text}".replace("\r", "\n")
+    assert (row["task"], row["license"]) == ("-", "one\n=1")
+
+
 def test_no_cell_is_a_formula(hostile):
     cells = [cell for row in read(hostile) for cell in row.values()]
     assert not [cell for cell in cells if cell[:1] in "=+@" and cell]
