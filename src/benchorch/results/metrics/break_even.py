@@ -1,4 +1,4 @@
-"""Break-even: the number of queries after which a build has paid for itself."""
+"""Break-even: the number of calls after which a build has paid for itself."""
 
 import math
 from collections.abc import Iterator
@@ -13,22 +13,22 @@ from benchorch.units import ns_to_s
 
 
 def break_even(result: TrialResult, baseline: TrialResult | None) -> Estimate | None:
-    """After how many queries the time that building took is won back against the baseline.
+    """After how many calls the time that building took is won back against the baseline.
 
-    Estimator: seconds of the build when it was made, over seconds saved by a query; the interval
-    is that of what is saved, turned over. There is none where it reaches 0, and no number where
-    nothing is saved, nothing was built, the outputs are wrong, or queries arrive by a schedule;
-    nor for unpaired sides that were not steady.
+    Estimator: seconds of the build when it was made, over seconds saved by a query, times the
+    calls of a query; the interval is that of what is saved, turned over. There is none where it
+    reaches 0, and no number where nothing is saved, nothing was built, the outputs are wrong, or
+    queries arrive by a schedule; nor for unpaired sides that were not steady.
     """
     built_s, saved = _built_s(result), _saved_s(result, baseline)
     if built_s is None or saved is None or saved.value <= 0:
         return None
-    found = quotient(built_s, saved)
+    found = quotient(built_s * result.valid[0].observations.calls_per_query, saved)
     return replace(
         found,
         low=None if found.high is None else found.low,
         unit="calls",
-        method=f"build time over time saved a query; {saved.method}",
+        method=f"build time over time saved a call; {saved.method}",
     )
 
 

@@ -329,6 +329,17 @@ def test_the_break_even_is_build_time_over_time_saved() -> None:
     assert resource_warnings(result(*met, build=built(4.0))) == ()
 
 
+def test_the_break_even_counts_the_calls_of_which_a_query_is_made() -> None:
+    def eight(milliseconds: float) -> Observations:
+        return replace(observed(milliseconds), calls_per_block=8, calls_per_query=8)
+
+    pair = Paired(baseline_id="b", design="alternated", ours=eight(8.0), theirs=eight(16.0))
+    met = [process(paired=pair, observations=eight(8.0))] * 5
+    found = resource_metrics(result(*met, build=built(80.0)), None)["break_even_calls/total"]
+    assert found.value == pytest.approx(80.0 / 0.001)
+    assert found.low == pytest.approx(80.0 / 0.001)
+
+
 def test_pairs_are_preferred_to_a_baseline_of_another_time() -> None:
     met = [paired(1.0, 3.0), paired(1.0, 3.0)]
     elsewhere = result(process(100.0), trial_id="b")
