@@ -94,6 +94,24 @@ def test_a_few_missed_queries_are_told_and_the_rate_holds() -> None:
     assert not any("target is missed" in each for each in said)
 
 
+def test_queries_missed_in_the_first_tenth_count_in_no_share() -> None:
+    """The warning said that a rate was not sustained whose target was met."""
+    clock, calls = QuickClock(), itertools.count()
+
+    def call() -> None:
+        clock.true_ns += 4 * NS_PER_MS
+        at = next(calls)
+        if at < 50 or at == 1000:
+            raise MissedQuery("busy", cause="503", remedy="")
+
+    processes = [process(run(replace(SERVER, target_ms=500.0), call, clock))]
+    share, said = load_metrics(processes)["missed_ratio/mean"].value, load_warnings(processes)
+    (warning,) = [each for each in said if "had no answer (" in each]
+    assert "(503: 1)" in warning
+    assert f"of {1 / share:.0f} queries" in warning
+    assert "sustained" not in warning
+
+
 def test_a_missed_query_is_beyond_any_target() -> None:
     clock = QuickClock()
     scenario = replace(SERVER, target_ms=500.0)

@@ -121,16 +121,20 @@ def missed_warnings(observations: Sequence[Observations]) -> Iterator[str]:
 
 
 def _unanswered(observations: Sequence[Observations]) -> Iterator[str]:
-    """Queries without an answer at the rates that were offered or found, capacity apart."""
+    """Queries without an answer at the rates that were offered or found, capacity apart.
+
+    As in `missed_ratio/mean`, those of the first tenth do not count.
+    """
     causes, queries, allowed = Counter[str](), 0, 0.0
     for observed in observations:
-        for load in observed.loads:
-            if load.purpose not in (OFFERED, CONFIRMATION):
+        for s in stretches(observed):
+            if s.load.purpose not in (OFFERED, CONFIRMATION):
                 continue
-            queries += load.end - load.first
-            allowed = 1.0 - load.quantile_ratio
+            counted = range(s.load.end - s.settled().due_ns.size, s.load.end)
+            queries += len(counted)
+            allowed = 1.0 - s.load.quantile_ratio
             for cause, places in observed.missed.items():
-                causes[cause] += sum(load.first <= place < load.end for place in places)
+                causes[cause] += sum(place in counted for place in places)
     if not causes.total():
         return
     text = _missed_text(causes, queries)
