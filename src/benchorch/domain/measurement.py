@@ -264,7 +264,7 @@ class TransferBreakdown:
         stages_ns: each stage's time in every pass, drained between stages: ``prepare``, ``h2d``,
             ``compute``, ``d2h``, ``post``. A stage that does not exist on this device is absent.
         joined_ns: the same work end to end, drained once at the end of each pass.
-        stage_bytes: what the copying stages moved.
+        stage_bytes: what the copying stages moved in the median pass.
         host_memory: ``pageable`` or ``pinned``: where the copies start and end; empty without any.
     """
 

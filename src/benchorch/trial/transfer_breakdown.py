@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
+from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 from benchorch.domain.measurement import TransferBreakdown
@@ -59,7 +61,7 @@ def transfer_breakdown(
     return TransferBreakdown(
         stages_ns=dict(stages),
         joined_ns=tuple(end_to_end),
-        stage_bytes={} if device == "cpu" else _copied_bytes(executable, batches[0]),
+        stage_bytes={} if device == "cpu" else _copied_bytes(executable, batches, len(parts)),
         host_memory="" if device == "cpu" else "pageable",
     )
 
@@ -90,11 +92,21 @@ def _end_to_end_ns(
     return clock.now_ns() - started_ns
 
 
-def _copied_bytes(executable: Executable, batch: Mapping[str, NDArray[generic]]) -> dict[str, int]:
-    """Bytes copied to the device and back: floats in the executable's dtype."""
-    outputs = executable.outputs(executable.bind(batch)())
+def _copied_bytes(
+    executable: Executable, batches: Sequence[Mapping[str, NDArray[generic]]], passes: int
+) -> dict[str, int]:
+    """Bytes copied to the device and back by the median pass: floats in the executable's dtype."""
     dtype = str(executable.settings().get("dtype", ""))
-    return {"h2d": _bytes_as(batch, dtype), "d2h": _bytes_as(outputs, dtype)}
+    sent, returned = [], []
+    for batch in islice(batches, passes):
+        sent.append(_bytes_as(batch, dtype))
+        returned.append(_bytes_as(executable.outputs(executable.bind(batch)()), dtype))
+    return {"h2d": _over_passes(sent, passes), "d2h": _over_passes(returned, passes)}
+
+
+def _over_passes(sizes: Sequence[int], passes: int) -> int:
+    """The median, over passes that rotate through batches of these sizes."""
+    return round(statistics.median(islice(cycle(sizes), passes)))
 
 
 def _bytes_as(arrays: Mapping[str, NDArray[generic]], dtype: str) -> int:

@@ -84,6 +84,25 @@ def test_halves_cross_as_halves(dtype: str) -> None:
     assert found.stage_bytes == {"h2d": 6 * 2 + 2 * 8, "d2h": 10 * 2 + 2 * 8}
 
 
+def test_bytes_are_those_of_the_median_pass_where_inputs_differ_in_size() -> None:
+    """They are divided by the median time of the same passes."""
+
+    class Echoes(Spends):
+        def outputs(self, raw: Any) -> Mapping[str, Any]:
+            return {"0": raw["x"], "1": raw["x"]}
+
+    batches = [{"x": np.ones(size, np.float32)} for size in (100, 3, 5, 4)]
+    executable = Echoes(silent_clock())
+
+    def copied(passes: int) -> Mapping[str, int]:
+        return transfer_breakdown(
+            executable, batches, clock=executable.clock, device="cuda", passes=passes
+        ).stage_bytes
+
+    assert copied(3) == {"h2d": 5 * 4, "d2h": 2 * 5 * 4}
+    assert copied(7) == {"h2d": 5 * 4, "d2h": 2 * 5 * 4}  # 100, 3, 5, 4, 100, 3, 5
+
+
 def test_every_stage_is_drained_apart_and_joined_passes_once() -> None:
     clock = silent_clock()
     passes_of(Spends(clock), 2)
