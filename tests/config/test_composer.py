@@ -397,3 +397,19 @@ def test_the_last_value_of_a_key_counts(composer):
         [*HUB, "model.revision=1234567", f"each={spelled(['model.revision=abc'])}"]
     )
     assert cell.config["model"]["revision"] == "abc"
+
+
+@pytest.mark.parametrize("typed", [[], [f"each={spelled(['stopping.calls=50'])}"]])
+def test_an_override_inside_an_open_choice_leaves_the_recipes_each_as_it_is(tmp_path, typed):
+    each = "" if typed else "each: [stopping.calls=50, conversion.tolerance_ratio=0.1]\n"
+    defaults = "defaults: [config, override model: mlp, override stopping: fixed, _self_]\n"
+    (tmp_path / "mine.yaml").write_text(
+        f"{defaults}matrix: {{conversion: [eager, inductor]}}\n{each}"
+    )
+    recipe = Composer(config_loader([tmp_path]), "mine")
+    (job,) = recipe.jobs([*typed, "conversion.tolerance_ratio=0.5"])
+    cells = recipe.cells(job)
+    found = [
+        (c.config["stopping"]["calls"], c.config["conversion"]["tolerance_ratio"]) for c in cells
+    ]
+    assert found == [(50, 0.5)] * 2

@@ -40,6 +40,7 @@ from benchorch.config.overrides import (
     MATRIX,
     NOT_OVERRIDES,
     PLAIN_OVERRIDE,
+    POSTPONED,
     check_count,
     key_of,
     lift_lists,
@@ -227,7 +228,8 @@ class Composer:
         given = rest.get(EACH) or []
         if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
             raise ConfigError([NOT_OVERRIDES])
-        each = [str(override) for override in given]
+        postponed = cast("list[Json]", rest.get(POSTPONED) or [])
+        each = [str(override) for override in (*given, *postponed)]
         own = {text.partition("=")[0]: text.partition("=")[2] for text in job if _is_dotted(text)}
         for axes in self._combinations(job, rest.get(MATRIX)):
             swept = [f"{key}={spelled(value)}" for key, value in axes.items()]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MATRIX = "matrix"
 EACH = "each"
+POSTPONED = "postponed"
+"""Where `lift_lists` puts the overrides that come after those of `each`, which a recipe may set."""
 NOT_OVERRIDES = f"{EACH}: expected a list of KEY=VALUE, such as [stopping.calls=50]."
 CONVERSION = "conversion"
 MOST_COMBINATIONS = 100_000
@@ -110,7 +112,7 @@ def lift_lists(overrides: Sequence[str], groups: frozenset[str]) -> list[str]:
     """``conversion=[eager,onnxruntime]`` as an axis of the matrix, under present names.
 
     Hydra would merge the two files into one node, which is never what is meant here. What is
-    overridden inside a group whose choice is thus still open is applied to each choice by `each`.
+    overridden inside a group whose choice is thus still open is postponed until it is chosen.
     """
     from benchorch.config.renamed_keys import current_name
 
@@ -135,7 +137,7 @@ def lift_lists(overrides: Sequence[str], groups: frozenset[str]) -> list[str]:
             postponed.append(text)
         else:
             lifted.append(text)
-    return lifted + ([f"{EACH}={spelled(postponed)}"] if postponed else [])
+    return lifted + ([f"++{POSTPONED}={spelled(postponed)}"] if postponed else [])
 
 
 def _listed_value(text: str) -> list[object] | ChoiceSweep | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 from benchorch.config.components import TARGET, make, misspelt
 from benchorch.config.composer import Composer
 from benchorch.config.overrides import (
     EACH,
     MATRIX,
+    POSTPONED,
     key_of,
     parse_override,
     refuse_twice,
@@ -73,7 +75,10 @@ def with_settings(plan: Plan, composer: Composer, overrides: Sequence[str]) -> P
 def _refusals(word: str, groups: Collection[str]) -> Iterator[Problem]:
     """Why a run is not resumed with an override."""
     node = _node_of(word)
-    if node not in CHANGEABLE:
+    if node == POSTPONED:
+        inner = cast("list[str]", parse_override(word).value())
+        yield from (one for each in inner for one in _refusals(each, groups))
+    elif node not in CHANGEABLE:
         problem = (
             f"{key_of(word)}: resume runs the trials of the plan as they are, and changes only "
             f"{', '.join(CHANGEABLE)}. For other trials start a new run, or extend this one by a "

@@ -53,6 +53,7 @@ def test_another_option_takes_the_place_of_the_stored_one(stored: Plan, composer
     [
         ("stopping.max_window_s=20", "runs the trials of the plan as they are"),
         ("limits.memory_gib=8", "runs the trials of the plan as they are"),
+        ("conversion.tolerance_ratio=1", "conversion.tolerance_ratio: resume runs the trials"),
         ("hardware=g5", "runs the trials of the plan as they are"),
         ("baseline=onnxruntime", "runs the trials of the plan as they are"),
         ("budgt.minutes=1", "Did you mean 'budget'"),
