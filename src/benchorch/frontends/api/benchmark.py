@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import inspect
+import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from benchorch.frontends.api.results import Results
 from benchorch.journal import run_directory
 from benchorch.journal.registry import new_directory
 from benchorch.models.boosters import as_estimator, is_booster
+from benchorch.models.trust import grant, is_installed
 from benchorch.results.report.notebook import report_of
 from benchorch.run.invocation import Invocation
 
@@ -61,6 +63,12 @@ _OWN = {
     "hydra": "give directory=... for another place of the run.",
     "resume": "resume on the command line: python -m benchorch resume=DIRECTORY.",
 }
+_FIND = """
+import importlib.util, json, os, sys
+sys.path.append(os.getcwd())
+spec = importlib.util.find_spec(sys.argv[1])
+print(json.dumps([spec.origin, *(spec.submodule_search_locations or ())]))
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +296,6 @@ def _refuse_class_with_arguments(made: type) -> None:
 def _by_reference(reference: str) -> _Model:
     """The model of a factory, which each trial's process calls."""
     from benchorch.models.callables import reference_problems
-    from benchorch.models.trust import grant
 
     grant(reference)  # by the user's own code
     problems = reference_problems("model", reference)
@@ -386,18 +393,32 @@ def _generated(model: _Model, inputs: object) -> _Model:
 
 
 def _importable(make: Callable[..., object]) -> str | None:
-    """``module:name`` where another process can import the same object; else None."""
+    """``module:name`` or ``path.py:name`` by which trials import the same object; else None."""
     module, name = getattr(make, "__module__", None), getattr(make, "__qualname__", "<lambda>")
     if not module or module == "__main__" or "<" in name:
         return None
-    try:
-        found = importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
-        return None
-    value: object = sys.modules.get(module)
+    home = sys.modules.get(module)
+    value: object = home
     for part in name.split("."):
         value = getattr(value, part, None)
-    return f"{module}:{name}" if found and value is make else None
+    if home is None or value is not make:
+        return None
+    file = Path(getattr(home, "__file__", None) or module).resolve()
+    installed = is_installed(file)
+    if file.suffix == ".py" and not home.__package__ and not installed:
+        return f"{file}:{name}"
+    return f"{module}:{name}" if installed or _is_found_by_trials(module) else None
+
+
+def _is_found_by_trials(module: str) -> bool:
+    """Whether a trial's process, which knows the current folder alone, finds the same package."""
+    top = module.partition(".")[0]
+    spec = getattr(sys.modules.get(top), "__spec__", None)
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", _FIND, top], capture_output=True, text=True, check=False
+    )
+    places = spec and [spec.origin, *(spec.submodule_search_locations or ())]
+    return found.returncode == 0 and json.loads(found.stdout) == places
 
 
 def _made_by(make: Callable[..., object]) -> torch.nn.Module:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +18,8 @@ from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.tensors import Workload
 from benchorch.errors import BuildError, ConfigError
 from benchorch.frontends.api import live_model
+from benchorch.frontends.api.benchmark import _importable
+from benchorch.models.callables import resolve_callable
 from benchorch.models.exported import PROGRAM_FILE, ExportedModel
 from benchorch.models.kept_programs import keep_program
 
@@ -365,3 +368,35 @@ def test_the_command_that_mends_a_request_is_a_note_of_its_error(
     with pytest.raises(ConfigError) as caught:
         benchorch.benchmark("mlp", None, "eager", directory=tmp_path / "out", quiet=True)
     assert caught.value.__notes__ == ["Next: pip install it"]
+
+
+NETS = "import torch\ndef make(): return torch.nn.Linear(4, {width})\n"
+
+
+def test_a_function_of_the_scripts_folder_is_named_by_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "beside").mkdir()
+    (tmp_path / "beside" / "beside_nets.py").write_text(NETS.format(width=3))
+    (tmp_path / "beside_nets.py").write_text(NETS.format(width=9))  # what trials would import
+    monkeypatch.syspath_prepend(tmp_path / "beside")
+    reference = _importable(importlib.import_module("beside_nets").make)
+    assert reference == f"{tmp_path}/beside/beside_nets.py:make"
+    made = resolve_callable(reference)()
+    assert isinstance(made, nn.Linear)
+    assert made.out_features == 3
+
+
+def test_a_function_of_a_package_is_named_only_where_trials_find_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in (tmp_path / "beside" / "far_nets", tmp_path / "near_nets"):
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").touch()
+        (folder / "small.py").write_text(NETS.format(width=3))
+    monkeypatch.syspath_prepend(tmp_path / "beside")
+    monkeypatch.syspath_prepend(tmp_path)
+    near, far = (importlib.import_module(f"{name}_nets.small").make for name in ("near", "far"))
+    assert _importable(near) == "near_nets.small:make"
+    assert _importable(far) is None
+    assert _importable(torch.nn.Identity) == "torch.nn.modules.linear:Identity"
