@@ -85,11 +85,15 @@ class Script:
         return _ALL_DEPTHS if self.pattern else self.max_depth
 
     @property
+    def digest(self) -> str:
+        """Eight digits of its place and arguments: hashes of its calls may be another's too."""
+        identity = "\n".join([str(self.path), *self.arguments, str(self.depth)])
+        return hashlib.sha256(os.fsencode(identity)).hexdigest()[:8]
+
+    @property
     def folder(self) -> Path:
         """Where what is found in it is kept, the same each time."""
-        identity = "\n".join([str(self.path), *self.arguments, str(self.depth)])
-        name = f"{self.path.stem}-{hashlib.sha256(os.fsencode(identity)).hexdigest()[:8]}"
-        return state_directory() / "scripts" / name
+        return state_directory() / "scripts" / f"{self.path.stem}-{self.digest}"
 
     @property
     def log(self) -> Path:

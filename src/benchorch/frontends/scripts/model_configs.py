@@ -26,7 +26,7 @@ def write_configs(script: Script, found: ConfigNode) -> dict[str, Path]:
     written = {}
     calls = list(benchmarkable(found))
     for (model, call), title in zip(calls, _titles(script, calls), strict=True):
-        name = f"{_called(script, model)}_{call['hash']}"
+        name = f"{_called(script, model)}_{call['hash']}_{script.digest}"
         written[name] = folder / f"{name}.yaml"
         labels = cast("Mapping[str, Sequence[str]]", found["labels"])
         write_text(written[name], _yaml(script, digest, labels, model, call, title))
