@@ -1,5 +1,6 @@
 """Model configurations of the calls found in a script."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,10 +35,13 @@ def write_configs(script: Script, found: ConfigNode) -> dict[str, Path]:
 
 
 def _called(script: Script, model: ConfigNode) -> str:
-    """The class of a script's model; of a file that is a model, the file's own name."""
-    if script.path.suffix not in MODEL_SUFFIXES:
-        return str(model["class"]).rpartition(".")[2]
-    return "".join(letter if letter.isalnum() else "_" for letter in script.path.stem)
+    """The class of a script's model; of a file that is a model, the file's own name.
+
+    In the letters of a name in Hydra's grammar: a class made by ``type()`` may have any.
+    """
+    is_model = script.path.suffix in MODEL_SUFFIXES
+    name = script.path.stem if is_model else str(model["class"]).rpartition(".")[2]
+    return re.sub(r"\W", "_", name, flags=re.ASCII)
 
 
 def benchmarkable(found: ConfigNode) -> Iterator[tuple[ConfigNode, ConfigNode]]:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from benchorch.config.composer import Composer, config_loader
+from benchorch.domain.trial import node_of
 from benchorch.frontends.scripts.discover import Script
 from benchorch.frontends.scripts.model_configs import words_for, write_configs
 
@@ -38,3 +40,12 @@ def test_models_of_two_scripts_have_two_names(tmp_path: Path) -> None:
     assert f"model=[{','.join(names)}]" in words_for(written, [found, found])
     sources = [yaml.safe_load(path.read_text()) for w in written.values() for path in w.values()]
     assert [Path(each["script"]).name for each in sources] == ["a.py", "b.py"]
+
+
+@pytest.mark.parametrize("kind", ["Größe", "My Net, v2 [x]"])
+def test_a_class_of_any_name_can_be_chosen(tmp_path: Path, kind: str) -> None:
+    one = script(tmp_path / "a.py")
+    written = write_configs(one, found_of(kind))
+    (word,) = (each for each in words_for({one: written}, []) if each.startswith("model="))
+    (cell,) = Composer(config_loader([one.folder / "conf"])).cells([word, "conversion=eager"])
+    assert node_of(cell.config, "model")["architecture"] == kind
