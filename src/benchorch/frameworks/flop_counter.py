@@ -170,7 +170,8 @@ def _is_free(func: Any, args: Any, kwargs: Any) -> bool:
 
     if func.namespace != "aten":
         return False
-    if func.is_view or torch.Tag.pointwise in func.tags or _name(func) in _FREE:
+    tags = torch.Tag.pointwise, torch.Tag.inplace_view
+    if func.is_view or _name(func) in _FREE or any(tag in func.tags for tag in tags):
         return True
     leaves = _pytree.tree_leaves((args, kwargs))
     return not any(_is_float(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor))
@@ -301,6 +302,7 @@ _FREE = frozenset(
     {
         # made or moved, not computed
         *("clone", "copy", "_to_copy", "cat", "stack", "repeat", "roll", "flip", "rot90"),
+        *("unsafe_split", "unsafe_split_with_sizes"),
         *("_unsafe_view", "_reshape_copy", "constant_pad_nd", "tril", "triu", "fill", "zero"),
         *("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
         *("replication_pad1d", "replication_pad2d", "replication_pad3d"),

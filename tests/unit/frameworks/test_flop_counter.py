@@ -191,6 +191,21 @@ def test_what_only_moves_or_looks_up_counts_nothing() -> None:
     assert macs_of(moves, ids=np.arange(6).reshape(2, 3)) == 0
 
 
+def test_a_view_counts_nothing_however_it_is_made() -> None:
+    def views(x: torch.Tensor) -> torch.Tensor:
+        first, second = x.clone().unsafe_split(2)
+        return torch.cat([first.transpose_(0, 1), second.unsqueeze_(0).squeeze_(0).t_()])
+
+    assert macs_of(views, x=floats(4, 3)) == 0
+
+
+def test_a_cell_uses_every_weight_once() -> None:
+    cell = nn.LSTMCell(3, 5).eval()
+    found = count_model(Calls(lambda x: cell(x)), example(x=floats(2, 3)))
+    assert products(found) == 2 * (3 * 20 + 5 * 20)
+    assert found.uncounted == {}
+
+
 def test_sums_of_whole_numbers_are_lengths_and_count_nothing() -> None:
     mask = np.ones((2, 3), np.int64)
     assert macs_of(lambda mask: mask.sum(-1).cumsum(0), mask=mask) == 0
