@@ -70,6 +70,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package = tmp_path / "users_pkg"
     (package / "deep").mkdir(parents=True)
     (tmp_path / "bare_folder").mkdir()
+    (package / "bare" / "deeper").mkdir(parents=True)
+    (package / "bare" / "deeper" / "module.py").write_text("def make(): ...")
     (package / "__init__.py").write_text("raise RuntimeError('parents must not be imported')")
     (package / "module.py").write_text(USERS_MODULE)
     (package / "deep" / "__init__.py").write_text("def make(): ...")
@@ -102,12 +104,17 @@ def test_every_way_to_bind_a_name_is_seen(name: str) -> None:
 def test_nothing_of_the_users_is_imported() -> None:
     problems("users_pkg.module:Plain")
     problems("users_pkg.deep:make")
+    problems("users_pkg.bare.deeper.module:make")
     assert not {"users_pkg", "users_pkg.module", "users_pkg.deep"} & set(sys.modules)
 
 
 @pytest.mark.parametrize("module", ["starred", "lazy", "dynamic"])
 def test_names_that_only_running_could_tell_are_let_through(module: str) -> None:
     assert problems(f"users_pkg.{module}:whatever") == []
+
+
+def test_a_module_in_folders_without_init_of_a_package_is_found() -> None:
+    assert problems("users_pkg.bare.deeper.module:make") == []
 
 
 def test_an_extension_module_is_let_through() -> None:
@@ -126,6 +133,8 @@ def test_an_extension_module_is_let_through() -> None:
         ("users_pkg.bytes:x", "has a syntax error on line"),
         ("users_pkg.latin:maerchen", "Did you mean 'märchen'?"),
         ("bare_folder:make", "is a folder without __init__.py"),
+        ("users_pkg.bare:make", "is a folder without __init__.py"),
+        ("users_pkg.bare.deeper.modul:make", "Did you mean 'module'?"),
         ("os:system", "'os' belongs to Python's standard library"),
         ("subprocess:run", "'subprocess' belongs to Python's standard library"),
         ("builtins:eval", "'builtins' belongs to Python's standard library"),
