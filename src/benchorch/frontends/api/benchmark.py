@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchorch.config.composer import Composer, config_loader
-from benchorch.config.overrides import keyword_overrides, parse_override, spelled, spelled_name
+from benchorch.config.overrides import (
+    CONVERSION,
+    key_of,
+    keyword_overrides,
+    parse_override,
+    spelled,
+    spelled_name,
+)
 from benchorch.domain.codec import Json
 from benchorch.domain.protocol import INPUT_SETS
 from benchorch.domain.trial import ConfigNode
@@ -175,9 +182,10 @@ def _checked(
         raise ConfigError([GENERATE_PROBLEM])
     checked, sets = problems.attempt(lambda: _with_inputs(checked, inputs)) or (checked, [])
     if checked is not None:
-        problems.add(
-            composer.problems([f"model={checked.choice}", *checked.words, *given], sweep=False)
-        )
+        chosen = [f"model={checked.choice}", *checked.words, *words]
+        # The plan checks the keys of a conversion that is not chosen yet.
+        keys = [one for one in given if conversions is not None or _group(one) != CONVERSION]
+        problems.add(composer.problems([*chosen, *keys], sweep=False))
         problems.add(_row_problems(sets, given))
         problems.add(_size_problems(sets, given))
     problems.stop()
@@ -438,6 +446,10 @@ def _made_by(make: Callable[..., object]) -> torch.nn.Module:
         return module
     kind = type(module).__name__
     raise ConfigError([f"model: {name} returned a {kind}, not a module. {remedy}"])
+
+
+def _group(word: str) -> str:
+    return key_of(word).partition(".")[0]
 
 
 def _choice(group: str, names: str | Sequence[str] | None, composer: Composer) -> list[str]:

@@ -16,9 +16,10 @@ from torch import nn
 import benchorch
 from benchorch.config.composer import Composer, config_loader
 from benchorch.domain.tensors import Workload
+from benchorch.domain.trial import node_of
 from benchorch.errors import BuildError, ConfigError
 from benchorch.frontends.api import live_model
-from benchorch.frontends.api.benchmark import _importable
+from benchorch.frontends.api.benchmark import _checked, _importable
 from benchorch.models.callables import resolve_callable
 from benchorch.models.exported import PROGRAM_FILE, ExportedModel
 from benchorch.models.kept_programs import keep_program
@@ -129,6 +130,8 @@ def test_what_cannot_be_benchmarked_is_refused_in_words(
         ({"stopping.processes": object()}, "stopping.processes: expected a number"),
         ({"hydra.run.dir": "x"}, "give directory="),
         ({"conversion": "eager"}, "give conversions="),
+        ({"conversions": "eager", "conversion.tolerance_ration": 1}, "'tolerance_ratio'?"),
+        ({"conversion.tolerance_ration": 1}, "conversion.tolerance_ration"),
         ({"resume": "x"}, "resume on the command line"),
     ],
 )
@@ -136,6 +139,25 @@ def test_mistakes_in_keywords_come_with_the_nearest_right_one(
     keywords: dict[str, object], told: str
 ) -> None:
     assert any(told in problem for problem in refused(Scaled(), (X, SCALE), **keywords))
+
+
+@pytest.mark.parametrize(
+    ("conversions", "hardware", "key"),
+    [
+        ("onnxruntime", "local", "conversion.tolerance_ratio"),
+        (["eager", "onnxruntime"], "local", "conversion.tolerance_ratio"),
+        (None, "local", "conversion.tolerance_ratio"),
+        ("eager", ["local", "g5"], "hardware.threads"),
+    ],
+)
+def test_a_key_of_what_is_chosen_beside_the_model_is_known(
+    conversions: str | list[str] | None, hardware: str | list[str], key: str
+) -> None:
+    request = _checked("mlp", None, conversions, hardware, {key: 3})
+    (job,) = request.composer.jobs(["model=mlp", *request.words])
+    group, _, name = key.partition(".")
+    cells = request.composer.cells(job)
+    assert {node_of(cell.config, group)[name] for cell in cells} == {3}
 
 
 def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
