@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _TOLD = pytest.StashKey[list[str]]()
 _RUNS = "runs/pytest"
 _MOST_CHARACTERS = 150
+_PLAIN_NAME = re.compile(r"[\w./-]+(::\w+)+(\[[\w.-]*[\w.]\])?")
+"""A test's name that is alone in becoming its folder's; ``[<8]`` and ``[>8]`` would share one."""
 _DEFAULTS = {"recorder": "none", "profiler": "none"}
 
 
@@ -139,7 +141,7 @@ def benchmark_model(request: pytest.FixtureRequest) -> ModelBenchmark:
         _check_share(config.getoption("--benchorch-max-regression"))
     name = request.node.nodeid
     plain = re.sub(r"[^\w.-]+", "-", name).strip("-")
-    if len(plain) > _MOST_CHARACTERS:
+    if len(plain) > _MOST_CHARACTERS or not _PLAIN_NAME.fullmatch(name):
         plain = f"{plain[:_MOST_CHARACTERS]}-{zlib.crc32(name.encode()):08x}"
     folder = Path(config.getoption("--benchorch-runs")) / plain
     told = config.stash.setdefault(_TOLD, [])

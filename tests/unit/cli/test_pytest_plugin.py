@@ -142,8 +142,7 @@ def test_each_call_of_a_test_is_compared_with_its_own_earlier_sessions(
     assert [len(list(one.iterdir())) for one in sorted(tmp_path.glob("tests-*"))] == [3, 3]
 
 
-def requested(**options: object) -> Any:
-    name = f"tests/test_it.py::test_x[{'a' * 400}]"
+def requested(name: str = f"tests/test_it.py::test_x[{'a' * 400}]", **options: object) -> Any:
     config = SimpleNamespace(getoption=Options(**options).getoption, stash=pytest.Stash())
     return SimpleNamespace(config=config, node=SimpleNamespace(nodeid=name))
 
@@ -164,6 +163,20 @@ def test_a_long_name_of_a_test_has_a_folder_that_can_be_made(tmp_path: Path) -> 
     found = pytest_plugin.benchmark_model.__wrapped__(requested(gate=None, runs=str(tmp_path)))
     found.folder.mkdir()
     assert found.folder.name.startswith("tests-test_it.py-test_x-aaa")
+
+
+def folder_of(case: str) -> str:
+    request = requested(f"tests/test_it.py::test_x{case}", gate=None, runs="runs")
+    return str(pytest_plugin.benchmark_model.__wrapped__(request).folder.name)
+
+
+def test_cases_of_one_test_have_folders_of_their_own() -> None:
+    cases = ["", "[8]", "[-8]", "[8-]", "[<8]", "[>8]", "[a b]", "[a-b]", "[a/b]"]
+    assert len({folder_of(case) for case in cases}) == len(cases)
+    plain = ["", "-8", "--8", "-a-b"]
+    assert [folder_of(case) for case in ("", "[8]", "[-8]", "[a-b]")] == [
+        f"tests-test_it.py-test_x{end}" for end in plain
+    ]
 
 
 def test_it_is_light_to_import() -> None:
