@@ -13,10 +13,17 @@ _NO_REMEDY = frozenset({"all", "dev", "docs"})
 """Extras that are made of others, or bring tools of a developer's."""
 
 _BROUGHT_BY = {
+    "PIL": "pillow",
     "botocore": "boto3",
+    "cv2": "opencv-python",
     "google": "onnx",
+    "llama_cpp": "llama-cpp-python",
+    "modelopt": "nvidia-modelopt",
     "onnx_ir": "onnxscript",
+    "pynvml": "nvidia-ml-py",
+    "sklearn": "scikit-learn",
     "sqlalchemy": "mlflow",
+    "tvm": "apache-tvm",
 }
 """Modules that come with another distribution than the one of their name."""
 
@@ -44,14 +51,31 @@ def needs(missing: Sequence[str]) -> str:
     return f"needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
 
 
+def module_remedy(module: str) -> str:
+    """How to get a module that cannot be imported.
+
+    Names no distribution after an unknown module: anyone may register such a name.
+    """
+    for name in _candidates(module):
+        if is_installed(name):
+            return f"{INSTALL} --upgrade {name}"
+        if name in _BROUGHT_BY.values() or _extra_of(name):
+            return install_command([name])
+    return f"install the package that provides the module {module}"
+
+
 def absence(error: ModuleNotFoundError) -> ConfigError | None:
     """A module that an extra would bring, with the command; None for any other."""
-    module = (error.name or "").partition(".")[0]
-    distribution = _BROUGHT_BY.get(module, module.replace("_", "-"))
-    for name in (distribution, module):
+    for name in _candidates(error.name or ""):
         if _extra_of(name):
             return ConfigError([f"{name} is not installed."], next=install_command([name]))
     return None
+
+
+def _candidates(module: str) -> tuple[str, str]:
+    """Names of the distribution that a module may come with, the likelier first."""
+    package = module.partition(".")[0]
+    return _BROUGHT_BY.get(package, package.replace("_", "-")), package
 
 
 def _extra_of(distribution: str) -> str | None:

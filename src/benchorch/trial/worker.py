@@ -132,9 +132,9 @@ def _kind_of(error: BaseException) -> tuple[str, str]:
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
             return "disk_full", "free some space, or another store.root"
         if isinstance(cause, ModuleNotFoundError):
-            from benchorch.host.packages import install_command
+            from benchorch.host.packages import module_remedy
 
-            return "missing_package", install_command([str(cause.name)])
+            return "missing_package", module_remedy(cause.name) if cause.name else _LOG
     if isinstance(error, TrialError):
         return error.kind, error.remedy or _LOG
     if isinstance(error, ConfigError):

@@ -59,6 +59,29 @@ def test_an_absent_module_has_its_extra(module: str, extra: str) -> None:
     assert found.next == f"pip install 'benchorch[{extra}]'"
 
 
+@pytest.mark.parametrize(
+    ("module", "installed", "remedy"),
+    [
+        ("torch", False, "pip install 'benchorch[local]'"),
+        ("botocore.exceptions", False, "pip install 'benchorch[aws]'"),
+        ("sklearn", False, "pip install scikit-learn"),
+        ("torch.of_a_later_release", True, "pip install --upgrade torch"),
+        ("sklearn.of_a_later_release", True, "pip install --upgrade scikit-learn"),
+        ("somebodys.own", True, "pip install --upgrade somebodys"),
+    ],
+)
+def test_a_module_is_brought_by_a_distribution_that_is_known_to_have_it(
+    monkeypatch: pytest.MonkeyPatch, module: str, installed: bool, remedy: str
+) -> None:
+    monkeypatch.setattr(packages, "is_installed", lambda _: installed)
+    assert packages.module_remedy(module) == remedy
+
+
+def test_no_distribution_is_guessed_from_a_module_as_anyone_may_register_its_name() -> None:
+    remedy = packages.module_remedy("a_package_that.nobody_has")
+    assert remedy == "install the package that provides the module a_package_that.nobody_has"
+
+
 @pytest.mark.parametrize("module", ["somebodys", None])
 def test_a_module_that_no_extra_brings_is_another_error(module: str | None) -> None:
     assert packages.absence(ModuleNotFoundError("no", name=module)) is None

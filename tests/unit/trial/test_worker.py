@@ -23,7 +23,21 @@ def test_a_process_is_pinned_before_numpy_starts_its_threads() -> None:
     ("error", "kind", "remedy"),
     [
         (MemoryError(), "oom", "a smaller workload.batch_size, or a larger limits.memory_gib"),
-        (ModuleNotFoundError("no", name="tvm"), "missing_package", "pip install tvm"),
+        (
+            ModuleNotFoundError("no", name="vllm_of_nobody.kernels"),
+            "missing_package",
+            "install the package that provides the module vllm_of_nobody.kernels",
+        ),
+        (
+            ModuleNotFoundError("no", name="onnxscript._framework_apis.torch_3_0"),
+            "missing_package",
+            "pip install --upgrade onnxscript",
+        ),
+        (
+            ModuleNotFoundError("no"),
+            "missing_package",
+            "the traceback in the trial's log shows where",
+        ),
         (BuildError("no", kind="build_refused", remedy="less"), "build_refused", "less"),
         (BuildError("no"), "build_refused", "the traceback in the trial's log shows where"),
         (KeyError("x"), "raised:KeyError", "the traceback in the trial's log shows where"),

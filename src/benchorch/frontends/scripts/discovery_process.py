@@ -113,7 +113,6 @@ _OTHER_FRAMEWORKS = {
         "lightgbm": "LightGBM",
     },
 }
-_DISTRIBUTIONS = {"sklearn": "scikit-learn", "cv2": "opencv-python", "PIL": "pillow"}
 _FILES = {PROGRAM_SUFFIX: "an exported program", GRAPH_SUFFIX: "an ONNX graph"}
 _USAGE_ERROR = 2  # what argparse ends a script with that was given wrong arguments
 
@@ -270,10 +269,10 @@ def _words(error: BaseException, script: Path) -> tuple[str, str]:
         framework = _OTHER_FRAMEWORKS.get(package, "ONNX Runtime")
         if framework not in (*ESTIMATORS, "ONNX Runtime"):
             return f"it needs {framework}, which is not benchmarked: only torch modules are", ""
-        return (
-            f"it imports {error.name}, which is not installed{place}",
-            f"pip install {_DISTRIBUTIONS.get(package, package)}",
-        )
+        from benchorch.host.packages import module_remedy
+
+        message = f"it imports {error.name}, which is not installed{place}"
+        return message, module_remedy(error.name)
     message = text_of(error).strip().partition("\n")[0]
     return f"it raised {type(error).__name__}{': ' if message else ''}{message}{place}", ""
 
