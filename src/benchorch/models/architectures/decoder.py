@@ -126,7 +126,7 @@ def static_cache(past: Sequence[Tensor], position_ids: Tensor) -> Any:
         layer = StaticLayer(max_cache_len=keys.shape[2])
         layer.dtype, layer.device = keys.dtype, keys.device
         layer.keys, layer.values, layer.is_initialized = keys, values, True
-        # Each layer counts on by itself, in place.
+        # Each layer counts on by itself, in place, from transformers 5.4 on.
         layer.cumulative_length = position_ids[0, 0].clone()
         layers.append(layer)
     return Cache(layers=layers)
