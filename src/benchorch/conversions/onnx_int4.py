@@ -57,19 +57,20 @@ class OnnxBlockWeights(FileStep):
 
     def _quantized(self, request: BuildRequest) -> Any:
         import onnx
-        from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+        from onnxruntime.quantization import matmul_nbits_quantizer as nbits
 
         with prepared(request.sources[Format.ONNX]) as at:
             model = onnx.load(str(at / MODEL_FILE))
         without_gemms(model)
+        # The quantiser itself takes the number of bits only from 1.24 on.
+        config = nbits.DefaultWeightOnlyQuantConfig(
+            bits=self.bits,
+            block_size=self.block_size,
+            is_symmetric=self.symmetric,
+            accuracy_level=_ACCURACY_LEVELS[self.compute],
+        )
         with _silence():
-            quantizer = MatMulNBitsQuantizer(
-                model,
-                bits=self.bits,
-                block_size=self.block_size,
-                is_symmetric=self.symmetric,
-                accuracy_level=_ACCURACY_LEVELS[self.compute],
-            )
+            quantizer = nbits.MatMulNBitsQuantizer(model, algo_config=config)
             quantizer.process()
         return quantizer.model.model
 

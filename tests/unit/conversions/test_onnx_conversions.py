@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import matmul_nbits_quantizer as nbits
 
 from benchorch.conversions.onnx_int4 import OnnxBlockWeights
 from benchorch.conversions.onnx_int8_dynamic import OnnxInt8Dynamic
@@ -136,6 +138,36 @@ def test_a_graph_with_nothing_to_quantise_is_refused(step: FileStep, tmp_path: P
     with pytest.raises(BuildError, match="found no operator") as caught:
         step.build(request(source, tmp_path / "out"))
     assert caught.value.kind == "nothing_quantized"
+
+
+class OlderQuantizer(nbits.MatMulNBitsQuantizer):
+    """With the parameters of ONNX Runtime 1.22 and 1.23, as far as they are here."""
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        block_size: int = 128,
+        is_symmetric: bool = False,
+        accuracy_level: int | None = None,
+        algo_config: nbits.WeightOnlyQuantConfig | None = None,
+    ) -> None:
+        config = algo_config or nbits.DefaultWeightOnlyQuantConfig(
+            block_size, is_symmetric, accuracy_level
+        )
+        super().__init__(model, algo_config=config)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_weights_have_the_bits_that_are_requested_with_every_onnx_runtime(
+    bits: Literal[4, 8], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nbits, "MatMulNBitsQuantizer", OlderQuantizer)
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    source = graph(tmp_path / "in", node, w=np.ones((16, 32), np.float32))
+    OnnxBlockWeights(bits=bits, block_size=16).build(request(source, tmp_path / "out"))
+    (product,) = onnx.load(tmp_path / "out" / onnx_files.MODEL_FILE).graph.node
+    found = {each.name: each.i for each in product.attribute}
+    assert (found["bits"], found["block_size"]) == (bits, 16)
 
 
 def test_a_damaged_graph_is_refused_in_a_sentence(tmp_path: Path) -> None:
