@@ -22,6 +22,7 @@ ARN, ARN_PLUGIN = "arn:", "sagemaker_mlflow"
 VARIABLE = "BENCHORCH_TRACKING_URI"
 """Holds the URI with its password, which plans leave out; child processes inherit it."""
 
+_NOT_LITERAL_IN_URIS = re.compile(r"\?|%[0-9A-Fa-f]{2}")
 _URI = re.compile(r"[A-Za-z][\w+.\-]{0,40}://[^\s'\",\]}]+")
 
 
@@ -31,6 +32,13 @@ def problem(uri: str) -> Problem | None:
         if find_spec(ARN_PLUGIN) is not None:
             return None
         return Problem(f"uri: {uri} is a server of AWS's: pip install sagemaker-mlflow")
+    path, folder = database_file(uri), Path().absolute()
+    if path is not None and not path.is_absolute():
+        sign = _NOT_LITERAL_IN_URIS.search(str(folder))
+        return sign and Problem(
+            f"uri: {uri} is a file in {str(folder)!r}, and {sign[0]} in that path has another "
+            "meaning in a URI; write sqlite:////FOLDER/mlflow.db with a folder without it"
+        )
     if uri == "databricks" or (uri.partition("://")[0] and "://" in uri) or uri.startswith("file:"):
         return None
     forms = "sqlite:///mlflow.db", f"http://{uri or 'host:5000'}"
