@@ -103,7 +103,7 @@ def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
     with ExitStack() as undo:
         undo.callback(setattr, sys, "argv", sys.argv)
         sys.argv = [str(path), *arguments]
-        if str(path.parent) not in sys.path:
+        if sys.path[:1] != [str(path.parent)]:
             sys.path.insert(0, str(path.parent))
         # Keras asks only this which framework it is to run on; torch is the one that is watched.
         os.environ.setdefault("KERAS_BACKEND", "torch")

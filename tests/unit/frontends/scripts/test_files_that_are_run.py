@@ -133,6 +133,24 @@ def test_a_module_of_a_package_is_run_as_one_where_it_imports_from_it(
     assert [model.name for model in watch.models] == ["net"]
 
 
+def test_a_module_beside_a_script_comes_before_others_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    from benchorch.models.script_run import run_script
+    from benchorch.models.script_watch import Watch
+
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    for folder in ("others", "own"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "beside_it22.py").write_text(f"WHOSE = '{folder}'\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "others"), *sys.path, str(tmp_path / "own")])
+    script = tmp_path / "own" / "train.py"
+    script.write_text("from beside_it22 import WHOSE\n")
+    assert run_script(script, [], Watch(0, lambda _: None), 0)["WHOSE"] == "own"
+
+
 def test_a_cell_that_is_not_python_is_named_with_its_line(tmp_path: Path) -> None:
     path = notebook(tmp_path / "nb.ipynb", "a = 1", "b = 1\nif")
     assert unreadable(path) == "it is not Python: invalid syntax, cell 3, line 2"
