@@ -72,6 +72,24 @@ def test_arguments_with_an_open_quote_are_refused(tmp_path: Path) -> None:
         parse([str(path)], (), replace(OPTIONS, script_args="it's"))
 
 
+@pytest.mark.parametrize(
+    ("chosen", "hashes"),
+    [
+        (["", ""], ()),
+        (["::12ab", "::34cd,12ab"], ("12ab", "34cd")),
+        (["::12ab", ""], ()),
+        (["", "::12ab"], ()),
+    ],
+)
+def test_a_script_that_is_named_again_runs_once_for_all_that_is_chosen(
+    tmp_path: Path, chosen: list[str], hashes: tuple[str, ...]
+) -> None:
+    path = tmp_path / "a.py"
+    path.touch()
+    scripts, _ = parse([f"{path}{each}" for each in chosen], (), OPTIONS)
+    assert [script.hashes for script in scripts] == [hashes]
+
+
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan])
 @pytest.mark.parametrize("option", ["until_quiet", "timeout"])
 def test_a_limit_is_a_number_of_seconds_above_0(option: str, seconds: float) -> None:
