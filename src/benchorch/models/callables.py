@@ -177,7 +177,7 @@ def imported(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(own, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
-    trust.look_in([str(path.parent)])
+    trust.look_beside(path)
     module = sys.modules[own] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -92,6 +92,7 @@ def _sets(word: str, unless: str = "") -> bool:
 
 
 _policy = _Policy(everything_of_the_users=True)
+_looked_in: set[str] = set()
 _NONE = Problem("")
 
 
@@ -400,7 +401,18 @@ def obey() -> None:
 
 def look_in(paths: Sequence[str]) -> None:
     """Look for modules in these folders too, after all others."""
-    sys.path += [path for path in paths if path not in sys.path]
+    new = [path for path in paths if path not in sys.path]
+    sys.path += new
+    _looked_in.update(new)
+
+
+def look_beside(file: Path) -> None:
+    """Look for modules beside a file of the user's too, before the other folders of `look_in`."""
+    folder = str(file.parent)
+    at = next((n for n, path in enumerate(sys.path) if path in _looked_in), len(sys.path))
+    if folder not in sys.path[: at + 1]:
+        sys.path.insert(at, folder)
+        _looked_in.add(folder)
 
 
 def _recipes(words: Sequence[str]) -> list[Path]:

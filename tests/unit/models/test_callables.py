@@ -217,6 +217,22 @@ def test_an_edited_module_is_read_again(folder: Path) -> None:
     assert problems("users_pkg.deep:created") == []
 
 
+def test_a_module_beside_the_file_comes_before_those_of_other_folders_and_after_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    for place, helpers in (("installed", "b"), ("current", "ab"), ("beside", "ab")):
+        (tmp_path / place).mkdir()
+        for name in helpers:
+            (tmp_path / place / f"helper_{name}.py").write_text(f"def make(): return {place!r}\n")
+    for name in "ab":
+        (tmp_path / "beside" / f"nets_{name}.py").write_text(f"from helper_{name} import make\n")
+    sys.path.append(str(tmp_path / "installed"))
+    trust.look_in([str(tmp_path / "current")])
+    found = [resolve_callable(f"{tmp_path}/beside/nets_{name}.py:make")() for name in "ab"]
+    assert found == ["beside", "installed"]
+
+
 def test_what_a_users_module_raises_is_the_users_bug() -> None:
     with pytest.raises(BuildError, match=r"module:Net raised RuntimeError: parents") as e:
         resolve_callable("users_pkg.module:Net")
