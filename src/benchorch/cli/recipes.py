@@ -32,7 +32,8 @@ def _placed(request: Request, error: ConfigError) -> ConfigError:
 
     assert request.recipe is not None  # its caller has looked
     try:
-        found = recipe_problems(request.recipe, Composer(config_loader(request.directories)))
+        composer = Composer(config_loader(request.directories))
+        found = recipe_problems(request.recipe, composer, request.overrides)
     except ConfigError:
         found = []
     others: list[str] = [text for text in error.problems if not any(text in one for one in found)]

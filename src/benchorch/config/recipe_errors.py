@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.config.components import misspelt, nearest, suggest
 from benchorch.config.descriptions import default_keys, groups, options
-from benchorch.config.overrides import EACH, MATRIX, NOT_OVERRIDES, spelled
+from benchorch.config.overrides import EACH, MATRIX, NOT_OVERRIDES, key_of, spelled
+from benchorch.config.renamed_keys import current_name
 from benchorch.config.yaml_limits import check_yaml
 from benchorch.config.yaml_places import located, shortest, text_of_line
+from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, Correction, Problem
 
 if TYPE_CHECKING:
@@ -136,22 +138,20 @@ def _of_choice(path: Path, name: str, key: Node, option: Node) -> Iterator[str]:
         yield located(path, option.start_mark, what, f"{MATRIX}:\n  {group}: [{listed}]")
 
 
-def recipe_problems(path: Path, composer: Composer) -> list[str]:
+def recipe_problems(path: Path, composer: Composer, overrides: Sequence[str] = ()) -> list[str]:
     """Each mistake of a recipe that composing it by itself cannot place.
 
     Args:
         path: of a file that `check_file` has let pass.
         composer: of the root configuration, with the same directories.
+        overrides: those of the command line.
     """
-    pairs, bounded = _root_pairs(path), _Bounded(composer)
-    chosen = dict(_choices(pairs))
+    by_hand = ((key_of(word), word.partition("=")[2].strip("[]").split(",")) for word in overrides)
+    bounded = _Bounded(composer, {**_choices(path), **dict(by_hand)})
     found = (
         (node, problem)
-        for key, value in pairs
-        for node, problem in chain(
-            _of_key(key, value, bounded),
-            _of_option(key, value, chosen.get(key.value, ()), bounded),
-        )
+        for key, value in _root_pairs(path)
+        for node, problem in chain(_of_key(key, value, bounded), _of_option(key, value, bounded))
     )
     return [located(path, node.start_mark, problem) for node, problem in islice(found, _MOST_FOUND)]
 
@@ -160,12 +160,34 @@ def recipe_problems(path: Path, composer: Composer) -> list[str]:
 class _Bounded:
     """A composer that tries so many overrides, and then finds nothing wrong with any."""
 
-    def __init__(self, composer: Composer) -> None:
-        self.groups, self.session, self._composer = composer.groups, composer.session, composer
+    def __init__(self, composer: Composer, choices: Mapping[str, Sequence[str]]) -> None:
+        self.groups, self._composer = composer.groups, composer
         self._left = _MOST_TRIED
+        words = {g: [f"{g}={name}" for name in choices[g]] for g in choices if g in self.groups}
+        valid = {g: [word for word in words[g] if not self._tried([word])] for g in words}
+        self._chosen = {group: listed for group, listed in valid.items() if listed}
 
-    def problems(self, overrides: Sequence[str]) -> list[str]:
-        """Every problem of the overrides."""
+    def session(self) -> ConfigNode:
+        """The configuration with the first option of each group that may be chosen."""
+        try:
+            return self._composer.session([words[0] for words in self._chosen.values()])
+        except ConfigError:
+            return self._composer.session([])
+
+    def problems(self, override: str) -> list[str]:
+        """Every problem of an override; none where one of the options of its group takes it."""
+        group, dot, _ = key_of(override).partition(".")
+        if dot and group not in self._chosen and groups().get(group) == "null":
+            return []  # its options are the hardware's
+        others = [words[0] for key, words in self._chosen.items() if key != group]
+        found: list[str] = []
+        for own in self._chosen.get(group, [""]) if dot else [""]:
+            found = self._tried([override, *filter(None, [own]), *others])
+            if not found:
+                break
+        return found
+
+    def _tried(self, overrides: Sequence[str]) -> list[str]:
         self._left -= 1
         return self._composer.problems(overrides, sweep=False) if self._left >= 0 else []
 
@@ -234,29 +256,40 @@ def _of_key(key: Node, value: Node, composer: _Bounded) -> Iterator[tuple[Node, 
     elif key.value == EACH:
         yield from _of_each(value, composer)
     elif key.value != "hydra":  # which reports its own mistakes
-        yield from _of_section(key, value, composer.session([]))
+        yield from _of_section(key, value, composer.session())
 
 
-def _choices(pairs: Sequence[tuple[Node, Node]]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The options that a defaults list chooses, by their groups, as overrides."""
-    for key, value in pairs:
-        for entry in (_items(value) or ()) if key.value == DEFAULTS else ():
-            for name, option in _pairs(entry) or ():
-                group = str(name.value).removeprefix("override ").strip()
-                if isinstance(option.value, str) and option.value in options(group):
-                    yield group, (f"{group}={option.value}",)
+def _choices(path: Path, extending: Sequence[Path] = ()) -> Mapping[str, Sequence[str]]:
+    """The options that each group may have in a recipe, or in those beside it that it extends."""
+    root = {key.value: value for key, value in _root_pairs(path)}
+    chosen: dict[str, Sequence[str]] = {}
+    for entry in _items(root[DEFAULTS]) or () if DEFAULTS in root else ():
+        base = path.with_name(f"{entry.value}.yaml") if isinstance(entry.value, str) else path
+        if base.is_file() and base not in (*extending, path):
+            check_yaml(base)
+            chosen |= _choices(base, (*extending, path))
+        chosen |= {_group_in(name): [option.value] for name, option in _pairs(entry) or ()}
+    for axis, _, values in _axes(root[MATRIX]) if MATRIX in root else ():
+        chosen[axis] = [str(one.value) for one in _items(values) or ()]
+    for entry in _items(root[EACH]) or () if EACH in root else ():
+        key, _, value = str(entry.value).partition("=")
+        chosen[key] = [value]
+    return chosen
 
 
-def _of_option(
-    key: Node, value: Node, chosen: Sequence[str], composer: _Bounded
-) -> Iterator[tuple[Node, str]]:
+def _group_in(key: Node) -> str:
+    """The group of an entry of a defaults list."""
+    return current_name(str(key.value).removeprefix("override ").strip().lstrip("/"))
+
+
+def _of_option(key: Node, value: Node, composer: _Bounded) -> Iterator[tuple[Node, str]]:
     """Unknown keys of the option that is chosen of a group, each with its place."""
     if key.value not in groups():
         return
     for name, inner in _pairs(value) or ():
         if isinstance(inner.value, str) and isinstance(name.value, str):
             dotted = f"{key.value}.{name.value}"
-            found = composer.problems([*chosen, f"{dotted}=null"])
+            found = composer.problems(f"{dotted}=null")
             yield from ((name, text) for text in found if text.startswith(f"{dotted}: "))
 
 
@@ -265,7 +298,7 @@ def _of_each(value: Node, composer: _Bounded) -> Iterator[tuple[Node, str]]:
     entries = items if items is not None else [value] if value.value else []
     for entry in entries:
         if items is not None and isinstance(entry.value, str):
-            yield from ((entry, text) for text in composer.problems([entry.value]))
+            yield from ((entry, text) for text in composer.problems(entry.value))
         elif entry.tag != "tag:yaml.org,2002:null":
             yield entry, NOT_OVERRIDES
 
@@ -273,7 +306,7 @@ def _of_each(value: Node, composer: _Bounded) -> Iterator[tuple[Node, str]]:
 def _of_default(entry: Node, composer: _Bounded) -> Iterator[tuple[Node, str]]:
     """An entry of the defaults list: its group, and the option of it."""
     for key, value in _pairs(entry) or ():
-        group = str(key.value).removeprefix("override ").strip().lstrip("/")
+        group = _group_in(key)
         if group.startswith("hydra"):
             continue
         if group not in composer.groups:
@@ -281,8 +314,8 @@ def _of_default(entry: Node, composer: _Bounded) -> Iterator[tuple[Node, str]]:
             listed = f" Groups: {', '.join(known)}."
             yield key, misspelt(f"there is no group {group!r}.", group, known, listed)
         elif isinstance(value.value, str) and value.value != "null":
-            words = [f"{group}={spelled(value.value)}"]
-            yield from ((value, text) for text in composer.problems(words))
+            word = f"{group}={spelled(value.value)}"
+            yield from ((value, text) for text in composer.problems(word))
 
 
 def _of_axis(axis: str, key: Node, values: Node, composer: _Bounded) -> Iterator[tuple[Node, str]]:
@@ -296,7 +329,7 @@ def _of_axis(axis: str, key: Node, values: Node, composer: _Bounded) -> Iterator
         yield values, f"{MATRIX}.{axis}: is empty, so there is nothing to run."
     for value in values.value[:_MOST_VALUES]:
         if isinstance(value.value, str):
-            found = composer.problems([f"{axis}={spelled(value.value)}"])
+            found = composer.problems(f"{axis}={spelled(value.value)}")
             unknown = [text for text in found if ": unknown key." in text]
             yield from ((key if text in unknown else value, text) for text in found)
             if unknown:  # whatever its other values are
@@ -307,7 +340,7 @@ def _of_section(
     key: Node, value: Node, base: Mapping[str, object], above: Sequence[str] = ()
 ) -> Iterator[tuple[Node, str]]:
     """A key that is unknown, or those below it that are."""
-    name = str(key.value)
+    name = str(key.value) if above else current_name(str(key.value))
     group, _, inner_name = name.partition(".")
     if inner_name and name in default_keys():
         yield key, f"{name}: YAML nests keys without dots: {group}: {{{inner_name}: ...}}."
