@@ -141,7 +141,8 @@ def _loaded() -> Iterator[str]:
 def mapped_files() -> set[str]:
     """Files that this process has mapped, libraries among them; none where nothing tells."""
     with suppress(OSError):
-        found = (line.split(maxsplit=5)[-1] for line in _MAPPED.read_text().splitlines())
+        lines = os.fsdecode(_MAPPED.read_bytes()).split("\n")
+        found = (line.split(maxsplit=5)[-1] for line in lines if line)
         return {*filter(os.path.isabs, found)}
     return set()
 

@@ -83,3 +83,11 @@ def test_a_loaded_file_that_has_not_changed_for_a_while_is_read_once(
     os.utime(large, ns=(1, 1))
     assert described(is_loaded=True) != as_installed[0]
     assert read == [large] * 4
+
+
+def test_a_mapped_file_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = b"7f0000000000-7f0000001000 r--p 00000000 08:01 42    %s\n"
+    names = (b"/data/gr\xf6\xdfe.bin", b"/data/two\x0bparts", b"[heap]", b"")
+    (tmp_path / "maps").write_bytes(b"".join(line % name for name in names))
+    monkeypatch.setattr(distributions, "_MAPPED", tmp_path / "maps")
+    assert distributions.mapped_files() == {os.fsdecode(name) for name in names[:2]}
