@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from benchorch.domain.codec import Json
 from benchorch.domain.json_text import indented
+from benchorch.errors import ConfigError
 
 ARCHIVE_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 """Exceptions of a damaged zip file or its members, for which zipfile has no common class."""
@@ -101,6 +102,25 @@ def expanded(path: str | Path) -> Path:
     with suppress(RuntimeError):
         return Path(path).expanduser()
     return Path(path)
+
+
+def home() -> Path | None:
+    """Home of the user; None where neither HOME nor the machine's list of users has one."""
+    with suppress(RuntimeError):
+        return Path.home()
+    return None
+
+
+def user_directory(root: str, variable: str) -> Path:
+    """Benchorch's own directory below one that a variable may name; ConfigError without a home."""
+    with suppress(RuntimeError):
+        return Path(root).expanduser() / "benchorch"
+    raise ConfigError(
+        [
+            f"HOME is not set, and this machine's list of users names no home either, so {root} is "
+            f"nowhere. Set HOME, or {variable}, to a folder."
+        ]
+    )
 
 
 def check_inside(name: str, root: Path) -> None:

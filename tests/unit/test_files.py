@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from benchorch.config.user_settings import UserSettings, config_directory, user_settings
+from benchorch.errors import ConfigError
 from benchorch.files import (
     as_bytes,
+    home,
     open_regular,
     read_bytes,
     read_json,
@@ -17,6 +20,33 @@ from benchorch.files import (
     read_text,
     write_text,
 )
+from benchorch.frameworks.identity.start import Start
+from benchorch.host.sandbox import model_caches
+from benchorch.journal.registry import state_directory
+
+
+@pytest.fixture
+def homeless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No HOME, and a number that no user of this machine has."""
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "TORCH_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 5)
+
+
+def test_without_a_home_only_what_is_kept_in_it_is_refused(homeless: None) -> None:
+    assert home() is None
+    assert user_settings() == UserSettings()
+    assert all(sign != "~" for sign, _ in Start().folders())
+    for directory in (config_directory, state_directory):
+        with pytest.raises(ConfigError, match=r"HOME is not set.*Set HOME, or XDG_.*, to a folder"):
+            directory()
+
+
+def test_a_folder_of_its_own_needs_no_home(homeless: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert state_directory() == Path("/state/benchorch")
+    assert model_caches()["TORCH_HOME"] == "~/.cache/torch"
+
 
 NO_FILES: dict[str, Callable[[Path], None]] = {
     "pipe": os.mkfifo,

@@ -16,10 +16,12 @@ from pathlib import Path
 
 from benchorch.config.yaml_limits import check_yaml
 from benchorch.errors import ConfigError
+from benchorch.files import home, user_directory
 
 PUBLIC_KEY = re.compile(r"ed25519:[0-9a-f]{64}")
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _HEADS = ("trust", "keys")
+_VARIABLE = "XDG_CONFIG_HOME"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,7 @@ class UserSettings:
 
 def config_directory() -> Path:
     """Directory of the user's own settings and of this machine's key."""
-    root = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(root).expanduser() / "benchorch"
+    return user_directory(os.environ.get(_VARIABLE) or "~/.config", _VARIABLE)
 
 
 def settings_path() -> Path:
@@ -48,6 +49,8 @@ def settings_path() -> Path:
 
 def user_settings() -> UserSettings:
     """The settings, empty where there is no file; ConfigError for one that cannot be trusted."""
+    if home() is None and not os.environ.get(_VARIABLE):
+        return UserSettings()  # --version, for one, needs no home
     path = settings_path()
     try:
         status = path.stat()

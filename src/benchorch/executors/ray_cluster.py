@@ -25,6 +25,7 @@ from benchorch.executors.scheduling.cluster_file import RESOURCE_PREFIX, NodeTyp
 from benchorch.executors.scheduling.cluster_status import LaunchStatus
 from benchorch.executors.scheduling.launch_log import LaunchLog, launch_log
 from benchorch.executors.simulated_fleet import LOOPBACK, SimulatedCluster, start_simulated_cluster
+from benchorch.files import expanded
 from benchorch.interfaces.launched_machines import LaunchedMachines
 from benchorch.interfaces.node_starts import NodeStarts
 
@@ -408,7 +409,7 @@ _NO_HEAD = (
 
 def _has_token() -> bool:
     named = os.environ.keys() & {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}
-    return bool(named) or (Path.home() / ".ray" / "auth_token").exists()
+    return bool(named) or (expanded("~") / ".ray" / "auth_token").exists()
 
 
 if __name__ == "__main__":

@@ -101,7 +101,8 @@ def enclosure(readable: Iterable[Path], writable: Iterable[Path]) -> Iterator[En
 
 def model_caches() -> dict[str, str]:
     """Model caches by environment variable; not their parent, which holds Hugging Face's token."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    of_user = os.path.expanduser("~/.cache")  # noqa: PTH111 - Path.expanduser needs a home
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or of_user)
     face = Path(os.environ.get("HF_HOME") or cache / "huggingface")
     return {
         "HF_HUB_CACHE": os.environ.get("HF_HUB_CACHE") or str(face / "hub"),

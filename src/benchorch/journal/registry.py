@@ -13,7 +13,14 @@ from datetime import datetime
 from pathlib import Path
 
 from benchorch.errors import ConfigError, Correction, Problem
-from benchorch.files import expanded, read_bytes, read_json, read_text, write_text
+from benchorch.files import (
+    expanded,
+    read_bytes,
+    read_json,
+    read_text,
+    user_directory,
+    write_text,
+)
 from benchorch.journal import run_directory
 from benchorch.journal.chain import UNREADABLE
 from benchorch.journal.lock import is_running
@@ -27,8 +34,8 @@ _LAST = re.compile(r"last(?:~(\d{1,3}))?")
 
 def state_directory() -> Path:
     """Directory of what one invocation leaves for the next ones."""
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "benchorch"
+    variable = "XDG_STATE_HOME"
+    return user_directory(os.environ.get(variable) or "~/.local/state", variable)
 
 
 def _index() -> Path:

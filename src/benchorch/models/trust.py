@@ -434,7 +434,7 @@ def _own_work_tree(recipes: Sequence[Path]) -> Path | None:
     """
     here = Path.cwd().resolve()
     root = next((path for path in (here, *here.parents) if (path / ".git").exists()), None)
-    if root is None or root == Path.home().resolve() or not recipes:
+    if root is None or root == expanded("~").resolve() or not recipes:
         return None
     inside = all(path.is_relative_to(root) for path in recipes)
     own = all(path.stat().st_uid == os.geteuid() for path in (root, root / ".git", *recipes))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from benchorch.config.user_settings import config_directory, user_settings
 from benchorch.domain.artifact import Format, canonical_json
 from benchorch.domain.codec import Json, encode
-from benchorch.errors import StoreError
+from benchorch.errors import ConfigError, StoreError
 from benchorch.files import read_text
 from benchorch.stores.manifest import Manifest, Signature
 
@@ -148,7 +148,7 @@ def _seed() -> bytes:
 def _own_key_path() -> Path:
     try:
         return config_directory() / "signing.key"
-    except RuntimeError as error:  # no home
+    except ConfigError as error:  # no home
         raise StoreError(f"{error} Set {VARIABLE} to a file with a secret.") from error
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchorch.files import home
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
@@ -31,7 +33,8 @@ class Start:
             yield "<code>", self.code
         yield "<folder>", self.folder
         yield from (("<path>", one.rstrip("/")) for one in self.path if one.startswith("/"))
-        yield "~", str(Path.home())
+        if (own := home()) is not None:
+            yield "~", str(own)
 
     def portable(self, file: str) -> str:
         """A name that leads to the same file where a project, or a home, is elsewhere."""

@@ -20,6 +20,7 @@ from zipfile import is_zipfile
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.result import Failure
 from benchorch.domain.trial import ConfigNode
+from benchorch.files import expanded
 from benchorch.frontends.scripts.discovery_process import (
     ESTIMATORS,
     DiscoveryReply,
@@ -237,7 +238,7 @@ def _started_by(script: Script, folder: Path | None, *, sandboxed: bool) -> Iter
         yield ()
         return
     place = script.path.resolve()
-    own = place if place.parent == Path.home().resolve() else place.parent
+    own = place if place.parent == expanded("~").resolve() else place.parent
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     with enclosure([script.path, own], [folder] if folder else []) as enclosed:
