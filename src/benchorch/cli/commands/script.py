@@ -421,19 +421,17 @@ def _is_override(word: str) -> bool:
 
 
 def _scripts(names: Sequence[str], given: tuple[str, ...], options: Options) -> list[Script]:
-    chosen: dict[Path, tuple[str, ...]] = {}
-    for name in names:
-        text, _, listed = name.partition(_SEPARATOR)
-        hashes = tuple(filter(None, listed.split(",")))
-        for path in _paths(text):  # a script that is named again runs once, for both
-            before = chosen.get(path, hashes)
-            both = dict.fromkeys((*before, *hashes))
-            chosen[path] = tuple(both) if before and hashes else ()
-    if not any(map(Path.exists, chosen)):
+    chosen = [
+        (path, tuple(filter(None, hashes.split(","))))
+        for name in names
+        for text, _, hashes in [name.partition(_SEPARATOR)]
+        for path in _paths(text)
+    ]
+    if not any(path.exists() for path, _ in chosen):
         raise ConfigError([_no_such_script(name.partition(_SEPARATOR)[0]) for name in names])
-    names_of = Counter(path.name for path in chosen)
-    above = os.path.commonpath([path.parent for path in chosen])
-    return [
+    names_of = Counter(path.name for path in {path for path, _ in chosen})
+    above = os.path.commonpath([path.parent for path, _ in chosen])
+    scripts = [
         Script(
             path=path,
             arguments=given,
@@ -444,8 +442,9 @@ def _scripts(names: Sequence[str], given: tuple[str, ...], options: Options) -> 
             title="" if names_of[path.name] == 1 else path.relative_to(above).as_posix(),
             place=path.relative_to(above).as_posix(),
         )
-        for path, hashes in chosen.items()
+        for path, hashes in chosen
     ]
+    return list(dict.fromkeys(scripts))
 
 
 def _labelled(scripts: list[Script], labels: Sequence[str]) -> list[Script]:

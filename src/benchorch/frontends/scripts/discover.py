@@ -98,8 +98,9 @@ class Script:
 
     @property
     def log(self) -> Path:
-        """What the script prints."""
-        return self.folder / "log.txt"
+        """What the script prints; it runs once for each choice of hashes."""
+        chosen = hashlib.sha256("\n".join(self.hashes).encode()).hexdigest()[:8]
+        return self.folder / (f"log-{chosen}.txt" if self.hashes else "log.txt")
 
 
 @dataclass(slots=True, kw_only=True)

@@ -72,22 +72,11 @@ def test_arguments_with_an_open_quote_are_refused(tmp_path: Path) -> None:
         parse([str(path)], (), replace(OPTIONS, script_args="it's"))
 
 
-@pytest.mark.parametrize(
-    ("chosen", "hashes"),
-    [
-        (["", ""], ()),
-        (["::12ab", "::34cd,12ab"], ("12ab", "34cd")),
-        (["::12ab", ""], ()),
-        (["", "::12ab"], ()),
-    ],
-)
-def test_a_script_that_is_named_again_runs_once_for_all_that_is_chosen(
-    tmp_path: Path, chosen: list[str], hashes: tuple[str, ...]
-) -> None:
+def test_each_choice_among_the_calls_of_a_script_has_a_log_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.touch()
-    scripts, _ = parse([f"{path}{each}" for each in chosen], (), OPTIONS)
-    assert [script.hashes for script in scripts] == [hashes]
+    scripts, _ = parse([str(path), f"{path}::12ab", f"{path}::34cd"], (), OPTIONS)
+    assert len({script.log for script in scripts}) == 3
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan])
