@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -46,6 +47,33 @@ def test_a_path_of_one_machine_would_be_found(text: str) -> None:
 )
 def test_other_paths_are_left_alone(text: str) -> None:
     assert not MACHINE_PATH.search(text)
+
+
+def in_the_locale_s_encoding(source: str) -> list[int]:
+    """Lines that read or write a path's text without naming an encoding."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    methods = [(call, call.func) for call in calls if isinstance(call.func, ast.Attribute)]
+    return [
+        call.lineno
+        for call, method in methods
+        if (method.attr, len(call.args)) in {("read_text", 0), ("write_text", 1)}
+        and ast.unparse(method.value) != "formatter"  # click's
+        and all(keyword.arg != "encoding" for keyword in call.keywords)
+    ]
+
+
+def test_texts_are_utf_8_whatever_the_locale() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in files("src/*.py")
+        for line in in_the_locale_s_encoding(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_a_text_in_the_locale_s_encoding_would_be_found() -> None:
+    assert in_the_locale_s_encoding("a.read_text()\nb.write_text(c, errors='replace')") == [1, 2]
+    assert not in_the_locale_s_encoding("a.read_text(encoding='utf-8')\nread_text(b)")
 
 
 def test_every_page_of_the_documentation_is_on_the_map() -> None:

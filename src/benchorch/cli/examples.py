@@ -42,7 +42,7 @@ def free_recipe() -> str:
 
 def _functions() -> Iterator[str]:
     for path in _files("*.py"):
-        found = _FUNCTION.search(path.read_text(errors="replace"))
+        found = _FUNCTION.search(path.read_text(errors="replace", encoding="utf-8"))
         if found:
             yield f"{path}:{found[1]}"
 
@@ -52,5 +52,5 @@ def _files(pattern: str) -> list[Path]:
 
 
 def _is_trace(path: Path) -> bool:
-    with path.open(errors="replace") as file:
+    with path.open(errors="replace", encoding="utf-8") as file:
         return "traceEvents" in file.read(100_000)

@@ -99,10 +99,10 @@ def refuse_taken(directory: Path, key: str) -> None:
 def _strike_out_passwords(directory: Path) -> None:
     """From what Hydra has noted of the command; a plan holds none either."""
     for path in (*directory.glob("*.yaml"), *directory.glob(".hydra/*.yaml")):
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         clean = strike_out(text)
         if clean != text:
-            path.write_text(clean)
+            path.write_text(clean, encoding="utf-8")
 
 
 @contextmanager

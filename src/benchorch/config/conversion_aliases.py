@@ -82,4 +82,4 @@ def read_yaml(path: Path) -> object:
 
     check_yaml(path)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return loader(path.read_text()).get_single_data()
+    return loader(path.read_text(encoding="utf-8")).get_single_data()

@@ -36,14 +36,14 @@ class Key:
 @cache
 def groups() -> Mapping[str, str]:
     """Each group of the root with its default option."""
-    text = (builtin_directory("conf") / "config.yaml").read_text()
+    text = (builtin_directory("conf") / "config.yaml").read_text(encoding="utf-8")
     return {found["group"]: found["option"] for found in _GROUP.finditer(text)}
 
 
 @cache
 def meanings() -> Mapping[str, str]:
     """What the comments of the root state of each group, and of each key that holds others."""
-    text = (builtin_directory("conf") / "config.yaml").read_text()
+    text = (builtin_directory("conf") / "config.yaml").read_text(encoding="utf-8")
     of_groups = {found["group"]: found["meaning"] or "" for found in _GROUP.finditer(text)}
     return of_groups | {s["section"]: s["meaning"] or "" for s in _SECTION.finditer(text)}
 
@@ -118,7 +118,9 @@ def default_keys() -> tuple[str, ...]:
 
 def heading(path: Path) -> str:
     """The comment that a file begins with, in one line."""
-    lines = takewhile(lambda line: line.startswith("#"), path.read_text().splitlines())
+    lines = takewhile(
+        lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines()
+    )
     return " ".join(line.removeprefix("#").strip() for line in lines)
 
 
@@ -126,7 +128,7 @@ def keys_of(path: Path) -> Iterator[Key]:
     """Each key of a file that holds a value, with its default as written and its comment."""
     found: list[list[str]] = []
     above: list[tuple[int, str]] = []
-    for line in path.read_text().splitlines():
+    for line in path.read_text(encoding="utf-8").splitlines():
         if line.lstrip().startswith("#"):
             if found and line.startswith(_CONTINUED):  # a comment that goes on in its own column
                 found[-1][2] += " " + line.strip().removeprefix("# ")

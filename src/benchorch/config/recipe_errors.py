@@ -377,7 +377,9 @@ def _axes(node: Node, prefix: str = "") -> Iterator[tuple[str, Node, Node]]:
 def _root(path: Path) -> Node | None:
     import yaml
 
-    return yaml.compose(path.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return yaml.compose(
+        path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    )
 
 
 def _items(node: Node) -> Sequence[Node] | None:

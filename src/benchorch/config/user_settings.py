@@ -83,7 +83,7 @@ def _settings(path: Path) -> UserSettings:
 
     check_yaml(path)
     try:
-        found = yaml.safe_load(path.read_text()) or {}
+        found = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError([f"{path} cannot be read: {error}"]) from error
     if not isinstance(found, dict):

@@ -43,11 +43,13 @@ def _check(path: Path, size: int, _: int) -> None:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     count = _Count()
     try:
-        for event in yaml.parse(path.read_text(), Loader=loader):
+        for event in yaml.parse(path.read_text(encoding="utf-8"), Loader=loader):
             excess = count.add(event)
             if excess:
                 raise _refused(path, excess)
-        problems = list(odd_nodes(path, yaml.compose(path.read_text(), Loader=loader)))
+        problems = list(
+            odd_nodes(path, yaml.compose(path.read_text(encoding="utf-8"), Loader=loader))
+        )
     except yaml.MarkedYAMLError as error:
         problems = [syntax_problem(path, error)]
     except UnicodeDecodeError as error:

@@ -52,7 +52,7 @@ def text_of_line(path: Path, number: int) -> str:
 
 
 def _raw_line(path: Path, number: int) -> str:
-    with path.open(errors="replace") as file:
+    with path.open(errors="replace", encoding="utf-8") as file:
         return next((line for at, line in enumerate(file) if at == number), "")
 
 

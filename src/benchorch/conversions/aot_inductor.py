@@ -74,7 +74,7 @@ class AotInductor(FileStep):
                 inductor_configs=self._settings(program, request.threads),
             )
         notes = {"autotuned_kernels": autotuned_kernels() - before}
-        (request.out_dir / NOTES_FILE).write_text(json.dumps(notes))
+        (request.out_dir / NOTES_FILE).write_text(json.dumps(notes), encoding="utf-8")
 
     def _settings(
         self, program: torch.export.ExportedProgram, threads: int | None

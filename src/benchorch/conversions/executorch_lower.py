@@ -48,7 +48,7 @@ class ExecutorchLower(FileStep):
             notes.update(_delegated(edge))
             file = edge.to_executorch().buffer
         (request.out_dir / PROGRAM_FILE).write_bytes(file)
-        (request.out_dir / NOTES_FILE).write_text(json.dumps(notes, indent=1))
+        (request.out_dir / NOTES_FILE).write_text(json.dumps(notes, indent=1), encoding="utf-8")
 
 
 def _lowered(program: torch.export.ExportedProgram) -> Any:

@@ -49,7 +49,7 @@ class GenaiPackage(FileStep):
             vocabulary = _adapt(model.graph, [spec.name for spec in cache])
             write_graph(model, request.out_dir, large=is_large(source))
         config = json.dumps(_config(cache[0], len(cache) // 2, vocabulary), indent=1)
-        (request.out_dir / _CONFIG_FILE).write_text(config)
+        (request.out_dir / _CONFIG_FILE).write_text(config, encoding="utf-8")
 
 
 def _adapt(graph: Any, cache: Sequence[str]) -> int:

@@ -71,7 +71,7 @@ class InductorCompile(FileStep):
                 remedy="conversion.steps.inductor.dynamic=null",
             )
         options = self._options(request.threads)
-        (request.out_dir / OPTIONS_FILE).write_text(json.dumps(options, indent=1))
+        (request.out_dir / OPTIONS_FILE).write_text(json.dumps(options, indent=1), encoding="utf-8")
         (request.out_dir / CACHE_FILE).write_bytes(_compile(request, options))
 
     def _options(self, threads: int | None) -> Options:

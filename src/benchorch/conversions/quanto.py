@@ -105,7 +105,7 @@ class Quanto(StateStep):
         # Copies, since safetensors refuses parameters that share their memory.
         state = {name: each.contiguous().clone() for name, each in module.state_dict().items()}
         save_file(state, request.out_dir / STATE_FILE)
-        (request.out_dir / LAYERS_FILE).write_text(json.dumps(layers, indent=1))
+        (request.out_dir / LAYERS_FILE).write_text(json.dumps(layers, indent=1), encoding="utf-8")
 
     def restore(self, module: torch.nn.Module, source: Path, example: Example) -> torch.nn.Module:
         """The same module, its layers replaced."""

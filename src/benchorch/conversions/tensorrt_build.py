@@ -57,7 +57,7 @@ class TensorRtBuild(FileStep):
             "dtypes": _dtypes(network),
         }
         (request.out_dir / ENGINE_FILE).write_bytes(engine)
-        (request.out_dir / NOTES_FILE).write_text(json.dumps(notes, indent=1))
+        (request.out_dir / NOTES_FILE).write_text(json.dumps(notes, indent=1), encoding="utf-8")
 
 
 def _built(graph: Path, bounds: Mapping[str, Bounds], *, tf32: bool) -> tuple[Any, bytes]:

@@ -42,7 +42,7 @@ class TvmCompile(FileStep):
         }
         with wrap_errors(BuildError, "TVM refused the exported program"):
             _compile(program, str(request.out_dir / LIBRARY_FILE))
-        (request.out_dir / NOTES_FILE).write_text(json.dumps(notes, indent=1))
+        (request.out_dir / NOTES_FILE).write_text(json.dumps(notes, indent=1), encoding="utf-8")
 
 
 def _compile(program: torch.export.ExportedProgram, path: str) -> None:

@@ -102,7 +102,9 @@ def start_simulated_cluster(node_types: Iterable[NodeType], *, idle_s: float) ->
         "folder": str(folder),
     }
     file = folder / "cluster.yaml"
-    file.write_text(cluster_file("rehearsal", provider, tuple(node_types), idle_s=idle_s))
+    file.write_text(
+        cluster_file("rehearsal", provider, tuple(node_types), idle_s=idle_s), encoding="utf-8"
+    )
     command = (
         *(*_RAY, *_NO_PORTS, "--head", f"--port={port}", "--num-cpus=0"),
         *(f"--ray-client-server-port={client_port}", "--include-dashboard=false"),

@@ -16,7 +16,9 @@ def read_inductor_graph(path: Path) -> OperatorGraph:
     """
     try:
         # The class of a traced function is called what no class can be called.
-        tree = ast.parse(path.read_text().replace("class <lambda>", "class Graph", 1))
+        tree = ast.parse(
+            path.read_text(encoding="utf-8").replace("class <lambda>", "class Graph", 1)
+        )
     except (OSError, SyntaxError, ValueError) as error:
         raise TraceError(f"{path} is no graph that Inductor wrote: {error}") from error
     nodes: dict[str, OperatorNode] = {}

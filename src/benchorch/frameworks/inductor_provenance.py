@@ -62,5 +62,5 @@ class _Listener(logging.Handler):
         name = artifact.get("name") if isinstance(artifact, dict) else next(iter(metadata), None)
         if name in _KEPT:
             path = self._directory / f"{name}_{self._count[name]}.{_KEPT[name]}"
-            path.write_text(payload)
+            path.write_text(payload, encoding="utf-8")
             self._count[name] += 1

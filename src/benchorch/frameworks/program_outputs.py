@@ -19,7 +19,7 @@ OUTPUTS_FILE = "outputs.json"
 
 def write_outputs(outputs: Outputs, directory: Path) -> None:
     """Write them beside the files of a step."""
-    (directory / OUTPUTS_FILE).write_text(json.dumps(encode(outputs)))
+    (directory / OUTPUTS_FILE).write_text(json.dumps(encode(outputs)), encoding="utf-8")
 
 
 def read_outputs(directory: Path) -> Outputs | None:

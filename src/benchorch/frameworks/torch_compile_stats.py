@@ -104,7 +104,7 @@ def _new_files(known: Mapping[int, ModuleType]) -> set[str]:
 def _kernels_of(file: str) -> int:
     """Number of Inductor's own kernels in a generated file; 0 where the file is gone."""
     try:
-        return len(_KERNEL.findall(Path(file).read_text()))
+        return len(_KERNEL.findall(Path(file).read_text(encoding="utf-8")))
     except OSError:
         return 0
 

@@ -33,4 +33,4 @@ def write_script(
     with wrap_errors(BuildError, "torch.jit saved a file that it cannot load again"):
         torch.jit.load(str(path), map_location=device)  # type: ignore[no-untyped-call]
     call = {"method": method, "dtypes": list(dtypes)}
-    (directory / CALL_FILE).write_text(json.dumps(call))
+    (directory / CALL_FILE).write_text(json.dumps(call), encoding="utf-8")

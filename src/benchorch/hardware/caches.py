@@ -27,7 +27,7 @@ def last_level_bytes() -> int:
     `FALLBACK_BYTES` where the kernel does not tell.
     """
     sizes = [
-        _bytes(path.read_text().strip())
+        _bytes(path.read_text(encoding="utf-8").strip())
         for path in (_CPUS / f"cpu{_own_cpu()}" / "cache").glob("index*/size")
     ]
     return max(sizes, default=0) or FALLBACK_BYTES

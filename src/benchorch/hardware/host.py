@@ -38,7 +38,7 @@ def cpu_isa(cpuinfo: str | None = None) -> list[str]:
 
 def _read_cpuinfo() -> str:
     try:
-        return _CPUINFO.read_text()
+        return _CPUINFO.read_text(encoding="utf-8")
     except OSError:
         return ""
 

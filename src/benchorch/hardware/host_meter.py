@@ -135,7 +135,7 @@ def _zones(powercap: Path) -> list[Path]:
 def _kind(zone: Path) -> str:
     """``package``, ``dram`` or empty."""
     try:
-        name = (zone / "name").read_text().strip()
+        name = (zone / "name").read_text(encoding="utf-8").strip()
     except OSError:
         return ""
     if name.startswith("package"):
@@ -144,14 +144,14 @@ def _kind(zone: Path) -> str:
 
 
 def _microjoules(file: Path) -> int:
-    return int(file.read_text())
+    return int(file.read_text(encoding="utf-8"))
 
 
 def _busy_s(stat: Path, processors: Collection[int]) -> float | None:
     """The mean over processors, from the kernel's ticks; None where there are none to be seen."""
     names = {f"cpu{index}" for index in processors}
     try:
-        lines = [line.split() for line in stat.read_text().splitlines()]
+        lines = [line.split() for line in stat.read_text(encoding="utf-8").splitlines()]
     except OSError:
         return None
     ticks = [_busy_ticks(line[1:]) for line in lines if line and line[0] in names]

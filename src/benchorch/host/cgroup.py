@@ -48,7 +48,7 @@ def oom_kills(root: Path = ROOT) -> int | None:
 def read_text(path: Path) -> str:
     """A kernel file's content without its last newline; empty where it cannot be read."""
     try:
-        return path.read_text(errors="replace").strip()
+        return path.read_text(errors="replace", encoding="utf-8").strip()
     except OSError:
         return ""
 

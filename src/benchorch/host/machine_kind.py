@@ -15,6 +15,6 @@ def declared_kind() -> str | None:
     if declared:
         return declared
     try:
-        return PRODUCT.read_text().strip() or None
+        return PRODUCT.read_text(encoding="utf-8").strip() or None
     except OSError:
         return None

@@ -39,7 +39,7 @@ def own_peak_bytes(status: Path = _STATUS) -> int:
 def reset_own_peak(clear_refs: Path = _CLEAR_REFS) -> bool:
     """Restart counting the peak; False where the system cannot."""
     try:
-        clear_refs.write_text(_RESET_PEAK)
+        clear_refs.write_text(_RESET_PEAK, encoding="utf-8")
     except OSError:
         return False
     return True
@@ -48,7 +48,7 @@ def reset_own_peak(clear_refs: Path = _CLEAR_REFS) -> bool:
 def _field_bytes(status: Path, name: str) -> int | None:
     """A size from Linux's status of a process; None elsewhere."""
     with contextlib.suppress(OSError):
-        for line in status.read_text().splitlines():
+        for line in status.read_text(encoding="utf-8").splitlines():
             if line.startswith(f"{name}:"):
                 return int(line.split()[1]) * _KIB
     return None

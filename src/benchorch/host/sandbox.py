@@ -163,7 +163,7 @@ def _leave_the_network() -> None:
         ("uid_map", f"{user} {user} 1"),
         ("gid_map", f"{group} {group} 1"),
     ):
-        Path("/proc/self", name).write_text(text)
+        Path("/proc/self", name).write_text(text, encoding="utf-8")
     with socket.socket() as any_socket:  # a server's script listens there
         ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
     _check(libc.mount(b"none", b"/", None, _RECURSIVE | _PRIVATE, None), "mounts stay shared")

@@ -218,7 +218,7 @@ class StatusFile:
         self._written_s = time.monotonic()
         unfinished = self._path.with_name(f".{FILE}")
         with contextlib.suppress(OSError):
-            unfinished.write_text(json.dumps(encode(self._coordinator)))
+            unfinished.write_text(json.dumps(encode(self._coordinator)), encoding="utf-8")
             unfinished.replace(self._path)
 
 

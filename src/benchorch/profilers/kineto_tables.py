@@ -44,7 +44,7 @@ def write_rows(rows: Sequence[Row], directory: Path) -> tuple[Path, ...]:
         plain = [{key: _plain(value) for key, value in row.items()} for row in ranked]
         for suffix, text in (("txt", _text(ranked, order)), ("csv", csv_of(plain))):
             path = directory / f"operators_by_{order.rpartition('_')[0]}.{suffix}"
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
             written.append(path)
     return tuple(written)
 

@@ -40,5 +40,5 @@ def without_secrets(path: Path, uri: str) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
-        copy.write_text(location.scrubbed(path.read_text(), uri))
+        copy.write_text(location.scrubbed(path.read_text(encoding="utf-8"), uri), encoding="utf-8")
         yield copy

@@ -453,7 +453,9 @@ def _upload_skips(run: _Run, plan: Plan, uri: str) -> None:
     if plan.skips:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / SKIPS
-            path.write_text(json.dumps([encode(skip) for skip in plan.skips], indent=2))
+            path.write_text(
+                json.dumps([encode(skip) for skip in plan.skips], indent=2), encoding="utf-8"
+            )
             _upload(run, uri, [(path, "")])
 
 
@@ -511,7 +513,7 @@ def _facts_file(fields: RunFields) -> Iterator[Path]:
     """The artifact that holds everything known besides params and metrics."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / run_fields.FACTS
-        path.write_text(json.dumps(dict(fields.facts), indent=2))
+        path.write_text(json.dumps(dict(fields.facts), indent=2), encoding="utf-8")
         yield path
 
 

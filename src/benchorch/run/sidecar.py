@@ -155,5 +155,5 @@ def _schedule(pid: int, policy: str) -> bool:
 def _waited_s(pid: int) -> float:
     """How long a process has waited for a core; 0 where the system does not say."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        return ns_to_s(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]))
+        return ns_to_s(int(Path(f"/proc/{pid}/schedstat").read_text(encoding="utf-8").split()[1]))
     return 0.0

@@ -390,7 +390,7 @@ class DirectoryStore(Store):
             if foreign:
                 raise StoreError(foreign)
             if not (self.directory / MARKER).exists():
-                (self.directory / MARKER).write_text(_MARKER_TEXT)
+                (self.directory / MARKER).write_text(_MARKER_TEXT, encoding="utf-8")
             for folder in _FOLDERS:
                 (self.directory / folder).mkdir(mode=_OWNER_ONLY, exist_ok=True)
 

@@ -280,5 +280,5 @@ def _remember(directory: Path, proof: str) -> None:
     """
     note = directory / f".{VERIFIED}.{secrets.token_hex(8)}"
     with suppress(OSError):
-        note.write_text(json.dumps(proof))
+        note.write_text(json.dumps(proof), encoding="utf-8")
         note.replace(directory / VERIFIED)

@@ -298,8 +298,20 @@ def test_a_recipe_may_end_in_yml(
         ("größe und mehr/r 1.yaml", str.encode, {}),
         ("r.yaml", str.encode, {"HOME": ""}),
         ("größe.yaml", str.encode, {"LC_ALL": "C", "PYTHONUTF8": "0"}),
+        (
+            "r.yaml",
+            lambda text: f"# größe\n{text}".encode(),
+            {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        ),
     ],
-    ids=["byte order mark", "lines of Windows", "spaces and umlauts", "no home", "C locale"],
+    ids=[
+        "byte order mark",
+        "lines of Windows",
+        "spaces and umlauts",
+        "no home",
+        "C locale",
+        "ASCII",
+    ],
 )
 def test_an_unusual_recipe_that_is_valid_is_planned(
     commands: Commands, file: str, written: Any, variables: dict[str, str], tmp_path: Path

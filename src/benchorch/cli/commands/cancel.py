@@ -134,7 +134,7 @@ def _interrupt_of(pid: int) -> signal.Signals:
 def _has_signal(pid: int, mask: str, number: signal.Signals) -> bool:
     """Whether a process has a signal in a mask of proc_pid_status(5); False without /proc."""
     with contextlib.suppress(OSError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
             if line.startswith(f"{mask}:"):
                 return bool(int(line.split()[1], 16) >> (number - 1) & 1)
     return False

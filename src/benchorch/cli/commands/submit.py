@@ -180,7 +180,7 @@ def _started(directory: Path) -> Reply:
 
 
 def _tail(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()
+    lines = log.read_text(errors="replace", encoding="utf-8").splitlines()
     return "\n".join(lines[-_TAIL_LINES:])
 
 

@@ -89,7 +89,7 @@ def _write(held: Bundled, script: Path, modules: Mapping[str, Path], place: Path
     dense = torch.contiguous_format
     apart = {name: each.clone(memory_format=dense) for name, each in writer.tensors.items()}
     save_file(apart, place / TENSORS)
-    (place / DEFINITIONS).write_text(source)
+    (place / DEFINITIONS).write_text(source, encoding="utf-8")
     for name, path in modules.items():
         copy = place.joinpath(*name.split("."))
         copy = copy / path.name if path.name == "__init__.py" else copy.with_suffix(".py")

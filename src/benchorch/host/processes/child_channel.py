@@ -108,7 +108,7 @@ def _reopened(pipe: tuple[int, int]) -> int:
 def prefer_to_die() -> None:
     """Offer this process to the kernel first when memory runs out: better it than its parent."""
     with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="utf-8")
 
 
 def die_with_parent() -> None:

@@ -146,7 +146,7 @@ def _gone(process: subprocess.Popen[bytes], side: CodeVersion) -> ExecutorError:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_END_S)
     log = side.directory / LOG
-    lines = log.read_text(errors="replace").strip().splitlines()[-_LOG_LINES:]
+    lines = log.read_text(errors="replace", encoding="utf-8").strip().splitlines()[-_LOG_LINES:]
     reason = " ".join(line.strip() for line in lines) or f"exit code {process.returncode}"
     lacking = (
         " Its benchorch has no duel: name a later revision, or install the same release there."

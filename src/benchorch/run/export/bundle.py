@@ -205,19 +205,21 @@ def _write(chosen: Chosen, setup: TrialSetup, kind: _Kind, built: Built, out: Pa
     save_arrays(out / "expected.npz", _expected(built))
     _json(out / "settings.json", _settings(chosen, setup, inputs, out))
     _json(out / "certificate.json", _certificate(chosen))
-    loader = "".join((_FILES / name).read_text() for name in kind.loader)
-    (out / "model.py").write_text(loader)
+    loader = "".join((_FILES / name).read_text(encoding="utf-8") for name in kind.loader)
+    (out / "model.py").write_text(loader, encoding="utf-8")
     for name in ("check.py", "server.py"):
-        (out / name).write_text((_FILES / f"{name}.txt").read_text())
+        (out / name).write_text(
+            (_FILES / f"{name}.txt").read_text(encoding="utf-8"), encoding="utf-8"
+        )
     pins = [_pin(name, chosen) for name in _packages(kind, chosen)]
     on_cpu = "torch" in kind.requires and not setup.on_gpu
     index = [f"--extra-index-url {_CPU_WHEELS}"] if on_cpu else []
-    (out / "requirements.txt").write_text("\n".join([*index, *pins]) + "\n")
+    (out / "requirements.txt").write_text("\n".join([*index, *pins]) + "\n", encoding="utf-8")
     python = ".".join(str(_measured_version("python", chosen)).split(".")[:2])
-    docker = (_FILES / "Dockerfile.txt").read_text().format(python=python)
-    (out / "Dockerfile").write_text(docker)
-    (out / ".dockerignore").write_text("**/__pycache__\n")
-    (out / "README.md").write_text(_readme(chosen, kind, inputs))
+    docker = (_FILES / "Dockerfile.txt").read_text(encoding="utf-8").format(python=python)
+    (out / "Dockerfile").write_text(docker, encoding="utf-8")
+    (out / ".dockerignore").write_text("**/__pycache__\n", encoding="utf-8")
+    (out / "README.md").write_text(_readme(chosen, kind, inputs), encoding="utf-8")
 
 
 def _expected(built: Built) -> Arrays:
@@ -346,7 +348,7 @@ def _readme(chosen: Chosen, kind: _Kind, inputs: Arrays) -> str:
     name = " ".join(filter(None, (labels["model"], labels["conversion"], labels["workload"])))
     return (
         (_FILES / "README.md.txt")
-        .read_text()
+        .read_text(encoding="utf-8")
         .format(
             name=markdown_text(name, _LONGEST_NAME),
             figures=" ".join(figures),
@@ -363,7 +365,7 @@ def _code(text: str) -> str:
 
 
 def _json(path: Path, value: Json) -> None:
-    path.write_text(json.dumps(value, indent=2) + "\n")
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def _checked(out: Path) -> str:
