@@ -96,7 +96,7 @@ def parse(arguments: Sequence[str], command: str = "run") -> Request:
         elif name in ("--config-name", "-cn"):
             config_name = (value if sign else _next(rest)) or "config"
         elif name == ONLY:
-            only += (value if sign else _next(rest)).split(",")
+            only += _patterns(value if sign else _next(rest))
         elif name == "resume" and sign and value != "null":
             resume = value
         elif word == ALLOW_SKIPS:
@@ -119,7 +119,7 @@ def parse(arguments: Sequence[str], command: str = "run") -> Request:
         resume=resume,
         allow_skips=allow_skips,
         exit_first=exit_first,
-        only=tuple(filter(None, only)),
+        only=tuple(only),
     )
 
 
@@ -136,6 +136,14 @@ def _check_config_name(name: str, directories: Sequence[Path]) -> None:
 
 def _next(rest: list[str]) -> str:
     return rest.pop(0) if rest else ""
+
+
+def _patterns(text: str) -> list[str]:
+    """The patterns that a value of ``--only`` lists; ConfigError for none, which chose all."""
+    found = [*filter(None, text.split(","))]
+    if not found:
+        raise ConfigError([f"{ONLY}: expected a conversion or the name of a trial, got {text!r}."])
+    return found
 
 
 def _find_recipe(word: str) -> Path:

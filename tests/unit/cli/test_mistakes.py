@@ -127,6 +127,8 @@ def refused(words: list[str]) -> ConfigError:
         ('plan model=mlp workload={"batch_size":2}', "without quotes", "'workload={batch_size:2}'"),
         ("plan model=mlp conversion=inductr", "All: benchorch conversions", ""),
         ("plan model=mlp --only onnx conversion=eager", "fits no trial", ""),
+        ("plan model=mlp --only", "expected a conversion or the name", "benchorch plan model=mlp"),
+        ("plan --only=, model=mlp", "name of a trial, got ','", "benchorch plan model=mlp"),
         ("cache lst", "Did you mean 'list'?", "benchorch cache list"),
         ("report", "missing argument 'RUN [RUN ...]'", "benchorch run recipes/tiny"),
         ("compare A", "missing argument 'B'", "benchorch run recipes/tiny"),
