@@ -234,6 +234,17 @@ def test_an_axis_without_values_is_refused(tmp_path, matrix, problem):
     assert problem in caught.value.problems
 
 
+def test_an_axis_that_is_spelled_twice_is_refused(tmp_path):
+    composer = a_composer(
+        tmp_path,
+        "twice",
+        "defaults: [config, override model: mlp, _self_]\n"
+        "matrix: {workload.batch_size: [1, 8], workload: {batch_size: [4]}}\n",
+    )
+    with pytest.raises(ConfigError, match=r"matrix\.workload\.batch_size: is there twice"):
+        composer.cells(["conversion=eager"])
+
+
 def test_all_mistakes_are_told_at_once_with_suggestions(composer):
     with pytest.raises(ConfigError) as caught:
         composer.cells(["model=brt", "workload.bach_size=3", "hardwre=local", "rebuil=never"])

@@ -245,8 +245,14 @@ class Composer:
             raise ConfigError([f"{MATRIX}: expected axes with their values, got {matrix!r}."])
         by_hand = {key_of(override) for override in job}
         matrix = matrix or {}
-        axes = {key: values for key, values in _flatten_axes(matrix) if key not in by_hand}
+        flat = [axis for axis in _flatten_axes(matrix) if axis[0] not in by_hand]
+        axes, keys = dict(flat), [key for key, _ in flat]
         problems = [
+            f"{MATRIX}.{key}: is there twice, with a dot and nested; keep one."
+            for key in axes
+            if keys.count(key) > 1
+        ]
+        problems += [
             f"{MATRIX}.{key}: is empty, so there is nothing to run."
             if values == []
             else f"{MATRIX}.{key}: expected a list of values, got {values!r}."
