@@ -12,6 +12,12 @@ def builtin_directory(name: str) -> Path:
     return installed if installed.is_dir() else package.parent.parent / name
 
 
+def option_files(folder: Path) -> dict[str, Path]:
+    """The options of a group's folder with their files; of two of one name that in ``.yaml``."""
+    endings = reversed(RECIPES)
+    return {path.stem: path for ending in endings for path in sorted(folder.glob(f"*{ending}"))}
+
+
 def known_recipes(folder: Path = Path()) -> list[Path]:
     """Recipes of a folder and of ``recipes`` here, then the built-in ones, as a user names them."""
     places = [place for place in (folder, Path("recipes")) if place.is_dir()]

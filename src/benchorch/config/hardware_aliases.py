@@ -20,7 +20,7 @@ from typing import cast
 
 from benchorch.config.components import misspelt, resolve
 from benchorch.config.conversion_aliases import JOINT, Names, other_names, read_yaml
-from benchorch.config.directories import builtin_directory
+from benchorch.config.directories import builtin_directory, option_files
 from benchorch.config.extensions import extension_directories
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, Problem
@@ -194,7 +194,7 @@ def machine_of(name: str) -> str:
 
 def _yaml_files(directories: Sequence[Path], group: str) -> Mapping[str, Path]:
     folders = [directory / group for directory in reversed(directories)]
-    return {path.stem: path for folder in folders for path in sorted(folder.glob("*.yaml"))}
+    return {name: path for folder in folders for name, path in option_files(folder).items()}
 
 
 @cache

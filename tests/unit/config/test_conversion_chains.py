@@ -91,10 +91,11 @@ def test_options_of_a_joined_chain_can_be_set(tmp_path: Path) -> None:
     assert cell.config["conversion"]["steps"]["int8"]["samples"] == 3  # type: ignore[index, call-overload]
 
 
-def test_a_users_file_is_a_part_and_may_extend_a_joined_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [".yaml", ".yml"])
+def test_a_users_file_is_a_part_and_may_extend_a_joined_name(ending: str, tmp_path: Path) -> None:
     folder = tmp_path / "conversion"
     folder.mkdir()
-    (folder / "mine.yaml").write_text("defaults: [bf16+export, _self_]\ntolerance_ratio: 0.2\n")
+    (folder / f"mine{ending}").write_text("defaults: [bf16+export, _self_]\ntolerance_ratio: 0.2\n")
     composer = Composer(config_loader([tmp_path]))
     (cell,) = composer.cells(["model=mlp", "conversion=mine+onnxruntime"])
     chain = open_trial(cell.config)
