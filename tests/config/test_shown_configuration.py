@@ -86,6 +86,11 @@ def test_callbacks_are_refused(tmp_path: Path) -> None:
         cli_run.benchmark(parse((str(recipe), "--cfg", "job")), Terminal())
 
 
+def test_a_run_in_a_folder_of_hydras_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"hydra\.job\.chdir: is not for runs"):
+        cli_run.benchmark(parse(("model=mlp", "hydra.job.chdir=true")), Terminal())
+
+
 def test_what_cannot_be_resolved_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--cfg", "hydra", "--resolve", "hydra.run.dir=${nowhere}")
     with pytest.raises(ConfigError, match="'nowhere' not found"):

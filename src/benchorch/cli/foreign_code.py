@@ -49,6 +49,8 @@ def _foreign(settings: ConfigNode) -> Iterator[str]:
         yield "hydra.callbacks: is not for recipes, because Hydra calls whatever it names."
     if node_of(settings, "job").get("env_set"):
         yield "hydra.job.env_set: is not for recipes; set variables before the command."
+    if node_of(settings, "job").get("chdir"):
+        yield "hydra.job.chdir: is not for runs, which find their files from the current folder."
     for name in ("hydra_logging", "job_logging"):
         made = settings[name] or {}
         if not isinstance(made, dict) or any(made.get(part) for part in _MADE_BY_LOGGING):
