@@ -245,6 +245,14 @@ def test_an_axis_that_is_spelled_twice_is_refused(tmp_path):
         composer.cells(["conversion=eager"])
 
 
+def test_an_empty_variable_of_benchorch_is_as_good_as_none(monkeypatch):
+    for name in ("CACHE_DIR", "RESULTS_URL"):
+        monkeypatch.setenv(f"BENCHORCH_{name}", "")
+    session = Composer(config_loader()).session([])
+    assert session["keep_at"] is None
+    assert session["store"]["root"] == "~/.cache/benchorch"
+
+
 def test_all_mistakes_are_told_at_once_with_suggestions(composer):
     with pytest.raises(ConfigError) as caught:
         composer.cells(["model=brt", "workload.bach_size=3", "hardwre=local", "rebuil=never"])

@@ -66,7 +66,9 @@ def _value(name: str, default: object = _NONE, *, _parent_: Container) -> object
     why = "" if own else (refusal and refusal(name)) or _stored(name, _parent_)
     if why:
         raise ValueError(why)
-    value = oc.env(name) if default is _NONE else oc.env(name, default)
+    value: object = oc.env(name) if default is _NONE else oc.env(name, default)
+    if own and value == "" and default is not _NONE:  # as CI sets what is unset
+        value = default
     return HIDDEN if _hides.get() and not own and value != default else value
 
 
