@@ -52,6 +52,12 @@ class Request:
         return bool(set(_MULTIRUN) & set(self.flags))
 
     @property
+    def is_bare(self) -> bool:
+        """Whether only switches are given, such as ``-m``, which describe nothing."""
+        named = self.overrides or self.directories or self.only or self.resume
+        return not (named or self.foreign_flags or self.config_name != "config")
+
+    @property
     def foreign_flags(self) -> list[str]:
         """Flags of Hydra's that request something else than a run."""
         return sorted(set(self.flags) - set(_MULTIRUN))

@@ -102,6 +102,8 @@ def refused(words: list[str]) -> ConfigError:
         ("bert", "is a model", "benchorch run model=bert"),
         ("tiny", "is a recipe", "benchorch run recipes/tiny.yaml"),
         ("run", "names no model and no recipe", "benchorch run model=bert"),
+        ("-m", "names no model and no recipe", "benchorch run model=bert"),
+        ("run -x --allow-skips", "names no model and no recipe", "benchorch run model=bert"),
         ("plna", "Did you mean 'plan'?", ""),
         ("--jsno model=mlp", "Did you mean '--json'?", "benchorch run --json model=mlp"),
         ("plan model=mlp --cheapset", "'--cheapest'", "benchorch plan model=mlp --cheapest"),

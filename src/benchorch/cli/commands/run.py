@@ -29,9 +29,10 @@ class _Run(Words):
 @words_argument()
 def run(terminal: Terminal, words: Sequence[str]) -> int:
     """A benchmark of what the words describe."""
-    if not words:
+    request = parse(words)
+    if request.is_bare:
         raise ConfigError(["run: names no model and no recipe."], next=_EXAMPLES)
-    return benchmark(parse(words), terminal)
+    return benchmark(request, terminal)
 
 
 @command(
