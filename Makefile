@@ -15,7 +15,7 @@ TOOLS := build/tools
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help bench test test-slow test-gpu fuzz mutants trace-programs coverage check docs reference ui bench-overheads conversions generation corpus \
+.PHONY: help bench test test-slow test-lowest test-gpu fuzz mutants trace-programs coverage check docs reference ui bench-overheads conversions generation corpus \
   install lock sbom audit clean provision provision-check provision-plan image status destroy test-terraform check-terraform test-chaos rehearse
 # Without bytecode each process would compile benchorch anew.
 unexport PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
@@ -46,6 +46,19 @@ coverage: $(VENV)/.installed-dev ## the tests, with the branches they take in ev
 test-slow: $(VENV)/.installed-dev ## the tests that take minutes
 	@$(RUN) pytest -m slow --ignore tests/stack/provisioning
 	@$(RUN) pytest -m slow tests/stack/provisioning
+
+# LOWEST_TESTS are those near the packages: torch, transformers and signatures keep their versions.
+LOWEST := build/lowest
+LOWEST_TESTS ?= tests/unit/runtimes/test_onnxruntime.py tests/unit/conversions/test_onnx_conversions.py \
+  tests/unit/config tests/unit/host/test_packages.py
+FLOORS := import re, tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+  a = [*p["dependencies"], *p["optional-dependencies"]["local"]]; \
+  print(*(re.sub(r">=([^,]+),.*", r"==\1", d) for d in a if not re.match("torch|cryptography", d)))
+
+test-lowest: $(VENV)/.installed-dev ## tests of ONNX and recipes with the lowest versions of pyproject.toml, torch's apart; minutes
+	@rm -rf $(LOWEST)
+	@$(PIP) --no-deps --only-binary :all: --target $(LOWEST) $$($(VENV)/bin/python -c '$(FLOORS)')
+	@PYTHONPATH=$(CURDIR)/$(LOWEST) $(RUN) pytest -m "not slow" $(LOWEST_TESTS)
 
 test-gpu: $(VENV)/.installed ## every GPU path on this machine, resumable; ARGS="--only clock"; nothing without a GPU
 	@$(VENV)/bin/python scripts/test_gpu.py $(ARGS)
