@@ -16,9 +16,11 @@ FIRST_VIOLATIONS = 20
 # ... and each after it is longer, up to so many times the first.
 GROWTH_RATIO = 1.5
 LONGEST_RATIO = 20
+# Probes lie on both sides of the estimate, no farther from it than this: its evidence fades.
+FARTHEST_PROBE_RATIO = 1.5
 # No probe takes more of the budget than this: a slow model is to be probed more than once, too.
 BUDGET_SHARE = 1 / 12
-LEAST_QUERIES = 20
+LEAST_QUERIES = 12
 MOST_PROBES = 60
 
 
@@ -27,9 +29,10 @@ MOST_PROBES = 60
 class PeakRate(OpenLoop):
     """The highest rate at which a quantile of responses stays within a target.
 
-    The capacity is measured first. Then each probe offers the rate that is as likely too high as
-    too low by all that was counted so far; the search ends when that is known well enough, or when
-    its budget is spent. At the rate that is very likely not too high a run of full length follows.
+    The capacity is measured first. Then probes offer rates below and above the one that is as
+    likely too high as too low by all that was counted so far; the search ends when that is known
+    well enough, or when its budget is spent. At the rate that is very likely not too high a run of
+    full length follows.
     Every probe is kept, and the answer follows from them. Where service alone is slower than the
     target there is nothing to search, and the trial says so.
 
@@ -67,21 +70,37 @@ class PeakRate(OpenLoop):
         started_ns = run.now_ns()
         probes: list[Probe] = []
         found = belief(probes, capacity_per_s, self.quantile_ratio)
-        while count := self._next_length(len(probes), found, run.now_ns() - started_ns):
-            run.offer(found.value, count, schedules[len(probes)], purpose="probe")
+        while True:
+            rate_per_s = _next_rate(len(probes), found)
+            left_s = self.budget_s - ns_to_s(run.now_ns() - started_ns)
+            count = self._next_length(rate_per_s, len(probes), found, left_s)
+            if not count:
+                break
+            run.offer(rate_per_s, count, schedules[len(probes)], purpose="probe")
             probes.append(probe(run.last(), target))
             found = belief(probes, capacity_per_s, self.quantile_ratio)
         if probes:
             count = self.queries(found.low)
             run.offer(found.low, count, schedules[-1], purpose="confirmation")
 
-    def _next_length(self, probed: int, found: Belief, elapsed_ns: int) -> int:
+    def _next_length(self, rate_per_s: float, probed: int, found: Belief, left_s: float) -> int:
         """Number of queries of the next probe; 0 to end the search."""
-        left_s = self.budget_s - ns_to_s(elapsed_ns)
         good = probed > 0 and found.width_ratio <= self.width_ratio
-        if good or probed == MOST_PROBES or found.value * left_s < LEAST_QUERIES:
+        if good or probed == MOST_PROBES or rate_per_s * left_s < LEAST_QUERIES:
             return 0
         first = FIRST_VIOLATIONS / (1.0 - self.quantile_ratio)
         length = first * min(GROWTH_RATIO**probed, LONGEST_RATIO)
-        affordable = found.value * min(left_s, self.budget_s * BUDGET_SHARE)
+        affordable = rate_per_s * min(left_s, self.budget_s * BUDGET_SHARE)
         return math.ceil(max(min(length, affordable), LEAST_QUERIES))
+
+
+def _next_rate(probed: int, found: Belief) -> float:
+    """Midway between the estimate and an end of its interval: the upper, then the lower, and so on.
+
+    Probes at the estimate alone would not show how steeply violations rise around it, on which its
+    interval depends. The first rate is the upper one wherever it lies: it takes the least time.
+    """
+    midway = math.sqrt((found.low if probed % 2 else found.high) / found.value)
+    if probed:
+        midway = min(max(midway, 1.0 / FARTHEST_PROBE_RATIO), FARTHEST_PROBE_RATIO)
+    return found.value * midway

@@ -139,7 +139,7 @@ def test_no_rate_is_the_highest_where_misses_do_not_depend_on_it() -> None:
     scenario = PeakRate(target_ms=100, budget_s=200, duration_s=20, seed=3)
     processes = [process(run(scenario, refusing(clock, every=20), clock))]
     assert "target_rate_per_s/max" not in load_metrics(processes)
-    assert any(each.startswith("Not sustained: 5") for each in load_warnings(processes))
+    assert any(each.startswith("Not sustained: ") for each in load_warnings(processes))
 
 
 def test_a_curve_has_the_times_of_answered_queries() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from benchorch.stats.binomial_bound import Target
-from benchorch.stats.peak_rate import Probe, belief, never, probe
+from benchorch.stats.peak_rate import Probe, belief, bracketed, never, probe
 from benchorch.stats.queueing import completions_ns
 from support.ideal_queue import response_quantile
 from support.load_runs import queue, schedule
@@ -19,11 +21,61 @@ def seen(rate_per_s: float, violations: int, queries: int, time: float = 1.0) ->
     return Probe(rate_per_s=rate_per_s, violations=violations, queries=queries, time=time)
 
 
-def test_before_any_probe_every_rate_up_to_the_most_is_as_likely() -> None:
+def test_before_any_probe_rates_are_half_as_likely_each_and_half_their_logarithms() -> None:
     found = belief([], 1000.0, 0.99)
-    assert found.value == pytest.approx(625, rel=0.01)
-    assert found.low == pytest.approx(0.05 * 1250, rel=0.03)
-    assert found.high == pytest.approx(0.95 * 1250, rel=0.01)
+    assert found.low < 3
+    assert found.value == pytest.approx(271, rel=0.02)
+    assert found.high == pytest.approx(1130, rel=0.02)
+
+
+@pytest.mark.parametrize("slope", [0.3, 1.0, 3.0, 17.0, 40.0])
+def test_the_interval_holds_the_rate_however_steeply_violations_rise(slope: float) -> None:
+    """Whatever a probe far above it counted: at low utilisation the slope is about 1."""
+    rng, held = np.random.default_rng(1), 0
+    for _ in range(20):
+        rates = 50.0 * np.exp(rng.uniform(-1.5, 3.0, 12) / max(slope, 1.0))
+        shares = 1.0 / (1.0 + 99.0 * (50.0 / rates) ** slope)
+        probes = [
+            seen(rate, int(rng.binomial(3000, share)), 3000)
+            for rate, share in zip(rates.tolist(), shares.tolist(), strict=True)
+        ]
+        found = belief(probes, 1000.0, 0.99, 0.95)
+        held += found.low <= 50.0 <= found.high
+    assert held >= 17
+
+
+def test_many_probes_far_above_do_not_overrule_those_near_it() -> None:
+    """M/D/1 with a target at half a service time of waiting: the slope is 1, and rises to 10."""
+    rates = [10.0, 20.0, *range(500, 1000, 25)]
+    shares = [rate / 1000.0 for rate in rates]
+    probes = [
+        seen(rate, round(600 * share), 600) for rate, share in zip(rates, shares, strict=True)
+    ]
+    found = belief(probes, 1000.0, 0.99, 0.95)
+    assert found.low <= 10.0 <= found.high < 20.0
+
+
+def test_beyond_the_rates_that_were_offered_an_end_is_open() -> None:
+    never_late = [seen(100, 0, 2000), seen(300, 0, 2000)]
+    patient = bracketed(never_late, 1000.0, 0.99, 0.95)
+    assert math.isinf(patient.high)
+    assert 280 < patient.low <= patient.value <= 300
+    always_late = [seen(100, 400, 2000), seen(300, 900, 2000)]
+    strict = bracketed(always_late, 1000.0, 0.99, 0.95)
+    assert strict.low == pytest.approx(1.0)
+    assert strict.high < 100
+    between = bracketed([*never_late, seen(600, 300, 2000)], 1000.0, 0.99, 0.95)
+    assert 280 < between.low < between.high < 600
+
+
+def test_a_lucky_probe_weighs_no_more_than_an_unlucky_one_at_a_like_rate() -> None:
+    alone = belief([seen(600, 0, 3000, time=5.0), seen(601, 60, 3000, time=50.0)], 1e3, 0.99)
+    alike = belief([seen(600, 0, 3000, time=50.0), seen(601, 60, 3000, time=50.0)], 1e3, 0.99)
+    swapped = belief([seen(601, 0, 3000, time=5.0), seen(600, 60, 3000, time=50.0)], 1e3, 0.99)
+    assert swapped.value == pytest.approx(
+        belief([seen(601, 0, 3000, 27.5), seen(600, 60, 3000, 27.5)], 1e3, 0.99).value
+    )
+    assert alone.value > alike.value
 
 
 def test_violations_lower_and_their_absence_raises_what_is_believed() -> None:

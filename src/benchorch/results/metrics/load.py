@@ -21,9 +21,8 @@ from benchorch.stats.binomial_bound import (
     target_of,
 )
 from benchorch.stats.correlated_quantiles import correlated_quantile, correlation_time
-from benchorch.stats.peak_rate import LEVEL_RATIO as BELIEF_LEVEL_RATIO
-from benchorch.stats.peak_rate import Belief, belief, never, probe
-from benchorch.stats.quantiles import ALPHA, minimum_n, sample_quantile
+from benchorch.stats.peak_rate import LOWEST_RATIO, Belief, bracketed, never, probe
+from benchorch.stats.quantiles import ALPHA, LEVEL_RATIO, minimum_n, sample_quantile
 from benchorch.stats.queueing import LoadPhase, overloaded, stretches
 from benchorch.stats.student import student_t
 from benchorch.units import NS_PER_MS
@@ -71,12 +70,15 @@ def seen_under_load(processes: Sequence[ProcessRecord]) -> list[Observations]:
 
 
 def at_one_rate(observations: Sequence[Observations]) -> list[LoadPhase]:
-    """The one rate of each process; empty where a process offered several, or none."""
+    """The one rate of each process that has one; empty where a process offered several.
+
+    A process in which no rate could be searched has none, and the others' still count.
+    """
     found = [
         [s for s in stretches(observed) if s.load.purpose in (OFFERED, CONFIRMATION)]
         for observed in observations
     ]
-    return [one[0] for one in found] if all(len(one) == 1 for one in found) else []
+    return [s for one in found for s in one] if all(len(one) <= 1 for one in found) else []
 
 
 def _of_one_rate(mains: Sequence[LoadPhase]) -> Iterator[tuple[str, Estimate | None]]:
@@ -176,24 +178,50 @@ def capacity_of(observed: Observations) -> LoadPhase | None:
 
 
 def _target_rate(observations: Sequence[Observations]) -> Estimate | None:
-    """Highest rate at which the target holds; None if only one rate was tried."""
+    """Highest rate at which the target holds.
+
+    None if only one rate was tried, and where a full run at what the search found missed the
+    target.
+    """
     found = [peak for observed in observations if (peak := peak_of(observed)) is not None]
-    if len(found) == 1:
-        (peak,) = found
-        return Estimate(
-            value=peak.value,
-            low=peak.low,
-            high=peak.high,
-            level_ratio=BELIEF_LEVEL_RATIO,
-            n=1,
-            unit="per_s",
-            method="probabilistic bisection; credible interval",
-        )
-    return over_processes([peak.value for peak in found], unit="per_s")
+    if not found or not_confirmed(at_one_rate(observations)):
+        return None
+    together = over_processes([peak.value for peak in found], unit="per_s")
+    return together and _no_narrower(together, found)
+
+
+def _no_narrower(together: Estimate, peaks: Sequence[Belief]) -> Estimate:
+    """The same, with an interval no narrower than what a typical process knows by itself.
+
+    Processes whose probes say little agree all the same, on what was likely beforehand.
+    """
+    low, high = (
+        float(np.median([getattr(peak, end) for peak in peaks])) for end in ("low", "high")
+    )
+    single = len(peaks) == 1
+    method = "posterior over rates and slopes" if single else together.method
+    method = f"{method}; credible interval{'' if single else 's'}"
+    if math.isinf(high):
+        low = min(low, together.low or low, together.value)
+        return replace(together, low=low, high=None, seen=None, at_least=True, method=method)
+    if single:
+        return replace(together, low=low, high=high, seen=None, method=method)
+    if together.low is None or together.high is None:
+        return together
+    low, high = min(low, together.low), max(high, together.high)
+    return replace(together, low=low, high=high, method=method)
+
+
+def not_confirmed(mains: Sequence[LoadPhase]) -> bool:
+    """Whether full runs at the rates that searches found missed the target."""
+    target = target_of(mains[0].load) if mains else None
+    if target is None or mains[0].load.purpose != CONFIRMATION:
+        return False
+    return verdict(mains, target)[0] is TargetStatus.MISSED
 
 
 def peak_of(observed: Observations) -> Belief | None:
-    """Posterior of one process's highest rate at which its target holds.
+    """Posterior of one process's highest rate at which its target holds, at `LEVEL_RATIO`.
 
     None without a target, where fewer than two rates were offered, where no rate can hold it, and
     where even the lowest ones left more queries without an answer than it allows.
@@ -205,22 +233,26 @@ def peak_of(observed: Observations) -> Belief | None:
     offered = [s for s in stretches(observed) if s.load.purpose != CAPACITY]
     if len({s.load.rate_per_s for s in offered}) < 2:
         return None
-    if _never_answered(offered, 1.0 - target.quantile_ratio):
-        return None
     capacity_per_s = at_full_speed.settled().completed_per_s()
-    return belief([probe(s, target) for s in offered], capacity_per_s, target.quantile_ratio)
+    probes = [probe(s, target) for s in offered]
+    found = bracketed(probes, capacity_per_s, target.quantile_ratio, LEVEL_RATIO)
+    # Where no rate is too low to be the answer, misses up to half the capacity are of no overload.
+    nowhere = found.low < 2.0 * LOWEST_RATIO * capacity_per_s
+    highest_per_s = max(offered[-1].load.rate_per_s, capacity_per_s / 2.0 if nowhere else 0.0)
+    lowest = [s for s in offered if s.load.rate_per_s <= highest_per_s]
+    return None if _never_answered(lowest, 1.0 - target.quantile_ratio) else found
 
 
-def _never_answered(offered: Sequence[LoadPhase], allowed_ratio: float) -> bool:
+def _never_answered(lowest: Sequence[LoadPhase], allowed_ratio: float) -> bool:
     """Whether more queries than allowed had no answer even at the lowest rates.
 
-    Those up to the last one, which is what the search found. Misses in a row, as of a server that
-    limits its rate, count for what they are worth: one in each correlation time.
+    Misses in a row, as of a server that limits its rate, count for what they are worth: one in
+    each correlation time.
     """
-    lowest = [~s.answered for s in offered if s.load.rate_per_s <= offered[-1].load.rate_per_s]
-    missed, queries = sum(int(each.sum()) for each in lowest), sum(each.size for each in lowest)
-    time = sum(integrated_time(each) * each.size for each in lowest) / queries
-    low, _ = share_bounds(ExceedanceCount(violations=missed / time, queries=queries / time))
+    missed = [~s.answered for s in lowest]
+    count, queries = sum(int(each.sum()) for each in missed), sum(each.size for each in missed)
+    time = sum(integrated_time(each) * each.size for each in missed) / queries
+    low, _ = share_bounds(ExceedanceCount(violations=count / time, queries=queries / time))
     return low > allowed_ratio
 
 

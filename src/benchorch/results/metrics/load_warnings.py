@@ -1,5 +1,6 @@
 """Warnings about a trial under load, the gravest first, each with what to do."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -13,6 +14,7 @@ from benchorch.results.metrics.load import (
     OFFERED,
     at_one_rate,
     capacity_of,
+    not_confirmed,
     peak_of,
     quantile_over,
     seen_under_load,
@@ -173,8 +175,8 @@ def _missed(mains: Sequence[LoadPhase]) -> Iterator[str]:
         )
     elif found is TargetStatus.MISSED and mains[0].load.purpose == CONFIRMATION:
         yield (
-            f"The rate that the search found did not hold for a full run: {cause}: "
-            "try a larger scenario.budget_s, or a quieter machine."
+            f"The rate that the search found did not hold for a full run: {cause}. No rate is "
+            "named as within the target: try a larger scenario.budget_s, or a quieter machine."
         )
     elif found is TargetStatus.MISSED:
         yield (
@@ -230,11 +232,23 @@ def _few(mains: Sequence[LoadPhase]) -> Iterator[str]:
 
 def _wide_peak(observations: Sequence[Observations]) -> Iterator[str]:
     found = [peak for observed in observations if (peak := peak_of(observed)) is not None]
-    widest = max((peak.width_ratio for peak in found), default=0.0)
-    if widest > WIDE_RATIO:
+    if not found or not_confirmed(at_one_rate(observations)):
+        return
+    searched = any(load.purpose == CONFIRMATION for o in observations for load in o.loads)
+    remedy = "a larger scenario.budget_s"
+    if not searched:
+        remedy = "a longer scenario.duration_s, or more scenario.fractions near that rate"
+    widest = max(found, key=lambda peak: peak.width_ratio)
+    if math.isinf(widest.high):
         yield (
-            f"The search for the highest rate ended with an interval {percent(widest)} wide: "
-            "try a larger scenario.budget_s."
+            f"The highest rate is a lower limit: that the target holds above {widest.low:.3g} "
+            f"queries a second is not excluded by any rate that was offered: try {remedy}."
+        )
+    elif widest.width_ratio > WIDE_RATIO:
+        yield (
+            f"The highest rate is known only to lie between {widest.low:.3g} and "
+            f"{widest.high:.3g} queries a second, by the process that shows the least: "
+            f"try {remedy}."
         )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from benchorch.domain.codec import decode, encode
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.measurement import Observations, ProcessRecord
+from benchorch.formatting import is_unknown
 from benchorch.hardware.cpu import CpuClock
 from benchorch.results.metrics.load import load_metrics, quantile_over, verdict
 from benchorch.results.metrics.load_curve import LoadPoint, load_points, rising
@@ -163,11 +166,72 @@ def test_a_wide_search_is_doubted() -> None:
 
 def test_one_process_that_could_serve_no_rate_is_told_beside_those_that_could() -> None:
     slow = QuickClock()
-    scenario = PeakRate(target_ms=10, budget_s=20, duration_s=2, seed=1)
+    scenario = PeakRate(target_ms=10, budget_s=20, duration_s=5, seed=1)
     both = [process(run(scenario)), process(run(scenario, constant(slow, 11.0), slow))]
     first, *_ = load_warnings(both)
     assert first.startswith("In 1 of 2 processes no rate could be served within 10 ms at p99")
-    assert load_metrics(both)["target_rate_per_s/max"].n == 1
+    found = load_metrics(both)
+    assert found["target_rate_per_s/max"].n == 1
+    assert {"response_ms/p50", "achieved_per_s/mean"} <= set(found)
+
+
+def test_the_interval_of_one_search_is_at_the_level_of_all_others() -> None:
+    found = process(run(PeakRate(target_ms=10, budget_s=20, duration_s=5, seed=1)))
+    assert load_metrics([found])["target_rate_per_s/max"].level_ratio == 0.95
+
+
+def strict_curve(seed: int, **options: Any) -> ProcessRecord:
+    clock = QuickClock()
+    scenario = ThroughputLatency(seed=seed, **options)
+    return process(run(scenario, constant(clock, 10.0), clock))
+
+
+def test_a_rate_far_below_those_offered_is_not_named_with_an_interval_without_it() -> None:
+    """Of 10 a second a tenth is late, which is all that the curve shows of the true 1.04."""
+    found = load_metrics([strict_curve(seed, target_ms=10.5) for seed in range(3)])
+    rate = found["target_rate_per_s/max"]
+    assert rate.low is not None
+    assert rate.high is not None
+    assert rate.low <= 1.04 <= rate.high < 10
+    assert is_unknown(rate)
+
+
+def test_processes_that_know_nothing_above_what_was_offered_agree_on_a_lower_limit() -> None:
+    few = [strict_curve(seed, target_ms=2000.0, fractions=(0.1, 0.3)) for seed in range(3)]
+    rate = load_metrics(few)["target_rate_per_s/max"]
+    assert rate.at_least
+    assert rate.high is None
+    assert rate.low is not None
+    assert 20 < rate.low <= rate.value < 31
+    (said,) = (doubt for doubt in load_warnings(few) if "lower limit: that the target" in doubt)
+    assert "scenario.fractions" in said
+    assert "budget_s" not in said
+
+
+def test_an_interval_over_processes_is_no_narrower_than_each_ones_own() -> None:
+    searches = [
+        process(run(PeakRate(target_ms=10, budget_s=4, duration_s=2, seed=seed)))
+        for seed in range(3)
+    ]
+    own = [load_metrics([one])["target_rate_per_s/max"] for one in searches]
+    rate = load_metrics(searches)["target_rate_per_s/max"]
+    assert rate.low is not None
+    assert rate.low <= np.median([one.low for one in own])
+    assert rate.at_least or rate.high >= np.median([one.high or np.inf for one in own])
+
+
+def test_a_rate_that_a_full_run_refutes_is_not_named() -> None:
+    observed = run(PeakRate(target_ms=10, budget_s=20, duration_s=5, seed=1))
+    confirmed = observed.loads[-1]
+    costs = list(observed.durations_ns)
+    costs[confirmed.first : confirmed.end : 10] = [
+        11 * MS for _ in range(confirmed.first, confirmed.end, 10)
+    ]
+    refuted = process(replace(observed, durations_ns=tuple(costs)))
+    assert "target_rate_per_s/max" in load_metrics([process(observed)])
+    assert "target_rate_per_s/max" not in load_metrics([refuted])
+    (said,) = (doubt for doubt in load_warnings([refuted]) if "did not hold" in doubt)
+    assert "No rate is named as within the target: try " in said
 
 
 def test_a_budget_too_small_for_one_probe_ends_with_a_verdict() -> None:
