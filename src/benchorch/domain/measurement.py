@@ -204,7 +204,7 @@ class Conditions:
         foreign_ratio: share of it that other processes of this machine used.
         waited_ratio: share of the processor time that this process was ready to use in which it had
             to wait for a processor.
-        throttled_periods: in which the control group was held back.
+        throttled_periods: in which the control group, or one above it, was held back.
         frequency_khz: mean of the pinned processors' clocks, before and after.
         device: what the accelerator reports: clocks, throttle reasons, temperature.
     """

@@ -125,11 +125,10 @@ def _quota(readings: HostReadings) -> HostFinding:
         seen = f"{quota or 0:g} cores, held back in {throttled} periods"
         advice = "raise the control group's cpu.max, or remove it: it stops whole calls"
         return _bad("quota", seen, advice)
-    return (
-        _good("quota", "none")
-        if quota is None
-        else _note("quota", f"{quota:g} cores, never held back")
-    )
+    if quota is None:
+        return _good("quota", "none")
+    held = "whether it held anything back is not told" if throttled is None else "never held back"
+    return _note("quota", f"{quota:g} cores, {held}")
 
 
 def _governor(readings: HostReadings) -> HostFinding:

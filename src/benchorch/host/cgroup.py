@@ -29,10 +29,13 @@ def cpu_quota_cores(root: Path = ROOT) -> float | None:
 
 
 def throttled_periods(root: Path = ROOT) -> int | None:
-    """Number of periods in which the quota has stopped this process's own group so far."""
-    for level in _levels("cpu", root):
-        return read_keyed(level / "cpu.stat").get("nr_throttled")
-    return None
+    """Number of periods in which any level's quota has stopped its group so far; None if untold.
+
+    The kernel counts them at the level that has the quota alone.
+    """
+    stats = (read_keyed(level / "cpu.stat") for level in _levels("cpu", root))
+    counts = [stat["nr_throttled"] for stat in stats if "nr_throttled" in stat]
+    return sum(counts) if counts else None
 
 
 def oom_kills(root: Path = ROOT) -> int | None:

@@ -70,6 +70,14 @@ def test_nothing_is_to_be_changed_on_a_machine_that_is_as_it_should_be() -> None
             "1.5 cores, held back in 3 periods",
             "cpu.max",
         ),
+        (host(cpu_quota_cores=2.0), "quota", NOTE, "2 cores, never held back", ""),
+        (
+            replace(conditions(throttled_periods=None), host={**HOST, "cpu_quota_cores": 2.0}),
+            "quota",
+            NOTE,
+            "2 cores, whether it held anything back is not told",
+            "",
+        ),
         (replace(QUIET, threads=8), "threads", BAD, "8 for 4", "hardware.threads=4"),
         (replace(QUIET, threads=4), "pinning", NOTE, "all there are", "hardware.threads=3"),
         (

@@ -223,6 +223,20 @@ def test_a_version_one_quota_is_read(machine: Path) -> None:
     assert cgroup.throttled_periods(machine) == 4
 
 
+@pytest.mark.parametrize("inner", ["usage_usec 9\n", "nr_periods 0\nnr_throttled 0\n"])
+def test_throttling_by_an_outer_groups_quota_is_counted(machine: Path, inner: str) -> None:
+    unified(machine, cpu__max="max 100000\n", cpu__stat=inner)
+    write(machine, "sys/fs/cgroup/outer/cpu.max", "200000 100000\n")
+    write(machine, "sys/fs/cgroup/outer/cpu.stat", "nr_periods 9\nnr_throttled 4\n")
+    assert cgroup.cpu_quota_cores(machine) == 2
+    assert cgroup.throttled_periods(machine) == 4
+
+
+def test_groups_without_a_count_do_not_tell_of_throttling(machine: Path) -> None:
+    unified(machine, cpu__stat="usage_usec 9\n")
+    assert cgroup.throttled_periods(machine) is None
+
+
 def test_a_version_one_group_without_quota_has_none(machine: Path) -> None:
     version_one(machine, "cpu", cpu__cfs_quota_us="-1\n", cpu__cfs_period_us="100000\n")
     assert cgroup.cpu_quota_cores(machine) is None
