@@ -211,6 +211,16 @@ def _in_use() -> bool:
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]  # torch's own
 
 
+def _has_context() -> bool:
+    """Whether this process has a context on the device, by which the driver lists it.
+
+    Asking torch about the device initialises it without one.
+    """
+    import torch
+
+    return bool(torch._C._cuda_hasPrimaryContext(0))  # type: ignore[attr-defined]
+
+
 @cache
 def first_device() -> NvmlDevice | str:
     """The device that torch calls ``cuda:0``, cached; or the reason why NVML is unavailable."""
@@ -295,11 +305,11 @@ def _others(processes: Sequence[Any] | None) -> dict[str, Json]:
     """Number of other processes that compute on the device.
 
     In a container the driver's numbers are not ours. This one is then among them all the same
-    once it has used the device.
+    once it has a context.
     """
     if processes is None:
         return {}
-    ours = _in_use() or any(each.pid == os.getpid() for each in processes)
+    ours = any(each.pid == os.getpid() for each in processes) or _has_context()
     return {"other_processes": max(0, len(processes) - ours)}
 
 

@@ -18,6 +18,8 @@ GOOD, NOTE, BAD = "good", "note", "bad"
 
 # Read by the processor itself; all others ask a slow device or the hypervisor.
 _FAST_CLOCKS = ("tsc", "arch_sys_counter")
+# Somebody's choice, often in order to measure; all other reasons are heat or power.
+_CLOCK_SETTINGS = {"applications_clocks_setting", "sync_boost", "display_clock_setting"}
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _FOREIGN_RATIO = 0.05
 _READ_NS = 200.0
@@ -235,10 +237,13 @@ def _device(readings: HostReadings) -> Iterator[HostFinding]:
     if state.get("persistence") is False:
         advice = "sudo nvidia-smi --persistence-mode=1, or first calls wait for the driver"
         yield _note("GPU driver", "not kept loaded", advice)
-    held = set(cast("list[str]", state.get("throttle_reasons") or [])) - {"gpu_idle"}
+    limits = set(cast("list[str]", state.get("throttle_reasons") or [])) - {"gpu_idle"}
+    held = limits - _CLOCK_SETTINGS
     if held:
         advice = "cooling, or a higher power cap: nvidia-smi --query --display=PERFORMANCE"
         yield _bad("GPU clocks", f"held back by {', '.join(sorted(held))}", advice)
+    elif limits:
+        yield _note("GPU clocks", f"limited by a setting: {', '.join(sorted(limits))}")
 
 
 _CHECKS: tuple[Callable[[HostReadings], HostFinding], ...] = (

@@ -72,6 +72,7 @@ def torch_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]
         is_available=lambda: True,
         max_memory_allocated=lambda: 100,
         max_memory_reserved=lambda: 200,
+        has_context=True,
         resets=0,
         get_device_properties=lambda _: SimpleNamespace(uuid=UUID),
     )
@@ -82,6 +83,7 @@ def torch_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]
     cuda.reset_peak_memory_stats = reset
     torch = ModuleType("torch")
     torch.cuda = cuda  # type: ignore[attr-defined]
+    torch._C = SimpleNamespace(_cuda_hasPrimaryContext=lambda _: cuda.has_context)  # type: ignore[attr-defined]
     torch.__version__ = "9"
     monkeypatch.setitem(sys.modules, "torch", torch)
     first_device.cache_clear()
@@ -289,7 +291,13 @@ def test_a_container_whose_numbers_differ_is_still_one_of_the_processes(
     listed = [process(10**9), process(10**9 + 1)]
     meter = meter_of(ComputeRunningProcesses=listed)
     assert meter.device_state()["other_processes"] == 1
-    torch_on_a_gpu.is_initialized = lambda: False
+
+
+def test_a_process_that_only_asked_about_the_device_is_none_of_those_that_use_it(
+    torch_on_a_gpu: SimpleNamespace,
+) -> None:
+    torch_on_a_gpu.has_context = False  # is_initialized is true nevertheless
+    meter = meter_of(ComputeRunningProcesses=[process(10**9), process(10**9 + 1)])
     assert meter.device_state()["other_processes"] == 2
 
 

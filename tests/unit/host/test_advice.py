@@ -98,6 +98,20 @@ def test_nothing_is_to_be_changed_on_a_machine_that_is_as_it_should_be() -> None
             "power cap",
         ),
         (
+            replace(QUIET, device={"throttle_reasons": ["applications_clocks_setting"]}),
+            "GPU clocks",
+            NOTE,
+            "limited by a setting: applications_clocks_setting",
+            "",
+        ),
+        (
+            replace(QUIET, device={"throttle_reasons": ["sync_boost", "hw_thermal_slowdown"]}),
+            "GPU clocks",
+            BAD,
+            "held back by hw_thermal_slowdown",
+            "cooling",
+        ),
+        (
             replace(QUIET, device={"persistence": False}),
             "GPU driver",
             NOTE,
