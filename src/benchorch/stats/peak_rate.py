@@ -163,13 +163,15 @@ def bracketed(
 ) -> Belief:
     """The same, with an end only where a rate near it was offered; at least one probe.
 
-    Beyond the rates that were offered the power law alone would speak. There the lower end is the
-    lowest rate considered, the upper one infinite, and the value the highest rate offered.
+    Beyond the rates that were offered, and next to the highest one considered, the power law and
+    the prior alone would decide. There the lower end is the lowest rate considered, the upper one
+    infinite, and the value at most the highest rate offered.
     """
     found = belief(probes, capacity_per_s, quantile_ratio, level_ratio)
     rates = [each.rate_per_s for each in probes]
     is_low = found.low * FARTHEST_RATIO >= min(rates)
-    is_high = found.high <= max(rates) * FARTHEST_RATIO
+    farthest_per_s = min(max(rates) * FARTHEST_RATIO, HIGHEST_RATIO * capacity_per_s / 1.05)
+    is_high = found.high <= farthest_per_s
     return Belief(
         value=min(found.value, max(rates)),
         low=min(found.low, max(rates)) if is_low else LOWEST_RATIO * capacity_per_s,

@@ -68,6 +68,12 @@ def test_beyond_the_rates_that_were_offered_an_end_is_open() -> None:
     assert 280 < between.low < between.high < 600
 
 
+def test_an_end_next_to_the_highest_rate_considered_is_open() -> None:
+    at_capacity = bracketed([seen(1000, 0, 900, time=300.0)], 1000.0, 0.99, 0.95)
+    assert math.isinf(at_capacity.high)
+    assert at_capacity.value <= 1000
+
+
 def test_a_lucky_probe_weighs_no_more_than_an_unlucky_one_at_a_like_rate() -> None:
     alone = belief([seen(600, 0, 3000, time=5.0), seen(601, 60, 3000, time=50.0)], 1e3, 0.99)
     alike = belief([seen(600, 0, 3000, time=50.0), seen(601, 60, 3000, time=50.0)], 1e3, 0.99)
