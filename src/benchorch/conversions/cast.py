@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, final
 from benchorch.domain.artifact import Format
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Example
-from benchorch.frameworks.module_precision import CAST_FROM, parameter_dtypes
+from benchorch.frameworks.module_precision import CAST_FROM, in_dtype, parameter_dtypes
 from benchorch.interfaces.conversion import HALF_PRECISION_RATIOS, SAME_ARITHMETIC_RATIO, ModuleStep
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 class Cast(ModuleStep):
     """Every floating parameter and buffer in one dtype; not autocast, which casts per operator.
 
-    Runtimes cast floating inputs to the module's dtype and report outputs in float32.
+    Runtimes cast floating inputs to the module's dtype and report outputs in float32. Complex
+    tensors stay complex: complex64 with float32, and as they are with half precision. Weights in
+    float8 stay in it.
 
     Args:
         dtype: of the weights and of what is computed.
@@ -29,6 +31,7 @@ class Cast(ModuleStep):
 
     consumes = (Format.MODULE,)
     produces = Format.MODULE
+    version = 2  # 2: complex tensors keep their imaginary parts
 
     dtype: Literal["bfloat16", "float16", "float32"]
 
@@ -52,9 +55,7 @@ class Cast(ModuleStep):
 
     def transform(self, module: torch.nn.Module, example: Example) -> torch.nn.Module:
         """The same module, cast in place."""
-        import torch
-
         found = "+".join(parameter_dtypes(module))
-        module = module.to(getattr(torch, self.dtype))
+        module = in_dtype(module, self.dtype)
         setattr(module, CAST_FROM, found)  # the facts of whoever runs the module read it
         return module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ CAST_FROM = "cast_from"
 """Attribute of a module that was cast: the dtypes that it had before, and the fact of that name."""
 
 _HALVES = ("bfloat16", "float16")
+_COMPLEX = {"float64": "complex128", "float32": "complex64"}
 _QUANTISED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
 
 
@@ -20,11 +22,38 @@ def in_workload_dtype(module: torch.nn.Module, dtype: str) -> torch.nn.Module:
     float32 is what a workload has by default. A model that was saved or made in half precision is
     served in it, so nobody means another model by not naming a dtype.
     """
-    import torch
-
     if dtype == "float32" and _holds_half(module):
         return module
-    return module.to(getattr(torch, dtype))
+    return in_dtype(module, dtype)
+
+
+def in_dtype(module: torch.nn.Module, dtype: str) -> torch.nn.Module:
+    """The module with its floating tensors in one dtype, in place.
+
+    Complex ones stay complex, of which `Module.to` drops the imaginary parts: they take the width
+    of float32 and float64, and keep theirs in half precision, in which torch computes few products
+    of them. Those of one byte, such as float8, stay, as the code beside them scales them.
+    """
+    import torch
+
+    floating = getattr(torch, dtype)
+    tensors = (*module.parameters(), *module.buffers())
+    if not any(each.is_complex() or _is_narrow(each) for each in tensors):
+        return module.to(floating)  # as a class may have a method of its own
+
+    def cast(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_complex():
+            return tensor.to(getattr(torch, _COMPLEX[dtype])) if dtype in _COMPLEX else tensor
+        casts = tensor.is_floating_point() and not _is_narrow(tensor)
+        return tensor.to(floating) if casts else tensor
+
+    module._apply(cast)  # type: ignore[no-untyped-call]  # torch's own
+    return module
+
+
+def _is_narrow(tensor: torch.Tensor) -> bool:
+    """Whether it is floating point of one byte, which stores weights and computes nothing."""
+    return tensor.is_floating_point() and tensor.dtype.itemsize == 1
 
 
 def _holds_half(module: torch.nn.Module) -> bool:
@@ -43,10 +72,14 @@ def parameter_dtypes(module: torch.nn.Module) -> tuple[str, ...]:
     """The floating dtypes of the parameters, sorted; of the buffers where there are no others.
 
     A model in half precision may keep buffers, such as frequencies, in float32. Quantised layers
-    of torch.ao have no parameters and take float32.
+    of torch.ao have no parameters and take float32. Weights in float8 are computed in another.
     """
-    own = {str(each.dtype) for each in module.parameters() if each.is_floating_point()}
+    own = _floating(module.parameters())
     if not own and any(type(each).__module__.startswith(_QUANTISED) for each in module.modules()):
         return ("float32",)
-    own = own or {str(each.dtype) for each in module.buffers() if each.is_floating_point()}
+    own = own or _floating(module.buffers())
     return tuple(sorted(name.removeprefix("torch.") for name in own))
+
+
+def _floating(tensors: Iterable[torch.Tensor]) -> set[str]:
+    return {str(t.dtype) for t in tensors if t.is_floating_point() and not _is_narrow(t)}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchorch.errors import BuildError
 from benchorch.files import ARCHIVE_DAMAGE, digest_once
+from benchorch.frameworks.module_precision import in_dtype
 from benchorch.models.headers import safetensors_headers
 from benchorch.models.start_folder import from_start
 
@@ -90,7 +91,7 @@ def load_checkpoint(module: torch.nn.Module, checkpoint: str | None) -> None:
         )
     saved = {tensor.dtype for tensor in state.values() if tensor.is_floating_point()}
     if len(saved) == 1 and saved & {torch.bfloat16, torch.float16}:
-        module.to(saved.pop())
+        in_dtype(module, str(saved.pop()).removeprefix("torch."))
     module.load_state_dict(state, strict=False)
 
 

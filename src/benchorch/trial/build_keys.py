@@ -52,6 +52,9 @@ NOTES = "notes"
 # 12: with what objects hold.
 _REFERENCE_VERSION = 12
 
+# In what identifies a model without a look at its weights: loads before lost imaginary parts.
+_KEEPS_COMPLEX: ConfigNode = {"complex": "kept"}
+
 _CODE_FILE = re.compile(r"(.+\.py)(?::[\w.]+)?")
 
 
@@ -197,7 +200,7 @@ class Keys:
         """Identity of the model; computed by loading it if necessary, once an invocation."""
         declared = self._setup.model.identity()
         if declared is not None:
-            return dict(declared)
+            return {**declared, **_KEEPS_COMPLEX}
         with suppress(NotComputedYet):
             return self._noted("identity", self._request)
         stamped = self._stamps.identity(self._stamped_request()) if self._stamps else None
@@ -248,6 +251,7 @@ class Keys:
             "seed": workload.seed,
             "dtype": workload.dtype,
             "half": "kept",  # loads before were cast to float32
+            **_KEEPS_COMPLEX,
             "threads": self._threads,
             "environment": dict(native_variables(self.start.environment)),
             "accelerators": len([*Path("/dev").glob("nvidia[0-9]*")]),

@@ -28,7 +28,7 @@ from benchorch.files import read_json, write_json
 from benchorch.frameworks.flop_counter import count_model
 from benchorch.frameworks.identity.calls import BASELINE, Calls, Consulted, observed
 from benchorch.frameworks.module_fingerprint import state_digest
-from benchorch.frameworks.module_precision import half_precision
+from benchorch.frameworks.module_precision import half_precision, in_dtype
 from benchorch.frameworks.module_state import changes, snapshot
 from benchorch.frameworks.near_weights import NEAR_DRAWS, near_modules
 from benchorch.frameworks.numpy_files import save_arrays, saved
@@ -546,13 +546,13 @@ def _write_referee(
     if available_memory_bytes() < _REFEREE_FACTOR * state:
         return
     try:
-        wide = copy.deepcopy(module).double()
+        wide = in_dtype(copy.deepcopy(module), "float64")
         with closing(eager(setup, lambda: wide, out, threads)) as executable:
             found = dict(zip(given, outputs_of(executable, list(given.values())), strict=True))
     except Exception:  # a model may hold to its dtype in as many ways as there are models
         return
     for index, outputs in found.items():
-        if all(array.dtype != np.float32 for array in outputs.values()):
+        if all(array.dtype not in (np.float32, np.complex64) for array in outputs.values()):
             save_arrays(referee_file(out, index), outputs)
 
 

@@ -239,6 +239,13 @@ def test_a_cast_reaches_parameters_and_buffers_but_not_whole_numbers() -> None:
     assert module.num_batches_tracked.dtype == torch.int64
 
 
+def test_a_cast_leaves_complex_tensors_complex() -> None:
+    module = torch.nn.Linear(2, 2)
+    module.register_buffer("turn", torch.tensor(1 + 2j))
+    assert Cast(dtype="bfloat16").transform(module, example()).turn == 1 + 2j
+    assert module.weight.dtype == torch.bfloat16
+
+
 def test_a_dtype_that_a_backend_cannot_compute_in_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises((BuildError, MeasureError), match="bfloat16") as caught:
         lab.converted(lab.chain_of("bf16+onnxruntime", "Convolution"), tmp_path)

@@ -39,6 +39,15 @@ def test_every_weight_is_the_checkpoints(checkpoint: Path) -> None:
     assert all(torch.equal(expected[name], value) for name, value in module.state_dict().items())
 
 
+def test_a_checkpoint_in_half_precision_leaves_complex_buffers_complex(tmp_path: Path) -> None:
+    module = net()
+    module.register_buffer("turn", torch.tensor(1 + 2j))
+    save(net(seed=1).bfloat16().state_dict() | {"turn": torch.tensor(3 + 4j)}, tmp_path / "w.pt")
+    load_checkpoint(module, str(tmp_path / "w.pt"))
+    assert module[0].weight.dtype == torch.bfloat16
+    assert module.turn == 3 + 4j
+
+
 def test_no_checkpoint_changes_nothing() -> None:
     module = net()
     load_checkpoint(module, None)

@@ -12,6 +12,7 @@ from benchorch.config.trial_setup import TrialSetup
 from benchorch.domain.session import Session
 from benchorch.host import environment
 from benchorch.stores.local import LocalStore
+from benchorch.trial import build_keys
 from benchorch.trial.build import BuildJob, Built
 from support import conversions as lab
 
@@ -154,3 +155,13 @@ def test_what_only_loading_can_identify_is_not_found_without(tmp_path: Path) -> 
     build(tmp_path, chain())
     elsewhere = session(tmp_path / "elsewhere")
     assert job(tmp_path, chain(), session=elsewhere).find(finds_out=True) is None
+
+
+def test_a_build_of_a_model_whose_complex_weights_lost_their_imaginary_parts_is_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab.TinyModel, "identity", lambda _: {"class": "declared"})
+    with monkeypatch.context() as before:
+        before.setattr(build_keys, "_KEEPS_COMPLEX", {})
+        build(tmp_path, chain())
+    assert build(tmp_path, chain(), session=session(tmp_path / "now")).record.cache == "miss"

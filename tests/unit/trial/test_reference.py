@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from benchorch.domain.outputs import Outputs
 from benchorch.errors import ConfigError
-from benchorch.trial.reference import _tolerant, _unstable
+from benchorch.frameworks.numpy_files import saved
+from benchorch.trial.reference import _tolerant, _unstable, _write_referee, referee_file
 from benchorch.trial.worker import failure_of
+from support import conversions as lab
 
 
 def refusing(error: Exception, width: int) -> Any:
@@ -78,3 +83,25 @@ def test_a_number_that_changes_is_left_out_and_a_tensor_that_another_input_has_i
     again = [{**one, "took_s": one["took_s"] + 1} for one in first]
     again[1]["found"] = np.ones(3)
     assert _unstable(outputs, first, again) == ("took_s",)
+
+
+class Turning(torch.nn.Module):
+    """Multiplies by complex weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = torch.nn.Parameter(torch.tensor([1 / 3 + 2j / 3], dtype=torch.complex64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.turn * x
+
+
+def test_the_referee_of_a_complex_model_is_complex_in_float64(tmp_path: Path) -> None:
+    setup = replace(lab.chain_of("export"), steps=())
+    given = {0: {"x": np.full((2, 16), 1 / 7, np.float32)}}
+    module = Turning()
+    _write_referee(setup, module, tmp_path, given, threads=1)
+    (found,) = saved(referee_file(tmp_path, 0)).values()
+    assert found.dtype == np.complex128
+    expected = module.turn.detach().to(torch.complex128).numpy() * given[0]["x"]
+    assert np.allclose(found, expected, rtol=1e-12)
