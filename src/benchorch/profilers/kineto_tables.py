@@ -50,9 +50,16 @@ def write_rows(rows: Sequence[Row], directory: Path) -> tuple[Path, ...]:
 
 
 def rows_of(averages: Iterable[object]) -> list[Row]:
-    """One row per operator; benchorch's ranges are omitted: their time belongs to operators."""
+    """One row per operator or kernel.
+
+    benchorch's ranges are omitted: their time belongs to operators.
+    """
     return [
-        {"operator": name, **{column: _value(each, names) for column, names in _COLUMNS.items()}}
+        {
+            "operator": name,
+            **{column: _value(each, names) for column, names in _COLUMNS.items()},
+            "kind": _kind(each),
+        }
         for each in averages
         if not (name := str(each.key)).startswith(PREFIXES)  # type: ignore[attr-defined]
     ]
@@ -64,9 +71,22 @@ def _value(average: object, names: Sequence[str]) -> float:
     return float(next(found, 0.0))
 
 
+def _kind(average: object) -> str:
+    """``kernel``, or copy, on a device; ``range`` for a marked span there; else ``operator``."""
+    device = getattr(average, "device_type", None)
+    if device is None or device.name == "CPU":
+        return "operator"
+    return "range" if getattr(average, "is_user_annotation", False) else "kernel"
+
+
 def _text(rows: Sequence[Row], order: str) -> str:
-    """The first rows, each with its share of what all of them have of what orders them."""
-    total = sum(abs(float(row[order])) for row in rows) or 1.0
+    """The first rows, each with its share of what all of them have of what orders them.
+
+    torch gives an operator the device time of its kernels, which have rows too: that of kernels
+    alone is summed.
+    """
+    kinds = {"kernel"} if order == "self_device_us" else {"operator", "kernel", "range"}
+    total = sum(abs(float(row[order])) for row in rows if row["kind"] in kinds) or 1.0
     cells = [["operator", "share", *_COLUMNS]]
     cells += [
         [

@@ -195,6 +195,39 @@ def test_a_table_with_a_device_is_written_where_there_is_one(tmp_path: Path) -> 
     ]
 
 
+def test_shares_of_device_time_are_of_the_kernels_not_of_their_operators_too(
+    tmp_path: Path,
+) -> None:
+    def event(key: str, device: str, taken: float, *, marked: bool = False) -> SimpleNamespace:
+        return SimpleNamespace(
+            key=key,
+            self_device_time_total=taken,
+            device_type=getattr(torch.autograd.DeviceType, device),
+            is_user_annotation=marked,
+        )
+
+    events = [
+        event("aten::mm", "CPU", 90.0),
+        event("aten::relu", "CPU", 10.0),
+        event("sgemm", "CUDA", 90.0),
+        event("relu_kernel", "CUDA", 10.0),
+        event("a user's range", "CUDA", 100.0, marked=True),
+    ]
+    kineto_tables.write_rows(kineto_tables.rows_of(events), tmp_path)
+    _, *lines = (tmp_path / "operators_by_self_device.txt").read_text().splitlines()
+    shares = {line[:14].strip(): line.split("%")[0].split()[-1] for line in lines}
+    assert shares["aten::mm"] == shares["sgemm"] == "90.0"
+    assert shares["aten::relu"] == "10.0"
+    kinds = csv.DictReader((tmp_path / "operators_by_self_device.csv").open())
+    assert {row["operator"]: row["kind"] for row in kinds} == {
+        "aten::mm": "operator",
+        "aten::relu": "operator",
+        "sgemm": "kernel",
+        "relu_kernel": "kernel",
+        "a user's range": "range",
+    }
+
+
 def test_onnx_runtime_profiles_itself_and_keeps_its_graph(tmp_path: Path) -> None:
     import onnx
 
