@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,7 +77,8 @@ def test_what_the_trackers_server_starts_imports_nothing_of_the_folder(
     assert not (place / "marker").exists()
 
 
-def test_a_repositorys_own_commands_are_not_run(place: Path) -> None:
+@pytest.mark.parametrize("name", ["evil", "a=b", "a.b", "a\u2028b", "\udcff"])
+def test_a_repositorys_own_commands_are_not_run(place: Path, name: str) -> None:
     from benchorch.host.environment import git_revision
 
     marker = place / "marker"
@@ -86,11 +88,13 @@ def test_a_repositorys_own_commands_are_not_run(place: Path) -> None:
 
     git("init", "-q")
     (place / "file").write_text("1")
-    (place / ".gitattributes").write_text("file filter=evil\n")
+    (place / ".gitattributes").write_bytes(os.fsencode(f'"file" filter={name}\n'))
     git("add", ".")
     git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "one")
-    for name in ("core.fsmonitor", "filter.evil.clean", "filter.evil.process", "core.pager"):
-        git("config", name, f"touch {marker}; cat")
+    git("config", f"filter.{name}.required", "true")
+    keys = ("core.fsmonitor", f"filter.{name}.clean", f"filter.{name}.process", "core.pager")
+    for key in keys:
+        git("config", key, f"touch {marker}; cat")
     (place / "file").write_text("2")
     revision = git_revision(place)
     assert not marker.exists()

@@ -214,13 +214,21 @@ def git_revision(path: Path) -> str | None:
     return f"{commit}-dirty" if changes else commit
 
 
+_NO_FILTER, _NOT_REQUIRED = "BENCHORCH_NO_FILTER", "BENCHORCH_FILTER_NOT_REQUIRED"
+
+
 def _without_filters(path: Path) -> Iterator[str]:
-    """Options against the programs by which a repository, not its user, would convert files."""
-    listed = _git(path, "config", "--show-scope", "--name-only", "--get-regexp", r"^filter\.")
-    for line in (listed or "").splitlines():
-        scope, _, name = line.partition("\t")
+    """Options against the programs by which a repository, not its user, would convert files.
+
+    A filter's name may hold any character: ``-c`` ends it at the first ``=``, ``--config-env`` at
+    the last, and git older than 2.31 refuses that option.
+    """
+    words = ("config", "--show-scope", "--name-only", "--null", "--get-regexp", r"^filter\.")
+    listed = (_git(path, *words) or "").split("\0")
+    for scope, name in zip(listed[::2], listed[1::2], strict=False):
         if scope in ("local", "worktree"):
-            yield from ("-c", f"{name}=" if not name.endswith(".required") else f"{name}=false")
+            value = _NOT_REQUIRED if name.endswith(".required") else _NO_FILTER
+            yield f"--config-env={name}={value}"
 
 
 def _git(path: Path, *words: str) -> str | None:
@@ -232,15 +240,19 @@ def _git(path: Path, *words: str) -> str | None:
         answer = subprocess.run(
             command,
             capture_output=True,
-            text=True,
             timeout=10,
             check=True,
-            # Leave the user's index alone, and fetch no objects.
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1"},
+            env={
+                **os.environ,
+                "GIT_OPTIONAL_LOCKS": "0",  # leave the user's index alone
+                "GIT_NO_LAZY_FETCH": "1",
+                _NO_FILTER: "",
+                _NOT_REQUIRED: "false",
+            },
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return answer.stdout.strip()
+    return os.fsdecode(answer.stdout).strip()
 
 
 def available_memory_bytes(root: Path = ROOT) -> int:
