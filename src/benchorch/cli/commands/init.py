@@ -92,7 +92,7 @@ def run(
     if prompts:
         terminal.show(text)
         if terminal.confirm("Run it now? [y/N]: "):
-            os.execv(sys.executable, [sys.executable, "-m", *line])
+            os.execv(sys.executable, [sys.executable, "-P", "-m", *line])
         text = ""
     data: Json = {"recipe": str(recipe), "command": shlex.join(line)}
     return Reply(text=f"{text}\nrun it   {shlex.join(line)}", data=data)

@@ -80,7 +80,7 @@ def test_the_recipe_is_run_if_a_person_agrees(monkeypatch):
     monkeypatch.setattr(init.os, "execv", replace)
     with pytest.raises(Replaced) as run_instead:
         init.run.reply(["mine.yaml", *WORDS], question=lambda asked: "y" if "Run" in asked else "")
-    words = ("-m", "benchorch", "mine.yaml", "--trust", "ranker.py:build")
+    words = ("-P", "-m", "benchorch", "mine.yaml", "--trust", "ranker.py:build")
     assert run_instead.value.args == words
 
 
