@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -56,25 +59,45 @@ def test_a_trial_imports_no_look_alike_of_a_package(place: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_what_the_trackers_server_starts_imports_nothing_of_the_folder(
+def test_the_trackers_server_imports_nothing_of_the_folder(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MLflow runs ``python -m uvicorn`` in the folder that `benchorch ui` is given in."""
     from benchorch.cli.commands.ui import prepare
+    from benchorch.recorders.mlflow import create_store
 
     monkeypatch.chdir(place)
-    for name in ("uvicorn", "mlflow", "json"):
-        (place / f"{name}.py").write_text(PLANT.format(marker=str(place / "marker")))
     launch = prepare()
-    done = subprocess.run(
-        [sys.executable, "-m", "uvicorn", "--version"],
-        env=dict(launch.environment),
-        capture_output=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    create_store(launch.store)
+    for name in ("uvicorn", "mlflow", "fastapi", "json"):
+        (place / f"{name}.py").write_text(PLANT.format(marker=str(place / "marker")))
+    with (
+        (place / "log").open("wb") as log,
+        subprocess.Popen(
+            launch.argv,
+            env=dict(launch.environment),
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        ) as server,
+    ):
+        try:
+            deadline = time.monotonic() + 240
+            while not _answers(f"{launch.url}/health"):
+                assert server.poll() is None, (place / "log").read_text()
+                assert time.monotonic() < deadline, (place / "log").read_text()
+                time.sleep(0.2)
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
     assert not (place / "marker").exists()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("name", ["evil", "a=b", "a.b", "a\u2028b", "\udcff"])

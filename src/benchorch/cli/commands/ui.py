@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import socket
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,11 +99,21 @@ def prepare(port: int = FIRST_PORT, uri: str = STORE) -> Launch:
         **os.environ,
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "PYTHONSAFEPATH": "1",  # MLflow starts others by python -m, and this folder may be anyone's
+        "MLFLOW_UVICORN_OPTS": _with_app_dir(os.environ.get("MLFLOW_UVICORN_OPTS", "")),
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "DO_NOT_TRACK": "true",
     }
+    environment.pop("MLFLOW_GUNICORN_OPTS", None)  # that server imports from this folder
     url = f"http://{HOST}:{port}"
     return Launch(argv=tuple(argv), environment=environment, url=url, store=store)
+
+
+def _with_app_dir(options: str) -> str:
+    """Options of uvicorn, which puts one folder before all others where modules are looked for.
+
+    Without an option that is the current one, whatever PYTHONSAFEPATH says.
+    """
+    return f"{options} --app-dir={shlex.quote(sysconfig.get_path('stdlib'))}".strip()
 
 
 def free_port(first: int) -> int:
