@@ -82,6 +82,8 @@ class Plan:
         session: settings shared by all trials: executor, store, tracking (the recorder), rebuild.
         prices: by which all of them are judged; None where nothing is paid for.
         notes: what is worth knowing before it starts, a sentence each.
+        settings: dotted keys of trials that its command lines set: where what is added later
+            differs in one, labels name it.
     """
 
     plan_id: str
@@ -91,6 +93,7 @@ class Plan:
     session: Mapping[str, Json]
     prices: PriceSnapshot | None = None
     notes: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
     schema_version: int = 1
 
     @property

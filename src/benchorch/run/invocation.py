@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import shutil
-from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import IO, TYPE_CHECKING
 from benchorch.config.composer import Composer
 from benchorch.domain.codec import Json, encode
 from benchorch.domain.estimate import Summary
-from benchorch.domain.price import PriceSnapshot
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.trial import ConfigNode, Plan, Trial
@@ -45,6 +44,7 @@ from benchorch.results.report.winner import winner_of
 from benchorch.run.expand import ELSEWHERE, describe
 from benchorch.run.expected_end import ExpectedEnd
 from benchorch.run.live_page import LivePage
+from benchorch.run.merged_plan import merged, with_labels_of
 from benchorch.run.planner import Planned, new_plan_id, plan_jobs
 from benchorch.run.selection import chosen, narrowed_to
 from benchorch.run.sidecar import Sidecar, archiving, recording
@@ -178,7 +178,8 @@ class Invocation:
         is_new = self.plan is None
         if is_new:
             check_budget(plan, plan.trials)
-        self.plan = _merged(self.plan, plan)
+        self.plan = merged(self.plan, plan)
+        plan = with_labels_of(plan, self.plan)
         self._specs.update({trial.trial_id: trial.spec for trial in plan.trials})
         with self._on_disk("The plan"):
             run_directory.write_plan(self.directory, self.plan)
@@ -194,7 +195,8 @@ class Invocation:
         if not is_new:
             check_budget(plan, todo, self._status.spent_usd)
         self._expect_cost(plan, todo, simulated=executor.is_simulated())
-        self.report.plan(plan, done=sum(t.trial_id in self.results for t in plan.trials))
+        done = sum(trial.trial_id in self.results for trial in plan.trials)
+        self.report.plan(plan, done=done, whole=self.plan)
         if self._recorder is None:
             self._recorder = recording(self.directory, plan)
         if self._archiver is None:
@@ -549,41 +551,6 @@ def refuse_without_packages(plan: Plan) -> None:
     if all(skip.remedy == ELSEWHERE for skip in plan.skips):
         problem = f"hardware={first.labels['hardware']}: {first.reason} {ELSEWHERE}."
         raise ConfigError([Problem(problem, Correction(settings=["hardware=local"]))])
-
-
-def _merged(old: Plan | None, new: Plan) -> Plan:
-    """Both plans' trials; skips of cells that are planned anew are those of the new plan."""
-    if old is None:
-        return new
-    known = {trial.trial_id for trial in old.trials}
-    fresh = tuple(trial for trial in new.trials if trial.trial_id not in known)
-    planned = {_cell(trial.labels) for trial in new.trials}
-    planned |= {_cell(skip.labels) for skip in new.skips}
-    still = tuple(skip for skip in old.skips if _cell(skip.labels) not in planned)
-    return replace(
-        old,
-        trials=old.trials + fresh,
-        skips=still + new.skips,
-        session=new.session,
-        prices=_merged_prices(old.prices, new.prices),
-        notes=new.notes,
-    )
-
-
-def _cell(labels: Mapping[str, str]) -> Hashable:
-    return frozenset(labels.items())
-
-
-def _merged_prices(old: PriceSnapshot | None, new: PriceSnapshot | None) -> PriceSnapshot | None:
-    """The old prices, by which earlier rows were judged, and those of kinds that came since."""
-    if old is None or new is None:
-        return old or new
-    return replace(
-        old,
-        on_demand={**new.on_demand, **old.on_demand},
-        spot={**new.spot, **old.spot},
-        warnings=tuple(dict.fromkeys([*old.warnings, *new.warnings])),
-    )
 
 
 def plain_metrics(summary: Summary) -> Mapping[str, Json]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchorch.config.components import make, misspelt, nearest
 from benchorch.config.composer import Composer, MatrixCell
 from benchorch.config.descriptions import default_keys
-from benchorch.config.overrides import EACH, MATRIX, POSTPONED, refuse_twice
+from benchorch.config.overrides import EACH, MATRIX, POSTPONED, key_of, refuse_twice
 from benchorch.domain.codec import Json, leaves
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.result import TrialResult
@@ -129,7 +129,8 @@ def _plan_jobs(
     composer: Composer, jobs: Sequence[Sequence[str]], plan_id: str, *, to_run: bool
 ) -> Planned:
     by_job = _compose(composer, jobs)
-    cells = _without_common_axes([cell for job_cells in by_job for cell in job_cells])
+    composed = [cell for job_cells in by_job for cell in job_cells]
+    cells = _without_common_axes(composed)
     if not cells:
         raise ConfigError(["The sweep is empty: there is nothing to run."])
     problems = Problems()
@@ -178,7 +179,12 @@ def _plan_jobs(
         *_of_models(plan.trials, executor),
     )
     return Planned(
-        plan=replace(plan, prices=snapshot(plan.trials, pricing_of(session)), notes=notes),
+        plan=replace(
+            plan,
+            prices=snapshot(plan.trials, pricing_of(session)),
+            notes=notes,
+            settings=_settings(composed),
+        ),
         executor=executor,
         requested=requested,
         unreachable={k: why for k in sorted(kinds) if (why := executor.unreachable(k))},
@@ -273,6 +279,12 @@ def _without_common_axes(cells: Sequence[MatrixCell]) -> list[MatrixCell]:
     return [
         replace(cell, axes={k: v for k, v in cell.axes.items() if k in varying}) for cell in cells
     ]
+
+
+def _settings(cells: Sequence[MatrixCell]) -> tuple[str, ...]:
+    """The dotted keys of trials that cells set."""
+    keys = dict.fromkeys(key_of(key) for cell in cells for key in cell.axes)
+    return tuple(key for key in keys if key.partition(".")[0] in SPEC_KEYS)
 
 
 def _shape_problems(cells: Iterable[MatrixCell], known: Collection[str]) -> Iterator[str]:

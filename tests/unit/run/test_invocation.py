@@ -19,11 +19,10 @@ from benchorch import files
 from benchorch.cli.commands import compare, report
 from benchorch.config.composer import Composer
 from benchorch.domain.codec import decode
-from benchorch.domain.price import Market, Price, PriceSnapshot
 from benchorch.domain.result import TrialResult
 from benchorch.domain.session import Event
 from benchorch.domain.spending import Spending
-from benchorch.domain.trial import Plan, Skip, Trial
+from benchorch.domain.trial import Plan, Skip
 from benchorch.errors import RecordError
 from benchorch.interfaces.executor import Executor
 from benchorch.journal import chain, reader, run_directory
@@ -223,52 +222,6 @@ def test_a_run_ends_where_its_last_files_cannot_be_written(tmp_path: Path, what:
     with pytest.raises(RecordError, match="could not be written"):
         invocation.close(complete=False)
     assert not is_running(directory)
-
-
-def test_a_batch_adds_the_skips_that_were_not_told_yet() -> None:
-    def plan(*names: str) -> Plan:
-        skips = tuple(Skip(labels={"model": name}, reason="because") for name in names)
-        return Plan(plan_id="p", name="n", trials=TRIALS, skips=skips, session={})
-
-    merged = pipeline._merged(plan("a", "b"), plan("b", "c"))
-    assert [skip.labels["model"] for skip in merged.skips] == ["a", "b", "c"]
-    assert merged.trials == TRIALS
-
-
-def test_a_cell_that_runs_now_is_skipped_no_longer() -> None:
-    def plan(*cells: Trial | Skip) -> Plan:
-        trials = tuple(cell for cell in cells if isinstance(cell, Trial))
-        skips = tuple(cell for cell in cells if isinstance(cell, Skip))
-        return Plan(plan_id="p", name="n", trials=trials, skips=skips, session={})
-
-    missing = Skip(labels=FAST.labels, reason="needs onnxruntime", requested=True)
-    too_old = replace(missing, reason="needs a newer onnxruntime")
-    merged = pipeline._merged(plan(EAGER, missing), plan(EAGER, FAST))
-    assert (merged.trials, merged.skips) == ((EAGER, FAST), ())
-    assert pipeline._merged(plan(EAGER, missing), plan(EAGER, too_old)).skips == (too_old,)
-    assert pipeline._merged(plan(EAGER, missing), plan(EAGER)).skips == (missing,)
-
-
-def test_a_plan_keeps_its_prices_and_gets_those_of_kinds_that_come_later() -> None:
-    def plan(**usd_per_hour: float) -> Plan:
-        prices = {
-            kind: Price(
-                kind=kind, market=Market.ON_DEMAND, usd_per_hour=usd, region="", as_of="", source=""
-            )
-            for kind, usd in usd_per_hour.items()
-        }
-        snapshot = PriceSnapshot(on_demand=prices, warnings=tuple(prices)) if prices else None
-        return Plan(plan_id="p", name="n", trials=(), skips=(), session={}, prices=snapshot)
-
-    merged = pipeline._merged(plan(a=1.0), plan(a=3.0, b=2.0)).prices
-    assert merged is not None
-    assert {kind: one.usd_per_hour for kind, one in merged.on_demand.items()} == {
-        "a": 1.0,
-        "b": 2.0,
-    }
-    assert merged.warnings == ("a", "b")
-    assert pipeline._merged(plan(), plan(b=2.0)).prices == plan(b=2.0).prices
-    assert pipeline._merged(plan(a=1.0), plan()).prices == plan(a=1.0).prices
 
 
 def going_on(of: TrialResult, processes: int) -> TrialResult:

@@ -72,8 +72,12 @@ class ConsoleReport:
         self._machines: Mapping[str, int] = {}
         self._one_winner = False
 
-    def plan(self, plan: Plan, done: int) -> None:
-        """Print the number of trials, and every skip with its reason."""
+    def plan(self, plan: Plan, done: int, whole: Plan | None = None) -> None:
+        """Print the number of trials, and every skip with its reason.
+
+        Args:
+            whole: the plan with the trials of earlier batches, where there are any.
+        """
         already = f", {done} already there" if done else ""
         count = plural(len(plan.trials), "trial")
         if not self._quiet:
@@ -83,8 +87,9 @@ class ConsoleReport:
             self._console.print(f"  [yellow]skip[/] {_plain(text)}", highlight=False)
         for note in plan.notes:
             self._console.print(f"  [yellow]note[/] {_plain(note)}", highlight=False)
-        self._live.against = printable(against(plan.trials))
-        self._names = {key: printable(name) for key, name in names_of(plan.trials).items()}
+        trials = (whole or plan).trials
+        self._live.against = printable(against(trials))
+        self._names = {key: printable(name) for key, name in names_of(trials).items()}
 
     @contextlib.contextmanager
     def live(self, trials: Sequence[Trial]) -> Iterator[None]:

@@ -34,9 +34,9 @@ class NotebookReport(ConsoleReport):
         self._handle = handle
         self._drawn_s = 0.0
 
-    def plan(self, plan: Plan, done: int) -> None:
+    def plan(self, plan: Plan, done: int, whole: Plan | None = None) -> None:
         """Note the trials' names."""
-        super().plan(plan, done)
+        super().plan(plan, done, whole)
         self._show(f"<p>benchorch: {len(plan.trials)} trials</p>")
 
     def event(self, event: Event) -> None:
