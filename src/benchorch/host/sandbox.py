@@ -35,6 +35,7 @@ _NEW_USER, _NEW_NETWORK, _NEW_MOUNTS, _NEW_IPC = 0x10000000, 0x40000000, 0x00020
 _BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
 _SET_ATTRIBUTES, _WHOLE_TREE, _HERE, _READ_ONLY = 442, 0x8000, -100, 1
 _NO_NEW_PRIVILEGES = 38
+_SECURE_BITS, _NO_ROOT_FOR_GOOD = 28, 0x2F  # securebits.h
 _SET_FLAGS, _UP = 0x8914, 1  # of interfaces (sockios.h, if.h)
 
 # Of Landlock (landlock.h); the numbers of its calls are the same on every architecture.
@@ -135,6 +136,7 @@ def enter() -> NoReturn:
         _hide(["/dev/shm", enclosed.home, *enclosed.readable, *enclosed.writable])
         _make_read_only(["/dev/shm", enclosed.home, *enclosed.writable])
         _restrict(enclosed)
+        _give_up_capabilities()
         _limit_files()
     except OSError as error:
         sys.exit(f"no sandbox on this system: {error.strerror}")
@@ -243,6 +245,11 @@ def _rules(enclosed: Enclosure, every: int) -> Iterator[tuple[Path, int]]:
     devices = (path for path in Path("/dev").iterdir() if _DEVICES.fullmatch(path.name))
     yield from ((path, every) for path in devices)
     yield from ((Path(path), every) for path in (enclosed.home, *enclosed.writable))
+
+
+def _give_up_capabilities() -> None:
+    """From the next program on: root's would have them all, and make the mounts writable again."""
+    _check(_libc().prctl(_SECURE_BITS, _NO_ROOT_FOR_GOOD, 0, 0, 0), "root keeps its capabilities")
 
 
 def _limit_files() -> None:

@@ -13,8 +13,16 @@ import pytest
 from benchorch.host import sandbox
 
 ATTEMPTS = """
-import json, os, socket, subprocess, sys
+import ctypes, json, os, socket, struct, subprocess, sys
 from pathlib import Path
+libc = ctypes.CDLL(None)
+def make_writable():
+    clear_read_only, size = struct.pack("=QQQQ", 0, 1, 0, 0), ctypes.c_size_t(32)
+    if libc.syscall(442, -100, b"/", 0, clear_read_only, size):
+        raise OSError("mount_setattr")
+def make_writable_in_namespaces():
+    libc.unshare(0x10000000 | 0x20000)
+    make_writable()
 mine, other, parent = Path(sys.argv[1]), Path(sys.argv[2]), os.getppid()
 server = socket.create_server(("127.0.0.1", 0))
 attempts = {
@@ -39,6 +47,8 @@ attempts = {
     "read a secret": lambda: os.environ["AWS_SECRET_ACCESS_KEY"],
     "make an endless file": lambda: Path.home().joinpath("huge").open("wb").truncate(2**40),
     "leave": lambda: subprocess.run(["mount", "-o", "remount,rw", "/"], check=True),
+    "make mounts writable": make_writable,
+    "make mounts of its own writable": make_writable_in_namespaces,
 }
 for name, attempt in attempts.items():
     try:
