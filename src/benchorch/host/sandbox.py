@@ -5,8 +5,8 @@
     benchorch ── runs ──> enter: new namespaces, Landlock ── exec ──> the program
 
 Everything is done by the process to itself without privileges. It keeps what it cannot do for
-good, and so does all that it starts. What is not enclosed: it reads files outside homes, `/run` and
-`/tmp`, and uses processors, memory and devices for computing.
+good, and so does all that it starts. What is not enclosed: it reads files outside homes, `/dev`,
+`/run` and `/tmp`, and uses processors, memory and devices for computing.
 """
 
 import ctypes
@@ -54,8 +54,8 @@ _HOMES = (*_OTHERS, "proc", "sys", "dev")
 _HIDDEN = ("/dev/shm", "/var/tmp", *(f"/{name}" for name in _OTHERS))
 """Folders in whose place there are empty ones: others' sockets, which Landlock leaves open."""
 
-_SYSTEM = ("/proc", "/sys", "/dev")
-_DEVICES = re.compile(r"null|zero|full|u?random|tty|ptmx|pts|shm|dri|kfd|nvidia.*")
+_SYSTEM = ("/proc", "/sys")
+_DEVICES = re.compile(r"null|zero|full|u?random|shm|dri|kfd|nvidia.*")
 _KEPT = re.compile(
     r"PATH|LANG|LANGUAGE|TZ|TERM|LD_LIBRARY_PATH|VIRTUAL_ENV|KERAS_BACKEND|"
     r"BENCHORCH_(?!TRACKING_URI$|HEAD$)\w*|"  # which may hold a password
@@ -242,6 +242,7 @@ def _restrict(enclosed: Enclosure) -> None:
 def _rules(enclosed: Enclosure, every: int) -> Iterator[tuple[Path, int]]:
     yield from ((path, _MAY_READ) for path in Path("/").iterdir() if path.name not in _HOMES)
     yield from ((Path(path), _MAY_READ) for path in (*_SYSTEM, *enclosed.readable))
+    yield Path("/dev"), _LIST  # root may read terminals, keyboards and disks
     devices = (path for path in Path("/dev").iterdir() if _DEVICES.fullmatch(path.name))
     yield from ((path, every) for path in devices)
     yield from ((Path(path), every) for path in (enclosed.home, *enclosed.writable))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,9 @@ attempts = {
     "signal its parent": lambda: os.kill(parent, 0),
     "read a secret": lambda: os.environ["AWS_SECRET_ACCESS_KEY"],
     "make an endless file": lambda: Path.home().joinpath("huge").open("wb").truncate(2**40),
+    "read a terminal": lambda: os.open(sys.argv[4], os.O_RDONLY | os.O_NOCTTY),
+    "write to a terminal": lambda: os.open(sys.argv[4], os.O_WRONLY | os.O_NOCTTY),
+    "make a terminal": lambda: os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY),
     "leave": lambda: subprocess.run(["mount", "-o", "remount,rw", "/"], check=True),
     "make mounts writable": make_writable,
     "make mounts of its own writable": make_writable_in_namespaces,
@@ -81,6 +85,7 @@ def test_only_reading_computing_and_its_own_folders_are_left(
 
 
 def _attempt_everything(tmp_path: Path) -> None:
+    import pty
     import socket
 
     mine, other = tmp_path / "mine", tmp_path / "other"
@@ -95,10 +100,14 @@ def _attempt_everything(tmp_path: Path) -> None:
         others.bind(str(other / "socket"))
         others.listen()
         port = str(server.getsockname()[1])
-        words = [sys.executable, "-c", ATTEMPTS, str(mine), str(other), port]
+        ends = pty.openpty()
+        terminal = os.ttyname(ends[1])
+        words = [sys.executable, "-c", ATTEMPTS, str(mine), str(other), port, terminal]
         done = subprocess.run(
             [*enclosed.command(), *words], capture_output=True, text=True, check=True, timeout=60
         )
+    for end in ends:
+        os.close(end)
     assert set(done.stdout.splitlines()) == POSSIBLE
     assert not Path(enclosed.home).exists()
     assert (mine / "data.txt").read_text() == "data"
