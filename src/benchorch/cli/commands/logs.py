@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,12 +39,20 @@ _LOOK_S = 1.0
 @click.argument("trial", metavar="[TRIAL]", required=False)
 @click.option("--follow", "-f", is_flag=True, help="continue until the run has ended")
 def run(terminal: Terminal, run: str, trial: str | None, follow: bool) -> Reply:
-    """The log; with ``--follow`` also what is added, until the run has ended."""
+    """The log; with ``--follow`` also what is added, until the run has ended.
+
+    For a file and for programs, that is one answer at the end of the run.
+    """
     directory = find_invocation(run, "logs")
     path = _path(directory, trial, following=follow)
     if follow:
-        _follow(directory, path, terminal.part)
-        return Reply(text="", data={"log": str(path)})
+        at_once = not (terminal.as_json or terminal.output)
+        for added in _follow(directory, path):
+            if at_once:
+                terminal.part(added)
+        if at_once:
+            return Reply(text="", data={"log": str(path)})
+        path = _path(directory, trial, following=False)
     text = read_bytes(path).decode(errors="replace")
     so_far = " so far" if is_running(directory) else ""
     shown = text.rstrip("\n") or f"{path} is empty{so_far}."
@@ -82,25 +90,25 @@ def _trial_logs(directory: Path) -> list[Path]:
     return sorted((directory / "trials").glob(f"*/{TRIAL_LOG}"))
 
 
-def _follow(directory: Path, path: Path, say: Callable[[str], None]) -> None:
-    """Print the log and what is added, once more after the run has ended."""
+def _follow(directory: Path, path: Path) -> Iterator[str]:
+    """The log and what is added, as it comes, and the rest once the run has ended."""
     schedule_idle()  # measurements on this machine come first
     printed = 0
     goes_on = True
     while goes_on:
         goes_on = is_running(directory)
-        added = _added(path, printed)
+        added = _added(path, printed, whole_lines=goes_on)
         if added:
-            say(added.decode(errors="replace").rstrip("\n"))
+            yield added.decode(errors="replace").rstrip("\n")
             printed += len(added)
         elif goes_on:
             time.sleep(_LOOK_S)
 
 
-def _added(path: Path, start: int) -> bytes:
-    """Whole lines of a file from a byte on; nothing where it does not exist yet."""
+def _added(path: Path, start: int, *, whole_lines: bool) -> bytes:
+    """A file from a byte on, or only whole lines; nothing where it does not exist yet."""
     lines = b""
     with suppress(FileNotFoundError), open_regular(path) as file:
         file.seek(start)
         lines = file.read()
-    return lines[: lines.rfind(b"\n") + 1]
+    return lines[: lines.rfind(b"\n") + 1] if whole_lines else lines

@@ -240,12 +240,34 @@ def test_a_log_is_followed_until_the_run_has_ended(
     steps: list[Callable[[], None]] = [
         lambda: write_log(run, SLOW, "one\n"),
         lambda: write_log(run, SLOW, "one\ntwo\nthr"),
-        lambda: (write_log(run, SLOW, "one\ntwo\nthree\n"), lock.close())[1],
+        lambda: write_log(run, SLOW, "one\ntwo\nthree\nfo"),
+        lambda: (write_log(run, SLOW, "one\ntwo\nthree\nfour"), lock.close())[1],
     ]
     monkeypatch.setattr(logs.time, "sleep", lambda seconds: steps.pop(0)())
     monkeypatch.setattr(logs, "schedule_idle", lambda: None)
     logs.run.reply(["run", "slow", "--follow"], part=heard.append)
-    assert "\n".join(heard).splitlines() == ["one", "two", "three"]
+    assert "\n".join(heard).splitlines() == ["one", "two", "three", "four"]
+
+
+@pytest.mark.parametrize("option", [["--json"], ["--output", "log.txt"]])
+def test_a_followed_log_for_programs_or_a_file_is_one_answer(
+    run: Path, monkeypatch: pytest.MonkeyPatch, option: list[str]
+) -> None:
+    lock = acquire_lock(run)
+    write_log(run, SLOW, "one\n")
+
+    def end(_: float) -> None:
+        write_log(run, SLOW, "one\ntwo\n")
+        lock.close()
+
+    monkeypatch.setattr(logs.time, "sleep", end)
+    monkeypatch.setattr(logs, "schedule_idle", lambda: None)
+    heard: list[str] = []
+    reply = logs.run.reply(["run", "slow", "--follow", *option], part=heard.append)
+    assert heard == []
+    assert reply.text == "one\ntwo"
+    assert isinstance(reply.data, dict)
+    assert reply.data["text"] == "one\ntwo\n"
 
 
 DRIVER = """
