@@ -86,7 +86,8 @@ class ModelCounts:
     Attributes:
         parameters: elements of all parameters, shared ones once.
         parameter_bytes: what they occupy.
-        macs: multiply-accumulates of one call, all its items together.
+        macs: multiply-accumulates of one call, all its items together; where inputs have several
+            sizes, on average over those that are timed.
         flops: floating-point operations of one call.
         uncounted: operators that the count knows no rule for, each with how often it ran.
         unavailable: why `macs` and `flops` are None; empty where they are known.

@@ -119,6 +119,9 @@ class Keys:
         options = reference_options()
         if options:
             fields["kernel_options"] = options
+        if self._setup.workload.dynamic:
+            fields["counted"] = "the timed sizes"  # it was the first alone
+            fields["sizes"] = {s: list(each) for s, each in self._setup.workload.sizes.items()}
         if consulted:
             fields["consulted"] = _json(consulted)
         others = self._setup.inputs_of_other_sizes() if self._finds_out else []

@@ -20,6 +20,7 @@ from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import decode, encode
 from benchorch.domain.noise import Noise
 from benchorch.domain.outputs import Outputs
+from benchorch.domain.protocol import INPUT_SETS
 from benchorch.domain.result import ModelCounts
 from benchorch.domain.tensors import TensorSpec, digest_of_arrays
 from benchorch.domain.trial import ConfigNode
@@ -302,7 +303,7 @@ def write_reference(
         _write_near(setup, load(), out, first, kept, took_s, threads)
     reference = Reference(
         state=state_digest(load()),
-        counts=_counted(setup, load()),
+        counts=_counted(setup, load(), refused),
         noise=noise,
         outputs=outputs,
         unstable=unstable,
@@ -363,11 +364,39 @@ def _note_of(module: torch.nn.Module) -> str:
     return module.note() if isinstance(module, OpaqueModule) else ""
 
 
-def _counted(setup: TrialSetup, module: torch.nn.Module) -> ModelCounts:
-    """The model's size, and the work of one call as its scenario makes it."""
-    if setup.generates:
-        return count_generation(module, setup, count_model)
-    return count_model(module, setup.example(setup.workload.seed))
+def _counted(
+    setup: TrialSetup, module: torch.nn.Module, refused: Collection[str] = ()
+) -> ModelCounts:
+    """The model's size, and the work of one call as its scenario makes it.
+
+    Where sizes are open, the mean over the inputs that calls rotate through; each size counts once.
+    """
+    by_shapes: dict[str, ModelCounts] = {}
+    counts = []
+    for number in range(INPUT_SETS if setup.workload.dynamic else 1):
+        if str(number) in refused:
+            continue
+        one = replace(setup, workload=setup.workload.of_input(number))
+        example = one.example(setup.workload.seed + number)
+        shapes = str([(name, each.shape) for name, each in example.arrays.items()])
+        if shapes not in by_shapes:
+            by_shapes[shapes] = (
+                count_generation(module, one, count_model)
+                if setup.generates
+                else count_model(module, example)
+            )
+        counts.append(by_shapes[shapes])
+    return _mean_of(counts)
+
+
+def _mean_of(counts: Sequence[ModelCounts]) -> ModelCounts:
+    """The first, with the work of one call on average; the first unknown one, if there is any."""
+    macs = [each.macs for each in counts if each.macs is not None]
+    flops = [each.flops for each in counts if each.flops is not None]
+    if not len(macs) == len(flops) == len(counts):
+        return next(each for each in counts if each.macs is None or each.flops is None)
+    mean_macs, mean_flops = (round(sum(each) / len(counts)) for each in (macs, flops))
+    return replace(counts[0], macs=mean_macs, flops=mean_flops)
 
 
 def eager(

@@ -15,7 +15,7 @@ import torch
 from benchorch.domain.outputs import Outputs
 from benchorch.errors import ConfigError
 from benchorch.frameworks.numpy_files import saved
-from benchorch.trial.reference import _tolerant, _unstable, _write_referee, referee_file
+from benchorch.trial.reference import _counted, _tolerant, _unstable, _write_referee, referee_file
 from benchorch.trial.worker import failure_of
 from support import conversions as lab
 
@@ -105,3 +105,34 @@ def test_the_referee_of_a_complex_model_is_complex_in_float64(tmp_path: Path) ->
     assert found.dtype == np.complex128
     expected = module.turn.detach().to(torch.complex128).numpy() * given[0]["x"]
     assert np.allclose(found, expected, rtol=1e-12)
+
+
+def test_work_is_the_mean_over_the_sizes_that_are_timed() -> None:
+    sizes = {"batch_size": (1, 2)}
+    setup = lab.chain_of("export")
+    workload = replace(
+        setup.workload, symbols={"batch_size": 4}, dynamic=("batch_size",), sizes=sizes
+    )
+    setup = replace(setup, workload=workload)
+    module = setup.model.load(0)
+    alone = _counted(replace(setup, workload=replace(workload, dynamic=(), sizes={})), module)
+    whole, without = _counted(setup, module), _counted(setup, module, {"0"})
+    assert (whole.macs, whole.flops) == (
+        alone.macs * (4 + 4 * 1 + 3 * 2) / (4 * 8),
+        alone.flops * (4 + 4 * 1 + 3 * 2) / (4 * 8),
+    )
+    assert without.macs == round(alone.macs * (4 * 1 + 3 * 2) / (4 * 7))
+
+
+def test_work_that_is_not_known_for_one_size_is_not_known() -> None:
+    class Only(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if len(x) == 1:
+                raise ValueError("one row")
+            return super().forward(x)
+
+    setup = lab.chain_of("export")
+    workload = replace(setup.workload, dynamic=("batch_size",), sizes={"batch_size": (1,)})
+    found = _counted(replace(setup, workload=workload), Only(16, 2))
+    assert found.flops is None
+    assert "one row" in found.unavailable

@@ -187,13 +187,17 @@ def _count_metrics(result: TrialResult) -> dict[str, Estimate | None]:
 
 
 def _achieved(processes: Sequence[ProcessRecord], flops: int) -> Estimate | None:
-    """FLOPs of the steady calls over the time they took together, the median over processes."""
+    """FLOPs of the steady calls over the time they took together, the median over processes.
+
+    Queries that are served as one batch have the same start and duration, which counts once.
+    """
     rates = []
     for process in processes:
-        observed = process.observations
-        blocks_ns = observed.durations_ns[process.steady_from or 0 :]
+        observed, first = process.observations, process.steady_from or 0
+        blocks_ns = observed.durations_ns[first:]
         calls = len(blocks_ns) * observed.calls_per_block
-        rates.append(flops * calls / ns_to_s(sum(blocks_ns)))
+        batches = {*zip(observed.started_ns[first:], blocks_ns, strict=True)}
+        rates.append(flops * calls / ns_to_s(sum(took_ns for _, took_ns in batches)))
     return rate_over_processes(rates, processes, of="FLOPs", unit="flops_per_s")
 
 

@@ -302,6 +302,14 @@ def test_blocks_of_several_calls_do_the_work_of_all_of_them() -> None:
     assert found["achieved_flops_per_s/mean"].value == pytest.approx(2_000 * 10 / 0.001)
 
 
+def test_queries_that_are_served_as_one_batch_share_its_time() -> None:
+    together = replace(observed(9, 3, 3, 3, 2), started_ns=(0, 10, 10, 10, 20))
+    found = resource_metrics(
+        result(process(observations=together, steady_from=1), counts=COUNTS), None
+    )
+    assert found["achieved_flops_per_s/mean"].value == pytest.approx(2_000 * 4 / 0.005)
+
+
 def test_a_model_that_could_not_be_counted_keeps_its_parameters_and_says_why() -> None:
     counts = replace(COUNTS, macs=None, flops=None, unavailable="it would not run")
     found = resource_metrics(result(process(1), counts=counts), None)
