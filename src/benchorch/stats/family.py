@@ -176,12 +176,10 @@ class Family:
         standings: in the order of the candidates.
         best: the names of all that cannot be told from the best, the baseline's among them where
             it may be; a single name is a winner.
-        leader: the name of the largest ratio seen, the baseline's where none exceeds 1.
     """
 
     standings: tuple[Standing, ...]
     best: frozenset[str]
-    leader: str
 
     def of(self, name: str) -> Standing:
         """The standing of this candidate."""
@@ -218,7 +216,6 @@ def judged(candidates: Sequence[Candidate], terms: Terms, *, interim: bool = Fal
     return Family(
         standings=tuple(_with_next(one, have[one.name], terms) for one in standings),
         best=frozenset(unknown.union(table.unbeaten)),
-        leader=table.leader,
     )
 
 

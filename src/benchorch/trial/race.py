@@ -8,7 +8,7 @@ from typing import final
 
 from benchorch.domain.result import FUTILE, RUN_BUDGET, TrialResult
 from benchorch.results.metrics.speedup import answers, question
-from benchorch.stats.between_processes import primary_ns
+from benchorch.results.report.tables import primary_metric
 from benchorch.stats.family import Candidate, Family, Standing, Terms, judged
 from benchorch.stats.pairs import log_ratios
 from benchorch.stats.ratio_test import INCONCLUSIVE
@@ -117,16 +117,27 @@ class Race:
                 yield Candidate(name=result.trial_id, log_ratios=ratios)
 
     def _leaders(self) -> Iterator[str]:
-        """The best of each table; by their own times where nothing was paired."""
-        tables = self._tables()
+        """The best of each table by all its pairs; by their own figures where nothing was paired.
+
+        Interim analyses leave out the pairs since the last one: all of them, before the first.
+        """
         groups: dict[str, list[TrialRun]] = {}
         for run in self.runs:
             if run.failure is None and not _is_disqualified(run):
                 group = run.trial.baseline_id or run.trial.trial_id
                 groups.setdefault(group, []).append(run)
-        for name, runs in groups.items():
-            table = tables.get(name)
-            yield table.leader if table else min(runs, key=_median_ns).trial.trial_id
+        for baseline_id, runs in groups.items():
+            paired = [run for run in runs if run.trial.baseline_id and run.repetitions.is_paired]
+            gains = {
+                one.name: statistics.fmean(one.log_ratios)
+                for one in (*_candidates(paired), *self._earlier(baseline_id))
+                if one.log_ratios
+            }
+            if gains:
+                gains[baseline_id] = 0.0
+                yield max(gains, key=lambda name: gains[name])
+            else:
+                yield min(runs, key=_cost).trial.trial_id
 
 
 def _terms(run: TrialRun) -> Terms | None:
@@ -178,6 +189,9 @@ def _reason_of(standing: Standing) -> str:
     return DECIDED if standing.decided else MOST
 
 
-def _median_ns(run: TrialRun) -> float:
-    times = [primary_ns(process) for process in run.repetitions.valid]
-    return statistics.median(times) if times else math.inf
+def _cost(run: TrialRun) -> tuple[float, float]:
+    """The figure that the report ranks a trial by: a response or a rate, under load."""
+    from benchorch.results.metrics.summary import metrics_of
+
+    primary = primary_metric(metrics_of(run.result(unfinished=True), None))
+    return primary.cost if primary else (math.inf, math.inf)

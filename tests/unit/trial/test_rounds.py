@@ -17,6 +17,8 @@ from benchorch.domain.result import FUTILE, RUN_BUDGET, Failure, Outcome, TrialR
 from benchorch.domain.session import Event
 from benchorch.domain.trial import Trial
 from benchorch.interfaces.stopping import Stopping
+from benchorch.scenarios.peak_rate import PeakRate
+from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.pairs import ADJACENT
 from benchorch.stopping.decide import Decide
 from benchorch.stopping.fixed import Fixed
@@ -24,6 +26,8 @@ from benchorch.trial import rounds
 from benchorch.trial.race import DECIDED, MOST, Race
 from benchorch.trial.rounds import _Rounds
 from benchorch.trial.supervisor import OutOfTime
+from support.load_runs import QuickClock, constant, process
+from support.load_runs import run as load_run
 from support.synthetic_runs import AGREES, DISAGREES, result
 
 CRASH = Failure(stage="measure", kind="crash:SIGSEGV", message="it crashed")
@@ -374,6 +378,42 @@ def test_the_baseline_wins_where_all_candidates_are_slower() -> None:
     runs = (Drawn(EAGER), candidate("slow", -0.3))
     measured(*runs, to_profile=("winner",))
     assert {run.trial.trial_id for run in runs if run.profiled} == {"eager"}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "stopping"), [(1, Fixed(processes=1)), (2, Decide()), (3, Decide()), (4, Decide())]
+)
+def test_the_winner_of_fewer_pairs_than_an_interim_analysis_has_is_profiled(
+    pairs: int, stopping: Stopping
+) -> None:
+    fast = candidate("fast", 0.7, stopping=stopping, affordable=pairs)
+    slow = candidate("slow", 0.3, stopping=stopping, affordable=pairs)
+    measured(Drawn(EAGER, stopping=stopping), fast, slow, to_profile=("winner",))
+    assert len(fast.repetitions.log_ratios) == pairs
+    assert (fast.profiled, slow.profiled) == (True, False)
+
+
+class UnderLoad(Drawn):
+    """A run whose process searched for its highest rate, with calls that take so long."""
+
+    def __init__(self, name: str, service_ms: float) -> None:
+        baseline_id = None if name == "eager" else "eager"
+        trial = Trial(trial_id=name, labels={"conversion": name}, spec={}, baseline_id=baseline_id)
+        super().__init__(trial, stopping=Fixed(processes=1))
+        clock = QuickClock()
+        scenario = PeakRate(target_ms=10, budget_s=4, duration_s=2, seed=1)
+        self._one = process(load_run(scenario, constant(clock, service_ms), clock))
+
+    @property
+    def response_ns(self) -> float:
+        return primary_ns(self._one)
+
+
+def test_the_winner_under_load_has_the_highest_rate_and_not_the_fastest_response() -> None:
+    slow, fast = UnderLoad("eager", 1.0), UnderLoad("fast", 0.5)
+    measured(slow, fast, to_profile=("winner",))
+    assert slow.response_ns < fast.response_ns  # the fast one had more to do
+    assert (slow.profiled, fast.profiled) == (False, True)
 
 
 def test_profiles_come_after_all_other_results() -> None:
