@@ -123,7 +123,7 @@ class Race:
         """
         groups: dict[str, list[TrialRun]] = {}
         for run in self.runs:
-            if run.failure is None and not _is_disqualified(run):
+            if run.failure is None and not is_disqualified(run):
                 group = run.trial.baseline_id or run.trial.trial_id
                 groups.setdefault(group, []).append(run)
         for baseline_id, runs in groups.items():
@@ -147,19 +147,20 @@ def _terms(run: TrialRun) -> Terms | None:
 def _candidates(runs: Sequence[TrialRun]) -> Iterator[Candidate]:
     """Candidates that could win; another model cannot."""
     for run in runs:
-        if not _is_disqualified(run):
+        if not is_disqualified(run):
             ratios = tuple(run.repetitions.log_ratios)
             yield Candidate(name=run.trial.trial_id, log_ratios=ratios)
 
 
-def _is_disqualified(run: TrialRun) -> bool:
+def is_disqualified(run: TrialRun) -> bool:
+    """Whether it is another model than its baseline."""
     parity = run.repetitions.parity
     return parity is not None and not parity.passed
 
 
 def _reason(run: TrialRun, table: Family) -> str:
     """Why it needs no further process; empty where it does."""
-    if _is_disqualified(run):
+    if is_disqualified(run):
         return DECIDED
     standing = table.of(run.trial.trial_id)
     most = (_terms(run) or Terms()).most

@@ -23,8 +23,9 @@ from benchorch.interfaces.executor import Emit
 from benchorch.interfaces.profiler import Profiler
 from benchorch.journal import run_directory
 from benchorch.journal.reader import read_journal
+from benchorch.results.metrics.warnings import ENOUGH
 from benchorch.trial.live_module import MOST_KEPT
-from benchorch.trial.race import MOST, Race
+from benchorch.trial.race import MOST, Race, is_disqualified
 from benchorch.trial.supervisor import OutOfTime, TimeBudget, TrialRun
 from benchorch.trial.templates import MOST_AHEAD, Templates
 
@@ -36,6 +37,8 @@ SPARE = 8
 
 SURE = 3
 """... and so many processes of each, whatever they take; with fewer there is no interval."""
+
+_UNDECIDED = (RUN_BUDGET, FUTILE, MOST, "budget_exhausted")
 
 
 def in_rounds(
@@ -225,10 +228,19 @@ class _Rounds:
 
 def _end_of_measurement(run: TrialRun) -> Event:
     count = len(run.repetitions.valid)
-    reached = "undecided" if run.stop_reason in (RUN_BUDGET, FUTILE, MOST) else "decided"
+    if run.stop_reason in _UNDECIDED:
+        reached = "undecided"
+    else:
+        reached = "decided" if _is_decided(run) else "ended"
     why = ", and the rest of the budget would not decide it" if run.stop_reason == FUTILE else ""
     message = f"{reached} after {count} {'process' if count == 1 else 'processes'}{why}"
     return Event(trial_id=run.trial.trial_id, stage=DECIDED, message=message)
+
+
+def _is_decided(run: TrialRun) -> bool:
+    """Whether it has a verdict; a baseline, a fixed number and another model ask for none."""
+    is_compared = not _is_baseline(run) and run.repetitions.is_paired and not is_disqualified(run)
+    return is_compared and run.stop_reason in ENOUGH
 
 
 def _is_baseline(run: TrialRun) -> bool:

@@ -22,6 +22,7 @@ from benchorch.stats.between_processes import primary_ns
 from benchorch.stats.pairs import ADJACENT
 from benchorch.stopping.decide import Decide
 from benchorch.stopping.fixed import Fixed
+from benchorch.stopping.precision import Precision
 from benchorch.trial import rounds
 from benchorch.trial.race import DECIDED, MOST, Race
 from benchorch.trial.rounds import _Rounds
@@ -101,7 +102,8 @@ class Drawn:
     def needs_more(self) -> bool:
         if self.failure is None and not self.stop_reason:
             medians = [1e6] * len(self.repetitions.valid)
-            self.stop_reason = self.stopping.enough_processes(medians, 0.0) or ""
+            ratios = self.repetitions.log_ratios if self.trial.baseline_id else ()
+            self.stop_reason = self.stopping.enough_processes(medians, 0.0, ratios) or ""
         return self.failure is None and not self.stop_reason
 
     def end(self, *, profile: bool) -> None:
@@ -475,10 +477,27 @@ def test_the_first_round_and_every_end_of_a_measurement_are_reported_once() -> N
     assert [(one.trial_id, one.stage, one.message) for one in EVENTS] == [
         ("fast", "round", "1"),
         ("unclear", "round", "1"),
-        ("eager", "decided", "decided after 3 processes"),
+        ("eager", "decided", "ended after 3 processes"),
         ("fast", "decided", "decided after 5 processes"),
         ("unclear", "decided", "undecided after 12 processes"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "parity", "noise", "message"),
+    [
+        (Decide(), AGREES, 0.002, "decided after 5 processes"),
+        (Decide(), DISAGREES, 0.002, "ended after 1 process"),
+        (Fixed(processes=4), AGREES, 0.002, "ended after 4 processes"),
+        (Precision(), AGREES, 0.002, "decided after 8 processes"),
+        (Precision(max_processes=12), AGREES, 0.5, "undecided after 12 processes"),
+    ],
+)
+def test_a_trial_is_called_decided_only_where_its_verdict_is(
+    rule: Stopping, parity: Any, noise: float, message: str
+) -> None:
+    measured(Drawn(EAGER), candidate("a", 0.3, stopping=rule, parity=parity, noise=noise))
+    assert [one.message for one in EVENTS if one.trial_id == "a"][-1] == message
 
 
 def test_a_baseline_that_is_paired_with_itself_asks_for_no_further_process() -> None:
