@@ -30,6 +30,7 @@ TRIAL_ID_DIGITS = 16
 ELSEWHERE = "hardware=local measures on this machine's CPU, hardware=g5 on a GPU machine of AWS"
 """What to type where this machine is not of the requested kind."""
 DEFAULT_NAME = "benchorch"
+DEFAULT_BASELINE = "eager"
 _NAMELESS = ("factory", "exported")
 """Options of ``model`` that are ways to a model, not models."""
 
@@ -83,7 +84,7 @@ def plan(
         plan_id=plan_id,
         name=name,
         trials=_with_baselines(drafts.trials.values(), baselines, control, drafts.memo),
-        skips=(*drafts.skips, *drafts.unplanned),
+        skips=(*drafts.skips, *drafts.missing_baselines, *drafts.unplanned),
         session=session,
     )
     return planned, tuple(requested)
@@ -100,6 +101,8 @@ class _Drafts:
         self._executor = executor
         self._keep_unreachable = keep_unreachable
         self._implied: set[str] = set()
+        self._skipped: set[str] = set()
+        self._missing: dict[str, tuple[Trial, Skip]] = {}
         self._setups: dict[tuple[str, ...], TrialSetup | ConfigError] = {}
         self.memo = NodeMemo()
 
@@ -139,6 +142,16 @@ class _Drafts:
             raise ConfigError(list(self._problems))
 
     @property
+    def missing_baselines(self) -> Sequence[Skip]:
+        """Baselines that cannot run, unless they were requested, of trials that can."""
+        compared = {_comparable(trial, self.memo) for trial in self.trials.values()}
+        return [
+            skip
+            for trial_id, (trial, skip) in self._missing.items()
+            if trial_id not in self._skipped and _comparable(trial, self.memo) in compared
+        ]
+
+    @property
     def unplanned(self) -> Sequence[Skip]:
         """The cells with problems, where they refuse nothing."""
         return [
@@ -162,7 +175,14 @@ class _Drafts:
                 self.trials[trial.trial_id] = trial
                 self._implied.update({trial.trial_id} if implied else ())
             elif not implied:
+                self._skipped.add(trial.trial_id)
                 self.skips.append(replace(skip, labels=trial.labels, requested=requested))
+            else:
+                named = trial.labels["conversion"] != DEFAULT_BASELINE
+                self._missing[trial.trial_id] = (
+                    trial,
+                    replace(skip, labels=trial.labels, requested=named),
+                )
         elif not implied and trial.trial_id in self._implied:
             self._implied.discard(trial.trial_id)
             self.trials[trial.trial_id] = trial

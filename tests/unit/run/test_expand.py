@@ -132,6 +132,39 @@ def test_no_baseline_is_added_where_none_is_wanted(composer):
     assert conversions(found.trials) == ["onnxruntime"]
 
 
+def test_a_baseline_that_cannot_run_is_one_skip_for_all_that_it_is_compared_with(
+    composer, monkeypatch
+):
+    _lacks(monkeypatch, "onnxruntime")
+    words = ["model=mlp", "conversion=[eager,torchscript]"]
+    found, _ = planned(composer, composer.lifted(words), baseline="onnxruntime")
+    assert conversions(found.trials) == ["eager", "torchscript"]
+    (skip,) = found.skips
+    assert (skip.labels["conversion"], skip.requested) == ("onnxruntime", True)
+    assert "needs onnxruntime" in skip.reason
+    words = ["model=mlp", "conversion=[onnxruntime,eager]"]
+    found, _ = planned(composer, composer.lifted(words), baseline="onnxruntime")
+    assert len(found.skips) == 1, "it was requested, too"
+
+
+def test_a_default_baseline_that_cannot_run_is_a_skip_that_nobody_requested(composer, monkeypatch):
+    from benchorch.run import expand as module
+
+    assert composer.session([])["baseline"] == module.DEFAULT_BASELINE
+    monkeypatch.setattr(module, "DEFAULT_BASELINE", "onnxruntime")
+    _lacks(monkeypatch, "onnxruntime")
+    found, _ = planned(composer, ["model=mlp", "conversion=eager"], baseline="onnxruntime")
+    (skip,) = found.skips
+    assert (skip.labels["conversion"], skip.requested) == ("onnxruntime", False)
+
+
+def test_a_baseline_that_nothing_is_compared_with_is_no_skip(composer, monkeypatch):
+    _lacks(monkeypatch, "onnxruntime")
+    words = ["model=mlp", "conversion=onnxruntime"]
+    found, _ = planned(composer, words, baseline="onnxruntime_cuda")
+    assert [skip.labels["conversion"] for skip in found.skips] == ["onnxruntime"]
+
+
 def test_two_cells_of_the_same_content_are_one_trial_and_a_skip_that_names_it(composer):
     job = ["model=mlp", "conversion=eager"]
     found, asked = planned(composer, job, job)
@@ -165,13 +198,17 @@ def test_hardware_out_of_reach_is_a_skip_with_the_reason(composer):
 
 
 def test_a_missing_package_is_a_skip_that_says_what_to_install(composer, monkeypatch):
-    from benchorch.run import expand as module
-
-    monkeypatch.setattr(module, "is_installed", lambda name: not name.startswith("onnxruntime"))
+    _lacks(monkeypatch, "onnxruntime")
     found, _ = planned(composer, ["model=mlp", "conversion=onnxruntime"])
     (skip,) = found.skips
     assert "needs onnxruntime" in skip.reason
     assert skip.remedy == install_command(["onnxruntime"])
+
+
+def _lacks(monkeypatch, package):
+    from benchorch.run import expand as module
+
+    monkeypatch.setattr(module, "is_installed", lambda name: not name.startswith(package))
 
 
 class NodesWith(Everywhere):
