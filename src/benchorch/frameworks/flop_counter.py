@@ -207,10 +207,10 @@ def _convolution(given: Mapping[str, Any], made: Any) -> _Work:
 def _attention(given: Mapping[str, Any], made: Any) -> _Work:
     """Scores from queries and keys, their softmax, and the values that they weigh."""
     query, key, value = given["query"], given["key"], given["value"]
-    scores = math.prod(query.shape[:-1]) * key.shape[-2]
+    # Batches of queries and keys are broadcast, so the rows are those that come out.
+    scores = math.prod(_tensor(made).shape[:-1]) * key.shape[-2]
     # Scores, and the values that they weigh, over all pairs.
-    products = math.prod(query.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
-    return _Work(products, scores)
+    return _Work(scores * (query.shape[-1] + value.shape[-1]), scores)
 
 
 def _recurrent(activations: int) -> _Rule:
