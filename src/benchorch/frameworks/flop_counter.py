@@ -79,7 +79,8 @@ class _Work(NamedTuple):
     others: int = 0
 
 
-_Rule = Callable[[Mapping[str, Any], Any], _Work]
+_Rule = Callable[[Mapping[str, Any], Any], _Work | None]
+"""Work of a call by its arguments and what it returned; None where it cannot be told."""
 
 
 @dataclass(slots=True)
@@ -133,11 +134,11 @@ def _counting(tally: _Tally) -> TorchDispatchMode:
                 if made is not NotImplemented:
                     return made
             made = func(*args, **kwargs)
-            if rule is not None:
-                work = rule(_named(func, args, kwargs), made)
+            work = rule(_named(func, args, kwargs), made) if rule is not None else None
+            if work is not None:
                 tally.products += work.products
                 tally.others += work.others
-            elif not _is_free(func, args, kwargs):
+            elif rule is not None or not _is_free(func, args, kwargs):
                 tally.uncounted[f"{func.namespace}.{_name(func)}"] += 1
             return made
 
@@ -187,13 +188,41 @@ def _tensor(made: Any) -> torch.Tensor:
     return first
 
 
-def _matrix(given: Mapping[str, Any], made: Any) -> _Work:
-    """Every element that comes out is a sum over the left side's last axis."""
+def _is_sparse(tensor: torch.Tensor) -> bool:
+    return str(tensor.layout).startswith("torch.sparse_")
+
+
+def _elements(tensor: torch.Tensor) -> int:
+    """Its elements, of a sparse tensor those that it stores."""
+    import torch
+
+    if not _is_sparse(tensor):
+        return tensor.numel()
+    is_coo = tensor.layout is torch.sparse_coo
+    stored: torch.Tensor = tensor._values() if is_coo else tensor.values()
+    return stored.numel()
+
+
+def _matrix(given: Mapping[str, Any], made: Any) -> _Work | None:
+    """Every element that comes out is a sum over the left side's last axis.
+
+    Where a side is sparse, a sum over what it stores; None where both are, as only their elements'
+    places tell what meets.
+    """
+    import torch
+
     left = next(given[name] for name in _LEFT_SIDES if name in given)
     size: int = _tensor(made).numel()
     added = "self" in given and given["self"] is not left
     biased = added or given.get("bias") is not None
-    return _Work(size * left.shape[-1], size if biased else 0)
+    products = size * left.shape[-1]
+    sides = [each for each in given.values() if isinstance(each, torch.Tensor)]
+    sparse = [each for each in sides[1 if added else 0 :] if _is_sparse(each)]
+    if len(sparse) > 1:
+        return None
+    for side in sparse:  # each of its elements is in as many products as any other
+        products = products * _elements(side) // max(side.numel(), 1)
+    return _Work(products, size if biased else 0)
 
 
 def _convolution(given: Mapping[str, Any], made: Any) -> _Work:
@@ -241,20 +270,20 @@ def _normalisation(given: Mapping[str, Any], made: Any) -> _Work:
 
 
 def _each_out(given: Mapping[str, Any], made: Any) -> _Work:
-    return _Work(others=_tensor(made).numel())
+    return _Work(others=_elements(_tensor(made)))
 
 
 def _each_in(given: Mapping[str, Any], made: Any) -> _Work:
     """Work per element; none for integers, which are lengths and masks."""
     source = given["input"] if "input" in given else given["self"]
-    return _Work(others=source.numel() if _is_float(source) else 0)
+    return _Work(others=_elements(source) if _is_float(source) else 0)
 
 
 # The names of a product's left side in the operators' schemas, the most events_with_rules first.
-_LEFT_SIDES = ("mat1", "batch1", "mat", "input", "self")
+_LEFT_SIDES = ("mat1", "batch1", "mat", "input", "sparse", "self")
 _MATRIX = (
     *("linear", "mm", "bmm", "mv", "dot", "vdot", "addmm", "baddbmm", "addmv"),
-    *("_int_mm", "_scaled_mm", "_grouped_mm", "_scaled_grouped_mm"),
+    *("_int_mm", "_scaled_mm", "_grouped_mm", "_scaled_grouped_mm", "_sparse_mm", "_sparse_addmm"),
 )
 _ATTENTION = (
     *("scaled_dot_product_attention", "_scaled_dot_product_attention_math"),
@@ -279,7 +308,8 @@ _REDUCTIONS = (
     *("fractional_max_pool2d", "fractional_max_pool3d"),
     *("sum", "nansum", "mean", "prod", "amax", "amin", "aminmax", "max", "min", "median"),
     *("argmax", "argmin", "var", "std", "var_mean", "std_mean", "norm", "linalg_vector_norm"),
-    *("logsumexp", "cumsum", "cumprod", "logcumsumexp"),
+    *("logsumexp", "cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"),
+    *("any", "all", "count_nonzero"),
 )
 _RULES: Mapping[str, _Rule] = {
     **dict.fromkeys(_MATRIX, _matrix),
@@ -302,7 +332,8 @@ _FREE = frozenset(
     {
         # made or moved, not computed
         *("clone", "copy", "_to_copy", "cat", "stack", "repeat", "roll", "flip", "rot90"),
-        *("unsafe_split", "unsafe_split_with_sizes"),
+        *("unsafe_split", "unsafe_split_with_sizes", "diag_embed", "block_diag", "complex"),
+        *("_to_dense", "is_coalesced", "to_mkldnn"),
         *("_unsafe_view", "_reshape_copy", "constant_pad_nd", "tril", "triu", "fill", "zero"),
         *("reflection_pad1d", "reflection_pad2d", "reflection_pad3d"),
         *("replication_pad1d", "replication_pad2d", "replication_pad3d"),
@@ -315,8 +346,12 @@ _FREE = frozenset(
         *("embedding", "index", "index_select", "index_put", "_unsafe_index", "gather", "take"),
         *("scatter", "slice_scatter", "select_scatter", "masked_scatter", "masked_select"),
         *("nonzero", "index_copy", "index_fill", "_local_scalar_dense", "equal"),
+        *("masked_fill", "diagonal_scatter", "max_unpool2d", "max_unpool3d"),
         # put in order
-        *("sort", "topk", "searchsorted", "bucketize"),
+        *("sort", "topk", "searchsorted", "bucketize", "kthvalue", "mode", "isin"),
+        *("_unique", "_unique2", "unique_dim", "unique_consecutive"),
+        # element by element, which torch does not mark as such
+        *("floor_divide", "polar"),
         # random numbers
         *("rand_like", "randn_like", "bernoulli", "uniform", "normal", "exponential"),
         *("multinomial", "native_dropout"),

@@ -49,8 +49,8 @@ NOTES = "notes"
 # 2: with the model's counts. 3: with float64 beside it. 4: with how it differs from itself.
 # 7: with whole numbers that other weights give. 8: rounding that is spread is rounding.
 # 9: with what its calls consult. 10: with inputs that calls write. 11: with links and permissions.
-# 12: with what objects hold.
-_REFERENCE_VERSION = 12
+# 12: with what objects hold. 13: work of each size that is timed, and of what sparse tensors store.
+_REFERENCE_VERSION = 13
 
 # In what identifies a model without a look at its weights: loads before lost imaginary parts.
 _KEEPS_COMPLEX: ConfigNode = {"complex": "kept"}
@@ -120,7 +120,6 @@ class Keys:
         if options:
             fields["kernel_options"] = options
         if self._setup.workload.dynamic:
-            fields["counted"] = "the timed sizes"  # it was the first alone
             fields["sizes"] = {s: list(each) for s, each in self._setup.workload.sizes.items()}
         if consulted:
             fields["consulted"] = _json(consulted)

@@ -96,6 +96,40 @@ def test_a_product_has_one_mac_for_each_product_summed(
     assert macs_of(product, a=floats(5, 2, 3), b=floats(5, 3, 4)) == macs
 
 
+def sparse(layout: str) -> torch.Tensor:
+    """An 8x8 matrix that stores eight elements, in two blocks of four where it stores blocks."""
+    dense = torch.zeros(8, 8)
+    dense[:2, 4:6] = dense[6:, :2] = 1.0
+    return {
+        "coo": dense.to_sparse_coo,
+        "csr": dense.to_sparse_csr,
+        "csc": dense.to_sparse_csc,
+        "bsr": lambda: dense.to_sparse_bsr((2, 2)),
+    }[layout]()
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr"])
+def test_a_product_with_a_sparse_matrix_has_one_mac_for_each_stored_element(layout: str) -> None:
+    one = sparse(layout)
+    assert macs_of(lambda x: one @ x, x=floats(8, 3)) == 8 * 3
+    assert macs_of(lambda x: one @ x, x=floats(8)) == 8
+    assert macs_of(lambda x: nn.functional.linear(x, one), x=floats(3, 8)) == 8 * 3
+
+
+def test_a_sparse_product_counts_what_is_added_and_a_layer_what_is_stored() -> None:
+    one = sparse("coo")
+    assert macs_of(lambda x: torch.sparse.mm(one, x), x=floats(8, 3)) == 8 * 3
+    added = macs_of(lambda x: torch.addmm(x, one, x), x=floats(8, 3))
+    assert added == 8 * 3 + 8 * 3
+    assert macs_of(lambda x: torch.relu(one) @ x, x=floats(8, 3)) == 8 + 8 * 3
+
+
+def test_a_product_of_two_sparse_matrices_is_named_and_not_guessed() -> None:
+    one = sparse("csr")
+    found = count_model(Calls(lambda x: (one @ one) @ x), example(x=floats(8, 3)))
+    assert found.uncounted == {"aten.mm": 1}
+
+
 def test_convolutions_count_by_their_kernels() -> None:
     x = floats(1, 4, 8, 8)
     plain = macs_of(lambda x, w: functional.conv2d(x, w), x=x, w=floats(6, 4, 3, 3))
@@ -193,9 +227,33 @@ def test_what_only_moves_or_looks_up_counts_nothing() -> None:
         found = table(ids)
         joined = torch.cat([found, found * 2 + 1], dim=-1).transpose(0, 1).contiguous()
         kept = torch.where(joined > 0, joined, joined.new_zeros(())).topk(2).values
-        return kept.masked_fill(kept > 1, 0.0)
+        return kept.masked_fill(kept > 1, 0.0).masked_fill_(kept > 2, 0.0)
 
     assert macs_of(moves, ids=np.arange(6).reshape(2, 3)) == 0
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x // 2,
+        lambda x: torch.polar(x, x) * torch.complex(x, x),
+        lambda x: torch.block_diag(torch.diag(x[0]), torch.diag_embed(x)[0]),
+        lambda x: torch.diagonal_scatter(x, x[0]),
+        lambda x: (torch.isin(x, x), x.unique(), x.unique_consecutive(), x.unique(dim=0)),
+        lambda x: (x.kthvalue(1), x.mode()),
+        lambda x: x.masked_fill(x > 0, torch.tensor(0.0)),
+    ],
+    ids=["floor", "complex", "diagonal", "scatter", "unique", "order", "fill"],
+)
+def test_what_is_elementwise_moved_or_ordered_counts_nothing(
+    function: Callable[..., Any],
+) -> None:
+    assert macs_of(function, x=floats(4, 4)) == 0
+
+
+def test_whether_any_or_all_hold_is_a_reduction() -> None:
+    assert macs_of(lambda x: (x.any(), x.all(), x.count_nonzero()), x=floats(2, 3)) == 18
+    assert macs_of(lambda x: (x > 0).any(), x=floats(2, 3)) == 0
 
 
 def test_a_view_counts_nothing_however_it_is_made() -> None:
@@ -247,6 +305,9 @@ def test_torchs_fused_transformer_counts_as_its_parts() -> None:
     linear = tokens * (4 * width * width + 2 * width * hidden)
     assert products(found) == linear + 2 * 6 * 6 * width * 2
     assert found.uncounted == {}
+    mask = {"src": floats(2, 6, 8), "src_key_padding_mask": np.zeros((2, 6), bool)}
+    masked = count_model(encoder, example(**mask))
+    assert (masked.macs, masked.uncounted) == (found.macs, {})
     assert torch.backends.mha.get_fastpath_enabled()
 
 
