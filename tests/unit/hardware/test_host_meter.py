@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,10 +80,10 @@ def test_a_counter_that_may_not_be_read_says_what_to_do(
     package = zone(tmp_path, "0", "package-0")
     read = Path.read_text
 
-    def refuse(path: Path, *args: str) -> str:
+    def refuse(path: Path, *args: Any, **more: Any) -> str:
         if path == package / "energy_uj":
             raise PermissionError(13, "Permission denied", str(path))
-        return read(path, *args)
+        return read(path, *args, **more)
 
     # Not by its mode: whoever runs the tests may be root, who can read everything.
     monkeypatch.setattr(Path, "read_text", refuse)
