@@ -49,6 +49,8 @@ RUNS_A_USERS_FILE = {
 code run as one does."""
 
 CATCHING_EVERYTHING = {
+    # Instructions of a pickle that nothing wrote end in any way.
+    "models/pickled_names.py",
     "trial/worker.py",
     # The class of a user's error may raise where it is asked for its text.
     "errors.py",

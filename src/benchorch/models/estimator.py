@@ -22,12 +22,14 @@ from benchorch.models import trust
 from benchorch.models.boosters import as_estimator
 from benchorch.models.callables import callable_problems, resolve_callable, user_code
 from benchorch.models.declared_model import DeclaredModel
+from benchorch.models.pickled_names import code_of, names_only
 from benchorch.models.seeding import frozen, seeded
 
 if TYPE_CHECKING:
     import torch
 
 _LIBRARIES = ("scikit-learn", "xgboost", "lightgbm")
+_THEIR_PACKAGES = ("sklearn", "numpy", "scipy", "xgboost", "lightgbm")
 
 
 @final
@@ -69,13 +71,24 @@ class EstimatorModel(DeclaredModel):
         if problem:
             raise BuildError(f"{self.estimator} gives {problem}", kind="user_code")
         content = self._file.read_bytes() if self._file else pickle.dumps(fitted)
-        return frozen(Estimator(fitted, hashlib.sha256(content).digest()))
+        code = code_of(fitted, _THEIR_PACKAGES) if self.identity() is None else ()
+        return frozen(Estimator(fitted, hashlib.sha256(content).digest(), code))
 
     def identity(self) -> Mapping[str, Json] | None:
-        """Digest of the file and releases of the libraries; None for a callable."""
-        if self._file is None:
+        """Digest of the file and releases of the libraries.
+
+        None for a callable, and for a file with classes or functions of anyone else, which it
+        holds by their names alone: only the walk over those that were loaded finds their code.
+        """
+        if self._file is None or not names_only(self._file, _THEIR_PACKAGES):
             return None
         return {"digest": file_digest(self._file), "packages": dict(installed(_LIBRARIES))}
+
+    def requested(self) -> Mapping[str, Json]:
+        """The class and its own options; of a file that is walked over, the libraries as well."""
+        if self._file is None:
+            return super().requested()
+        return {**super().requested(), "packages": dict(installed(_LIBRARIES))}
 
     def makers(self) -> Sequence[Callable[..., object]]:
         """The callable, if it is one."""

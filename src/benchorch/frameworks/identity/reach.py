@@ -135,7 +135,9 @@ class Reach:
             elif isinstance(found, ModuleType):
                 self._module(found)
             elif isinstance(found, BuiltinFunctionType):
-                self._owned(getattr(found, "__module__", None) or "builtins")
+                module = getattr(found, "__module__", None)
+                # Some native modules, such as psutil's, hold themselves there.
+                self._owned(getattr(module, "__name__", module) or "builtins")
 
     def finish(self) -> None:
         """Put what was reached."""

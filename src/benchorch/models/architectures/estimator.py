@@ -1,5 +1,6 @@
 """A fitted scikit-learn, XGBoost or LightGBM estimator as a module, and as an ONNX graph."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -40,13 +41,16 @@ class Estimator(OpaqueModule):
     Args:
         fitted: the estimator; it keeps its own threads (``n_jobs``).
         digest: SHA-256 of the bytes that it is known by.
+        code: classes and functions that those bytes name, where the digest does not cover theirs.
     """
 
     not_content = frozenset({"fitted"})  # a buffer has its digest
 
-    def __init__(self, fitted: Any, digest: bytes) -> None:
+    def __init__(self, fitted: Any, digest: bytes, code: Sequence[object] = ()) -> None:
         super().__init__()
         self.fitted = fitted
+        if code:
+            self.code = tuple(code)
         self.has_own_rule = _has_own_rule(fitted)
         self.provider = f"{type(fitted).__module__.partition('.')[0]} predict"
         self.register_buffer("content", torch.tensor(list(digest), dtype=torch.uint8))

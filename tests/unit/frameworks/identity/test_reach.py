@@ -33,3 +33,13 @@ def test_imports_inside_a_function_are_read(read: Any, monkeypatch: pytest.Monke
     monkeypatch.setattr(reach, "_import", lambda name, level, scope: found.append((name, level)))
     reach._local_imports(_with_local_imports.__code__, {"__name__": "net"})
     assert found == [("json.decoder", 0), ("sizes", 2)]
+
+
+def test_a_native_function_may_hold_its_module_in_place_of_the_modules_name() -> None:
+    native = pytest.importorskip("psutil._psutil_linux", reason="not Linux")
+    leaves = Leaves()
+    reach = Reach(leaves)
+    reach.add(native.net_if_addrs, "")
+    reach.run()
+    reach.finish()
+    assert list(leaves.groups["packages"]) == ["psutil"]
