@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchorch.host.cgroup import ROOT, read_text
+from benchorch.host.cgroup import ROOT, read_number, read_text
 from benchorch.host.environment import allowed_cpus
 
 _PROC = Path("/proc")
@@ -19,6 +19,8 @@ _TASKS = _PROC / "self/task"
 _LOOK_S = 0.1
 _CPUS = "sys/devices/system/cpu"
 _NODES = "sys/devices/system/node"
+_P_CORES = "sys/devices/cpu_core/cpus"
+_FULL_CAPACITY = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +44,14 @@ class _Core:
         cpu: its first hyperthread that is allowed here.
         whole: whether all its hyperthreads are; nobody else is then put on the others.
         siblings: all its hyperthreads, of whomever.
+        speed: in eighths of the fastest kind's; the same for all cores of most machines.
     """
 
     cpu: int
     node: int
     whole: bool
     siblings: frozenset[int]
+    speed: int
 
 
 def pin(threads: int, cpus: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -108,9 +112,10 @@ def placement(
 ) -> PinnedCpus:
     """Whole cores of one memory node where they suffice, and rather not processor 0.
 
-    The first hyperthread of each core; the others stay idle. Processor 0 comes last, as it is
-    where a kernel does most of its own work. Where every core is needed, every core it is: their
-    second hyperthreads are left out all the same.
+    The first hyperthread of each core; the others stay idle. Of cores of several kinds the fastest
+    come first. Of a kind, processor 0 comes last, as it is where a kernel does most of its own
+    work. Where every core is needed, every core it is: their second hyperthreads are left out all
+    the same.
 
     Args:
         root: where ``sys`` is.
@@ -166,9 +171,9 @@ def _busy_ticks(proc: Path) -> dict[int, tuple[int, int]]:
 def _nearest(cores: Sequence[_Core], count: int, crowded: Mapping[int, int]) -> list[_Core]:
     """The best so many cores, of as few memory nodes as can be."""
 
-    def flaws(core: _Core) -> tuple[int, bool, bool, int]:
+    def flaws(core: _Core) -> tuple[int, int, bool, bool, int]:
         there = sum(crowded.get(cpu, 0) for cpu in core.siblings)
-        return there, not core.whole, core.cpu == 0, core.cpu
+        return -core.speed, there, not core.whole, core.cpu == 0, core.cpu
 
     nodes: dict[int, list[_Core]] = {}
     for core in sorted(cores, key=flaws):
@@ -182,14 +187,32 @@ def _nearest(cores: Sequence[_Core], count: int, crowded: Mapping[int, int]) -> 
 
 def _cores(root: Path) -> list[_Core]:
     allowed = allowed_cpus()
-    nodes = _nodes(root)
+    nodes, p_cores = _nodes(root), cpu_list(read_text(root / _P_CORES))
     cores: dict[frozenset[int], _Core] = {}
     for cpu in sorted(allowed):
         listed = read_text(root / _CPUS / f"cpu{cpu}/topology/thread_siblings_list")
         siblings = cpu_list(listed) or frozenset({cpu})
-        core = _Core(cpu=cpu, node=nodes.get(cpu, 0), whole=siblings <= allowed, siblings=siblings)
+        core = _Core(
+            cpu=cpu,
+            node=nodes.get(cpu, 0),
+            whole=siblings <= allowed,
+            siblings=siblings,
+            speed=_speed(cpu, p_cores, root),
+        )
         cores.setdefault(siblings, core)
     return list(cores.values())
+
+
+def _speed(cpu: int, p_cores: frozenset[int], root: Path) -> int:
+    """Eighths of the fastest kind's: ARM's by capacity, Intel's by whether it is a P-core.
+
+    Not by the highest clock: that of a kind's best cores is a little above that of the others,
+    which is no reason to take a core that is busy.
+    """
+    if p_cores:
+        return 8 if cpu in p_cores else 0
+    capacity = read_number(root / _CPUS / f"cpu{cpu}/cpu_capacity")
+    return round(8 * (_FULL_CAPACITY if capacity is None else capacity) / _FULL_CAPACITY)
 
 
 def _nodes(root: Path) -> dict[int, int]:

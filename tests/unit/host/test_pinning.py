@@ -98,6 +98,34 @@ def test_parts_of_a_machine_are_whole_cores_of_one_memory_node_and_overlap_nowhe
     assert part_of_cpus(0, 9, root) == frozenset()
 
 
+def test_p_cores_come_before_e_cores_even_processor_0(tmp_path, allow) -> None:
+    allow(set(range(8)))
+    root = machine(tmp_path, [(0, 1), (2, 3), (4,), (5,), (6,), (7,)])
+    p_cores = root / "sys/devices/cpu_core/cpus"
+    p_cores.parent.mkdir()
+    p_cores.write_text("0-3\n")
+    assert placement(1, root).cpus == (2,)
+    assert placement(2, root).cpus == (0, 2)
+    assert placement(3, root).cpus == (0, 2, 4)
+    assert placement(2, root, lambda: {2: 1, 3: 1}).cpus == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("capacities", "cpus"),
+    [
+        ([446, 446, 1024, 1024], (2, 3)),
+        ([1024, 1024, 446, 446], (0, 1)),
+        ([1024, 1020, 1020, 1024], (1, 2)),  # one kind, some a little better
+    ],
+)
+def test_cores_of_a_kind_with_more_capacity_come_first(tmp_path, allow, capacities, cpus) -> None:
+    allow(set(range(4)))
+    root = machine(tmp_path, [(cpu,) for cpu in range(4)])
+    for cpu, capacity in enumerate(capacities):
+        (root / f"sys/devices/system/cpu/cpu{cpu}/cpu_capacity").write_text(f"{capacity}\n")
+    assert placement(2, root).cpus == cpus
+
+
 def test_without_a_topology_every_processor_counts_as_a_core(tmp_path, allow) -> None:
     allow({0, 1, 2})
     assert placement(2, tmp_path).cpus == (1, 2)
