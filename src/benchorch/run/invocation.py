@@ -194,6 +194,9 @@ class Invocation:
         todo = [t for t in plan.trials if self._is_due(t.trial_id)]
         if not is_new:
             check_budget(plan, todo, self._status.spent_usd)
+        if not self._is_whole():
+            with self._on_disk("The winner"):  # of the trials that the run had before
+                (self.directory / run_directory.WINNER).unlink(missing_ok=True)
         self._expect_cost(plan, todo, simulated=executor.is_simulated())
         done = sum(trial.trial_id in self.results for trial in plan.trials)
         self.report.plan(plan, done=done, whole=self.plan)

@@ -318,6 +318,23 @@ def test_a_run_beside_another_says_that_they_disturb_each_other(
     assert "disturb" not in said["alone"]
 
 
+def test_a_finished_run_that_is_extended_has_no_winner_until_it_has_finished_again(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "run"
+    invocation = run(directory, (OF_EAGER, OF_FAST, OF_BROKEN))
+    invocation._status.begin()
+    invocation.close(complete=True)
+    assert (directory / run_directory.WINNER).exists()
+    plan = Plan(plan_id="p", name="n", trials=(EAGER, FAST), skips=(), session=SESSION)
+    invocation.run_plan(plan, cast(Executor, MeasuresNothing()))
+    assert (directory / run_directory.WINNER).exists(), "there was nothing to do"
+    more = trial("more", baseline=EAGER)
+    invocation.run_plan(replace(plan, trials=(more,)), cast(Executor, MeasuresNothing()))
+    invocation.close(complete=False)
+    assert not (directory / run_directory.WINNER).exists()
+
+
 def test_a_finished_trial_that_runs_again_begins_without_rounds_that_were_left(
     tmp_path: Path,
 ) -> None:
