@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import shutil
+import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -104,6 +105,8 @@ class Invocation:
     _lock: IO[str] | None = None
     _findings: SweepFindings | None = None
     _end: ExpectedEnd | None = None
+    _ends_s: float | None = None
+    _is_late: bool = False
     _expected_usd: list[float | None] = field(default_factory=list)
     _spent_before_usd: float | None = None
     _simulated: bool = False
@@ -156,7 +159,7 @@ class Invocation:
 
     def run(self, jobs: Sequence[Sequence[str]]) -> list[float]:
         """Plan and run a batch of jobs; each job's objective, infinite where it has none."""
-        if self._cut:
+        if self._cut or self._is_over():
             return [math.inf] * len(jobs)
         planned = narrowed_to(plan_jobs(self.composer, jobs, self.plan_id), self.terms.only)
         self._refuse_unreachable(planned, jobs)
@@ -164,6 +167,17 @@ class Invocation:
         self.run_plan(planned.plan, planned.executor)
         metric = str(planned.plan.session["objective"])
         return [self._objective(ids, metric) for ids in planned.requested]
+
+    def _is_over(self) -> bool:
+        """Whether the budget has ended before this batch, which is said once."""
+        if self._ends_s is None or time.monotonic() < self._ends_s:
+            return False
+        if not self._is_late:
+            self.report.text(
+                "budget.minutes has ended: the batches left are not measured. Increase it."
+            )
+        self._is_late = True
+        return True
 
     def _refuse_unreachable(self, planned: Planned, jobs: Sequence[Sequence[str]]) -> None:
         """NoMachine where hardware that cannot be reached leaves nothing, or not all, to run."""
@@ -212,7 +226,7 @@ class Invocation:
                 "other. See benchorch status."
             )
         spending = spending_rules(plan, self._status.spent_usd)
-        session = replace(session_of(plan, self.directory), spending=spending)
+        session = self._in_time(replace(session_of(plan, self.directory), spending=spending))
         work = _TrialWork(session=session)
         if all(executor.measures_in_rounds(trial.hardware_kind) for trial in todo):
             forecast = expected(plan, todo)
@@ -228,6 +242,15 @@ class Invocation:
                     self.report.text("The first failure ends the run (--exitfirst).")
                     self._cut = True
                     break
+
+    def _in_time(self, session: Session) -> Session:
+        """The session with what earlier batches have left of its budget."""
+        if session.budget_s is None:
+            return session
+        if self._ends_s is None:
+            self._ends_s = time.monotonic() + session.budget_s
+            return session
+        return replace(session, budget_s=max(0.0, self._ends_s - time.monotonic()))
 
     def _is_due(self, trial_id: str) -> bool:
         """Whether a trial runs now; of a run that is repeated in part, the chosen ones do."""
@@ -327,7 +350,8 @@ class Invocation:
                 f"{plural(missing, 'requested cell')} could not run, so the exit code is 1; "
                 "--allow-skips leaves it at 0."
             )
-        return bool(ran) and sound and (not missing or self.terms.allow_skips)
+        done = bool(ran) and sound and not self._is_late
+        return done and (not missing or self.terms.allow_skips)
 
     def _end_unfinished(self) -> None:
         """Store what was measured of interrupted trials as their results for now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -333,6 +334,34 @@ def test_a_finished_run_that_is_extended_has_no_winner_until_it_has_finished_aga
     invocation.run_plan(replace(plan, trials=(more,)), cast(Executor, MeasuresNothing()))
     invocation.close(complete=False)
     assert not (directory / run_directory.WINNER).exists()
+
+
+def test_all_batches_have_one_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, now, given = StringIO(), [0.0], []
+
+    class Slow(MeasuresNothing):
+        def run_grouped(
+            self, trials: object, work: Any, emit: object
+        ) -> Iterator[Sequence[TrialResult]]:
+            given.append(work.session.budget_s)
+            now[0] += 40.0
+            return iter(())
+
+    monkeypatch.setattr(pipeline.time, "monotonic", lambda: now[0])
+    invocation = pipeline.Invocation(
+        composer=cast(Composer, None),
+        directory=tmp_path,
+        report=ConsoleReport(Console(file=written, width=160)),
+    )
+    session = {**SESSION, "budget": {"minutes": 1}}
+    for one in TRIALS[:2]:
+        plan = Plan(plan_id="p", name="n", trials=(one,), skips=(), session=session)
+        invocation.run_plan(plan, cast(Executor, Slow()))
+    assert given == [60.0, 20.0]
+    assert [invocation.run([["a=1"], ["a=2"]]) for _ in range(2)] == [[math.inf, math.inf]] * 2
+    assert written.getvalue().count("budget.minutes has ended") == 1
+    invocation.results = {EAGER.trial_id: OF_EAGER, FAST.trial_id: OF_FAST}
+    assert not invocation._did_what_was_requested()
 
 
 def test_a_finished_trial_that_runs_again_begins_without_rounds_that_were_left(
