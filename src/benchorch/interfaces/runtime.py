@@ -68,6 +68,11 @@ class Executable(ABC):
         """The runtime's executable, for a call that consists of several of its calls."""
         return self
 
+    @property
+    def steps_per_call(self) -> int:
+        """How many calls of `artifact` one call consists of."""
+        return 1
+
     def answer(self, arrays: Arrays) -> Arrays | None:
         """Arrays to compare in place of a call's outputs, by name; None to compare the outputs."""
         return None

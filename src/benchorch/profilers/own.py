@@ -8,10 +8,11 @@ from benchorch.domain.codec import Json
 from benchorch.errors import MeasureError
 from benchorch.files import read_json
 from benchorch.interfaces.profiler import CapturedProfile, CaptureRequest, Loaded
+from benchorch.profilers.ranges import CALL
 from benchorch.profilers.schedule import Scheduled
 
 TRACE = "trace.json.gz"
-_CALL = "model_run"
+_RUN = "model_run"
 
 Event = Mapping[str, Json]
 
@@ -28,7 +29,8 @@ def capture(schedule: Scheduled, request: CaptureRequest, loaded: Loaded) -> Cap
             kind="no_profiler",
         )
     trace = request.directory / TRACE
-    events = last_calls(read_json(written), len(profiled_ns))
+    steps = loaded.executable.steps_per_call
+    events = last_calls(read_json(written), len(profiled_ns), steps)
     trace.write_bytes(gzip.compress(json.dumps(events).encode()))
     written.unlink()
     return CapturedProfile(
@@ -39,19 +41,39 @@ def capture(schedule: Scheduled, request: CaptureRequest, loaded: Loaded) -> Cap
     )
 
 
-def last_calls(events: Sequence[Event], count: int) -> list[Event]:
-    """Events of the last `count` calls, and those of loading the session."""
-    starts = sorted(_time(each) for each in events if each.get("name") == _CALL)
-    if len(starts) <= count:
-        return list(events)
-    first, from_then = starts[0], starts[-count]
-    return [each for each in events if not first <= _time(each) < from_then]
+def last_calls(events: Sequence[Event], count: int, steps: int = 1) -> list[Event]:
+    """Events of the last `count` calls, and those of loading the session.
+
+    Args:
+        events: of all calls since the session was made.
+        count: of the calls to keep.
+        steps: runs of the session in a call; each call of several is marked, or the runs would pass
+            for the steps of the trace.
+    """
+    runs = sorted((each for each in events if each.get("name") == _RUN), key=_time)
+    kept, rest = runs[-count * steps :], list(events)
+    if len(runs) > len(kept):
+        first, from_then = _time(runs[0]), _time(kept[0])
+        rest = [each for each in events if not first <= _time(each) < from_then]
+    if steps == 1:
+        return rest
+    return rest + [_marked(kept[at : at + steps]) for at in range(0, len(kept), steps)]
+
+
+def _marked(runs: Sequence[Event]) -> Event:
+    """A range around the runs of a call, on their thread."""
+    took_us = _time(runs[-1]) + _number(runs[-1], "dur") - _time(runs[0])
+    return {**runs[0], "cat": "user_annotation", "name": CALL, "dur": took_us, "args": {}}
 
 
 def _time(event: Event) -> float:
     """Microseconds since the session was made; those that lie in no call have any."""
-    stamp = event.get("ts")
-    return float(stamp) if isinstance(stamp, int | float) else -1.0
+    return _number(event, "ts")
+
+
+def _number(event: Event, key: str) -> float:
+    found = event.get(key)
+    return float(found) if isinstance(found, int | float) else -1.0
 
 
 def _profiled(schedule: Scheduled, request: CaptureRequest, loaded: Loaded) -> tuple[int, ...]:

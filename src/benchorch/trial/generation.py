@@ -118,6 +118,11 @@ class GeneratingExecutable(Executable):
         """Executable with one step per call."""
         return self.loaded
 
+    @property
+    def steps_per_call(self) -> int:
+        """One for each new token, and the encoder's."""
+        return self.symbols[NEW] + (1 if self.sources else 0)
+
     def bind(self, arrays: Arrays) -> TokenCall:
         """A call that generates all new tokens of these prompts."""
         steps = self._steps(arrays, self.symbols[NEW])

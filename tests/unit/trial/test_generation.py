@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -78,7 +79,9 @@ BUILT: dict[str, Path] = {}
 """What the steps of a chain left for a model: an export takes 5 to 10 CPU seconds."""
 
 
-def executable(setup: TrialSetup, module: Any, folder: Path) -> Any:
+def executable(
+    setup: TrialSetup, module: Any, folder: Path, profile_dir: Path | None = None
+) -> Any:
     """The conversion's artifact, built and loaded in this process."""
     setup = with_cache(setup, cache_of(setup, module))
     example, sources, chain = setup.example(0), {}, f"{id(module)} {setup.model!r}"
@@ -115,6 +118,7 @@ def executable(setup: TrialSetup, module: Any, folder: Path) -> Any:
         device="cpu",
         threads=1,
         scratch_dir=folder,
+        profile_dir=profile_dir,
     )
     return load_executable(setup, setup.runtime, request)
 
@@ -200,6 +204,18 @@ def test_each_call_notes_its_start_and_each_token(loaded: Any, model: str) -> No
     flat = [time for each in times for time in each]
     assert flat == sorted(flat)
     assert call.take_times() == []
+
+
+def test_a_call_is_made_of_so_many_runs_of_the_artifact(model: str, tmp_path: Path) -> None:
+    setup = setup_of("onnxruntime", model=model)
+    with closing(executable(setup, module_of(model), tmp_path, profile_dir=tmp_path)) as it:
+        call = it.bind(prompts(model))
+        for _ in range(2):
+            call()
+        events = json.loads(it.own_profile().read_text())
+    runs = [each for each in events if each["name"] == "model_run"]
+    assert len(runs) == 2 * it.steps_per_call
+    assert it.artifact.steps_per_call == 1
 
 
 def test_facts_hold_the_size_of_the_cache(loaded: Any, model: str) -> None:
