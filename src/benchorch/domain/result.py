@@ -1,7 +1,7 @@
 """Result of a trial."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from benchorch.domain.bounds import Amount, Count, Finite, Items
@@ -11,7 +11,7 @@ from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.price import Price
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.spending import BUDGET_REACHED
-from benchorch.domain.verdict import Verdict
+from benchorch.domain.verdict import Kind, Verdict
 
 SCHEMA_VERSION = 2
 """Version of a line of ``results.jsonl``; see `TrialResult`."""
@@ -216,6 +216,25 @@ class TrialResult:
     def disagrees(self) -> bool:
         """Whether its outputs were compared with the reference's and differ."""
         return self.parity is not None and not self.parity.passed
+
+    @property
+    def changes_its_answers(self) -> bool:
+        """Whether it ran and is not deterministic."""
+        kind = self.parity.kind if self.parity else None
+        return self.failure is None and kind is Kind.NOT_DETERMINISTIC
+
+    def beside(self, baseline: "TrialResult | None") -> "TrialResult":
+        """The result; nothing agrees with a baseline that is not deterministic.
+
+        The baseline's own process may find what no other does: there it makes more calls than
+        anywhere.
+        """
+        if baseline is None or baseline.parity is None or not baseline.changes_its_answers:
+            return self
+        if self.parity is None or not self.parity.passed:
+            return self
+        reason = f"the baseline's own trial: {baseline.parity.explanation}"
+        return replace(self, parity=self.parity.not_deterministic(reason))
 
     @property
     def is_sound(self) -> bool:

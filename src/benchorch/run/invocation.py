@@ -7,6 +7,7 @@ import json
 import math
 import shutil
 import time
+from collections import ChainMap
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -194,7 +195,7 @@ class Invocation:
             check_budget(plan, plan.trials)
         self.plan = merged(self.plan, plan)
         plan = with_labels_of(plan, self.plan)
-        self._specs.update({trial.trial_id: trial.spec for trial in plan.trials})
+        self._specs.update({trial.trial_id: trial.spec for trial in self.plan.trials})
         with self._on_disk("The plan"):
             run_directory.write_plan(self.directory, self.plan)
         with contextlib.suppress(OSError):  # the index is a convenience
@@ -237,7 +238,8 @@ class Invocation:
         with self.report.live(todo), _closing(groups) as ran:
             for results in ran:
                 self._accept(results)
-                failed = any(not (each.unfinished or _is_sound(each)) for each in results)
+                ended = (self.results[each.trial_id] for each in results if not each.unfinished)
+                failed = not all(map(_is_sound, ended))
                 if self.terms.exit_first and failed:
                     self.report.text("The first failure ends the run (--exitfirst).")
                     self._cut = True
@@ -444,7 +446,17 @@ class Invocation:
             else:
                 finished.append(result)
         if finished:
-            self._accept_finished(finished)
+            self._accept_finished(self._beside_their_baselines(finished))
+
+    def _beside_their_baselines(self, finished: Sequence[TrialResult]) -> list[TrialResult]:
+        """These results, and earlier ones whose baseline now turns out not to be deterministic."""
+        came = {result.trial_id: result for result in finished}
+        changed = {name for name, result in came.items() if result.changes_its_answers}
+        if changed:
+            sound = {name: result for name, result in self.results.items() if result.is_sound}
+            came = {n: r for n, r in sound.items() if r.baseline_id in changed} | came
+        known = ChainMap(came, self.unfinished, self.results)
+        return [result.beside(known.get(result.baseline_id or "")) for result in came.values()]
 
     def _accept_finished(self, results: Sequence[TrialResult]) -> None:
         for result in results:

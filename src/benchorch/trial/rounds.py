@@ -10,14 +10,13 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import final
 
 from benchorch.config.components import make
 from benchorch.domain.result import FUTILE, RUN_BUDGET, TrialResult
 from benchorch.domain.session import DECIDED, ROUND, Event, Session
 from benchorch.domain.trial import Trial
-from benchorch.domain.verdict import Kind
 from benchorch.host.environment import available_memory_bytes
 from benchorch.interfaces.executor import Emit
 from benchorch.interfaces.profiler import Profiler
@@ -205,25 +204,7 @@ class _Rounds:
     def _finished(self, run: TrialRun, *, profile: bool) -> TrialResult:
         run.end(profile=profile)
         self.runs.remove(run)
-        return self._beside_its_baseline(run.result())
-
-    def _beside_its_baseline(self, result: TrialResult) -> TrialResult:
-        """The result; nothing agrees with a baseline that is not deterministic.
-
-        Its own process may find what no other does: there it makes more calls than anywhere.
-        """
-        if result.parity is None or not result.parity.passed:
-            return result
-        of_baseline = (
-            run.repetitions.parity
-            for run in self.race.runs
-            if run.trial.trial_id == result.baseline_id and run.failure is None
-        )
-        baseline = next(of_baseline, None)
-        if baseline is None or baseline.kind is not Kind.NOT_DETERMINISTIC:
-            return result
-        reason = f"the baseline's own trial: {baseline.explanation}"
-        return replace(result, parity=result.parity.not_deterministic(reason))
+        return run.result()
 
 
 def _end_of_measurement(run: TrialRun) -> Event:

@@ -34,7 +34,7 @@ from benchorch.results.pricing.sweep_history import SweepCost
 from benchorch.results.report.console import ConsoleReport
 from benchorch.run import invocation as pipeline
 from benchorch.run.sidecar import Sidecar
-from support.synthetic_runs import failed, result, trial, write_run
+from support.synthetic_runs import AGREES, DISAGREES, failed, result, trial, write_run
 
 EAGER = trial()
 FAST = trial("fast", baseline=EAGER)
@@ -391,3 +391,50 @@ def test_a_finished_result_takes_the_place_of_what_went_on(tmp_path: Path) -> No
     invocation = run(tmp_path / "run", (OF_EAGER, going_on(OF_FAST, 4), OF_FAST, OF_BROKEN))
     assert not invocation.unfinished
     assert invocation.results[FAST.trial_id].processes == OF_FAST.processes
+
+
+COUNTS = "the model is not deterministic: it counts its calls."
+OF_COUNTING = replace(OF_EAGER, parity=AGREES.not_deterministic(COUNTS))
+OTHER = trial("other", baseline=EAGER)
+OF_OTHER = result(OTHER, 3.3e5, baseline_ns=1.1e6, parity=DISAGREES)
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [[OF_COUNTING], [OF_FAST], [OF_OTHER]],
+        [[OF_FAST], [OF_OTHER], [OF_COUNTING]],
+        [[OF_OTHER, OF_FAST, OF_COUNTING]],
+        [[replace(OF_COUNTING, unfinished=True)], [OF_FAST, OF_OTHER]],
+    ],
+    ids=["before", "after", "together", "going on"],
+)
+def test_nothing_agrees_with_a_baseline_that_is_not_deterministic(
+    tmp_path: Path, batches: list[list[TrialResult]]
+) -> None:
+    invocation = run(tmp_path / "run", ())
+    invocation._specs[OTHER.trial_id] = OTHER.spec
+    for batch in batches:
+        invocation._accept(batch)
+    stored = {one.trial_id: one.parity for one in reader.read_results(tmp_path / "run")}
+    changed = stored[FAST.trial_id]
+    assert changed is not None
+    assert (changed.kind, changed.passed) == ("not_deterministic", False)
+    assert "it counts its calls" in changed.explanation
+    assert stored[OTHER.trial_id] == DISAGREES
+    assert invocation.results[FAST.trial_id].parity == changed
+
+
+def test_nothing_agrees_with_a_baseline_that_was_not_deterministic_before_the_resume(
+    tmp_path: Path,
+) -> None:
+    run(tmp_path / "run", [OF_COUNTING])
+    again = pipeline.Invocation(
+        composer=cast(Composer, None),
+        directory=tmp_path / "run",
+        report=ConsoleReport(Console(file=StringIO(), width=160)),
+    )
+    again.open()
+    again._specs[FAST.trial_id] = FAST.spec
+    again._accept([OF_FAST])
+    assert again.results[FAST.trial_id].disagrees

@@ -432,26 +432,6 @@ def test_a_finished_result_of_an_earlier_run_is_judged_with_the_rest() -> None:
     assert not run.profiled  # the old one is faster
 
 
-class Judged(Drawn):
-    """A run whose result has its verdict."""
-
-    def result(self, *, unfinished: bool = False) -> TrialResult:
-        found = super().result(unfinished=unfinished)
-        return replace(found, parity=self.parity, baseline_id=self.trial.baseline_id)
-
-
-def test_nothing_agrees_with_a_baseline_that_is_not_deterministic() -> None:
-    changed = AGREES.not_deterministic("the model is not deterministic: it counts its calls.")
-    one = Judged(replace(EAGER, trial_id="a", baseline_id="eager"), 0.3)
-    wrong = Judged(replace(EAGER, trial_id="b", baseline_id="eager"), 0.3, parity=DISAGREES)
-    found = measured(Judged(EAGER, parity=changed), one, wrong)
-    ends = {each.trial_id: each.parity for each in found if not each.unfinished}
-    assert ends["a"] is not None
-    assert ends["a"].kind == "not_deterministic"
-    assert "it counts its calls" in ends["a"].explanation
-    assert ends["b"] == DISAGREES
-
-
 def test_processes_of_the_baseline_beside_a_candidate_are_its_own_as_well() -> None:
     eager, fast = Drawn(EAGER), candidate("fast", 0.3, back_to_back=True)
     found = measured(eager, fast)
