@@ -114,6 +114,8 @@ class Repetitions:
         self._judges = setup.protocol.repeats > 0
         if earlier and earlier.pairing:
             self._design, self.pairing = earlier.pairing.partition(":")[0], earlier.pairing
+        # Each is on disk as it was judged when it was measured, before all of them counted.
+        self._count_all_or_none(list(map(self._judged, self.records)))
 
     @property
     def is_paired(self) -> bool:
@@ -140,11 +142,15 @@ class Repetitions:
         """
         self._say("")
         self.records.append(self._judged(self._next(cpus, controlled)))
-        if len(self.records) - len(self.valid) > self._setup.protocol.repeats:
-            # A rule for all of them or for none: the machine is no longer as it was before.
+        self._count_all_or_none(self.records)
+        self._look_for_interference()
+
+    def _count_all_or_none(self, judged: Sequence[ProcessRecord]) -> None:
+        """Count every process where too many are rejected: the machine is not as it was before."""
+        rejected = sum(bool(record.disturbance) for record in judged)
+        if rejected > self._setup.protocol.repeats:
             self.records = [replace(record, disturbance="") for record in self.records]
             self._judges = False
-        self._look_for_interference()
 
     def take(self, record: ProcessRecord) -> None:
         """Count a process of this trial that was measured back to back with another trial's."""

@@ -19,7 +19,7 @@ from benchorch.domain.measurement import (
     ProcessRecord,
 )
 from benchorch.domain.protocol import Protocol
-from benchorch.domain.result import BuildRecord, Failure, ModelCounts
+from benchorch.domain.result import BuildRecord, Failure, ModelCounts, TrialResult
 from benchorch.domain.verdict import Verdict
 from benchorch.host.processes.template import is_possible
 from benchorch.interfaces.stopping import Stopping
@@ -187,6 +187,7 @@ def repetitions_of(
     runtime: object = None,
     control: bool = False,
     stopping: Stopping | None = None,
+    earlier: TrialResult | None = None,
     **protocol: Any,
 ) -> Repetitions:
     setup: Any = SimpleNamespace(
@@ -204,6 +205,7 @@ def repetitions_of(
         tolerance_ratio=lambda: tolerance_ratio,
         measure=children,
         say=lambda message: None,
+        earlier=earlier,
     )
 
 
@@ -483,6 +485,29 @@ def test_where_more_would_be_rejected_than_may_be_repeated_all_processes_count()
     assert len(found.records) == len(found.valid) == 5
     found = with_canaries(looks[:3] + [1000] * 4, count=5, tolerance_ratio=0.02, repeats=2)
     assert [bool(seen.disturbance) for seen in found.records] == [False, True, True] + [False] * 4
+
+
+@pytest.mark.parametrize("interrupted_after", range(1, 7))
+@pytest.mark.parametrize("slow", [1, 2, 3, 5])
+def test_a_resumed_trial_counts_the_processes_that_an_uninterrupted_one_counts(
+    slow: int, interrupted_after: int
+) -> None:
+    looks = [1000, *[1300] * slow, *[1000] * 9]
+    options: dict[str, Any] = {"count": 5, "tolerance_ratio": 0.02, "repeats": 2}
+    at_once = with_canaries(looks, **options)
+
+    seen = canaries(*looks)
+    children = Children(lambda request: reply(next(seen)))
+    first = repetitions_of(children, baseline=None, **options)
+    durable = []  # each as it was when it had measured, as `append_round` stores it
+    while len(durable) < interrupted_after and first.enough(0.0) is None:
+        first.add()
+        durable.append(first.records[-1])
+    earlier: Any = SimpleNamespace(processes=tuple(durable), parity=PASSED, pairing="")
+    resumed = repetitions_of(children, baseline=None, earlier=earlier, **options)
+    while resumed.enough(0.0) is None:
+        resumed.add()
+    assert resumed.records == at_once.records
 
 
 def test_without_a_tolerance_nobody_judges() -> None:
