@@ -17,6 +17,7 @@ from benchorch.results.pricing.sweep_cost import (
     Machine,
     Pricing,
     TrialForecast,
+    budget_of,
     cost_usd,
     forecast_by_kind,
     head_start_s,
@@ -25,6 +26,7 @@ from benchorch.results.pricing.sweep_cost import (
     over_budget,
     rented_kinds,
     results_s,
+    rounds_s,
     snapshot,
     total_usd,
     trials_beside,
@@ -59,9 +61,23 @@ def summary_notes(plan: Plan, launched: Collection[str] = ()) -> Iterator[str]:
         if any(plan.prices.of(kind, Market.SPOT) is None for kind in plan.prices.on_demand):
             yield "pricing.source=aws reads spot prices and those of today, with AWS credentials."
     yield from filter(None, [over_budget(plan, plan.trials)])
+    yield from _on_minutes(plan)
     yield from _of_several_gpus(plan, launched)
     kinds = {trial.hardware_kind for trial in plan.trials}
     yield from _on_launches(plan, kinds & set(launched))
+
+
+def _on_minutes(plan: Plan) -> Iterator[str]:
+    """A sentence on `budget.minutes` where rounds are expected to take longer."""
+    minutes = budget_of(plan.session).minutes
+    if minutes is None:
+        return
+    seconds = rounds_s(plan)
+    if seconds > 60.0 * minutes:
+        yield (
+            f"budget.minutes={minutes:g} ends the rounds before the {format_seconds(seconds)} "
+            "expected: trials may be undecided then, or have no result until they run with resume=."
+        )
 
 
 def _on_launches(plan: Plan, kinds: Collection[str]) -> Iterator[str]:

@@ -350,6 +350,16 @@ def machines(
     return found
 
 
+def rounds_s(plan: Plan) -> float:
+    """Expected seconds of the trials that are measured in rounds, which `budget.minutes` ends."""
+    executor, forecast = _executor(plan), expected(plan)
+    return sum(
+        forecast[trial.trial_id].seconds
+        for trial in plan.trials
+        if executor and executor.measures_in_rounds(trial.hardware_kind)
+    )
+
+
 def head_start_s(plan: Plan) -> float | None:
     """Seconds until a head takes the sweep; None where one runs, or none is needed."""
     executor = _executor(plan)

@@ -158,6 +158,22 @@ def test_the_wait_for_all_results_is_that_of_the_slowest_machine():
     assert total.startswith(f"all  4 trials, results after about {format_seconds(slowest_s)}, ")
 
 
+def test_a_plan_says_where_minutes_end_its_rounds_early(monkeypatch):
+    monkeypatch.setattr(sweep_cost, "sweep_history", lambda url: SweepHistory())
+    monkeypatch.setattr("benchorch.executors.stack.found_stack", lambda name: None)
+
+    def notes(minutes, *trials):
+        made, budget = plan(*trials), {"minutes": minutes, "max_usd": None}
+        planned = replace(made, session={**made.session, "executor": AUTO, "budget": budget})
+        found = cost_lines.summary_notes(planned)
+        return [note for note in found if note.startswith("budget.minutes")]
+
+    here, elsewhere = trial(1, LOCAL), trial(2)
+    (note,) = notes(0.1, here, elsewhere)
+    assert note.startswith("budget.minutes=0.1 ends the rounds before the ")
+    assert notes(100.0, here) == notes(None, here) == notes(0.1, elsewhere) == []
+
+
 def test_a_sweep_within_its_budget_starts_and_one_beyond_it_does_not():
     planned = plan(trial(1), trial(2))
     cost = sweep_cost.total_usd(planned, sweep_cost.expected(planned))
