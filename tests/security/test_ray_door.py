@@ -162,3 +162,36 @@ def test_the_token_is_in_nothing_that_the_cluster_wrote(cluster: Cluster) -> Non
     files = [path for path in own[0].rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if cluster.token.encode() in path.read_bytes()]
+
+
+LOOKING = """
+import sys
+from benchorch.executors.ray_cluster import connected
+def folders():
+    import sys
+    return sys.path
+with connected(None) as ray:
+    print("|".join(ray.get(ray.remote(folders).remote())))
+"""
+
+
+def test_workers_look_for_modules_in_the_scripts_folder_and_not_in_the_current_one(
+    tmp_path: Path,
+) -> None:
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    mine.mkdir()
+    others.mkdir()
+    (mine / "looking.py").write_text(LOOKING)
+    done = subprocess.run(
+        [sys.executable, mine / "looking.py"],
+        cwd=others,
+        env=without_ray(),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    folders = done.stdout.strip().split("|")
+    assert str(mine) in folders
+    assert str(others) not in folders

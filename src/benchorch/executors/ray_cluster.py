@@ -248,7 +248,12 @@ def simulated(node_types: Sequence[NodeType], *, idle_s: float) -> Iterator[Any]
     try:
         _await_head(cluster)
         with _on_loopback():
-            ray.init(address=cluster.address, _node_ip_address=LOOPBACK, **QUIET)
+            ray.init(
+                address=cluster.address,
+                job_config=_job_config(ray),
+                _node_ip_address=LOOPBACK,
+                **QUIET,
+            )
         ray._private.worker.print_to_stdstream = _log  # that simulated nodes end is expected
         with _explained_by(cluster):
             yield ray
@@ -316,6 +321,7 @@ def _init_local(ray: Any) -> None:
                 resources={f"{RESOURCE_PREFIX}{kind}": 1 for kind in LOCAL_KINDS},
                 include_dashboard=False,
                 object_store_memory=LOCAL_OBJECT_STORE_BYTES,
+                job_config=_job_config(ray),
                 _node_ip_address=LOOPBACK,
                 **QUIET,
             )
@@ -324,6 +330,24 @@ def _init_local(ray: Any) -> None:
             "Ray did not start on this machine; executor=process works without it: "
             f"{last_line(str(error))}"
         ) from error
+
+
+def _job_config(ray: Any) -> Any:
+    """Settings of all workers; a trial's folder comes with its session."""
+    settings = ray.job_config.JobConfig()
+    settings._py_driver_sys_path = _WorkerFolders()
+    return settings
+
+
+class _WorkerFolders(list[str]):
+    """Folders where workers look for modules first; not the current one, which may be anyone's."""
+
+    def extend(self, folders: Iterable[str]) -> None:
+        """Add the script's folder; Ray has the current one after it."""
+        added = list(folders)
+        if added[-1:] == [str(Path.cwd())]:
+            added.pop()
+        super().extend(added)
 
 
 @contextlib.contextmanager
@@ -377,7 +401,8 @@ def _join(ray: Any, address: str) -> None:
             "its network, forward the port first."
         )
     try:
-        ray.init(address=resolved, **QUIET)
+        is_client = "://" in resolved  # which adds no folder of this machine
+        ray.init(address=resolved, job_config=None if is_client else _job_config(ray), **QUIET)
         ray._private.worker.print_to_stdstream = _log_first_lines
     except Exception as error:  # which one depends on the kind of address
         raise ExecutorError(
