@@ -60,7 +60,9 @@ def test_what_the_report_prints() -> None:
     assert_obeyed_nowhere(stream.getvalue())
 
 
-@pytest.mark.parametrize("line", ['name: "a\\e]0;PWN\\a"', 'baseline: "\\e[2J"'])
+@pytest.mark.parametrize(
+    "line", ['name: "a\\e]0;PWN\\a"', 'name: "a\\nssh-rsa b\\n"', 'baseline: "\\e[2J"']
+)
 def test_a_recipe_with_such_a_name_is_refused(tmp_path: Path, line: str) -> None:
     head = (
         "defaults:\n  - config\n  - override model: mlp\n  - override conversion: eager\n  - _self_"

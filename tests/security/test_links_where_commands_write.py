@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from benchorch.cli.commands import ui
+from benchorch.errors import ConfigError
 from support.command_lines import Commands
 from support.synthetic_runs import result, trial, write_run
 from support.trace_files import steps, write
@@ -40,6 +42,23 @@ def test_a_default_folder_that_is_a_link_is_refused(
     done = commands.run(folder, [*line.split(), "--output", link])
     assert done.code == 0, done.output
     assert len([*mine.iterdir()]) > 1, "where the user names the link, it is followed"
+
+
+@pytest.mark.parametrize("link", ["mlflow.db", "mlflow.db.lock", "mlartifacts"])
+def test_a_tracker_that_is_a_link_is_refused_unless_its_whole_path_is_named(
+    link: str, commands: Commands, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / link).symlink_to(tmp_path / "made")
+    line = ["model=mlp", "conversion=eager", "recorder=mlflow"]
+    done = commands.run(folder, ["plan", *line])
+    assert done.code == 2, done.output
+    assert f"{link} is a link to {tmp_path / 'made'}" in done.output
+    assert f"sqlite:///{folder}/mlflow.db" in done.output
+    done = commands.run(folder, ["plan", *line, f"recorder.uri=sqlite:///{folder}/mlflow.db"])
+    assert done.code == 0, done.output
+    monkeypatch.chdir(folder)
+    with pytest.raises(ConfigError, match="is a link to"):
+        ui.prepare()
 
 
 def test_a_link_in_a_default_folder_is_replaced_or_refused(

@@ -35,7 +35,9 @@ def problem(uri: str) -> Problem | None:
     path, folder = database_file(uri), Path().absolute()
     if path is not None and not path.is_absolute():
         sign = _NOT_LITERAL_IN_URIS.search(str(folder))
-        return sign and Problem(
+        if sign is None:
+            return _linked(path)
+        return Problem(
             f"uri: {uri} is a file in {str(folder)!r}, and {sign[0]} in that path has another "
             "meaning in a URI; write sqlite:////FOLDER/mlflow.db with a folder without it"
         )
@@ -44,6 +46,29 @@ def problem(uri: str) -> Problem | None:
     forms = "sqlite:///mlflow.db", f"http://{uri or 'host:5000'}"
     text = f"uri: {uri!r} has no scheme; write {' or '.join(forms)}"
     return Problem(text, Correction(allowed=forms))
+
+
+def _linked(database: Path) -> Problem | None:
+    """A link that the current folder, which may be a stranger's, has where something is written."""
+    for path in (database, lock_of(database), artifacts_of(database)):
+        if path.is_symlink():
+            whole_path = f"{SQLITE}{database.absolute()}"
+            return Problem(
+                f"uri: {path} is a link to {path.readlink()}, so nothing is recorded there "
+                f"unasked; write {whole_path} if it is yours",
+                Correction(allowed=(whole_path,)),
+            )
+    return None
+
+
+def lock_of(database: Path) -> Path:
+    """The file that is locked while a SQLite file's tables are made."""
+    return database.with_name(f"{database.name}.lock")
+
+
+def artifacts_of(database: Path) -> Path:
+    """The folder of the artifacts of a SQLite file's experiments."""
+    return database.parent / "mlartifacts"
 
 
 def anchored(uri: str, directory: Path) -> str:
@@ -124,5 +149,5 @@ def one_at_a_time(uri: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is a folder, a pipe or a device, and no file", str(path))
-    with locked(path.with_name(f"{path.name}.lock")):
+    with locked(lock_of(path)):
         yield

@@ -333,6 +333,8 @@ def session_problems(session: ConfigNode, cells: Sequence[MatrixCell]) -> Iterat
             yield f"{key}: expected text, got {session[key]!r}."
         elif session[key] is not None and not str(session[key]).strip():
             yield f"{key}: is empty; leave it out for the default."
+        elif key == "name" and len(str(session[key]).strip().splitlines()) > 1:
+            yield f"name: expected one line, got {session[key]!r}."
     if session["control"] not in (AUTO, True, False):
         yield f"control: expected auto, true or false, got {session['control']!r}."
     if session["rebuild"] not in REBUILD:

@@ -1,7 +1,6 @@
 """``benchorch history``: every trial's figure over time and commits, as a site of plain files."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -78,11 +77,10 @@ def _recorded(experiment: str, uri: str | None, terminal: Terminal) -> list[Stor
     from benchorch.recorders.mlflow import Mlflow
     from benchorch.results.history.collect import collect
 
-    plain = Mlflow(experiment=experiment)
-    recorder = plain if uri is None else replace(plain, uri=uri)
+    named = Mlflow(experiment=experiment) if uri is None else Mlflow(experiment=experiment, uri=uri)
     with TemporaryDirectory() as folder:
         terminal.say(f"reading the runs of {experiment!r} from MLflow")
-        places = recorder.fetch(Path(folder))
+        places = named.fetch(Path(folder))
         return collect([str(place) for place in places], terminal.say) if places else []
 
 

@@ -94,7 +94,7 @@ def prepare(port: int = FIRST_PORT, uri: str = STORE) -> Launch:
     argv += ["--host", HOST, "--port", str(port), "--workers", "1"]
     path = location.database_file(store)
     if path is not None:
-        argv += ["--artifacts-destination", (path.parent / "mlartifacts").as_uri()]
+        argv += ["--artifacts-destination", location.artifacts_of(path).as_uri()]
     environment = {
         **os.environ,
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
