@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,40 @@ def test_what_a_tracker_lists_is_written_nowhere_else(
     assert {path.name for path in tmp_path.iterdir()} == {"deep"}
     assert {path.name for path in into.parent.iterdir()} == {"into"}
     assert not Path("/tmp/outside").exists()
+
+
+@pytest.mark.parametrize("tracker", ["server", "database"])
+def test_credentials_go_to_no_address_that_only_a_tracker_names(
+    tracker: str, server: OddServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "a secret of mine")
+    arrived: list[str] = []
+
+    def note(method: str, path: str, body: bytes) -> Answer:
+        arrived.append(path)
+        return Answer(body=b'{"files": []}')
+
+    def search(body: bytes) -> Any:
+        found = of_mlflow("search", tmp_path)
+        found["runs"][0]["info"]["artifact_uri"] = f"mlflow-artifacts://{host}/1/a"
+        found["runs"][0]["data"]["tags"] = [{"key": "plan_id", "value": "p1"}]
+        return found
+
+    with odd_server() as elsewhere:
+        elsewhere.respond = note
+        host = elsewhere.url.removeprefix("http://")
+        if tracker == "server":
+            respond(server, tmp_path, search=search)
+            recorder = Mlflow(uri=server.url, timeout_s=20)
+        else:
+            recorder = Mlflow(uri=f"sqlite:///{tmp_path}/mlflow.db")
+            recorder.open(PLAN, tmp_path)
+            place = f"http://{host}/api/2.0/mlflow-artifacts/artifacts/1/a"
+            with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database, database:
+                database.execute("UPDATE runs SET artifact_uri = ?", (place,))
+        with pytest.raises(RecordError, match="only a tracker names"):
+            recorder.fetch(tmp_path / "into")
+    assert not arrived
 
 
 @pytest.fixture

@@ -22,6 +22,13 @@ ARN, ARN_PLUGIN = "arn:", "sagemaker_mlflow"
 VARIABLE = "BENCHORCH_TRACKING_URI"
 """Holds the URI with its password, which plans leave out; child processes inherit it."""
 
+_USUAL_PORTS = {"http": ":80", "https": ":443"}
+_AZURE = (
+    ".core.windows.net",
+    ".core.usgovcloudapi.net",
+    ".core.chinacloudapi.cn",
+    ".fabric.microsoft.com",
+)
 _NOT_LITERAL_IN_URIS = re.compile(r"\?|%[0-9A-Fa-f]{2}")
 _URI = re.compile(r"[A-Za-z][\w+.\-]{0,40}://[^\s'\",\]}]+")
 
@@ -69,6 +76,30 @@ def lock_of(database: Path) -> Path:
 def artifacts_of(database: Path) -> Path:
     """The folder of the artifacts of a SQLite file's experiments."""
     return database.parent / "mlartifacts"
+
+
+def is_chosen_address(place: str, tracker: str) -> bool:
+    """Whether artifacts would go to an address that the tracker chooses and nobody has named.
+
+    A SQLite file may name folders. A server may name itself and, as MLflow documents, a cloud's
+    storage, for which MLflow uses that cloud's credentials; never another server, to which MLflow
+    would send the tracker's user, password or token.
+    """
+    parts, own = urlsplit(place), urlsplit(without_secrets(tracker))
+    if tracker.startswith("sqlite"):
+        return parts.scheme not in ("", "file")
+    if parts.scheme == "abfss":  # to whose host MLflow sends a token of Azure's
+        return not parts.netloc.lower().endswith(_AZURE)
+    if parts.scheme == "mlflow-artifacts":
+        return bool(parts.netloc) and _host(own.scheme, parts.netloc) != _host(*own[:2])
+    if parts.scheme in ("http", "https"):
+        return not parts.netloc or _host(*parts[:2]) != _host(*own[:2])
+    return parts.scheme in ("runs", "models")  # which lead to wherever the tracker says next
+
+
+def _host(scheme: str, netloc: str) -> tuple[str, str]:
+    """A server, named alike with and without the usual port."""
+    return scheme, netloc.lower().removesuffix(_USUAL_PORTS.get(scheme, ""))
 
 
 def anchored(uri: str, directory: Path) -> str:

@@ -37,6 +37,7 @@ from benchorch.recorders.run_fields import NOTE, RunFields
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
+    from mlflow.store.artifact.artifact_repo import ArtifactRepository
 
 SKIPS = "skips.json"
 
@@ -356,12 +357,7 @@ def _experiment(client: MlflowClient, recorder: Mlflow) -> str:
             f"the experiment {name!r} is deleted: restore it, or choose another with "
             "recorder.experiment=NAME"
         )
-    place = found.artifact_location or ""
-    if database is not None and "://" in place and not place.startswith("file:"):
-        raise RecordError(
-            f"{database} would have artifacts of {name!r} sent to {place}, and a file that may be "
-            "another's chooses no address: take another experiment with recorder.experiment=NAME"
-        )
+    _check_place(found.artifact_location or "", recorder.uri)
     if found.tags.get(VIEW_TAG) != SAVED_VIEW:
         client.set_experiment_tag(found.experiment_id, VIEW_TAG, SAVED_VIEW)
     return str(found.experiment_id)
@@ -409,15 +405,30 @@ def _fetched(client: MlflowClient, parent: Run, into: Path, uri: str) -> Path | 
 
 def _download(run: _Run, uri: str, names: Collection[str], into: Path) -> bool:
     """Whether a run has all these artifacts, which are then in a folder."""
-    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
-    repository = get_artifact_repository(run.artifact_uri, tracking_uri=uri)
+    repository = _artifacts(run, uri)
     if not {*names} <= {file.path for file in repository.list_artifacts()}:
         return False
     into.mkdir(parents=True, exist_ok=True)
     for name in names:
         repository.download_artifacts(name, str(into))
     return True
+
+
+def _artifacts(run: _Run, uri: str) -> ArtifactRepository:
+    """A run's artifacts; RecordError where they are at an address that only the tracker names."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    _check_place(run.artifact_uri, uri)
+    return get_artifact_repository(run.artifact_uri, tracking_uri=uri)
+
+
+def _check_place(place: str, uri: str) -> None:
+    if location.is_chosen_address(place, uri):
+        raise RecordError(
+            f"{location.without_secrets(uri)} has artifacts at {location.strike_out(place)}, and "
+            "credentials go to no address that only a tracker names: name that server in "
+            "recorder.uri, or take another experiment with recorder.experiment=NAME"
+        )
 
 
 def _first(runs: Iterable[Run]) -> _Run | None:
@@ -577,9 +588,7 @@ def _uploading(run: _Run, uri: str, files: Iterable[tuple[Path, str]]) -> Iterat
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
-    repository = get_artifact_repository(run.artifact_uri, tracking_uri=uri)
+    repository = _artifacts(run, uri)
 
     def send(path: Path, folder: str) -> None:
         with attachments.without_secrets(path, uri) as clean:

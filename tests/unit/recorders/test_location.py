@@ -76,6 +76,40 @@ def test_no_relative_database_is_in_a_folder_whose_name_a_uri_reads_otherwise(
     Mlflow(uri="http://host:5000")
 
 
+@pytest.mark.parametrize(
+    ("tracker", "place", "refused"),
+    [
+        ("sqlite:////here/mlflow.db", "file:///here/mlartifacts/x", False),
+        ("sqlite:////here/mlflow.db", "/here/mlartifacts/x", False),
+        ("sqlite:////here/mlflow.db", "s3://bucket/x", True),
+        ("sqlite:////here/mlflow.db", "mlflow-artifacts:/x", True),
+        ("sqlite:////here/mlflow.db", "runs:/1/x", True),
+        ("http://ann:hunter22@host:5000/base", "mlflow-artifacts:/1/x", False),
+        ("http://host:5000", "mlflow-artifacts://HOST:5000/1/x", False),
+        ("http://host:5000", "http://host:5000/api/2.0/mlflow-artifacts/artifacts/1", False),
+        ("https://host", "https://host:443/api/2.0/mlflow-artifacts/artifacts/1", False),
+        ("https://host", "http://host/api/2.0/mlflow-artifacts/artifacts/1", True),
+        ("http://host:5000", "mlflow-artifacts://other:5000/1/x", True),
+        ("http://host:5000", "mlflow-artifacts://host:5001/1/x", True),
+        ("http://host:5000", "http://host:5000@other/1/x", True),
+        ("http://host:5000", "http://host:5000\\@other/1/x", True),
+        ("http://host:5000", "http:other/1/x", True),
+        ("http://host:5000", "runs:/1/x", True),
+        ("postgresql://host:5000/mlflow", "http://host:5000/x", True),
+        ("databricks", "dbfs:/databricks/mlflow-tracking/1/2/artifacts", False),
+        ("http://host:5000", "s3://bucket/1/x", False),
+        ("http://host:5000", "gs://bucket/1/x", False),
+        ("http://host:5000", "abfss://files@account.dfs.core.windows.net/1/x", False),
+        ("http://host:5000", "abfss://files@account.other.example/1/x", True),
+        ("http://host:5000", "file:///shared/mlartifacts/x", False),
+    ],
+)
+def test_a_tracker_chooses_folders_and_storage_but_no_other_server_for_artifacts(
+    tracker: str, place: str, refused: bool
+) -> None:
+    assert location.is_chosen_address(place, tracker) is refused
+
+
 @pytest.mark.parametrize("uri", ["sqlite:////there/mlflow.db", "http://host:5000", "sqlite://"])
 def test_what_is_absolute_stays(uri: str) -> None:
     assert location.anchored(uri, Path("/here")) == uri
