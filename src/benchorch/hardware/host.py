@@ -4,6 +4,8 @@ import os
 import platform
 from pathlib import Path
 
+from benchorch.host.processor_name import processor_name
+
 _CPUINFO = Path("/proc/cpuinfo")
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 _ISA_FLAGS = frozenset(
@@ -26,13 +28,13 @@ def hides_gpus() -> bool:
 
 def cpu_model(cpuinfo: str | None = None) -> str:
     """The processor's name, or an empty string where the system gives none."""
-    return _cpu_field(_read_cpuinfo() if cpuinfo is None else cpuinfo, "model name")
+    return processor_name(_fields(_read_cpuinfo() if cpuinfo is None else cpuinfo))
 
 
 def cpu_isa(cpuinfo: str | None = None) -> list[str]:
     """Instruction sets that generated code may use, sorted; empty where unknown."""
-    text = _read_cpuinfo() if cpuinfo is None else cpuinfo
-    flags = (_cpu_field(text, "flags") or _cpu_field(text, "Features")).split()
+    fields = _fields(_read_cpuinfo() if cpuinfo is None else cpuinfo)
+    flags = (fields.get("flags") or fields.get("Features", "")).split()
     return sorted({f for f in flags if f in _ISA_FLAGS or f.startswith(_ISA_PREFIXES)})
 
 
@@ -43,10 +45,7 @@ def _read_cpuinfo() -> str:
         return ""
 
 
-def _cpu_field(cpuinfo: str, name: str) -> str:
-    """The first processor's value of a field."""
-    for line in cpuinfo.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == name:
-            return value.strip()
-    return ""
+def _fields(cpuinfo: str) -> dict[str, str]:
+    """The fields of processors; where several have one, it is the first's."""
+    pairs = (line.partition(":") for line in reversed(cpuinfo.splitlines()))
+    return {key.strip(): value.strip() for key, _, value in pairs}

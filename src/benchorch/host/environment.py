@@ -18,6 +18,7 @@ from pathlib import Path
 from benchorch.domain.codec import Json
 from benchorch.host import cgroup
 from benchorch.host.cgroup import ROOT, read_number, read_text
+from benchorch.host.processor_name import processor_name
 
 _STEADY_NS = 2 * 10**9
 """Age of a change from which another one leaves another time, however coarse the file system's."""
@@ -300,7 +301,7 @@ def _cores_of(cpus: frozenset[int], root: Path) -> int:
 def _processor(root: Path) -> dict[str, Json]:
     info = _fields(root / "proc/cpuinfo")
     return {
-        "cpu_model": info.get("model name") or platform.processor() or None,
+        "cpu_model": processor_name(info) or platform.processor() or None,
         "cpu_microcode": info.get("microcode"),
         "cpu_logical_count": os.cpu_count(),
         "cpu_allowed_count": len(allowed_cpus()),

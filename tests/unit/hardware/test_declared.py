@@ -114,7 +114,16 @@ def test_only_instruction_sets_that_code_is_generated_for_are_told() -> None:
     assert host.cpu_isa(ARM) == ["asimddp", "bf16", "i8mm", "sve"]
     assert host.cpu_isa("") == []
     assert host.cpu_model(INTEL) == "Intel(R) Xeon(R) Platinum 8488C"
-    assert host.cpu_model(ARM) == ""
+    assert host.cpu_model("") == ""
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [("0xd0c", "Neoverse-N1"), ("0xd40", "Neoverse-V1"), ("0xfff", "ARM 0x41 part 0xfff")],
+)
+def test_processors_of_arm_are_told_apart(part: str, name: str) -> None:
+    numbers = f"CPU implementer\t: 0x41\nCPU variant\t: 0x1\nCPU part\t: {part}\n\n"
+    assert host.cpu_model(f"{ARM.strip()}\n{numbers}") == name
 
 
 def test_planning_for_a_gpu_loads_nothing_heavy() -> None:
