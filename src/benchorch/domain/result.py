@@ -19,6 +19,9 @@ SCHEMA_VERSION = 2
 RUN_BUDGET, FUTILE = "run_budget_exhausted", "run_budget_cannot_decide"
 """Reasons to stop: `budget.minutes` are over; what is left of them would not decide anything."""
 
+NO_PAIR_IN_TIME = "budget.minutes ended before the first pair"
+"""Why a trial has no pair of its design, and has them once it goes on."""
+
 _NOT_THE_TRIALS_FAULT = frozenset(
     {
         *("node_lost", "agent_failed", "no_node", "no_capacity", "wrong_node", "disk_full"),

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.measurement import Paired, ProcessRecord
-from benchorch.domain.result import TrialResult
+from benchorch.domain.result import NO_PAIR_IN_TIME, Failure, TrialResult
+from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.verdict import Verdict
 from benchorch.host.reference_workload import disturbance
 from benchorch.stats.between_processes import primary_ns
@@ -113,7 +114,8 @@ class Repetitions:
         self._order = random.SystemRandom()
         self._judges = setup.protocol.repeats > 0
         if earlier and earlier.pairing:
-            self._design, self.pairing = earlier.pairing.partition(":")[0], earlier.pairing
+            self._design, _, why = earlier.pairing.partition(": ")
+            self.pairing = self._design if why == NO_PAIR_IN_TIME else earlier.pairing
         # Each is on disk as it was judged when it was measured, before all of them counted.
         self._count_all_or_none(list(map(self._judged, self.records)))
 
@@ -277,7 +279,8 @@ class Repetitions:
             if not isinstance(failed.partial, MeasureReply):
                 raise
             reply = failed.partial
-            self._fall_back(f"the two did not run in one process ({failed.failure.kind})")
+            if not self._is_out_of_time(failed.failure):
+                self._fall_back(f"the two did not run in one process ({failed.failure.kind})")
         self.parity = reply.verdict or self.parity
         return reply.process
 
@@ -286,7 +289,7 @@ class Repetitions:
         controlled: Callable[[MeasureRequest], MeasureRequest] | None,
         beside: ProcessRecord | None = None,
     ) -> ProcessRecord | None:
-        """A process of the baseline; None, and no more of them, where it fails."""
+        """A process of the baseline; None where it fails: then there are no more of them."""
         assert self._baseline is not None  # the design is not chosen without one
         cpus = beside.conditions.cpus if beside else ()
         try:
@@ -297,8 +300,17 @@ class Repetitions:
         except StageFailed as failed:
             if isinstance(failed.partial, MeasureReply):  # only the pair of the control is missing
                 return failed.partial.process
-            self._design, self.pairing = NONE, f"none: the baseline failed ({failed.failure.kind})"
+            if not self._is_out_of_time(failed.failure):
+                self._design = NONE
+                self.pairing = f"none: the baseline failed ({failed.failure.kind})"
             return None
+
+    def _is_out_of_time(self, failure: Failure) -> bool:
+        """Whether only the budget ended a pair: noted, and a resumed trial goes on as planned."""
+        if failure.kind != BUDGET_REACHED:
+            return False
+        self.pairing = f"{self._design}: {NO_PAIR_IN_TIME}"
+        return True
 
     def _template_for(self, side: TrialSetup, *, beside_baseline: bool = False) -> str:
         """Template of the next process; in a race, after the first process of the trial.

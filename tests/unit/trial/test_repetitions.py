@@ -28,6 +28,7 @@ from benchorch.stopping.fixed import Fixed
 from benchorch.stopping.precision import Precision
 from benchorch.trial import repetitions
 from benchorch.trial.repetitions import Repetitions
+from benchorch.trial.stage_runner import out_of_budget
 from benchorch.trial.stages import (
     Baseline,
     Built,
@@ -375,6 +376,36 @@ def test_a_baseline_that_fails_costs_the_comparison_and_nothing_else() -> None:
     assert designs(found) == [None] * 6
     assert found.pairing == "none: the baseline failed (crash:SIGSEGV)"
     assert children.conversions.count("eager") == 1
+
+
+@pytest.mark.parametrize("pairing", ["adjacent", "auto"])
+def test_a_budget_that_ends_during_the_first_pair_leaves_the_design_for_a_resume(
+    pairing: str,
+) -> None:
+    is_over = True
+
+    def answer(request: MeasureRequest) -> MeasureReply:
+        is_baseline = request.trial.spec["conversion"] == "eager"
+        if is_over and (is_baseline or request.baseline):
+            late = out_of_budget("measure", "during this stage")
+            raise StageFailed(late, partial=None if is_baseline else reply(record()))
+        return reply(record(), alternated(2.0, 3.0) if request.baseline else None)
+
+    children = Children(answer)
+    first = repetitions_of(children, pairing=pairing)
+    first.add()
+    design = "adjacent" if pairing == "adjacent" else "alternated"
+    assert designs(first) == [None]
+    assert first.pairing == f"{design}: budget.minutes ended before the first pair"
+
+    is_over = False
+    earlier: Any = SimpleNamespace(
+        processes=tuple(first.records), parity=PASSED, pairing=first.pairing
+    )
+    resumed = repetitions_of(children, pairing=pairing, earlier=earlier)
+    resumed.add()
+    assert designs(resumed) == [None, design]
+    assert resumed.pairing == design
 
 
 @pytest.mark.parametrize("side", ["candidate", "baseline"])

@@ -8,7 +8,7 @@ from benchorch.domain.estimate import Estimate
 from benchorch.domain.execution import Execution
 from benchorch.domain.measurement import Observations, ProcessRecord
 from benchorch.domain.profile import DILATION_LIMIT_RATIO, VOID_DILATION_RATIO, ProfileRecord
-from benchorch.domain.result import FUTILE, RUN_BUDGET, TrialResult
+from benchorch.domain.result import FUTILE, NO_PAIR_IN_TIME, RUN_BUDGET, TrialResult
 from benchorch.formatting import interval_text, percent, plural
 from benchorch.host.reference_workload import MEMORY_RATIO
 from benchorch.results.metrics.latency import median_ms, preempted_ratio, queries_ms
@@ -251,7 +251,9 @@ def _grade(letter: str) -> Iterator[str]:
 def _pairing(pairing: str) -> Iterator[str]:
     """Warnings that the comparison did not use the best design."""
     design, _, why = pairing.partition(": ")
-    if why:
+    if why == NO_PAIR_IN_TIME:
+        yield f"No paired measurement with the baseline ({why}): try {MORE_TIME}."
+    elif why:
         yield (
             f"{_DESIGNS.get(design, design)} ({why}). "
             "Try more processes, or protocol.pairing=adjacent from the start."

@@ -19,7 +19,7 @@ from benchorch.domain.measurement import (
     Paired,
     ProcessRecord,
 )
-from benchorch.domain.result import BuildRecord, Failure, Outcome, TrialResult
+from benchorch.domain.result import NO_PAIR_IN_TIME, BuildRecord, Failure, Outcome, TrialResult
 from benchorch.domain.verdict import Verdict
 from benchorch.results.metrics.summary import _as_known, summarise, summarise_all
 from benchorch.results.report.tables import speedup_text
@@ -600,6 +600,10 @@ def test_a_clean_trial_leaves_no_doubt() -> None:
         (trial(*five(10**4)), "reading the clock"),
         (trial(*five(10**6), grade="C"), "grade C"),
         (trial(*five(10**6), pairing="adjacent: it crashed"), "back to back (it crashed)"),
+        (
+            trial(*five(10**6)[:1], pairing=f"adjacent: {NO_PAIR_IN_TIME}"),
+            "ended before the first pair): try a larger budget.minutes",
+        ),
         (trial(*with_cpus(4)), "4 threads were requested, and the runtime reports 2"),
         (trial(*with_copies(5e5, 5e5, 9e5, 5e5, 5e5)), "memory took up to 1.8 times as long"),
         (trial(*with_facts(io_binding=True)), "a program that calls session.run copies them"),
