@@ -151,6 +151,7 @@ class TrialRun:
         self._built: Built | None = None
         self._repetitions: Repetitions | None = None
         self._pairing = ""
+        self._repetition_s = 0.0
         self._stop_looks: tuple[int, ...] = ()
         self._delta_ratio = Protocol().delta_ratio
         self._grade = earlier.grade if earlier else ""
@@ -220,7 +221,9 @@ class TrialRun:
             self._stages.deadline_s = self._deadline_s(first=first)
             own = baseline._repetitions if baseline else None
             # Its first process is checked and starts afresh, and so comes from its own trial.
+            before_s = self.measured_s
             self.repetitions.add(cpus, own.with_control if own and own.valid else None)
+            self._repetition_s = self.measured_s - before_s
 
     def end(self, *, profile: bool) -> None:
         """Do what comes after the last process, and what else was requested."""
@@ -277,11 +280,15 @@ class TrialRun:
         )
 
     def is_affordable(self) -> bool:
-        """Whether the budget has time for a process as long as the last one."""
+        """Whether the budget has time for a process as long as the last one.
+
+        With one of the baseline back to back it is both; of those before a resume, its own alone.
+        """
         processes = self.repetitions.valid
         if self._budget is None or len(processes) < self._budget.sure:
             return True
-        return time.monotonic() + processes[-1].elapsed_s < self._budget.ends_s
+        next_s = self._repetition_s or processes[-1].elapsed_s
+        return time.monotonic() + next_s < self._budget.ends_s
 
     @property
     def processes_left(self) -> float:

@@ -174,6 +174,7 @@ def test_the_machine_is_graded_once_the_first_figure_is_out() -> None:
     repetitions.add = add
     trial: Any = SimpleNamespace(
         repetitions=repetitions,
+        measured_s=0.0,
         _failing=contextlib.nullcontext,
         _deadline_s=lambda first: None,
         _stages=SimpleNamespace(),
@@ -182,3 +183,31 @@ def test_the_machine_is_graded_once_the_first_figure_is_out() -> None:
     TrialRun.repeat(trial)
     TrialRun.repeat(trial)
     assert happened == ["measured", "graded", "measured"]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("elapsed_s", [10.0, 0.0])  # of one that is no child nothing is known
+def test_a_repetition_begins_only_where_all_its_processes_fit(
+    processes: int, elapsed_s: float
+) -> None:
+    record = replace(result(trial()).processes[0], elapsed_s=elapsed_s)
+    valid: list[Any] = []
+    run: Any = SimpleNamespace(
+        repetitions=SimpleNamespace(valid=valid),
+        measured_s=0.0,
+        _repetitions=None,
+        _failing=contextlib.nullcontext,
+        _deadline_s=lambda first: None,
+        _stages=SimpleNamespace(),
+        _grade_machine=lambda: None,
+    )
+
+    def add(*_: object) -> None:
+        run.measured_s += 10.0 * processes
+        valid.append(record)
+
+    run.repetitions.add = add
+    TrialRun.repeat(run)
+    for left_s, fits in ((10.0 * processes + 5, True), (10.0 * processes - 5, False)):
+        run._budget = TimeBudget(ends_s=time.monotonic() + left_s, sure=1, is_strict=True)
+        assert TrialRun.is_affordable(run) is fits
