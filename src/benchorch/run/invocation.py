@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 _BEFORE_A_PLAN = (".hydra", "multirun.yaml", LOCK)
 """What Hydra and `open` leave in a run's directory."""
 
+_MOST_JUDGED = 300
+"""Trials of one table that are judged together each time when one of them ends."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTerms:
@@ -103,6 +106,7 @@ class Invocation:
     _recorder: Sidecar | None = None
     _archiver: Sidecar | None = None
     _specs: dict[str, ConfigNode] = field(default_factory=dict)
+    _tables: dict[str, dict[str, None]] = field(default_factory=dict)
     _lock: IO[str] | None = None
     _findings: SweepFindings | None = None
     _end: ExpectedEnd | None = None
@@ -131,6 +135,7 @@ class Invocation:
             self.plan_id = self.plan.plan_id
             found = list(salvage(self.directory, self.plan, self.report.text))
             self.results = {r.trial_id: r for r in found if r.is_final}
+            self._enter(found)
             if self.terms.again:
                 self._forget_chosen(self.plan, found)
 
@@ -437,6 +442,7 @@ class Invocation:
     def _accept(self, results: Sequence[TrialResult]) -> None:
         """Keep results that came at the same time; nothing is reported before it is durable."""
         finished = []
+        self._enter(results)
         for result in map(self._priced, results):
             if self._end is not None:
                 self._end.note(result)
@@ -467,8 +473,24 @@ class Invocation:
         for result, _ in found:
             self._status.result(result.trial_id)
         self._renew_page()
+        together = self._judged_together(results)
         for result, summary in found:
-            self.report.result(result, summary)
+            self.report.result(result, together.get(result.trial_id, summary))
+
+    def _judged_together(self, results: Sequence[TrialResult]) -> Mapping[str, Summary]:
+        """Summaries of the tables that these belong to, as in rounds and at the end, and show them.
+
+        Not of huge ones: judged anew for each trial, they would take longer than the sweep.
+        """
+        found: dict[str, Summary] = {}
+        for result in results:
+            if result.trial_id in found or len(self._ids_of_table(result)) > _MOST_JUDGED:
+                continue
+            table = self._table_of(result)
+            summaries = self._sweep_findings().summaries(table)
+            self.report.figures(list(table.values()), summaries)
+            found.update(summaries)
+        return found
 
     def _accept_round(self, result: TrialResult) -> None:
         """Keep what one more process measured of a trial that goes on."""
@@ -487,9 +509,21 @@ class Invocation:
 
     def _table_of(self, result: TrialResult) -> dict[str, TrialResult]:
         """What was measured so far of the trials with the same baseline."""
-        baseline = result.baseline_id or result.trial_id
-        so_far = {**self.results, **self.unfinished}
-        return {k: v for k, v in so_far.items() if baseline in (k, v.baseline_id)}
+        found = {
+            trial_id: self.unfinished.get(trial_id) or self.results.get(trial_id)
+            for trial_id in self._ids_of_table(result)
+        }
+        return {trial_id: one for trial_id, one in found.items() if one is not None}
+
+    def _ids_of_table(self, result: TrialResult) -> Collection[str]:
+        return self._tables[result.baseline_id or result.trial_id]
+
+    def _enter(self, results: Sequence[TrialResult]) -> None:
+        """Note which table each belongs to: to look through all results each time is slow."""
+        for result in results:
+            self._tables.setdefault(result.baseline_id or result.trial_id, {})[result.trial_id] = (
+                None
+            )
 
     def _priced(self, result: TrialResult) -> TrialResult:
         """The result with the prices of the whole sweep."""

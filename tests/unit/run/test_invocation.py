@@ -96,6 +96,27 @@ def test_a_trial_whose_baseline_came_later_is_looked_at_with_it(
     assert late.summaries() == run(tmp_path / "x", (OF_EAGER, OF_FAST, OF_BROKEN)).summaries()
 
 
+def test_a_row_says_the_same_in_rounds_at_its_end_and_in_the_table(tmp_path: Path) -> None:
+    trials = [trial(f"c{number}", baseline=EAGER) for number in range(6)]
+    four = [
+        result(one, 1.06e6, seed=n, processes=4, process_spread=0.01, baseline_ns=1.1e6)
+        for n, one in enumerate(trials)
+    ]
+    invocation = run(tmp_path / "run", (result(EAGER, 1.1e6, processes=4),))
+    invocation._specs.update({one.trial_id: one.spec for one in trials})
+    live = invocation.report._live
+    live.begin({one.trial_id: one.labels["conversion"] for one in trials})
+    for one in four:
+        invocation._accept([replace(one, unfinished=True)])
+    in_rounds = {name: (row.figure, row.verdict) for name, row in live.rows.items()}
+    for one in four:
+        invocation._accept([one])
+    at_the_end = {name: (row.figure, row.verdict) for name, row in live.rows.items()}
+    assert at_the_end == in_rounds
+    live.figures(four, invocation.summaries())
+    assert {name: (row.figure, row.verdict) for name, row in live.rows.items()} == in_rounds
+
+
 def test_another_result_of_a_trial_takes_the_place_of_the_first(tmp_path: Path) -> None:
     invocation = run(tmp_path / "run", (OF_EAGER, OF_FAST, OF_BROKEN))
     invocation._accept([result(EAGER, 5e6, seed=1)])
