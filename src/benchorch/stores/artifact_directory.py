@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -62,6 +63,7 @@ _FOLDERS = (*_SHOWN, "scratch", "stamps", "uses", "staging", "locks")
 _EVICTED = "evicted to stay within store.quota_gib"
 _GIB = 2**30
 _OWNER_ONLY = 0o700
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _DETAIL_CHARACTERS = 4000  # enough for a compiler's last lines, too little to fill a disk
 
 
@@ -117,21 +119,38 @@ class DirectoryStore(Store):
         return self._foreign() if place == self.directory else ""
 
     def _foreign(self) -> str:
-        """Why the existing root is not a store's, or an empty string."""
+        """Why the existing root is not a store of this user's, or an empty string."""
         names = os.listdir(self.directory)  # noqa: PTH208  # only names are needed
         if link := self._link():
             return f"{link} is a link, and a store fills and empties no other place: remove it."
-        if not names or MARKER in names or (self.directory / MARKER).exists():
-            return ""
-        return (
-            f"{self.directory} is not empty and not a store: it has {min(names)!r} but no "
-            f"{MARKER!r}. Name a new directory."
-        )
+        if names and MARKER not in names and not (self.directory / MARKER).exists():
+            return (
+                f"{self.directory} is not empty and not a store: it has {min(names)!r} but no "
+                f"{MARKER!r}. Name a new directory."
+            )
+        if shared := self._shared():
+            return (
+                f"{shared} can be written by others, who could exchange compiled code after it was "
+                f"verified: chmod go-w {shared}, or name a new directory."
+            )
+        return ""
 
     def _link(self) -> Path | None:
         """What of the store leads elsewhere, as in a folder that somebody else packed."""
         own = (self.directory / name for name in (MARKER, *_FOLDERS))
         return next((path for path in own if path.is_symlink()), None)
+
+    def _shared(self) -> Path | None:
+        """What of the store others own or may write."""
+        with tempfile.TemporaryFile(dir=self.directory) as own:
+            # A server may give what is written here, by root for one, to another user.
+            owners = {0, os.geteuid(), os.fstat(own.fileno()).st_uid}
+        for path in (self.directory, *(self.directory / name for name in _FOLDERS)):
+            with suppress(FileNotFoundError):
+                found = path.stat()
+                if found.st_uid not in owners or found.st_mode & _OTHERS_WRITE:
+                    return path
+        return None
 
     def entry_path(self, key: str) -> Path:
         """Path of the entry of a key, present or not."""

@@ -89,6 +89,28 @@ def test_only_the_owner_may_look_in(store: LocalStore) -> None:
     assert {path.stat().st_mode & 0o077 for path in directories if path.is_dir()} == {0}
 
 
+@pytest.mark.parametrize("name", [".", "artifacts", "scratch"])
+def test_a_directory_that_others_may_write_is_no_store(store: LocalStore, name: str) -> None:
+    build(store)
+    (Path(store.root) / name).chmod(0o777)
+    with pytest.raises(StoreError, match="can be written by others") as error, store.in_use():
+        pass
+    assert list(store.problems()) == [f"store.root: {error.value}"]
+    (Path(store.root) / name).chmod(0o755)
+    with store.in_use():
+        build(store)
+    assert not store.problems()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: only root gives files away")
+@pytest.mark.parametrize("name", [".", "artifacts"])
+def test_a_directory_of_anothers_is_no_store(store: LocalStore, name: str) -> None:
+    build(store)
+    os.chown(Path(store.root) / name, 1234, -1)
+    with pytest.raises(StoreError, match="can be written by others"), store.in_use():
+        pass
+
+
 def test_a_home_directory_is_meant_by_a_tilde(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
