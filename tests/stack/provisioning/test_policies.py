@@ -143,8 +143,16 @@ def test_the_head_ends_machines_of_its_cluster_only():
 
 
 def test_tags_of_a_machine_that_runs_are_those_of_the_cluster_only():
-    assert may("head", "ec2:CreateTags", MACHINE, tagged(OWN)) == "Allowed"
-    assert may("head", "ec2:CreateTags", MACHINE, tagged(OTHER)) == "ImplicitlyDenied"
+    renew = {"aws:TagKeys": ["ray-node-status"]}
+    assert may("head", "ec2:CreateTags", MACHINE, tagged(OWN) | renew) == "Allowed"
+    assert may("head", "ec2:CreateTags", MACHINE, tagged(OTHER) | renew) == "ImplicitlyDenied"
+
+
+def test_the_mark_by_which_machines_are_ended_and_billed_stays():
+    keys = {"aws:TagKeys": ["ray-node-status", "benchorch:stack"]}
+    create = ("head", "ec2:CreateTags", MACHINE)
+    assert may(*create, tagged(OWN) | keys) == "ExplicitlyDenied"
+    assert may(*create, {"ec2:CreateAction": "RunInstances"} | keys) == "Allowed"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from support.aws_emulator.images import facts
 from support.aws_emulator.server import ACCOUNT, REGION
@@ -35,7 +35,7 @@ def requests_of(call: Call, principal: str, identity: Mapping[str, Policy]) -> I
         )
 
 
-Asked = tuple[str, str, dict[str, str]]
+Asked = tuple[str, str, Mapping[str, str | Sequence[str]]]
 
 
 def _asked(call: Call) -> Iterator[Asked]:
@@ -44,8 +44,9 @@ def _asked(call: Call) -> Iterator[Asked]:
     elif call.name == "ec2:RunInstances":
         yield from _of_launch(call.fields)
     elif call.name in ("ec2:CreateTags", "ec2:TerminateInstances", "ec2:DeleteTags"):
+        keys = _tag_keys(call.fields, r"Tag\.\d+\.Key")
         for machine in _values(call.fields, r"(InstanceId|ResourceId)\.\d+"):
-            yield call.name, f"{EC2}:instance/{machine}", _tags_of(machine)
+            yield call.name, f"{EC2}:instance/{machine}", {**_tags_of(machine), **keys}
     elif call.name in ("ssm:GetParameter", "ssm:PutParameter"):
         name = call.content.get("Name", "")
         yield call.name, f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter{name}", {}
@@ -73,12 +74,14 @@ def _of_launch(fields: Mapping[str, str]) -> Iterator[Asked]:
     fields = {**_of_template(fields), **fields}
     of = facts()["ec2.launch_resources"].value
     spot = "InstanceMarketOptions.MarketType" in fields
-    context = _launch_context(fields)
+    of_kind = _launch_context(fields)
     for kind in [*of["always"], *(of["spot"] if spot else [])]:
-        yield "ec2:RunInstances", _launched(kind, fields), context.get(kind, {})
+        yield "ec2:RunInstances", _launched(kind, fields), of_kind.get(kind, {})
     creation = facts()["ec2.tags_need_permission"].value
+    keys = _tag_keys(fields, r"TagSpecification\.\d+\.Tag\.\d+\.Key")
     for kind in sorted(set(_values(fields, r"TagSpecification\.\d+\.ResourceType"))):
-        yield creation["action"], f"{EC2}:{kind}/{NEW}", {creation["condition"]: creation["of"]}
+        context = {creation["condition"]: creation["of"], **keys}
+        yield creation["action"], f"{EC2}:{kind}/{NEW}", context
     profile = fields.get("IamInstanceProfile.Arn", "").rpartition("/")[2]
     if profile:
         role = f"arn:aws:iam::{ACCOUNT}:role/{profile}"
@@ -126,6 +129,11 @@ def _tags_of(machine: str) -> dict[str, str]:
     backend = ec2_backends[ACCOUNT][REGION]
     tags = backend.describe_tags({"resource-id": [machine]})
     return {f"aws:ResourceTag/{tag['key']}": tag["value"] for tag in tags}
+
+
+def _tag_keys(fields: Mapping[str, str], pattern: str) -> dict[str, Sequence[str]]:
+    keys = sorted(set(_values(fields, pattern)))
+    return {"aws:TagKeys": keys} if keys else {}
 
 
 def _values(fields: Mapping[str, str], pattern: str) -> list[str]:

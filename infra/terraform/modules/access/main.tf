@@ -233,6 +233,26 @@ data "aws_iam_policy_document" "head" {
     }
   }
 
+  # By this mark the reaper finds machines and the budget their cost: it stays as it was at the launch.
+  statement {
+    sid       = "KeepTheStacksMark"
+    effect    = "Deny"
+    actions   = ["ec2:CreateTags"]
+    resources = ["*"]
+
+    condition {
+      test     = "ForAnyValue:StringEquals"
+      variable = "aws:TagKeys"
+      values   = ["benchorch:stack"]
+    }
+
+    condition {
+      test     = "Null"
+      variable = "ec2:CreateAction"
+      values   = ["true"]
+    }
+  }
+
   dynamic "statement" {
     for_each = local.disk_keys
 
