@@ -57,9 +57,28 @@ def test_the_action_the_job_and_the_hook_name_what_exists() -> None:
     assert subprocess.run(["bash", "-n", CI / "gate.sh"], check=False).returncode == 0
 
 
-def test_a_merge_request_has_the_sessions_of_a_protected_main_branch() -> None:
+def test_a_protected_branch_unpacks_no_cache_that_other_branches_write() -> None:
     job = yaml.safe_load((CI / "gitlab.yml").read_text())[".benchorch-gate"]
-    assert job["cache"]["unprotect"] is True
+    assert "unprotect" not in job["cache"]
+
+
+@pytest.mark.parametrize(
+    ("branch", "sessions", "reported"),
+    [("main", [], False), ("mine", [], True), ("mine", ["index.html"], False)],
+)
+def test_a_merge_request_without_sessions_of_the_main_branch_states_that(
+    tmp_path: Path, branch: str, sessions: list[str], reported: bool
+) -> None:
+    job = yaml.safe_load((CI / "gitlab.yml").read_text())[".benchorch-gate"]
+    (tmp_path / "history").mkdir()
+    for name in sessions:
+        (tmp_path / "history" / name).touch()
+    own = {"HISTORY": "history", "CI_COMMIT_BRANCH": branch, "CI_DEFAULT_BRANCH": "main"}
+    done = subprocess.run(
+        ["bash", "-eu", "-c", job["script"][0]], cwd=tmp_path, capture_output=True, text=True,
+        check=True, env={**os.environ, **own},
+    )  # fmt: skip
+    assert ("No session of main" in done.stdout) is reported
 
 
 def test_each_recipe_of_a_workflow_run_and_each_job_of_a_pipeline_has_a_cache(
