@@ -75,7 +75,7 @@ def digest_of(trials: Sequence[Trial], files: ShippedFiles) -> str:
 def unfetched(stack: Stack, digest: str) -> str | None:
     """The newest sweep of this digest that was not followed to its end, or None."""
     for name in reversed([one for one in stack.sweeps() if one.endswith(f"-{digest}")]):
-        if is_unfetched(stack, name):
+        if run_directory.is_id(name) and is_unfetched(stack, name):  # it gets into commands there
             return name
     return None
 

@@ -317,6 +317,12 @@ def test_the_same_line_follows_a_sweep_that_was_left(account: Account, tmp_path:
     assert account.starts == 1
 
 
+def test_a_folder_of_the_bucket_whose_name_a_shell_would_run_is_no_sweep(account: Account) -> None:
+    for name in ("p-d1", "p;reboot #-d1", "$(reboot)-d1"):
+        account.objects[f"{name}/{sent_sweep.SENT}"] = b"{}"
+    assert sent_sweep.unfetched(account, "d1") == "p-d1"
+
+
 def test_a_resumed_run_follows_the_sweep_that_it_sent_for_the_rest_of_its_trials(
     account: Account, tmp_path: Path
 ) -> None:
