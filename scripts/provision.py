@@ -42,6 +42,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "infra" / "terraform"
 LIMIT_S = 3600
 HEAD_S, LOOK_S = 60, 3  # within a minute a group has launched, or been refused
 TOKEN_BYTES = 32
+SECRET = "ray_token"
 SHORT = 12  # characters of a digest in the names of files in the bucket
 SERVICE_ROLES = {  # which an account has only once somebody used the service in the console
     "autoscaling.amazonaws.com": "AWSServiceRoleForAutoScaling",
@@ -197,6 +198,11 @@ def _refused(options: argparse.Namespace, region: str) -> Any:
 def _wanted(options: argparse.Namespace, settings: Settings | None) -> Settings:
     """The settings with what was given now; ValueError for a stack that is somewhere else."""
     given = dict(pair.partition("=")[::2] for pair in options.var)
+    if SECRET in given:
+        raise ValueError(
+            f"{SECRET} would be kept with the stack's variables, and shown among the processes: "
+            f"make provision makes one itself, or takes it from the variable TF_VAR_{SECRET}"
+        )
     own = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     before = settings or Settings(region=own or stack_home.DEFAULT_REGION)
     wanted = before.updated(given)
@@ -440,7 +446,7 @@ def _communicate(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
 def _environment() -> Mapping[str, str]:
     """The token is passed by the environment: a new one each time, stored only if there is none."""
     emulated = {"TF_VAR_endpoint_checks": "false"} if os.environ.get("AWS_ENDPOINT_URL") else {}
-    new = {"TF_VAR_ray_token": secrets.token_hex(TOKEN_BYTES), "TF_IN_AUTOMATION": "1"}
+    new = {f"TF_VAR_{SECRET}": secrets.token_hex(TOKEN_BYTES), "TF_IN_AUTOMATION": "1"}
     return {**new, **emulated, **os.environ}
 
 

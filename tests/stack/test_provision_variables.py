@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,17 @@ def test_a_variable_that_terraform_rejects_is_not_kept_with_the_stack(
         assert provision.main(["apply", "--yes", "--var", "ttl_minutes=1"]) == 1
         assert "ttl_minutes must be from 10 to 2880" in capfd.readouterr().err
         assert find_home().settings("benchorch") is None
+
+
+def test_the_clusters_token_is_not_kept_with_the_stacks_variables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = Namespace(name="lab", var=["running=false", "ray_token=hunter2"])
+    with pytest.raises(ValueError, match="TF_VAR_ray_token") as error:
+        provision._wanted(options, None)
+    assert "hunter2" not in str(error.value)
+    monkeypatch.setenv("TF_VAR_ray_token", "hunter2")
+    assert provision._environment()["TF_VAR_ray_token"] == "hunter2"
 
 
 @pytest.mark.parametrize(
