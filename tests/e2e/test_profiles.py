@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections import Counter
 
 import pytest
 
@@ -58,6 +59,19 @@ def test_the_table_has_a_column_of_what_limits_each(profiled):
     table = (place.path / "out" / "table.md").read_text()
     limits = [line["profile"]["bottleneck"]["limit"] for _, line in folders(place).values()]
     assert all(limit in table for limit in limits)
+
+
+@pytest.mark.slow
+def test_the_profile_of_a_generation_has_whole_calls(place):
+    sizes = ("workload.prompt_tokens=4", "workload.new_tokens=5", "executor=inline")
+    words = ("model=llama_tiny", "scenario=generate", "conversion=onnxruntime", *sizes)
+    place.run(*words, *FAST, "profiler=auto", *PROFILED, "recorder=none", "hydra.run.dir=out")
+    folder, line = folders(place)["onnxruntime"]
+    events = json.loads(gzip.decompress((folder / line["profile"]["trace"]).read_bytes()))
+    found = Counter(event["name"] for event in events)
+    assert (found["benchorch:call"], found["model_run"]) == (3, 3 * 5)
+    summary = json.loads((folder / "critical_path" / "summary.json").read_text())
+    assert (summary["steps"]["name"], summary["steps"]["count"]) == ("benchorch:call*", 3)
 
 
 def test_mlflow_has_the_trace_the_analysis_and_its_numbers(profiled):

@@ -13,10 +13,17 @@ from benchorch.interfaces.runtime import Executable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """An executable, and calls of it on different inputs; the first one was made once."""
+    """An executable, and calls of it on different inputs; the first one was made once.
+
+    Attributes:
+        executable: the runtime's.
+        calls: as they are measured.
+        steps_per_call: how many calls of the executable each consists of.
+    """
 
     executable: Executable
     calls: Sequence[Callable[[], object]]
+    steps_per_call: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

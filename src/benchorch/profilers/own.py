@@ -29,8 +29,7 @@ def capture(schedule: Scheduled, request: CaptureRequest, loaded: Loaded) -> Cap
             kind="no_profiler",
         )
     trace = request.directory / TRACE
-    steps = loaded.executable.steps_per_call
-    events = last_calls(read_json(written), len(profiled_ns), steps)
+    events = last_calls(read_json(written), len(profiled_ns), loaded.steps_per_call)
     trace.write_bytes(gzip.compress(json.dumps(events).encode()))
     written.unlink()
     return CapturedProfile(

@@ -62,7 +62,11 @@ def _captured(request: ProfileRequest, say: Callable[[str], None]) -> CapturedPr
         calls[0]()
         clock.drain()
         say("profiling")
-        return Loaded(executable=executable.artifact, calls=calls)
+        return Loaded(
+            executable=executable.artifact,
+            calls=calls,
+            steps_per_call=executable.steps_per_call,
+        )
 
     device = type(setup.hardware).device
     return profiler.capture(
