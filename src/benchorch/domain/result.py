@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Self
 
 from benchorch.domain.bounds import Amount, Count, Finite, Items
 from benchorch.domain.codec import Json
@@ -71,6 +72,8 @@ class BuildRecord:
         artifact_bytes: size of the artifact.
         model_digest: SHA-256 over names, dtypes, shapes and bytes of the model's state.
         steps: each step's name with its cache state.
+        reference: digest of the model and of its reference outputs; empty where another invocation
+            cannot compute it again, and in records of earlier versions.
     """
 
     key: str
@@ -80,6 +83,16 @@ class BuildRecord:
     artifact_bytes: Count
     model_digest: str
     steps: Mapping[str, str] = field(default_factory=dict)
+    reference: str = ""
+
+    def is_same(self, other: Self) -> bool:
+        """Whether both are the same artifact of the same model, so far as both identify it."""
+        files = (self.key, self.model_digest) == (other.key, other.model_digest)
+        return files and not self.is_of_another_model(other)
+
+    def is_of_another_model(self, other: Self) -> bool:
+        """Whether both identify their model and its reference outputs, and differ in them."""
+        return "" not in (self.reference, other.reference) and self.reference != other.reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

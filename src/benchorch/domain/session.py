@@ -11,8 +11,9 @@ from benchorch.domain.spending import Spending, SpendingRules
 from benchorch.domain.trial import ConfigNode, Plan, node_of
 from benchorch.errors import ConfigError
 
-ROUND, DECIDED = "round", "decided"
-"""Stages of events: all trials have had a process more; no process is added to a trial."""
+ROUND, DECIDED, AGAIN = "round", "decided", "measured again"
+"""Stages of events: all trials have had a process more; no process is added to a trial; what an
+interrupted run measured of a trial is left out."""
 
 SPENDING = "spending"
 """Stage of events that have `Event.spending`, and no trial."""
@@ -90,7 +91,8 @@ class Event:
 
     Attributes:
         trial_id: whose it is.
-        stage: build, verify, measure, profile, explain, retry, `ROUND`, `DECIDED` or `SPENDING`.
+        stage: build, verify, measure, profile, explain, retry, `ROUND`, `DECIDED`, `AGAIN` or
+            `SPENDING`.
         message: one short phrase, e.g. ``process 3 of 5``.
         spending: of the sweep's machines; None in other stages than `SPENDING`.
     """

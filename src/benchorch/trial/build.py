@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, final
 
 from benchorch.config.parity_setup import parity_setup
 from benchorch.config.trial_setup import TrialSetup
-from benchorch.domain.artifact import Artifact, BuildKey, Format
+from benchorch.domain.artifact import Artifact, BuildKey, Format, digest_of
 from benchorch.domain.result import BuildRecord
 from benchorch.domain.session import Session
 from benchorch.domain.tensors import Arrays
@@ -156,7 +156,7 @@ class _Work:
                 name = f"{self.job.name} {step_name}"
                 made.take(step_name, step, *self._obtain(key, step.produces, name, write))
         return Built(
-            record=_record(made.artifacts, facts.state),
+            record=_record(made.artifacts, facts.state, self._digest(reference)),
             source=made.source.path if made.source else None,
             sources=made.sources,
             states=made.states,
@@ -166,6 +166,12 @@ class _Work:
             refused=tuple(int(number) for number in facts.refused),
             cache=facts.cache,
         )
+
+    def _digest(self, reference: _StoredReference) -> str:
+        """Digest of the model and of what it answers; empty where it is this invocation's alone."""
+        if not self.keys.lasts(reference.consulted):
+            return ""
+        return digest_of([reference.artifact.key, dict(reference.consulted.get(BASELINE, {}))])
 
     def _obtain(
         self, key: BuildKey, kind: Format, name: str, write: Writer, *, is_wrong: bool = False
@@ -345,7 +351,9 @@ class _Made:
         return transformed(self.setup, self.setup.steps[:n_steps], load, dict(self.states))
 
 
-def _record(made: Mapping[str, tuple[Artifact, str]], model_digest: str) -> BuildRecord:
+def _record(
+    made: Mapping[str, tuple[Artifact, str]], model_digest: str, reference: str
+) -> BuildRecord:
     source = [artifact for artifact, _ in made.values()][-1] if made else None
     return BuildRecord(
         key=source.key if source else "",
@@ -355,6 +363,7 @@ def _record(made: Mapping[str, tuple[Artifact, str]], model_digest: str) -> Buil
         artifact_bytes=source.size_bytes if source else 0,
         model_digest=model_digest,
         steps={name: state for name, (_, state) in made.items()},
+        reference=reference,
     )
 
 

@@ -55,6 +55,9 @@ _REFERENCE_VERSION = 13
 # In what identifies a model without a look at its weights: loads before lost imaginary parts.
 _KEEPS_COMPLEX: ConfigNode = {"complex": "kept"}
 
+_INVOCATION = "invocation"
+"""Field of an identity that no other invocation has."""
+
 _CODE_FILE = re.compile(r"(.+\.py)(?::[\w.]+)?")
 
 
@@ -169,6 +172,10 @@ class Keys:
         now = current(names, self.invocation if NEVER in names else "", self.start)
         return {**now, BASELINE: before[BASELINE]} if BASELINE in before else now
 
+    def lasts(self, consulted: Consulted) -> bool:
+        """Whether another invocation can compute the same keys."""
+        return NEVER not in consulted and _INVOCATION not in self._identity
+
     @cached_property
     def invocation(self) -> str:
         """A text that no other invocation has."""
@@ -226,7 +233,7 @@ class Keys:
         used = {*content.clocks, *UNSEEN_READERS.intersection(words(content.files))}
         untracked = {*record.untracked, *(f"its code uses {name}" for name in used)}
         if UNHASHABLE in identity:
-            identity["invocation"] = uuid4().hex  # so that no other invocation finds what is built
+            identity[_INVOCATION] = uuid4().hex  # so that no other invocation finds what is built
             untracked.add("it holds what cannot be hashed")
         if self._stamps:
             self._stamps.take(

@@ -21,8 +21,8 @@ from benchorch.domain.execution import Execution
 from benchorch.domain.measurement import ProcessRecord
 from benchorch.domain.profile import ProfileRecord
 from benchorch.domain.protocol import Protocol
-from benchorch.domain.result import EnergyRecord, Failure, Outcome, TrialResult
-from benchorch.domain.session import Event, Session
+from benchorch.domain.result import BuildRecord, EnergyRecord, Failure, Outcome, TrialResult
+from benchorch.domain.session import AGAIN, Event, Session
 from benchorch.domain.spending import BUDGET_REACHED
 from benchorch.domain.trial import ConfigNode, Trial
 from benchorch.errors import ConfigError, StoreError
@@ -32,7 +32,7 @@ from benchorch.host.environment import describe_host, git_revision, package_vers
 from benchorch.host.noise_grade import Grade, grade
 from benchorch.interfaces.executor import Emit
 from benchorch.interfaces.store import Store
-from benchorch.journal.run_directory import trial_directory
+from benchorch.journal.run_directory import rounds_path, trial_directory
 from benchorch.models.trust import own_files
 from benchorch.trial import stages
 from benchorch.trial.build import BuildJob
@@ -344,6 +344,8 @@ class TrialRun:
         self._built = self._build(setup, trial.spec, name)
         if n_steps is not None:
             return
+        if self._earlier is not None and not _is_same(self._earlier.build, self._built.record):
+            self._begin_again(self._earlier)
         self._repetitions = Repetitions(
             setup,
             self._built_trial(threads),
@@ -355,6 +357,15 @@ class TrialRun:
             say=lambda message: self._say("measure", message),
             earlier=self._earlier,
         )
+
+    def _begin_again(self, earlier: TrialResult) -> None:
+        """Leave out what was measured, and compared, of another build or another model."""
+        self._earlier, self._started_at, self._grade = None, _now(), ""
+        for stage, seconds in earlier.stages_s.items():
+            self._stages.add_time(stage, -seconds)
+        rounds_path(self._session.directory, self.trial.trial_id).unlink(missing_ok=True)
+        message = "as its earlier processes ran another build or another model"
+        self._emit(Event(trial_id=self.trial.trial_id, stage=AGAIN, message=message))
 
     def _built_trial(self, threads: int) -> BuiltTrial:
         assert self._built is not None  # it is built
@@ -502,6 +513,10 @@ def _open(trial: Trial) -> TrialSetup:
         return open_trial(trial.spec)
     except ConfigError as error:
         raise StageFailed(_failure_here("schedule", error)) from error
+
+
+def _is_same(earlier: BuildRecord | None, now: BuildRecord) -> bool:
+    return earlier is None or earlier.is_same(now)
 
 
 def _failure_here(stage: str, error: Exception) -> Failure:

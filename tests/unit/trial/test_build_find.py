@@ -57,6 +57,27 @@ def test_it_loads_no_model_and_makes_no_input(
     assert job(tmp_path, chain()).find() is not None
 
 
+def test_the_record_names_the_model_also_where_nothing_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eager = lab.chain_of("eager")
+    first = build(tmp_path, eager).record
+    again = build(tmp_path, eager, session=session(tmp_path / "again")).record
+    assert (first.key, again.key) == ("", "")
+    assert first.reference == again.reference != ""
+    monkeypatch.setattr(lab.TinyModel, "identity", lambda _: {"model": "another"})
+    other = build(tmp_path, eager, session=session(tmp_path / "other")).record
+    assert other.model_digest == first.model_digest
+    assert other.is_of_another_model(first)
+
+
+def test_a_model_that_no_other_invocation_can_identify_has_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lab.TinyModel, "identity", lambda _: {"invocation": "this one"})
+    assert build(tmp_path, lab.chain_of("eager")).record.reference == ""
+
+
 def test_nothing_is_found_for_what_was_not_built(tmp_path: Path) -> None:
     build(tmp_path, chain())
     strict = lab.chain_of("export", changes={"export": {"strict": True}})

@@ -96,6 +96,7 @@ def finding(result: TrialResult, baseline: TrialResult | None) -> TrialFindings:
             steady=bool(result.valid) and all(p.steady_from is not None for p in result.valid),
             warnings=(
                 *_rehearsal(result),
+                *_of_another_model(result, baseline),
                 *control_warnings(result),
                 *(result.parity.unwritten.values() if result.parity else ()),
                 *trial_warnings(result, metrics),
@@ -322,6 +323,16 @@ def _rehearsal(result: TrialResult) -> Iterator[str]:
         yield (
             f"rehearsed: measured on this machine, which only played {kind}; executor=ec2 or "
             "executor=ray measures on one."
+        )
+
+
+def _of_another_model(result: TrialResult, baseline: TrialResult | None) -> Iterator[str]:
+    """Warning that the baseline's row was measured before or after the model changed."""
+    own, other = result.build, baseline.build if baseline else None
+    if own is not None and other is not None and own.is_of_another_model(other):
+        yield (
+            "Its model is not that of the baseline's row: code, weights, packages or variables "
+            "that it depends on have changed in between: try benchorch rerun without --only."
         )
 
 

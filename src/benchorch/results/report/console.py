@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from benchorch.domain.estimate import Summary
 from benchorch.domain.result import TrialResult
-from benchorch.domain.session import DECIDED, ROUND, Event
+from benchorch.domain.session import AGAIN, DECIDED, ROUND, Event
 from benchorch.domain.spending import Spending
 from benchorch.domain.trial import Plan, Trial
 from benchorch.formatting import plural, printable, shell_word
@@ -53,7 +53,7 @@ _MOST_CONCLUSIONS = 20
 _MOST_SKIPS = 20
 _MOST_FAILURES = 10
 # Of other stages, a log has the first event of each trial.
-_ALWAYS_TOLD = ("wait", "retry")
+_ALWAYS_TOLD = ("wait", "retry", AGAIN)
 
 
 class ConsoleReport:
@@ -122,7 +122,7 @@ class ConsoleReport:
         text = f"{event.stage} {event.message}".rstrip()
         if event.stage != ROUND:
             self._live.state(event.trial_id, event.message if event.stage == DECIDED else text)
-        if self._is_drawn or self._quiet:
+        if self._quiet or (self._is_drawn and event.stage != AGAIN):
             return
         if self._verbose:
             self._line(f"{self._name(event.trial_id)}: {text}".removeprefix(": "))

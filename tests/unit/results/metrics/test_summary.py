@@ -237,6 +237,21 @@ def test_costs_are_reported_with_the_trial() -> None:
     assert metrics["latency_ms/best"].value == 1.0
 
 
+@pytest.mark.parametrize(
+    ("own", "other", "warns"), [("a", "a", False), ("a", "b", True), ("", "b", False)]
+)
+def test_a_baseline_of_another_model_is_a_warning(own: str, other: str, warns: bool) -> None:
+    build = BuildRecord(
+        key="", cache="none", build_s=0.0, original_build_s=0.0, artifact_bytes=0, model_digest=""
+    )
+    one = trial(*five(1_000_000), build=dataclasses.replace(build, reference=own))
+    baseline = trial(
+        *five(2_000_000), name="baseline", build=dataclasses.replace(build, reference=other)
+    )
+    said = ["not that of the baseline's row" in each for each in summarise(one, baseline).warnings]
+    assert any(said) is warns
+
+
 def test_twice_as_fast_is_faster_by_two() -> None:
     candidate = trial(*met(1_000_000, 2_000_000))
     speedup = summarise(candidate, trial(*five(2_000_000), name="baseline")).speedup

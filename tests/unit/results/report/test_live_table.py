@@ -134,6 +134,12 @@ def event(of: TrialResult, stage: str, message: str = "") -> Event:
     return Event(trial_id=of.trial_id, stage=stage, message=message)
 
 
+def test_a_log_says_of_what_trials_are_measured_again() -> None:
+    anew = event(OF_FAST, "measured again", "as its earlier processes ran another build")
+    lines = log(event(OF_FAST, "measure", "process 4"), anew)
+    assert "fast: measured again as its earlier processes ran another build" in lines
+
+
 def test_a_log_has_a_line_a_decision_and_none_a_process() -> None:
     processes = [event(OF_FAST, "measure", f"process {n}") for n in range(1, 9)]
     decided = event(OF_FAST, "decided", "decided after 8 processes")
