@@ -9,8 +9,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NoReturn, final
 
 from benchorch.config.components import make
@@ -113,7 +114,8 @@ def export(chosen: Chosen, out: Path, say: Say = silent) -> str:
     session = session_of(chosen.run.plan, chosen.run.directory)
     look_in(session.search_path if session.trusted else ())
     setup = open_trial(chosen.trial.spec)
-    built = _built(chosen, setup, session, say)
+    with TemporaryDirectory() as own:  # the run's notes are of the model as it was
+        built = _built(chosen, setup, _for_export(session, Path(own)), say)
     formats = list(built.sources)
     kind_of = formats[-1] if formats else Format.EXPORTED_PROGRAM
     kind = _KINDS.get(kind_of)
@@ -129,6 +131,12 @@ def export(chosen: Chosen, out: Path, say: Say = silent) -> str:
         shutil.copytree(source, out / "artifact", copy_function=shutil.copyfile)
     _write(chosen, setup, kind, built, out)
     return _checked(out)
+
+
+def _for_export(session: Session, own: Path) -> Session:
+    """Session that builds what is not there, and believes nothing that the run noted."""
+    rebuild = "if_needed" if session.rebuild == "always" else session.rebuild
+    return replace(session, directory=own, rebuild=rebuild)
 
 
 def _refuse(chosen: Chosen, setup: TrialSetup) -> NoReturn:
@@ -158,12 +166,9 @@ def _built(chosen: Chosen, setup: TrialSetup, session: Session, say: Say) -> Bui
         threads=_threads(chosen),
         data=parity.data,
     )
-    found = job.find() or job.build(say)
+    found = job.build(say)
     measured = chosen.result.build
-    if measured is not None and (measured.key, measured.model_digest) != (
-        found.record.key,
-        found.record.model_digest,
-    ):
+    if measured is not None and not measured.is_same(found.record):
         raise BuildError(
             f"{labels['conversion']}: the model or the packages have changed since it was "
             "measured, so a build now would be another artifact. Measure it again, then export.",

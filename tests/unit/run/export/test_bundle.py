@@ -152,6 +152,21 @@ def test_arguments_and_outputs_need_not_be_tensors(mixed: Callable[[str], Path],
     assert [each.shape for each in expected.values()] == [(1, 4), (1, 4)]
 
 
+def test_code_that_was_not_measured_is_not_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mixed.py").write_text(MIXED)
+    model = ["model=factory", "model.factory=mixed.py:make"]
+    model.append("model.inputs={x:{shape:[batch_size,4]}}")
+    run = measured(tmp_path / "measured", model, "eager")
+    (tmp_path / "mixed.py").write_text(MIXED.replace("* scale", "* scale + 1"))
+    with pytest.raises(BuildError, match="have changed since it was measured"):
+        export_command.run.reply([f"{run}:eager", "--output", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+
+
 ASKED = """
 import json, numpy, server
 from fastapi.responses import JSONResponse
