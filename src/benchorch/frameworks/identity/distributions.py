@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from importlib.metadata import Distribution, PackageNotFoundError
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchorch.domain.artifact import digest_of
 from benchorch.domain.codec import Json
 from benchorch.files import digest_once, file_digest
-from benchorch.frameworks.identity.owners import listing, normalised
+from benchorch.frameworks.identity.owners import listing, listing_files, normalised
 from benchorch.host.environment import is_steady, release
 
 DIGITS = 16
@@ -24,6 +25,9 @@ _LARGEST_READ_BYTES = 32 * 2**20
 _LARGEST_LOADED_BYTES = 64 * 2**20
 """Size limit of a loaded file that is compared with RECORD by content, else by size."""
 
+_UNLISTED = "-"
+"""In place of a digest or a size that no RECORD has."""
+
 _MAPPED = Path("/proc/self/maps")
 
 CLOSED = frozenset(
@@ -32,17 +36,23 @@ CLOSED = frozenset(
 """Distributions whose own functions are not followed into other distributions."""
 
 
+_SAYS_EDITABLE = re.compile(r'"editable"\s*:\s*true')
 _OF_NOISE = re.compile(r"__pycache__|-info")
 _BUILT_PER_DEVICE = frozenset({"torch"})  # whether or not the version has a device's tag
 
 
 @cache
 def installed(names: tuple[str, ...]) -> Mapping[str, str | None]:
-    """`describe` of each distribution as a whole; None where it is missing."""
+    """`describe` of each distribution as a whole, as it is on the disk; None where it is missing.
+
+    A module of it that was edited in place counts, loaded or not, and so do all files of an
+    editable one, of which the installer lists none.
+    """
     found: dict[str, str | None] = dict.fromkeys(names)
     for name in names:
         with suppress(PackageNotFoundError):
-            found[name] = describe(Distribution.from_name(name), ())
+            distribution = Distribution.from_name(name)
+            found[name] = _described(distribution, (), _edited(distribution))
     return found
 
 
@@ -55,16 +65,28 @@ def describe(
     files that were reached: they are the same module. Of what this process has loaded, each file
     that is no longer as RECORD has it counts as well.
     """
-    version = distribution.version
-    plain = release(version)
+    is_compared = is_loaded and not _is_read(distribution)
+    return _described(distribution, reached, _altered(distribution) if is_compared else {})
+
+
+def _described(
+    distribution: Distribution, reached: Iterable[Path], altered: Mapping[str, str]
+) -> str:
     contents = {path.name: file_digest(path) for path in sorted(set(reached)) if path.is_file()}
-    per_device = plain != version or normalised(distribution.name) in _BUILT_PER_DEVICE
-    listed = {} if per_device else _listed(distribution)
+    listed = {} if _is_per_device(distribution) else _listed(distribution)
     found: dict[str, Json] = {"files": dict(contents), "listed": dict(listed)}
-    if is_loaded and (per_device or _are_many_bytes(_rows(distribution))):
-        altered = _altered(distribution)
-        found.update({"altered": dict(altered)} if altered else {})
-    return f"{plain} {digest_of(found)[:DIGITS]}"
+    found.update({"altered": dict(altered)} if altered else {})
+    return f"{release(distribution.version)} {digest_of(found)[:DIGITS]}"
+
+
+def _is_per_device(distribution: Distribution) -> bool:
+    version = distribution.version
+    return release(version) != version or normalised(distribution.name) in _BUILT_PER_DEVICE
+
+
+def _is_read(distribution: Distribution) -> bool:
+    """Whether the digest is of every listed file as it is on the disk."""
+    return not (_is_per_device(distribution) or _are_many_bytes(_rows(distribution)))
 
 
 def record_digest(distribution: Distribution) -> str:
@@ -117,6 +139,68 @@ def _altered(distribution: Distribution) -> dict[str, str]:
     return {name: digest for name, digest in found if digest}
 
 
+def _edited(distribution: Distribution) -> dict[str, str]:
+    """Digest of each Python file that is not as RECORD has it; of an editable one, of every file.
+
+    What has the recorded size and is no younger than RECORD is taken to be as it was installed.
+    """
+    if _is_editable(distribution):
+        return dict(_sources(distribution))
+    if _is_read(distribution):
+        return {}
+    place = Path(str(distribution.locate_file("")))
+    recorded_ns = max((_changed_ns(Path(file)) for file in listing_files(distribution)), default=0)
+    found = (
+        (name, _difference(place / name, recorded, size))
+        for name, recorded, size in _rows(distribution)
+        if name.endswith(".py") and not _is_untouched(place / name, size, recorded_ns)
+    )
+    return {name: digest for name, digest in found if digest}
+
+
+def _is_untouched(path: Path, size: str, recorded_ns: int) -> bool:
+    with suppress(OSError):
+        now = path.stat()
+        return size == str(now.st_size) and now.st_mtime_ns <= recorded_ns
+    return False
+
+
+def _changed_ns(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_mtime_ns
+    return 0
+
+
+def _is_editable(distribution: Distribution) -> bool:
+    """Whether it is imported from a folder of sources, of which its list has no module."""
+    if _SAYS_EDITABLE.search(distribution.read_text("direct_url.json") or ""):
+        return True
+    names = [name for name, _, _ in _rows(distribution)]
+    return bool(names) and not any(map(_is_module, names))
+
+
+def _is_module(name: str) -> bool:
+    return name.endswith((".py", ".so", ".pyd")) and not name.startswith("__editable__")
+
+
+def _sources(distribution: Distribution) -> Iterator[tuple[str, str]]:
+    """Each file that importing its top-level packages may lead to, with its digest."""
+    for spec in filter(None, map(find_spec, _tops(distribution))):
+        for folder in map(Path, spec.submodule_search_locations or ()):
+            for file in sorted(folder.rglob("*")):
+                if file.is_file() and "__pycache__" not in file.parts:
+                    inside = file.relative_to(folder).as_posix()
+                    yield f"{spec.name}/{inside}", _difference(file, _UNLISTED, _UNLISTED)
+        if spec.submodule_search_locations is None and spec.has_location:
+            yield f"{spec.name}.py", file_digest(Path(str(spec.origin)))
+
+
+def _tops(distribution: Distribution) -> Sequence[str]:
+    """Names of its top-level packages and modules."""
+    listed = (distribution.read_text("top_level.txt") or "").split()
+    return listed or [normalised(distribution.name).replace("-", "_")]
+
+
 def _difference(path: Path, recorded: str, size: str) -> str:
     """Digest of a file, or its size where it is a big one; empty where that is the recorded one."""
     try:
@@ -156,8 +240,7 @@ def _is_noise(name: str) -> bool:
 
 def _found(distribution: Distribution) -> Iterator[str]:
     """Files below the top-level names of a distribution without RECORD."""
-    tops = (distribution.read_text("top_level.txt") or "").split()
-    for top in tops or [normalised(distribution.name).replace("-", "_")]:
+    for top in _tops(distribution):
         root = Path(str(distribution.locate_file("")))
         inside = sorted((root / top).rglob("*")) if (root / top).is_dir() else [root / f"{top}.py"]
         for path in inside:

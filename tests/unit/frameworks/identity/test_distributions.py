@@ -61,6 +61,52 @@ def test_a_file_that_nothing_loaded_does_not(large: Path) -> None:
     assert described(is_loaded=True) == as_installed
 
 
+def installed(name: str) -> str | None:
+    return distributions.installed.__wrapped__((name,))[name]  # without what it found before
+
+
+def test_a_file_of_a_declared_models_package_counts_whether_or_not_it_is_loaded(
+    large: Path,
+) -> None:
+    record = large.with_name("large_of_lab-1.0.dist-info") / "RECORD"
+    later_ns = record.stat().st_mtime_ns + 10**9
+    as_installed = described(is_loaded=False)
+    assert installed("large-of-lab") == as_installed
+    large.write_text("SCALE = 33\n")
+    os.utime(large, ns=(1, 1))
+    assert installed("large-of-lab") != as_installed
+    large.write_text("SCALE = 3\n")
+    os.utime(large, ns=(later_ns, later_ns))
+    assert installed("large-of-lab") != as_installed
+    large.write_text(TEXT)
+    os.utime(large, ns=(later_ns, later_ns))
+    assert installed("large-of-lab") == as_installed
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_an_editable_package_is_known_by_its_files(
+    says_so: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, sources = tmp_path / "site", tmp_path / "src"
+    info = site / "editable_of_lab-1.0.dist-info"
+    for folder in (info, sources / "editable_of_lab" / "inner"):
+        folder.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: editable-of-lab\nVersion: 1.0\n")
+    (info / "RECORD").write_text("__editable__.editable_of_lab-1.0.pth,,\n")
+    if says_so:
+        (info / "direct_url.json").write_text('{"url": "file:///", "dir_info": {"editable": true}}')
+    (sources / "editable_of_lab" / "__init__.py").write_text("")
+    module = sources / "editable_of_lab" / "inner" / "layers.py"
+    module.write_text(TEXT)
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.syspath_prepend(str(sources))
+    before = installed("editable-of-lab")
+    module.write_text("SCALE = 3\n")
+    assert installed("editable-of-lab") != before
+    module.write_text(TEXT)
+    assert installed("editable-of-lab") == before
+
+
 def test_a_loaded_file_that_has_not_changed_for_a_while_is_read_once(
     large: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
