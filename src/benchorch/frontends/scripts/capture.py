@@ -109,6 +109,8 @@ def alike(expected: object, answer: object) -> bool:
     for one, other in pairs:
         if one.shape != other.shape or one.dtype != other.dtype:
             return False
+        if one.is_complex():
+            one, other = (torch.view_as_real(each.resolve_conj()) for each in (one, other))
         a, b = one.to(torch.float64), other.to(torch.float64)
         scale = float(a.nan_to_num(0, 0, 0).abs().max()) if a.numel() else 0.0
         if not torch.allclose(a, b, rtol=_TOLERANCE, atol=_TOLERANCE * scale, equal_nan=True):

@@ -183,3 +183,13 @@ def test_a_captured_step_on_a_cache_answers_as_the_whole_text_does_each_time(
             logits, *cache = module(**given)
             torch.testing.assert_close(logits[0, 0], expected[0, -1], rtol=1e-4, atol=1e-5)
             assert len(cache) == 4
+
+
+def test_results_that_differ_in_their_imaginary_parts_are_not_alike() -> None:
+    import torch
+
+    from benchorch.frontends.scripts.capture import alike
+
+    one = torch.tensor([1 + 2j, 3 - 1j])
+    assert alike(one, one.clone())
+    assert not alike(one, one.conj())
