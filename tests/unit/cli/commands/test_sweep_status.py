@@ -318,7 +318,11 @@ IGNORES_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN
 @pytest.mark.skipif(not LINUX, reason="other systems do not show which signals are ignored")
 def test_cancel_ends_a_scripts_background_job_as_well(run: Path) -> None:
     handles = "from benchorch.host.processes.sigterm import sigterm_as_interrupt"
-    driver = DRIVER.replace("time.sleep(600)", "with sigterm_as_interrupt(): time.sleep(600)")
+    inside = (
+        '    with sigterm_as_interrupt():\n        print("up", flush=True)\n        time.sleep(600)'
+    )
+    driver = DRIVER.replace('    print("up", flush=True)\n    time.sleep(600)', inside)
+    assert driver != DRIVER
     with driven(run, f"{IGNORES_INTERRUPTS}\n{handles}\n{driver}") as process:
         reply = cancel.run.reply(["run", "--yes", "--wait", "60"], question=input, progress=silent)
         assert process.wait(60) == 0
