@@ -8,9 +8,12 @@ import subprocess
 import sys
 import time
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from support.synthetic_runs import write_run
 
 PLANT = "import pathlib; pathlib.Path({marker!r}).touch()\n"
 
@@ -98,6 +101,23 @@ def _answers(url: str) -> bool:
             return bool(reply.status == 200)
     except OSError:
         return False
+
+
+def test_a_duel_of_environments_imports_nothing_of_the_folder(place: Path) -> None:
+    from benchorch.journal.run_directory import read_plan, write_plan
+    from benchorch.run.duel.contender import CodeVersion, started
+
+    run = write_run(place / "run")
+    session = {**read_plan(run).session, "cwd": str(place), "rebuild": "if_needed"}
+    write_plan(run, replace(read_plan(run), session=session))
+    for name in ("msgspec", "json", "benchorch"):
+        (place / f"{name}.py").write_text(PLANT.format(marker=str(place / "marker")))
+    side = CodeVersion(
+        name="old", what="", python=sys.executable, folder=place, search=(), directory=run
+    )
+    with started(side, modules=()) as contender:
+        assert contender.origin.executable == sys.executable
+    assert not (place / "marker").exists()
 
 
 @pytest.mark.parametrize("name", ["evil", "a=b", "a.b", "a\u2028b", "\udcff"])

@@ -102,10 +102,12 @@ def started(side: CodeVersion, modules: tuple[str, ...]) -> Iterator[Contender]:
     """
     before = os.environ.get("PYTHONPATH", "")
     search = os.pathsep.join(filter(None, [*map(str, side.search), before]))
+    # Without revisions the current folder is not named, and may be anyone's.
+    options = () if modules else ("-P",)
     with (side.directory / LOG).open("wb") as log:
         try:
             process = subprocess.Popen(
-                [side.python, "-m", "benchorch.run.duel.side"],
+                [side.python, *options, "-m", "benchorch.run.duel.side"],
                 cwd=side.folder,
                 env={**os.environ, "PYTHONPATH": search},
                 stdin=subprocess.PIPE,
