@@ -90,13 +90,14 @@ def prepare(port: int = FIRST_PORT, uri: str = STORE) -> Launch:
         shown = location.without_secrets(store)
         return Launch(argv=(), environment={}, url=shown, store=store)
     port = free_port(port)
-    argv = [sys.executable, "-P", "-m", "mlflow", "server", "--backend-store-uri", store]
+    argv = [sys.executable, "-P", "-m", "mlflow", "server"]
     argv += ["--host", HOST, "--port", str(port), "--workers", "1"]
     path = location.database_file(store)
     if path is not None:
         argv += ["--artifacts-destination", location.artifacts_of(path).as_uri()]
     environment = {
         **os.environ,
+        "MLFLOW_BACKEND_STORE_URI": store,  # everyone sees arguments, and it may hold a password
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "PYTHONSAFEPATH": "1",  # MLflow starts others by python -m, and this folder may be anyone's
         "MLFLOW_UVICORN_OPTS": _with_app_dir(os.environ.get("MLFLOW_UVICORN_OPTS", "")),

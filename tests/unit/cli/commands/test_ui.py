@@ -24,11 +24,19 @@ def started_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_server_is_small_and_for_this_machine_only(started_in: Path) -> None:
     launch = ui.prepare()
     command = " ".join(launch.argv)
-    assert f"--backend-store-uri sqlite:///{started_in}/mlflow.db" in command
+    store = f"sqlite:///{started_in}/mlflow.db"
+    assert launch.environment["MLFLOW_BACKEND_STORE_URI"] == launch.store == store
     assert "--host 127.0.0.1" in command
     assert "--workers 1" in command
     assert launch.environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
     assert launch.environment["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def test_a_databases_password_is_no_argument_of_the_server() -> None:
+    uri = "postgresql://ann:hunter22@host/runs"
+    launch = ui.prepare(uri=uri)
+    assert launch.environment["MLFLOW_BACKEND_STORE_URI"] == uri
+    assert "hunter22" not in " ".join(launch.argv)
 
 
 def test_a_taken_port_gives_way_to_the_next() -> None:
