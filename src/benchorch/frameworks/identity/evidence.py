@@ -67,7 +67,7 @@ def evidence(
         "machine": _machine(),
         "path": _import_path(),
         "variables": {name: variable_digest(record.environment, name) for name in variables},
-        "files": {name: _status(name, digest=True) for name in own},
+        "files": {name: file_status(name, digest=True) for name in own},
         "loaded": {"names": loaded, "digest": _loaded_digest(loaded)},
         "missing": sorted(name for name in record.missing if not os.path.lexists(name)),
         **{
@@ -91,7 +91,7 @@ def holds(seen: Mapping[str, Any]) -> bool:
             and all(
                 now(name) == was for group, now in _NOW.items() for name, was in seen[group].items()
             )
-            and all(_is_as_it_was(name, was) for name, was in seen["files"].items())
+            and all(is_as_it_was(name, was) for name, was in seen["files"].items())
             and _loaded_digest(seen["loaded"]["names"]) == seen["loaded"]["digest"]
         )
     except (KeyError, TypeError, AttributeError, ValueError, OSError):
@@ -149,7 +149,8 @@ def _import_path() -> list[str]:
     return [*dict.fromkeys(places), sys.prefix]
 
 
-def _status(name: str, *, digest: bool) -> list[Any] | None:
+def file_status(name: str, *, digest: bool) -> list[Any] | None:
+    """Size, times and inode of a file, and the digest of one that is not large; None for none."""
     try:
         found = os.stat(os.fspath(name))  # a number would name a descriptor
     except OSError:
@@ -159,8 +160,9 @@ def _status(name: str, *, digest: bool) -> list[Any] | None:
     return [found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns, content]
 
 
-def _is_as_it_was(name: str, was: list[Any] | None) -> bool:
-    now = _status(name, digest=False)
+def is_as_it_was(name: str, was: list[Any] | None) -> bool:
+    """Whether a file has the status that it had with its digest."""
+    now = file_status(name, digest=False)
     if was is None or now is None:
         return was is now
     if now[:-1] == was[:-1]:
@@ -170,7 +172,7 @@ def _is_as_it_was(name: str, was: list[Any] | None) -> bool:
 
 def _loaded_digest(names: list[str]) -> str:
     """Over size, times and inode of every file that a loaded module is from."""
-    return digest_of([_status(name, digest=False) for name in names])
+    return digest_of([file_status(name, digest=False) for name in names])
 
 
 def _importable(folder: str) -> str:

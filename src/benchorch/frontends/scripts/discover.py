@@ -26,6 +26,7 @@ from benchorch.frontends.scripts.discovery_process import (
     DiscoveryReply,
     DiscoveryRequest,
     ScriptProblem,
+    ScriptReads,
 )
 from benchorch.frontends.scripts.reported import MOST_BYTES, ReportedModel
 from benchorch.host.processes.run_child import ChildLimits, run_child
@@ -137,6 +138,7 @@ class Sightings:
         on_call: called with each new call and its model.
         models: by hash, each as it was reported last.
         sources: files of the user's own modules that the script imported.
+        reads: what it has read.
         sizes: of these reports, in bytes.
         newest_s: when the last new call came, on the monotonic clock.
         busy: whether a call is being exported.
@@ -147,6 +149,7 @@ class Sightings:
     models: dict[str, ConfigNode] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
+    reads: ScriptReads = field(default_factory=ScriptReads)
     newest_s: float = 0.0
     busy: bool = False
     _known: set[str] = field(default_factory=set)
@@ -154,6 +157,7 @@ class Sightings:
     def add(self, reply: DiscoveryReply, size: int) -> None:
         """Take a partial reply, whose JSON has so many bytes."""
         self.sources, self.busy = reply.sources, reply.busy
+        self.reads = _all_of(self.reads, reply.reads)
         for model in cast("tuple[ConfigNode, ...]", reply.models):
             known = self.models.get(str(model["hash"]))
             if "in_child" in model and known is not None:
@@ -185,6 +189,14 @@ def _joined(known: ConfigNode, again: ConfigNode) -> ConfigNode:
     hashes = {call["hash"] for call in calls}
     more = [c for c in cast("list[ConfigNode]", again["invocations"]) if c["hash"] not in hashes]
     return {**known, "invocations": cast(Json, [*calls, *more])}
+
+
+def _all_of(before: ScriptReads, new: ScriptReads) -> ScriptReads:
+    return ScriptReads(
+        files=(*before.files, *new.files),
+        folders=(*before.folders, *new.folders),
+        variables=(*before.variables, *new.variables),
+    )
 
 
 def discover(
@@ -298,7 +310,8 @@ def _run(
         for each in child.reply.models:
             sightings.models.pop(str(each["hash"]), None)
         others = _reported(each for each in sightings.models.values() if "in_child" in each)
-        return replace(child.reply, models=(*child.reply.models, *others))
+        reads = _all_of(sightings.reads, child.reply.reads)
+        return replace(child.reply, models=(*child.reply.models, *others), reads=reads)
     assert child.failure is not None
     ended, problem = _ending(child.failure, timeout_s, reason)
     models = _reported(sightings.models.values())
@@ -308,6 +321,7 @@ def _run(
         problem=None if reason or (models and ended == "timeout") else problem,
         models=models,
         sources=sightings.sources,
+        reads=sightings.reads,
     )
 
 

@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,6 +20,10 @@ from typing import TYPE_CHECKING, cast
 from benchorch.domain.codec import Json, from_json, to_json
 from benchorch.errors import text_of
 from benchorch.frameworks.host_arrays import dtype_name
+from benchorch.frameworks.identity.consulted import LoadReads, recorded
+from benchorch.frameworks.identity.owners import USER
+from benchorch.frameworks.identity.stacks import kind_of
+from benchorch.frameworks.identity.variables import ALL_VARIABLES
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
 from benchorch.frontends.scripts.reported import ReportedCall, ReportedModel, Seconds
@@ -78,6 +82,21 @@ class ScriptProblem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptReads:
+    """What a script has read, as far as it may be another the next time.
+
+    Attributes:
+        files: of the user's that it opened or looked for in vain, and did not write.
+        folders: whose names it listed.
+        variables: environment variables.
+    """
+
+    files: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveryReply:
     """What a script called, and how it ended.
 
@@ -89,6 +108,7 @@ class DiscoveryReply:
         never_called: classes of modules that the script made and did not call.
         frameworks: what else it imported that runs models.
         sources: files of the user's own modules that it imported.
+        reads: what it has read since the last reply.
         busy: whether a call is being exported, of which nothing is reported yet.
     """
 
@@ -100,6 +120,7 @@ class DiscoveryReply:
     never_called: tuple[str, ...] = ()
     frameworks: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
+    reads: ScriptReads = field(default_factory=ScriptReads)
     busy: bool = False
 
 
@@ -182,6 +203,16 @@ def discover(
             nothing with it.
         reports: of the processes that the script forks.
     """
+    with recorded() as record:
+        return _discovered(request, report, reports, _Reads(record=record, kept=request.folder))
+
+
+def _discovered(
+    request: DiscoveryRequest,
+    report: Callable[[DiscoveryReply], None],
+    reports: ChildReports | None,
+    reads: _Reads,
+) -> DiscoveryReply:
     script = request.script
     began_s, process = time.monotonic(), os.getpid()
 
@@ -189,7 +220,8 @@ def discover(
         if os.getpid() == process:
             with suppress(OSError):
                 spent_s = time.monotonic() - began_s
-                report(DiscoveryReply(seconds=spent_s, sources=_sources(), busy=True))
+                sources, new = _sources(), reads.new()
+                report(DiscoveryReply(seconds=spent_s, sources=sources, reads=new, busy=True))
 
     keep = _InputFiles(request=request, process=process, on_capture=busy)
 
@@ -203,7 +235,8 @@ def discover(
         model = _of_file(script, _told(seen, keep))
         with suppress(OSError):  # the parent has left; it takes this process with it
             spent_s = time.monotonic() - began_s
-            report(DiscoveryReply(seconds=spent_s, models=(model,), sources=_sources()))
+            sources, new = _sources(), reads.new()
+            report(DiscoveryReply(seconds=spent_s, models=(model,), sources=sources, reads=new))
 
     watch = Watch(request.max_depth, keep, progress)
     ending, variables = _Ending(script), {}
@@ -223,7 +256,42 @@ def discover(
         never_called=() if found else tuple(_never_called(variables)),
         frameworks=() if models else tuple(_frameworks()),
         sources=_sources(),
+        reads=reads.new(),
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reads:
+    """What is recorded while a script runs, each once.
+
+    Attributes:
+        kept: where benchorch keeps inputs and weights meanwhile.
+    """
+
+    record: LoadReads
+    kept: Path | None
+    _reported: set[str] = field(default_factory=set)
+
+    def new(self) -> ScriptReads:
+        """What no reply has had yet."""
+        opened = self.record.files | self.record.missing
+        files = filter(self._counts, opened - self.record.written)
+        folders = filter(self._counts, self.record.folders)
+        variables = self.record.variables - {ALL_VARIABLES}
+        return ScriptReads(
+            files=self._once("file", files),
+            folders=self._once("folder", folders),
+            variables=self._once("variable", variables),
+        )
+
+    def _counts(self, name: str) -> bool:
+        own = self.kept is not None and Path(name).is_relative_to(self.kept.resolve())
+        return not own and kind_of(name) == USER
+
+    def _once(self, kind: str, names: Iterable[str]) -> tuple[str, ...]:
+        found = sorted(name for name in names if f"{kind} {name}" not in self._reported)
+        self._reported.update(f"{kind} {name}" for name in found)
+        return tuple(found)
 
 
 @dataclass(slots=True)

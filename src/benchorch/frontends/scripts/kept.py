@@ -3,14 +3,18 @@
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode
 from benchorch.files import file_digest, read_json, read_small, write_text
+from benchorch.frameworks.identity.evidence import file_status, is_as_it_was
+from benchorch.frameworks.identity.places import names_digest
+from benchorch.frameworks.identity.start import Start
+from benchorch.frameworks.identity.variables import variable_digest
 from benchorch.frontends.scripts.discover import Script
 from benchorch.models.saved_language_model import WEIGHTS
 
@@ -29,6 +33,7 @@ def kept(script: Script, how: str) -> dict[str, Json] | None:
         same = record["key"] == _key(script, how)
         found = cast("dict[str, Json]", record["found"])
         fresh = same and all(_digest(Path(path)) == was for path, was in record["sources"].items())
+        fresh = fresh and _read_the_same(record["reads"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return found if fresh and all(path.exists() for path in files_of(found)) else None
@@ -39,9 +44,35 @@ def remember(script: Script, found: ConfigNode, how: str) -> None:
     if found["ended"] in _NOT_WHOLE:
         return
     sources = {path: _digest(Path(path)) for path in cast("list[str]", found.get("sources", []))}
-    record = {"key": _key(script, how), "sources": sources, "found": found}
+    reads = _states(cast(ConfigNode, found.get("reads", {})))
+    record = {"key": _key(script, how), "sources": sources, "reads": reads, "found": found}
     script.folder.mkdir(parents=True, exist_ok=True)
     write_text(_place(script), json.dumps(record))
+
+
+def _states(reads: ConfigNode) -> dict[str, dict[str, Any]]:
+    """The state of what a script has read, by group."""
+    names = {group: cast("list[str]", found) for group, found in reads.items()}
+    environment = Start().environment
+    return {
+        "files": {name: file_status(name, digest=True) for name in names.get("files", ())},
+        "folders": {name: names_digest(name) for name in names.get("folders", ())},
+        "variables": {
+            name: variable_digest(environment, name) for name in names.get("variables", ())
+        },
+    }
+
+
+def _read_the_same(states: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether the script would read the same again."""
+    environment = Start().environment
+    return (
+        all(is_as_it_was(name, was) for name, was in states["files"].items())
+        and all(names_digest(name) == was for name, was in states["folders"].items())
+        and all(
+            variable_digest(environment, name) == was for name, was in states["variables"].items()
+        )
+    )
 
 
 def _place(script: Script) -> Path:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import torch
 
 from benchorch.domain.trial import ConfigNode
 from benchorch.frontends.scripts import kept
-from benchorch.frontends.scripts.discover import Enough, Script, Sightings
+from benchorch.frontends.scripts.discover import Enough, Script, Sightings, discover
 from benchorch.frontends.scripts.discover_all import Discovery
 from benchorch.frontends.scripts.discovery_process import DiscoveryReply
 
@@ -104,12 +105,63 @@ def test_first_waits_for_the_call_that_was_chosen() -> None:
     assert Enough(first=True).reason(seen) == "first"
 
 
+READING = """
+import os, torch
+net = torch.nn.Linear(int(os.environ["WIDTH_OF_LAB"]), 2, bias=False)
+os.makedirs("more", exist_ok=True)
+os.listdir("more")
+if not os.path.exists("better.pt"):
+    net.load_state_dict({"weight": torch.load("weights.pt")})
+net(torch.ones(1, 2))
+with open("log.txt", "a+") as log:
+    log.write("done")
+"""
+
+
 def test_after_an_interrupt_no_script_is_started() -> None:
     enough = Enough()
     enough.requested.set()
     (found,) = discovery(enough=enough).run([Script(path=EARLY[0])], pytest.fail)
     assert found["ended"] == "not_run"
     assert found["models"] == []
+
+
+def test_what_was_found_is_not_taken_once_what_the_script_read_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, weights = tmp_path / "x.py", tmp_path / "weights.pt"
+    path.write_text(READING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WIDTH_OF_LAB", "2")
+
+    def write(value: float) -> None:
+        torch.save(torch.full((2, 2), value), weights)
+
+    def found_again() -> bool:
+        return kept.kept(script, "") is not None
+
+    def run() -> None:
+        found = discover(script, timeout_s=120, keep=False)
+        assert found["models"]
+        kept.remember(script, found, "")
+        assert found_again()
+
+    script = Script(path=path)
+    write(1.0)
+    run()
+    write(2.0)
+    assert not found_again()
+    run()
+    monkeypatch.setenv("WIDTH_OF_LAB", "3")
+    assert not found_again()
+    monkeypatch.setenv("WIDTH_OF_LAB", "2")
+    assert found_again()
+    (tmp_path / "more" / "a.txt").write_text("")
+    assert not found_again()
+    (tmp_path / "more" / "a.txt").unlink()
+    assert found_again()
+    (tmp_path / "better.pt").write_text("")
+    assert not found_again()
 
 
 def test_what_was_found_is_not_taken_once_the_script_or_a_file_it_imports_has_changed(
