@@ -218,18 +218,11 @@ class TrialSetup:
 
 
 def _step_fields(name: str, link: Step, nodes: ConfigNode) -> Json:
-    """Its class and every option, those that nobody spelt out too: two ways to ask for one.
-
-    A step of anyone else's has its code as well: nobody has to count up its version.
-    """
-    from benchorch.frameworks.identity.links import link_code
-
+    """Its class and every option, those that nobody spelt out too: two ways to ask for one."""
     node = cast(ConfigNode, cast(Mapping[str, Json], nodes["steps"])[name])
     known: tuple[Field[Any], ...] = fields(link) if is_dataclass(link) else ()
     options = {each.name: encode(getattr(link, each.name)) for each in known if each.init}
-    code = link_code(type(link))
-    more: ConfigNode = {"<code>": code} if code else {}
-    return {**node, **options, "version": type(link).version, **more}
+    return {**node, **options, "version": type(link).version}
 
 
 def open_trial(spec: ConfigNode, memo: NodeMemo | None = None) -> TrialSetup:

@@ -28,6 +28,7 @@ from benchorch.frameworks.identity.compilers import (
     compiled_facts,
     reference_options,
 )
+from benchorch.frameworks.identity.links import link_code
 from benchorch.frameworks.identity.start import Start
 from benchorch.frameworks.identity.variables import native_variables
 from benchorch.frameworks.module_fingerprint import UNHASHABLE, content_of
@@ -151,6 +152,9 @@ class Keys:
         key = self._setup.key(self._identity, n_steps, self._facts)
         count = max((step.calibrated_on for step in steps), default=0)
         more: dict[str, Json] = {"consulted": _json(consulted)} if consulted else {}
+        codes = [link_code(type(step)) for step in steps]
+        if any(codes):  # of steps that are not benchorch's: nobody has to count up their version
+            more["code"] = list(codes)
         if count:  # their values determine scales
             more["calibration"] = self._digests("calibration", count, self._setup.calibration)
         if _follow_example(steps):

@@ -5,19 +5,26 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchorch.config.trial_setup import _step_fields
 from benchorch.conversions.torchscript import TorchScript
 from benchorch.frameworks.identity.distributions import installed
 from benchorch.frameworks.identity.links import link_code
 from benchorch.interfaces.conversion import Step
+from benchorch.trial.build_keys import Keys
+from support import conversions as lab
 
 CODE = """
-class Halved:
+from benchorch.domain.artifact import Format
+from benchorch.interfaces.conversion import ModuleStep
+
+class Halved(ModuleStep):
     '''Weights are halved.'''
+    consumes, produces = (Format.MODULE,), Format.MODULE
+    requires = depends_on = ()
     version = 1
     def transform(self, module, example): return module * 0.5
 """
@@ -43,10 +50,6 @@ def code_now(module: str) -> str | None:
 
 def test_benchorchs_own_have_none() -> None:
     assert link_code(TorchScript) is None
-    node = {"trace": {"_target_": "benchorch.conversions.torchscript.TorchScript"}}
-    found = _step_fields("trace", TorchScript(), {"steps": node})
-    assert isinstance(found, dict)
-    assert "<code>" not in found
 
 
 def test_a_file_counts_without_its_comments(folder: Path) -> None:
@@ -81,7 +84,14 @@ def test_every_file_of_a_package_counts(is_installed: bool, folder: Path) -> Non
 
 def test_a_key_has_the_code_of_a_step_of_the_users(folder: Path) -> None:
     (folder / "steps_of_lab_file.py").write_text(CODE)
-    kind = importlib.import_module("steps_of_lab_file").Halved
-    step: Step = kind()
-    found = _step_fields("halved", step, {"steps": {"halved": {"_target_": "Halved"}}})
-    assert found == {"_target_": "Halved", "version": 1, "<code>": link_code(kind)}
+    step: Step = importlib.import_module("steps_of_lab_file").Halved()
+    chain = lab.chain_of("torchscript")
+
+    def code(*steps: tuple[str, Step]) -> object:
+        nodes = {"steps": {name: {"_target_": name} for name, _ in steps}}
+        made = replace(chain, steps=steps, nodes=nodes)
+        keys = Keys(made, threads=1, directory=folder, load=lambda: chain.model.load(0))
+        return keys.after(len(steps)).fields.get("code")
+
+    assert code(("halved", step), *chain.steps) == [link_code(type(step)), None]
+    assert code(*chain.steps) is None
