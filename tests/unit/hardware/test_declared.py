@@ -113,6 +113,11 @@ def test_only_instruction_sets_that_code_is_generated_for_are_told() -> None:
     assert host.cpu_isa(INTEL) == ["amx_bf16", "amx_tile", "avx2", "avx512_vnni", "avx512f"]
     assert host.cpu_isa(ARM) == ["asimddp", "bf16", "i8mm", "sve"]
     assert host.cpu_isa("") == []
+    cascade_lake = "flags : fma avx2 bmi2 avx512f avx512_vnni"
+    ice_lake = f"{cascade_lake} avx512vbmi avx512_bitalg gfni vaes"
+    assert host.cpu_isa(cascade_lake) != host.cpu_isa(ice_lake)
+    haswell = "flags : fma avx avx2 bmi1 bmi2"
+    assert host.cpu_isa(haswell) != host.cpu_isa(f"{haswell} vaes")
     assert host.cpu_model(INTEL) == "Intel(R) Xeon(R) Platinum 8488C"
     assert host.cpu_model("") == ""
 
