@@ -89,7 +89,7 @@ class BuildJob:
         load = loader(self.setup, say)
         keys = self._keys(load)
         keys.find_out()
-        return _Work(job=self, keys=keys, builds=True, load=load, say=say).built()
+        return _Work(job=self, keys=keys, builds=True, load=keys.checked(load), say=say).built()
 
     def find(self, *, finds_out: bool = False) -> Built | None:
         """What `build` would answer, where the store has all of it; None where it cannot tell.
@@ -148,7 +148,7 @@ class _Work:
         reference = self._reference()
         facts = reference.facts
         setup = with_cache(self.job.setup, facts.cache)
-        made = _Made(setup=setup, load=self.load)
+        made = _Made(setup=setup, load=self.load, checked=self.keys.checked)
         for index, (step_name, step) in enumerate(self.job.setup.steps, start=1):
             if isinstance(step, FileStep):
                 key = self.keys.after(index, reference.consulted)
@@ -321,6 +321,7 @@ class _Made:
 
     Attributes:
         load: loads the model at most once.
+        checked: checks what another load gives.
         artifacts: by the step's name, each with its cache state.
         source: the last one that is not the state of a live module.
         last: the last one of all.
@@ -328,6 +329,7 @@ class _Made:
 
     setup: TrialSetup
     load: Callable[[], torch.nn.Module]
+    checked: Callable[[Callable[[], torch.nn.Module]], Callable[[], torch.nn.Module]]
     artifacts: dict[str, tuple[Artifact, str]] = field(default_factory=dict)
     sources: dict[Format, Path] = field(default_factory=dict)
     states: dict[str, Path] = field(default_factory=dict)
@@ -347,7 +349,7 @@ class _Made:
         """Factory of the module before that step; a separate copy if the step changes it."""
         links = self.setup.steps[: n_steps + 1]
         changed = any(isinstance(step, ModuleStep | StateStep) for _, step in links)
-        load = loader(self.setup, lambda _: None) if changed else self.load
+        load = self.checked(loader(self.setup, lambda _: None)) if changed else self.load
         return transformed(self.setup, self.setup.steps[:n_steps], load, dict(self.states))
 
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, Any, cast, final
 from uuid import uuid4
 
 from benchorch.config.trial_setup import TrialSetup
@@ -21,6 +21,7 @@ from benchorch.domain.artifact import BuildKey, Format, digest_of
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import Arrays, digest_of_arrays
 from benchorch.domain.trial import ConfigNode
+from benchorch.errors import BuildError
 from benchorch.files import read_json, write_json
 from benchorch.frameworks.identity.calls import BASELINE, NEVER, Consulted, current
 from benchorch.frameworks.identity.compilers import (
@@ -28,6 +29,7 @@ from benchorch.frameworks.identity.compilers import (
     compiled_facts,
     reference_options,
 )
+from benchorch.frameworks.identity.evidence import holds
 from benchorch.frameworks.identity.links import link_code
 from benchorch.frameworks.identity.start import Start
 from benchorch.frameworks.identity.variables import native_variables
@@ -98,6 +100,7 @@ class Keys:
         self._finds_out = finds_out or load is not None
         self.start = Start(code=_code_folder(setup.model))
         self.has_loaded = False
+        self._evidence: Mapping[str, Any] | None = None
         self._request: ConfigNode = {"model": repr(setup.model), "workload": repr(setup.workload)}
 
     def find_out(self) -> None:
@@ -191,7 +194,7 @@ class Keys:
 
     @cached_property
     def _identity(self) -> ConfigNode:
-        return cast(ConfigNode, self._known("identity", self._request, self._find_identity))
+        return self._find_identity() if self._finds_out else self._noted_identity()
 
     @cached_property
     def _facts(self) -> ConfigNode:
@@ -209,18 +212,62 @@ class Keys:
         found = self._known("compilers", {"device": device}, lambda: compiled_facts(device))
         return cast(ConfigNode, found)
 
-    def _find_identity(self) -> Json:
-        """Identity of the model; computed by loading it if necessary, once an invocation."""
+    def checked(self, load: Callable[[], torch.nn.Module]) -> Callable[[], torch.nn.Module]:
+        """Loads as `load` does; BuildError where that is not the model that was identified.
+
+        Files may change between the load that identified it and a later one.
+        """
+        if self.has_loaded and load is self._load:
+            return load
+
+        @cache
+        def loaded() -> torch.nn.Module:
+            module = load()
+            if not (self._evidence is None or holds(self._evidence)) and self._is_other(module):
+                raise BuildError(
+                    "The model has changed since this run identified it: what it loads is not "
+                    "what the build would be kept as.",
+                    kind="changed",
+                    remedy="benchorch rerun, with files that stay as they are meanwhile",
+                )
+            return module
+
+        return loaded
+
+    def _is_other(self, module: torch.nn.Module) -> bool:
+        model = self._setup.model
+        content = content_of(module, model.makers(), self.start)
+        found = {**content.fields, "asked": dict(model.requested())}
+        known = {name: value for name, value in self._identity.items() if name != _INVOCATION}
+        return digest_of(found) != digest_of(known)
+
+    def _find_identity(self) -> ConfigNode:
+        """Identity of the model, noted; computed by loading it where what it read has changed."""
         declared = self._setup.model.identity()
         if declared is not None:
-            return {**declared, **_KEEPS_COMPLEX}
+            return self._noting({**declared, **_KEEPS_COMPLEX}, None)
         with suppress(NotComputedYet):
-            return self._noted("identity", self._request)
-        stamped = self._stamps.identity(self._stamped_request()) if self._stamps else None
-        return dict(stamped) if stamped is not None else self._find_content()
+            return self._noted_identity()
+        stamped = self._stamps.found(self._stamped_request()) if self._stamps else None
+        return self._noting(*(stamped or self._find_content()))
 
-    def _find_content(self) -> Json:
-        """Content of the loaded module, with the request, which names a difference."""
+    def _noting(self, identity: ConfigNode, seen: Mapping[str, Any] | None) -> ConfigNode:
+        self._evidence = seen
+        note: dict[str, Json] = {"identity": identity, "consulted": cast(Json, seen)}
+        self._take_note("identity", self._request, note)
+        return identity
+
+    def _noted_identity(self) -> ConfigNode:
+        """The identity that another process noted, while what its load consulted is the same."""
+        note = cast(ConfigNode, self._noted("identity", self._request))
+        seen = cast("Mapping[str, Any] | None", note["consulted"])
+        if seen is not None and not holds(seen):
+            raise NotComputedYet
+        self._evidence = seen
+        return cast(ConfigNode, note["identity"])
+
+    def _find_content(self) -> tuple[ConfigNode, Mapping[str, Any]]:
+        """Content of the loaded module, with the request, and all that its load consulted."""
         from benchorch.frameworks.identity.code import named_files, words
         from benchorch.frameworks.identity.consulted import UNSEEN_READERS, recorded
         from benchorch.frameworks.identity.evidence import evidence, today
@@ -237,24 +284,24 @@ class Keys:
         used = {*content.clocks, *UNSEEN_READERS.intersection(words(content.files))}
         untracked = {*record.untracked, *(f"its code uses {name}" for name in used)}
         if UNHASHABLE in identity:
-            identity[_INVOCATION] = uuid4().hex  # so that no other invocation finds what is built
+            identity[_INVOCATION] = (
+                self.invocation
+            )  # so that no other invocation finds what is built
             untracked.add("it holds what cannot be hashed")
+        seen = evidence(
+            record,
+            content.files,
+            (
+                *(*content.listings, *content.named),
+                *(*_texts(model), *named_files(content.files)),
+            ),
+            day=today() if content.asks_time else "",
+        )
         if self._stamps:
             self._stamps.take(
-                self._stamped_request(),
-                identity,
-                consulted=evidence(
-                    record,
-                    content.files,
-                    (
-                        *(*content.listings, *content.named),
-                        *(*_texts(model), *named_files(content.files)),
-                    ),
-                    day=today() if content.asks_time else "",
-                ),
-                untracked=sorted(untracked),
+                self._stamped_request(), identity, consulted=seen, untracked=sorted(untracked)
             )
-        return identity
+        return identity, seen
 
     def _stamped_request(self) -> ConfigNode:
         """Request that determines a load: all options, the seed and the dtype."""

@@ -31,12 +31,13 @@ class Stamps:
 
     folder: Path
 
-    def identity(self, request: ConfigNode) -> ConfigNode | None:
-        """Stored identity of a model; None if it has to be loaded."""
+    def found(self, request: ConfigNode) -> tuple[ConfigNode, Mapping[str, Any]] | None:
+        """Stored identity of a model, and what its loads consulted; None if it has to be loaded."""
         stamp = self._read(request)
         if stamp.get("loads", 0) < _ENOUGH_LOADS or stamp.get("untracked") or stamp.get("differed"):
             return None
-        return cast(ConfigNode, stamp["identity"]) if holds(stamp.get("consulted", {})) else None
+        seen = stamp.get("consulted", {})
+        return (cast(ConfigNode, stamp["identity"]), seen) if holds(seen) else None
 
     def take(
         self,

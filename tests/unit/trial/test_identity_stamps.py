@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from benchorch.errors import BuildError
 from benchorch.frameworks.identity.consulted import recorded
 from benchorch.frameworks.identity.evidence import evidence, holds
 from benchorch.models.factory import FactoryModel
-from benchorch.trial.build_keys import Keys
+from benchorch.trial.build_keys import Keys, NotComputedYet
 from benchorch.trial.identity_stamps import Stamps
 from support import conversions as lab
 from support.slices import only
@@ -55,22 +56,25 @@ class Place:
         path.write_text(FACTORY.format(scale=scale, before=before))
 
     def identity(self) -> Any:
+        return self.keys(f"run{next(_numbers)}")._identity
+
+    def keys(self, invocation: str) -> Keys:
         sys.modules.pop(self.name, None)
         model = FactoryModel(factory=f"{self.name}:make", inputs={"x": {"shape": ["n", 4]}})
         setup = replace(lab.chain_of("export"), model=model)
 
         def load() -> Any:
             self.loads += 1
+            sys.modules.pop(self.name, None)
             return model.load(0)
 
-        keys = Keys(
+        return Keys(
             setup,
             threads=1,
-            directory=self.folder / f"run{next(_numbers)}",
+            directory=self.folder / invocation,
             load=load,
             stamps=self.stamps,
         )
-        return keys._identity
 
     def identities(self, times: int = 3) -> list[Any]:
         return [self.identity() for _ in range(times)]
@@ -104,6 +108,46 @@ def test_other_code_is_loaded_again_and_a_comment_is_the_same_model(place: Place
     assert place.loads == 3
     place.write(before="pass  # as before")
     assert place.identity() == first
+
+
+def test_a_run_loads_once_to_identify_a_model_and_again_after_an_edit(place: Place) -> None:
+    place.write()
+    first = place.keys("run")._identity
+    assert place.keys("run")._identity == first
+    assert place.loads == 1
+    place.write(scale="3")
+    assert place.keys("run")._identity != first
+    assert place.loads == 2
+
+
+def test_what_may_load_nothing_believes_no_note_after_an_edit(place: Place) -> None:
+    place.write()
+    first = place.keys("run")._identity
+    model = place.keys("run")._setup.model
+    setup = replace(lab.chain_of("export"), model=model)
+
+    def noted() -> Any:
+        return Keys(setup, threads=1, directory=place.folder / "run", load=None)._identity
+
+    assert noted() == first
+    place.write(scale="3")
+    with pytest.raises(NotComputedYet):
+        noted()
+
+
+def test_an_edit_between_identifying_and_loading_ends_the_build(place: Place) -> None:
+    place.write()
+    place.keys("run").find_out()
+    keys = place.keys("run")
+    keys.find_out()
+    assert not keys.has_loaded
+    load = keys._load
+    assert load is not None
+    place.write(before="pass  # as before")
+    keys.checked(load)()
+    place.write(scale="3")
+    with pytest.raises(BuildError, match="has changed since this run identified it"):
+        keys.checked(load)()
 
 
 def test_a_touched_file_is_the_same_and_no_load(place: Place) -> None:
