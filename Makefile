@@ -109,7 +109,7 @@ ui: $(VENV)/.installed ## the MLflow UI over the local results
 	@$(RUN) benchorch ui
 
 bench-overheads: $(VENV)/.installed-dev ## what benchorch itself costs, as ratios
-	@for script in benchmarks/*.py; do echo "== $$script"; $(VENV)/bin/python $$script || exit 1; done
+	@failed=0; for script in benchmarks/*.py; do echo "== $$script"; $(VENV)/bin/python $$script || failed=1; done; exit $$failed
 
 conversions: $(VENV)/.installed ## installs all that runs on a processor; every conversion on small models, into docs/reference/conversions-table.md; 15 minutes
 	@$(REST) --editable '.[all,openvino,quantization,executorch,tvm]'
