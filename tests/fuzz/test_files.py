@@ -411,6 +411,6 @@ def test_a_damaged_identity_of_the_store_is_used_or_ignored(
     stamps = Stamps(folder=path.parent)
     with bounded():
         stamps.verdicts()
-        stamps.identity(REQUEST)
+        stamps.found(REQUEST)
         stamps.take(REQUEST, IDENTITY, consulted={}, untracked=[])
-        assert stamps.identity({}) is None
+        assert stamps.found({}) is None

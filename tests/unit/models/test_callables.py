@@ -221,6 +221,7 @@ def test_a_module_beside_the_file_comes_before_those_of_other_folders_and_after_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(trust, "_looked_in", set[str]())  # not those of earlier tests
     for place, helpers in (("installed", "b"), ("current", "ab"), ("beside", "ab")):
         (tmp_path / place).mkdir()
         for name in helpers:
