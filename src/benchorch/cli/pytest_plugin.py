@@ -27,7 +27,7 @@ _TOLD = pytest.StashKey[list[str]]()
 _RUNS = "runs/pytest"
 _MOST_CHARACTERS = 150
 _PLAIN_NAME = re.compile(r"[\w./-]+(::\w+)+(\[[\w.-]*[\w.]\])?")
-"""A test's name that is alone in becoming its folder's; ``[<8]`` and ``[>8]`` would share one."""
+"""Names of tests that no other test's folder can have; ``[<8]`` and ``[>8]`` would share one."""
 _DEFAULTS = {"recorder": "none", "profiler": "none"}
 
 

@@ -29,7 +29,7 @@ def cpu_quota_cores(root: Path = ROOT) -> float | None:
 
 
 def throttled_periods(root: Path = ROOT) -> int | None:
-    """Number of periods in which any level's quota has stopped its group so far; None if untold.
+    """Periods in which the quota of any level has stopped its group; None where no level tells.
 
     The kernel counts them at the level that has the quota alone.
     """

@@ -129,12 +129,13 @@ def _unanswered(observations: Sequence[Observations]) -> Iterator[str]:
     """
     causes, queries, allowed = Counter[str](), 0, 0.0
     for observed in observations:
-        for s in stretches(observed):
-            if s.load.purpose not in (OFFERED, CONFIRMATION):
+        for stretch in stretches(observed):
+            load = stretch.load
+            if load.purpose not in (OFFERED, CONFIRMATION):
                 continue
-            counted = range(s.load.end - s.settled().due_ns.size, s.load.end)
+            counted = range(load.end - stretch.settled().due_ns.size, load.end)
             queries += len(counted)
-            allowed = 1.0 - s.load.quantile_ratio
+            allowed = 1.0 - load.quantile_ratio
             for cause, places in observed.missed.items():
                 causes[cause] += sum(place in counted for place in places)
     if not causes.total():
