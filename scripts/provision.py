@@ -205,6 +205,8 @@ def _wanted(options: argparse.Namespace, settings: Settings | None) -> Settings:
         )
     own = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     before = settings or Settings(region=own or stack_home.DEFAULT_REGION)
+    # One that an earlier version has kept does not go on.
+    before = replace(before, variables={k: v for k, v in before.variables.items() if k != SECRET})
     wanted = before.updated(given)
     if settings is not None and wanted.region != settings.region:
         raise ValueError(

@@ -107,3 +107,12 @@ def test_terraform_examines_the_variables_before_anything_is_made(
 ) -> None:
     settings = Settings().updated(variables)
     assert (provision._examined(settings, "lab") == 0) is is_valid
+
+
+def test_a_token_that_an_earlier_version_kept_is_not_kept_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    before = Settings(region="eu-west-1", variables={"ray_token": "s", "ttl_minutes": "60"})
+    wanted = provision._wanted(Namespace(var=["email=me@example.org"], name="lab"), before)
+    assert wanted.variables == {"ttl_minutes": "60", "email": "me@example.org"}

@@ -129,9 +129,11 @@ class DirectoryStore(Store):
                 f"{MARKER!r}. Name a new directory."
             )
         if shared := self._shared():
+            own = shared.stat().st_uid == os.geteuid()
+            remedy = f"chmod go-w {shared}, or name" if own else "name"
             return (
                 f"{shared} can be written by others, who could exchange compiled code after it was "
-                f"verified: chmod go-w {shared}, or name a new directory."
+                f"verified: {remedy} a new directory."
             )
         return ""
 

@@ -9,10 +9,12 @@ import sys
 import sysconfig
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import filterfalse
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, cast
@@ -23,7 +25,7 @@ from benchorch.frameworks.host_arrays import dtype_name
 from benchorch.frameworks.identity.consulted import LoadReads, recorded
 from benchorch.frameworks.identity.owners import USER
 from benchorch.frameworks.identity.stacks import kind_of
-from benchorch.frameworks.identity.variables import ALL_VARIABLES
+from benchorch.frameworks.identity.variables import ALL_VARIABLES, is_of_process
 from benchorch.frameworks.module_fingerprint import state_digest
 from benchorch.frontends.scripts.child_reports import ChildReports, in_turn
 from benchorch.frontends.scripts.reported import ReportedCall, ReportedModel, Seconds
@@ -86,7 +88,7 @@ class ScriptReads:
     """What a script has read, as far as it may be another the next time.
 
     Attributes:
-        files: of the user's that it opened or looked for in vain, and did not write.
+        files: of the user's that it opened or looked for, found or not, and did not write.
         folders: whose names it listed.
         variables: environment variables.
     """
@@ -203,8 +205,9 @@ def discover(
             nothing with it.
         reports: of the processes that the script forks.
     """
+    own = () if request.folder is None else (f"{request.folder.resolve()}{os.sep}",)
     with recorded() as record:
-        return _discovered(request, report, reports, _Reads(record=record, kept=request.folder))
+        return _discovered(request, report, reports, _Reads(record=record, own=own))
 
 
 def _discovered(
@@ -265,33 +268,38 @@ class _Reads:
     """What is recorded while a script runs, each once.
 
     Attributes:
-        kept: where benchorch keeps inputs and weights meanwhile.
+        own: folders in which benchorch keeps inputs and weights meanwhile, with a separator.
     """
 
     record: LoadReads
-    kept: Path | None
-    _reported: set[str] = field(default_factory=set)
+    own: tuple[str, ...]
+    _reported: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def new(self) -> ScriptReads:
-        """What no reply has had yet."""
-        opened = self.record.files | self.record.missing
-        files = filter(self._counts, opened - self.record.written)
-        folders = filter(self._counts, self.record.folders)
-        variables = self.record.variables - {ALL_VARIABLES}
+        """What no reply has had yet; the script's threads may record more meanwhile."""
+        record = self.record
+        # Native code opens unheard what was looked for before.
+        files = record.files | record.missing | record.found
+        variables = {*filterfalse(is_of_process, record.variables.copy()), *record.named}
         return ScriptReads(
-            files=self._once("file", files),
-            folders=self._once("folder", folders),
-            variables=self._once("variable", variables),
+            files=self._once("file", files - record.written, self._is_users_file),
+            folders=self._once("folder", record.folders.copy(), self._is_users),
+            variables=self._once("variable", variables - {ALL_VARIABLES}),
         )
 
-    def _counts(self, name: str) -> bool:
-        own = self.kept is not None and Path(name).is_relative_to(self.kept.resolve())
-        return not own and kind_of(name) == USER
+    def _is_users_file(self, name: str) -> bool:
+        return self._is_users(name) and not Path(name).is_dir()
 
-    def _once(self, kind: str, names: Iterable[str]) -> tuple[str, ...]:
-        found = sorted(name for name in names if f"{kind} {name}" not in self._reported)
-        self._reported.update(f"{kind} {name}" for name in found)
-        return tuple(found)
+    def _is_users(self, name: str) -> bool:
+        return kind_of(name) == USER and not f"{name}{os.sep}".startswith(self.own)
+
+    def _once(
+        self, kind: str, names: Set[str], counts: Callable[[str], bool] = bool
+    ) -> tuple[str, ...]:
+        """Those names that count; each is looked at once, as a script may read thousands."""
+        found = names - self._reported[kind]
+        self._reported[kind] |= found
+        return tuple(sorted(filter(counts, found)))
 
 
 @dataclass(slots=True)

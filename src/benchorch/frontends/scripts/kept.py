@@ -19,6 +19,7 @@ from benchorch.frontends.scripts.discover import Script
 from benchorch.models.saved_language_model import WEIGHTS
 
 _NOT_WHOLE = ("interrupt", "timeout", "memory", "stopped", "not_run")
+_MOST_DIGESTED = 200  # files; of a data set's many only size and times are compared
 
 
 def kept(script: Script, how: str) -> dict[str, Json] | None:
@@ -53,9 +54,10 @@ def remember(script: Script, found: ConfigNode, how: str) -> None:
 def _states(reads: ConfigNode) -> dict[str, dict[str, Any]]:
     """The state of what a script has read, by group."""
     names = {group: cast("list[str]", found) for group, found in reads.items()}
-    environment = Start().environment
+    environment, files = Start().environment, names.get("files", ())
+    few = len(files) <= _MOST_DIGESTED
     return {
-        "files": {name: file_status(name, digest=True) for name in names.get("files", ())},
+        "files": {name: file_status(name, digest=few) for name in files},
         "folders": {name: names_digest(name) for name in names.get("folders", ())},
         "variables": {
             name: variable_digest(environment, name) for name in names.get("variables", ())

@@ -106,7 +106,9 @@ def test_first_waits_for_the_call_that_was_chosen() -> None:
 
 
 READING = """
-import os, torch
+import ctypes, os, torch
+if os.path.isfile("vocabulary.bin"):  # and native code opens it, which nothing tells of
+    ctypes.CDLL(None).open(b"vocabulary.bin", 0)
 net = torch.nn.Linear(int(os.environ["WIDTH_OF_LAB"]), 2, bias=False)
 os.makedirs("more", exist_ok=True)
 os.listdir("more")
@@ -148,6 +150,8 @@ def test_what_was_found_is_not_taken_once_what_the_script_read_has_changed(
 
     script = Script(path=path)
     write(1.0)
+    vocabulary = tmp_path / "vocabulary.bin"
+    vocabulary.write_text("a")
     run()
     write(2.0)
     assert not found_again()
@@ -160,8 +164,23 @@ def test_what_was_found_is_not_taken_once_what_the_script_read_has_changed(
     assert not found_again()
     (tmp_path / "more" / "a.txt").unlink()
     assert found_again()
+    vocabulary.write_text("b")
+    assert not found_again()
+    vocabulary.write_text("a")
+    assert found_again()
     (tmp_path / "better.pt").write_text("")
     assert not found_again()
+
+
+def test_of_a_data_set_only_size_and_times_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "_MOST_DIGESTED", 1)
+    names = [str(tmp_path / name) for name in "ab"]
+    for name in names:
+        Path(name).write_text("1")
+    states = kept._states({"files": names})["files"]
+    assert {state[-1] for state in states.values()} == {""}
 
 
 def test_what_was_found_is_not_taken_once_the_script_or_a_file_it_imports_has_changed(
