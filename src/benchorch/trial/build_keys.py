@@ -58,8 +58,8 @@ _REFERENCE_VERSION = 13
 # In what identifies a model without a look at its weights: loads before lost imaginary parts.
 _KEEPS_COMPLEX: ConfigNode = {"complex": "kept"}
 
-_INVOCATION = "invocation"
-"""Field of an identity that no other invocation has."""
+INVOCATION = "invocation"
+"""Field of an identity that no other invocation has; the note of its text."""
 
 _CODE_FILE = re.compile(r"(.+\.py)(?::[\w.]+)?")
 
@@ -181,15 +181,15 @@ class Keys:
 
     def lasts(self, consulted: Consulted) -> bool:
         """Whether another invocation can compute the same keys."""
-        return NEVER not in consulted and _INVOCATION not in self._identity
+        return NEVER not in consulted and INVOCATION not in self._identity
 
     @cached_property
     def invocation(self) -> str:
         """A text that no other invocation has."""
         with suppress(NotComputedYet):
-            return str(self._noted("invocation", {}))
+            return str(self._noted(INVOCATION, {}))
         made = uuid4().hex
-        self._take_note("invocation", {}, made)
+        self._take_note(INVOCATION, {}, made)
         return made
 
     @cached_property
@@ -238,7 +238,7 @@ class Keys:
         model = self._setup.model
         content = content_of(module, model.makers(), self.start)
         found = {**content.fields, "asked": dict(model.requested())}
-        known = {name: value for name, value in self._identity.items() if name != _INVOCATION}
+        known = {name: value for name, value in self._identity.items() if name != INVOCATION}
         return digest_of(found) != digest_of(known)
 
     def _find_identity(self) -> ConfigNode:
@@ -284,7 +284,7 @@ class Keys:
         used = {*content.clocks, *UNSEEN_READERS.intersection(words(content.files))}
         untracked = {*record.untracked, *(f"its code uses {name}" for name in used)}
         if UNHASHABLE in identity:
-            identity[_INVOCATION] = (
+            identity[INVOCATION] = (
                 self.invocation
             )  # so that no other invocation finds what is built
             untracked.add("it holds what cannot be hashed")

@@ -38,6 +38,7 @@ from benchorch.run.export.winner import Chosen
 from benchorch.runtimes.onnx_session import PROVIDERS
 from benchorch.stats.prediction import repetition_interval
 from benchorch.trial.build import BuildJob
+from benchorch.trial.build_keys import INVOCATION, NOTES
 from benchorch.trial.live_module import module_of
 from benchorch.trial.reference import model_inputs, outputs_file, read_reference, without
 from benchorch.trial.stages import Built
@@ -114,7 +115,7 @@ def export(chosen: Chosen, out: Path, say: Say = silent) -> str:
     session = session_of(chosen.run.plan, chosen.run.directory)
     look_in(session.search_path if session.trusted else ())
     setup = open_trial(chosen.trial.spec)
-    with TemporaryDirectory() as own:  # the run's notes are of the model as it was
+    with TemporaryDirectory() as own:
         built = _built(chosen, setup, _for_export(session, Path(own)), say)
     formats = list(built.sources)
     kind_of = formats[-1] if formats else Format.EXPORTED_PROGRAM
@@ -134,7 +135,14 @@ def export(chosen: Chosen, out: Path, say: Say = silent) -> str:
 
 
 def _for_export(session: Session, own: Path) -> Session:
-    """Session that builds what is not there, and believes nothing that the run noted."""
+    """Session that builds what is not there, and believes nothing that the run noted but its id.
+
+    Its other notes are of the model as it was. Keys of what no other invocation can identify have
+    the id.
+    """
+    (own / NOTES).mkdir()
+    for note in (session.directory / NOTES).glob(f"{INVOCATION}-*.json"):
+        shutil.copy(note, own / NOTES)
     rebuild = "if_needed" if session.rebuild == "always" else session.rebuild
     return replace(session, directory=own, rebuild=rebuild)
 

@@ -152,15 +152,29 @@ def test_arguments_and_outputs_need_not_be_tensors(mixed: Callable[[str], Path],
     assert [each.shape for each in expected.values()] == [(1, 4), (1, 4)]
 
 
+def of_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, *conversions: str) -> Path:
+    """A run of a model from a file of that code."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mixed.py").write_text(code)
+    model = ["model=factory", "model.factory=mixed.py:make"]
+    model.append("model.inputs={x:{shape:[batch_size,4]}}")
+    return measured(tmp_path / "measured", model, *conversions)
+
+
+def test_a_model_that_only_its_own_invocation_can_identify_is_exported_as_it_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = MIXED.replace("super().__init__()", "super().__init__(); self.it = (i for i in (1, 2))")
+    run = of_code(tmp_path, monkeypatch, code, "eager", "torchscript")
+    reply = export_command.run.reply([f"{run}:torchscript", "--output", str(tmp_path / "out")])
+    assert "relative L2 error" in reply.text
+
+
 def test_code_that_was_not_measured_is_not_exported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mixed.py").write_text(MIXED)
-    model = ["model=factory", "model.factory=mixed.py:make"]
-    model.append("model.inputs={x:{shape:[batch_size,4]}}")
-    run = measured(tmp_path / "measured", model, "eager")
+    run = of_code(tmp_path, monkeypatch, MIXED, "eager")
     (tmp_path / "mixed.py").write_text(MIXED.replace("* scale", "* scale + 1"))
     with pytest.raises(BuildError, match="have changed since it was measured"):
         export_command.run.reply([f"{run}:eager", "--output", str(tmp_path / "out")])
