@@ -223,7 +223,7 @@ class Keys:
         @cache
         def loaded() -> torch.nn.Module:
             module = load()
-            if not (self._evidence is None or holds(self._evidence)) and self._is_other(module):
+            if not self._holds(self._evidence) and self._is_other(module):
                 raise BuildError(
                     "The model has changed since this run identified it: what it loads is not "
                     "what the build would be kept as.",
@@ -233,6 +233,10 @@ class Keys:
             return module
 
         return loaded
+
+    def _holds(self, seen: Mapping[str, Any] | None) -> bool:
+        """Whether all that a load consulted is as it was, by the variables before any load."""
+        return seen is None or holds(seen, self.start.environment)
 
     def _is_other(self, module: torch.nn.Module) -> bool:
         model = self._setup.model
@@ -261,7 +265,7 @@ class Keys:
         """The identity that another process noted, while what its load consulted is the same."""
         note = cast(ConfigNode, self._noted("identity", self._request))
         seen = cast("Mapping[str, Any] | None", note["consulted"])
-        if seen is not None and not holds(seen):
+        if not self._holds(seen):
             raise NotComputedYet
         self._evidence = seen
         return cast(ConfigNode, note["identity"])

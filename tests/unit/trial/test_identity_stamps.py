@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -120,19 +121,19 @@ def test_a_run_loads_once_to_identify_a_model_and_again_after_an_edit(place: Pla
     assert place.loads == 2
 
 
+def noted(place: Place) -> Any:
+    """The identity by the run's notes alone."""
+    setup = place.keys("run")._setup
+    return Keys(setup, threads=1, directory=place.folder / "run", load=None)._identity
+
+
 def test_what_may_load_nothing_believes_no_note_after_an_edit(place: Place) -> None:
     place.write()
     first = place.keys("run")._identity
-    model = place.keys("run")._setup.model
-    setup = replace(lab.chain_of("export"), model=model)
-
-    def noted() -> Any:
-        return Keys(setup, threads=1, directory=place.folder / "run", load=None)._identity
-
-    assert noted() == first
+    assert noted(place) == first
     place.write(scale="3")
     with pytest.raises(NotComputedYet):
-        noted()
+        noted(place)
 
 
 def test_an_edit_between_identifying_and_loading_ends_the_build(place: Place) -> None:
@@ -148,6 +149,26 @@ def test_an_edit_between_identifying_and_loading_ends_the_build(place: Place) ->
     place.write(scale="3")
     with pytest.raises(BuildError, match="has changed since this run identified it"):
         keys.checked(load)()
+
+
+def test_a_second_copy_is_the_same_model_where_its_load_sets_variables_and_a_step_options(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
+    place.write(before='os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")')
+    keys = place.keys("run")
+    keys.find_out()
+    load = keys._load
+    assert load is not None
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium" if before != "medium" else "high")
+    try:
+        keys.checked(partial(load))()
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def test_a_touched_file_is_the_same_and_no_load(place: Place) -> None:

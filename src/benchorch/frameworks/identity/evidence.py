@@ -76,8 +76,13 @@ def evidence(
     }
 
 
-def holds(seen: Mapping[str, Any]) -> bool:
-    """Whether everything that was consulted is as it was; False for anything unreadable."""
+def holds(seen: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether everything that was consulted is as it was; False for anything unreadable.
+
+    Args:
+        seen: by `evidence`.
+        environment: variables that are compared; those before a load, which may set some itself.
+    """
     try:
         return (
             seen["python"] == sys.version
@@ -85,7 +90,7 @@ def holds(seen: Mapping[str, Any]) -> bool:
             and seen["machine"] == _machine()
             and seen["path"] == _import_path()
             and all(
-                variable_digest(os.environ, name) == was for name, was in seen["variables"].items()
+                variable_digest(environment, name) == was for name, was in seen["variables"].items()
             )
             and not any(map(os.path.lexists, seen["missing"]))
             and all(
