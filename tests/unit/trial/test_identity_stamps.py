@@ -14,12 +14,15 @@ from typing import Any
 
 import pytest
 
+from benchorch.domain.session import Session
 from benchorch.errors import BuildError
 from benchorch.frameworks.identity.consulted import recorded
 from benchorch.frameworks.identity.evidence import evidence, holds
+from benchorch.frameworks.identity.variables import OWN_PREFIX
 from benchorch.models.factory import FactoryModel
 from benchorch.trial.build_keys import Keys, NotComputedYet
 from benchorch.trial.identity_stamps import Stamps
+from benchorch.trial.stage_runner import _child_environment
 from support import conversions as lab
 from support.slices import only
 
@@ -134,6 +137,25 @@ def test_what_may_load_nothing_believes_no_note_after_an_edit(place: Place) -> N
     place.write(scale="3")
     with pytest.raises(NotComputedYet):
         noted(place)
+
+
+def test_what_may_load_nothing_believes_notes_of_processes_whose_variables_benchorch_sets(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(plan_id="p", directory=place.folder, store={}, rebuild="if_needed")
+    own = {
+        name: value
+        for name, value in _child_environment(session, threads=1).items()
+        if not name.startswith(OWN_PREFIX)
+    }
+    place.write(before=f"list(map(os.environ.get, {[*own]}))")
+    with monkeypatch.context() as child:
+        for name, value in own.items():
+            child.setenv(name, value)
+        first = place.keys("run")._identity
+    for name in own:
+        monkeypatch.delenv(name, raising=False)
+    assert noted(place) == first
 
 
 def test_an_edit_between_identifying_and_loading_ends_the_build(place: Place) -> None:

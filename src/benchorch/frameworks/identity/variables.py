@@ -6,7 +6,12 @@ from typing import Final
 
 from benchorch.domain.artifact import digest_of
 
-OWN_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONPATH")
+OWN_VARIABLES = (
+    *("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONPATH"),
+    *("HF_HUB_DISABLE_TELEMETRY", "TOKENIZERS_PARALLELISM"),
+)
+"""Variables that benchorch sets for its processes."""
+
 OWN_PREFIX = "BENCHORCH"
 _OF_A_TERMINAL = frozenset(
     {"PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLUMNS", "LINES", "DISPLAY", "WINDOWID", "STY"}
@@ -19,10 +24,7 @@ _PREFIXES_OF_A_TERMINAL = (
 )
 """Variables that are others in each terminal, and those of benchorch itself."""
 
-_OF_A_PROCESS = _OF_A_TERMINAL.union(
-    OWN_VARIABLES, ("HF_HUB_DISABLE_TELEMETRY", "TOKENIZERS_PARALLELISM")
-)
-"""The same, with those that benchorch sets for its processes."""
+_OF_A_PROCESS = _OF_A_TERMINAL.union(OWN_VARIABLES)
 
 ALL_VARIABLES: Final = "*"
 """Stands for the names of all variables, those of a terminal aside."""
