@@ -344,8 +344,9 @@ class TrialRun:
         self._built = self._build(setup, trial.spec, name)
         if n_steps is not None:
             return
-        if self._earlier is not None and not _is_same(self._earlier.build, self._built.record):
-            self._begin_again(self._earlier)
+        earlier = self._earlier
+        if earlier and earlier.build and not _is_same(earlier.build, self._built.record):
+            self._begin_again(earlier)
         self._repetitions = Repetitions(
             setup,
             self._built_trial(threads),
@@ -515,8 +516,10 @@ def _open(trial: Trial) -> TrialSetup:
         raise StageFailed(_failure_here("schedule", error)) from error
 
 
-def _is_same(earlier: BuildRecord | None, now: BuildRecord) -> bool:
-    return earlier is None or earlier.is_same(now)
+def _is_same(earlier: BuildRecord, now: BuildRecord) -> bool:
+    """Whether both are the same build; keys count where another invocation can compute them."""
+    lasts = "" not in (earlier.reference, now.reference)
+    return earlier.is_same(now if lasts else replace(now, key=earlier.key))
 
 
 def _failure_here(stage: str, error: Exception) -> Failure:

@@ -75,7 +75,7 @@ def resumed(
     "now",
     [
         replace(RECORD, cache="hit", build_s=0.0),
-        replace(RECORD, reference=""),  # that of a model which cannot be identified
+        replace(RECORD, key="other", reference=""),  # of a model which cannot be identified
     ],
 )
 def test_processes_of_the_same_build_go_on(
@@ -93,6 +93,7 @@ def test_processes_of_the_same_build_go_on(
     [
         replace(RECORD, key="other"),
         replace(RECORD, model_digest="other"),
+        replace(RECORD, key="other", model_digest="other", reference=""),
         replace(RECORD, reference="other"),
     ],
 )
