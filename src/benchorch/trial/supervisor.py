@@ -221,9 +221,10 @@ class TrialRun:
             self._stages.deadline_s = self._deadline_s(first=first)
             own = baseline._repetitions if baseline else None
             # Its first process is checked and starts afresh, and so comes from its own trial.
-            before_s = self.measured_s
+            before_s, was_paired = self.measured_s, self.repetitions.is_paired
             self.repetitions.add(cpus, own.with_control if own and own.valid else None)
-            self._repetition_s = self.measured_s - before_s
+            is_alike = self.repetitions.is_paired == was_paired  # else no baseline's is beside it
+            self._repetition_s = self.measured_s - before_s if is_alike else 0.0
 
     def end(self, *, profile: bool) -> None:
         """Do what comes after the last process, and what else was requested."""
@@ -282,7 +283,8 @@ class TrialRun:
     def is_affordable(self) -> bool:
         """Whether the budget has time for a process as long as the last one.
 
-        With one of the baseline back to back it is both; of those before a resume, its own alone.
+        With one of the baseline back to back it is both; of those before a resume, and where the
+        baseline has just failed, its own alone.
         """
         processes = self.repetitions.valid
         if self._budget is None or len(processes) < self._budget.sure:

@@ -165,7 +165,7 @@ def test_what_an_interrupted_run_measured_outlives_a_budget_that_ends_first(tmp_
 
 def test_the_machine_is_graded_once_the_first_figure_is_out() -> None:
     happened: list[str] = []
-    repetitions = SimpleNamespace(valid=[])
+    repetitions = SimpleNamespace(valid=[], is_paired=False)
 
     def add(*_: object) -> None:
         happened.append("measured")
@@ -185,15 +185,12 @@ def test_the_machine_is_graded_once_the_first_figure_is_out() -> None:
     assert happened == ["measured", "graded", "measured"]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("elapsed_s", [10.0, 0.0])  # of one that is no child nothing is known
-def test_a_repetition_begins_only_where_all_its_processes_fit(
-    processes: int, elapsed_s: float
-) -> None:
+def repeated(measured_s: float, elapsed_s: float, *, hangs: bool = False) -> Any:
+    """A trial after one repetition of its pairs, in which its baseline may have hung."""
     record = replace(result(trial()).processes[0], elapsed_s=elapsed_s)
-    valid: list[Any] = []
+    repetitions = SimpleNamespace(valid=[], is_paired=True)
     run: Any = SimpleNamespace(
-        repetitions=SimpleNamespace(valid=valid),
+        repetitions=repetitions,
         measured_s=0.0,
         _repetitions=None,
         _failing=contextlib.nullcontext,
@@ -203,11 +200,31 @@ def test_a_repetition_begins_only_where_all_its_processes_fit(
     )
 
     def add(*_: object) -> None:
-        run.measured_s += 10.0 * processes
-        valid.append(record)
+        run.measured_s += measured_s
+        repetitions.valid.append(record)
+        repetitions.is_paired = not hangs
 
-    run.repetitions.add = add
+    repetitions.add = add
     TrialRun.repeat(run)
-    for left_s, fits in ((10.0 * processes + 5, True), (10.0 * processes - 5, False)):
-        run._budget = TimeBudget(ends_s=time.monotonic() + left_s, sure=1, is_strict=True)
-        assert TrialRun.is_affordable(run) is fits
+    return run
+
+
+def fits(run: Any, left_s: float) -> bool:
+    run._budget = TimeBudget(ends_s=time.monotonic() + left_s, sure=1, is_strict=True)
+    return TrialRun.is_affordable(run)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("elapsed_s", [10.0, 0.0])  # of one that is no child nothing is known
+def test_a_repetition_begins_only_where_all_its_processes_fit(
+    processes: int, elapsed_s: float
+) -> None:
+    run = repeated(10.0 * processes, elapsed_s)
+    assert fits(run, 10.0 * processes + 5)
+    assert not fits(run, 10.0 * processes - 5)
+
+
+def test_a_process_whose_baseline_has_hung_begins_where_it_fits_alone() -> None:
+    run = repeated(10.0 + 600.0, 10.0, hangs=True)
+    assert fits(run, 15.0)
+    assert not fits(run, 5.0)
