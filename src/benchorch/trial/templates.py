@@ -19,6 +19,7 @@ from benchorch.config.trial_setup import TrialSetup, open_trial
 from benchorch.domain.codec import to_json
 from benchorch.domain.trial import ConfigNode
 from benchorch.errors import ConfigError, ExecutorError, TrialError
+from benchorch.frameworks.identity.links import link_code
 from benchorch.host.environment import physical_cores
 from benchorch.host.processes import child_channel, template
 from benchorch.host.processes.run_child import child_variables
@@ -194,7 +195,7 @@ def _preload(imports: _Imports) -> None:
 
         for spec in imports.specs:
             with contextlib.suppress(ConfigError, TrialError):
-                open_trial(spec)  # whose classes a measuring process imports
+                _opened(spec)  # whose classes a measuring process imports
         return
     import torch  # noqa: F401
 
@@ -203,7 +204,7 @@ def _preload(imports: _Imports) -> None:
     steps: list[Step] = []
     for spec in imports.specs:
         with contextlib.suppress(ConfigError, TrialError):  # which its own process reports
-            setup = open_trial(spec)
+            setup = _opened(spec)
             setup.model.preload()
             setup.runtime.preload()
             steps += [step for _, step in setup.steps]
@@ -211,6 +212,14 @@ def _preload(imports: _Imports) -> None:
                 keep(setup, imports.loads)
     for step in _shared(steps) if imports.builds else ():
         step.preload()
+
+
+def _opened(spec: ConfigNode) -> TrialSetup:
+    """A trial, with the code of its steps as it is imported: forks build minutes later."""
+    setup = open_trial(spec)
+    for _, step in setup.steps:
+        link_code(type(step))  # which remembers it
+    return setup
 
 
 def _shared(steps: Sequence[Step]) -> Iterator[Step]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from benchorch.domain.result import Failure
 from benchorch.domain.session import Session
 from benchorch.domain.trial import Trial
 from benchorch.errors import ExecutorError
+from benchorch.frameworks.identity.links import link_code
 from benchorch.host.processes.run_child import ChildLimits, ChildReply, run_child
 from benchorch.host.processes.spawn import started
 from benchorch.host.processes.template import is_possible
@@ -137,7 +139,8 @@ def test_a_template_without_torch_imports_the_classes_of_trials_and_preloads_non
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened: list[object] = []
-    monkeypatch.setattr(templates_module, "open_trial", opened.append)
+    setup = SimpleNamespace(steps=())
+    monkeypatch.setattr(templates_module, "open_trial", lambda spec: opened.append(spec) or setup)
     specs = ({"model": "mlp"}, {"model": "bert"})
     templates_module._preload(templates_module._Imports(package="onnxruntime", specs=specs))
     assert opened == [*specs]
@@ -164,6 +167,24 @@ def test_a_template_of_builds_imports_what_several_of_them_build_with(
     imports = templates_module._Imports(package="torch", specs=specs, builds=builds)
     templates_module._preload(imports)
     assert found == imported
+
+
+@pytest.mark.parametrize("package", ["torch", "onnxruntime"])
+def test_forks_of_a_template_key_builds_by_the_code_of_steps_that_it_has_imported(
+    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / f"step_of_{package}.py"
+    file.write_text("class Halved:\n    share = 0.5\n    def preload(self): pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    kind = importlib.import_module(file.stem).Halved
+    code = link_code.__wrapped__(kind)
+    nothing = SimpleNamespace(preload=lambda: None)
+    setup = SimpleNamespace(model=nothing, runtime=nothing, steps=(("halved", kind()),))
+    monkeypatch.setattr(templates_module, "open_trial", lambda spec: setup)
+    templates_module._preload(templates_module._Imports(package=package, specs=({},)))
+    file.write_text("class Halved:\n    share = 0.25\n    def preload(self): pass\n")
+    assert link_code(kind) == code != link_code.__wrapped__(kind)
+    del sys.modules[file.stem]
 
 
 @pytest.mark.parametrize("loads", [3, 0])
