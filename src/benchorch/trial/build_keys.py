@@ -24,12 +24,14 @@ from benchorch.domain.trial import ConfigNode
 from benchorch.errors import BuildError
 from benchorch.files import read_json, write_json
 from benchorch.frameworks.identity.calls import BASELINE, NEVER, Consulted, current
+from benchorch.frameworks.identity.code import named_files, words
 from benchorch.frameworks.identity.compilers import (
     COMPILED_FACTS,
     compiled_facts,
     reference_options,
 )
-from benchorch.frameworks.identity.evidence import holds
+from benchorch.frameworks.identity.consulted import UNSEEN_READERS, recorded
+from benchorch.frameworks.identity.evidence import evidence, holds, today
 from benchorch.frameworks.identity.links import link_code
 from benchorch.frameworks.identity.start import Start
 from benchorch.frameworks.identity.variables import native_variables
@@ -272,10 +274,6 @@ class Keys:
 
     def _find_content(self) -> tuple[ConfigNode, Mapping[str, Any]]:
         """Content of the loaded module, with the request, and all that its load consulted."""
-        from benchorch.frameworks.identity.code import named_files, words
-        from benchorch.frameworks.identity.consulted import UNSEEN_READERS, recorded
-        from benchorch.frameworks.identity.evidence import evidence, today
-
         if self._load is None:
             raise NotComputedYet
         model = self._setup.model
@@ -288,9 +286,8 @@ class Keys:
         used = {*content.clocks, *UNSEEN_READERS.intersection(words(content.files))}
         untracked = {*record.untracked, *(f"its code uses {name}" for name in used)}
         if UNHASHABLE in identity:
-            identity[INVOCATION] = (
-                self.invocation
-            )  # so that no other invocation finds what is built
+            # So that no other invocation finds what is built.
+            identity[INVOCATION] = self.invocation
             untracked.add("it holds what cannot be hashed")
         seen = evidence(
             record,
