@@ -39,15 +39,9 @@ def problem(uri: str) -> Problem | None:
         if find_spec(ARN_PLUGIN) is not None:
             return None
         return Problem(f"uri: {uri} is a server of AWS's: pip install sagemaker-mlflow")
-    path, folder = database_file(uri), Path().absolute()
+    path = database_file(uri)
     if path is not None and not path.is_absolute():
-        sign = _NOT_LITERAL_IN_URIS.search(str(folder))
-        if sign is None:
-            return _linked(path)
-        return Problem(
-            f"uri: {uri} is a file in {str(folder)!r}, and {sign[0]} in that path has another "
-            "meaning in a URI; write sqlite:////FOLDER/mlflow.db with a folder without it"
-        )
+        return _linked(path)
     if uri == "databricks" or (uri.partition("://")[0] and "://" in uri) or uri.startswith("file:"):
         return None
     forms = "sqlite:///mlflow.db", f"http://{uri or 'host:5000'}"
@@ -103,9 +97,15 @@ def _host(scheme: str, netloc: str) -> tuple[str, str]:
 
 
 def anchored(uri: str, directory: Path) -> str:
-    """The same URI, a relative SQLite path made absolute below `directory`."""
-    path = database_file(uri)
-    return uri if path is None else f"{SQLITE}{directory.absolute() / path}"
+    """The same URI, a relative SQLite path made absolute below `directory`.
+
+    It stays relative where a URI would read that folder's path otherwise: no quoting of it suits
+    all versions of SQLAlchemy.
+    """
+    path, folder = database_file(uri), directory.absolute()
+    if path is None or (not path.is_absolute() and _NOT_LITERAL_IN_URIS.search(str(folder))):
+        return uri
+    return f"{SQLITE}{folder / path}"
 
 
 def database_file(uri: str) -> Path | None:

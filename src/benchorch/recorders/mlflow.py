@@ -345,7 +345,8 @@ def _experiment(client: MlflowClient, recorder: Mlflow) -> str:
     if found is None:
         root = None
         if database is not None:
-            root = (location.artifacts_of(database) / quote(name, safe=" ")).as_uri()
+            folder = location.artifacts_of(database).absolute()
+            root = (folder / quote(name, safe=" ")).as_uri()
         try:
             return str(client.create_experiment(name, root, {VIEW_TAG: SAVED_VIEW}))
         except MlflowException as error:

@@ -55,25 +55,16 @@ def test_a_relative_database_belongs_to_the_directory_it_was_named_in() -> None:
 
 
 @pytest.mark.parametrize("folder", ["a b", 'it\'s "mine"', "c#", "100%", "ä%zz", "two\nlines"])
-def test_a_relative_database_may_be_in_a_folder_of_any_plain_name(
-    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / folder).mkdir()
-    monkeypatch.chdir(tmp_path / folder)
-    assert location.problem("sqlite:///mlflow.db") is None
+def test_a_relative_database_may_be_in_a_folder_of_any_plain_name(folder: str) -> None:
+    assert location.anchored("sqlite:///a.db", Path("/", folder)) == f"sqlite:////{folder}/a.db"
 
 
-@pytest.mark.parametrize(("folder", "sign"), [("why?", "?"), ("a%20b", "%20")])
-def test_no_relative_database_is_in_a_folder_whose_name_a_uri_reads_otherwise(
-    folder: str, sign: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("folder", ["why?", "feature%2Fx"])
+def test_a_database_stays_relative_to_a_folder_whose_name_a_uri_reads_otherwise(
+    folder: str,
 ) -> None:
-    (tmp_path / folder).mkdir()
-    monkeypatch.chdir(tmp_path / folder)
-    with pytest.raises(ConfigError) as refused:
-        Mlflow(uri="sqlite:///mlflow.db")
-    assert f"{sign} in that path has another meaning in a URI" in str(refused.value)
-    Mlflow(uri="sqlite:////there/mlflow.db")
-    Mlflow(uri="http://host:5000")
+    assert location.anchored("sqlite:///a.db", Path("/", folder)) == "sqlite:///a.db"
+    assert location.anchored("sqlite:////b/a.db", Path("/", folder)) == "sqlite:////b/a.db"
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,22 @@ def test_the_trials_files_are_artifacts_beside_the_database(
     assert list((tmp_path / "mlartifacts").rglob("trace.json"))
 
 
+@pytest.mark.parametrize("folder", ["why?", "feature%2Fx"])
+def test_a_database_is_in_the_current_folder_whatever_its_path_has(
+    folder: str, tables: Path, directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, name = tmp_path / folder, f"{folder[:3]}.db"  # MLflow has one open file for each URI
+    here.mkdir()
+    shutil.copy(tables, here / name)
+    monkeypatch.chdir(here)
+    recorder = Mlflow(uri=f"sqlite:///{name}")
+    recorder.open(PLAN, directory)
+    record(recorder, directory)
+    assert PLAN.plan_id.encode() in (here / name).read_bytes()
+    assert list((here / "mlartifacts").rglob("trace.json"))
+    assert {path.name for path in tmp_path.iterdir()} == {folder, directory.name}
+
+
 def test_the_parent_holds_plan_table_results_and_skips(
     client: MlflowClient, uri: str, directory: Path
 ) -> None:

@@ -94,7 +94,7 @@ def prepare(port: int = FIRST_PORT, uri: str = STORE) -> Launch:
     argv += ["--host", HOST, "--port", str(port), "--workers", "1"]
     path = location.database_file(store)
     if path is not None:
-        argv += ["--artifacts-destination", location.artifacts_of(path).as_uri()]
+        argv += ["--artifacts-destination", location.artifacts_of(path).absolute().as_uri()]
     environment = {
         **os.environ,
         "MLFLOW_BACKEND_STORE_URI": store,  # everyone sees arguments, and it may hold a password
