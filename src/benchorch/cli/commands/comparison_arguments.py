@@ -125,7 +125,9 @@ def open_sessions(
 
 def _unlike(baseline: ComparedSide, session: ComparedSide, across: Collection[str]) -> str:
     """Why a session is not of the baseline's code and machine; empty where it is."""
-    matches, _ = match(baseline.trials, session.trials, across)
+    matches = [pair for one in baseline.trials for pair in match([one], session.trials, across)[0]]
+    if not matches:
+        return "no trial of it is one of the baseline's; name another run, or RUN::CONVERSION."
     found = {
         f"{one.field} is {one.b!r} and not {one.a!r}": one.factor
         for pair in matches

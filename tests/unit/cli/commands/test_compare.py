@@ -172,6 +172,23 @@ def test_a_session_of_another_machine_or_definition_shows_no_spread(
     compare.run.reply([*runs, "--session", other, *allowed])
 
 
+def test_a_session_of_no_trial_of_the_baselines_shows_no_spread(
+    runs: tuple[str, str], tmp_path: Path
+) -> None:
+    other = str(write_run(tmp_path / "other", (NEW, result(NEW, seed=3))))
+    with pytest.raises(ConfigError, match=r"--session .*no trial of it is one of the baseline's"):
+        compare.run.reply([*runs, "--session", other])
+
+
+def test_a_session_is_checked_against_each_trial_that_it_counts_for(tmp_path: Path) -> None:
+    swept = [trial(axes=f"stopping.processes={n}", stopping={"processes": n}) for n in (5, 8)]
+    a, b = (write_run(tmp_path / name, *((one, result(one)) for one in swept)) for name in "ab")
+    elsewhere = result(EAGER, seed=3, environment={"host": "z"})
+    other = write_run(tmp_path / "other", (EAGER, elsewhere))
+    with pytest.raises(ConfigError, match=r"--session .*environment\.host is 'z'"):
+        compare.run.reply([str(a), str(b), "--session", str(other)])
+
+
 def test_a_name_in_brackets_is_no_style(tmp_path: Path) -> None:
     odd = trial("odd", labels={"axes": "model.widths=[red]"})
     run = write_run(tmp_path / "a", (EAGER, result(EAGER)), (odd, result(odd)))
