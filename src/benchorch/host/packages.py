@@ -57,10 +57,8 @@ def module_remedy(module: str) -> str:
     Names no distribution after an unknown module: anyone may register such a name.
     """
     for name in _candidates(module):
-        if is_installed(name):
-            return f"{INSTALL} --upgrade {name}"
         if name in _BROUGHT_BY.values() or _extra_of(name):
-            return install_command([name])
+            return f"{INSTALL} --upgrade {name}" if is_installed(name) else install_command([name])
     return f"install the package that provides the module {module}"
 
 
@@ -75,6 +73,8 @@ def absence(error: ModuleNotFoundError) -> ConfigError | None:
 def _candidates(module: str) -> tuple[str, str]:
     """Names of the distribution that a module may come with, the likelier first."""
     package = module.partition(".")[0]
+    if module.startswith("google.") and not module.startswith("google.protobuf"):
+        return module, module  # many distributions share that folder
     return _BROUGHT_BY.get(package, package.replace("_", "-")), package
 
 

@@ -67,7 +67,6 @@ def test_an_absent_module_has_its_extra(module: str, extra: str) -> None:
         ("sklearn", False, "pip install scikit-learn"),
         ("torch.of_a_later_release", True, "pip install --upgrade torch"),
         ("sklearn.of_a_later_release", True, "pip install --upgrade scikit-learn"),
-        ("somebodys.own", True, "pip install --upgrade somebodys"),
     ],
 )
 def test_a_module_is_brought_by_a_distribution_that_is_known_to_have_it(
@@ -77,12 +76,17 @@ def test_a_module_is_brought_by_a_distribution_that_is_known_to_have_it(
     assert packages.module_remedy(module) == remedy
 
 
-def test_no_distribution_is_guessed_from_a_module_as_anyone_may_register_its_name() -> None:
-    remedy = packages.module_remedy("a_package_that.nobody_has")
-    assert remedy == "install the package that provides the module a_package_that.nobody_has"
+@pytest.mark.parametrize("installed", [False, True])
+@pytest.mark.parametrize("module", ["a_package_that.nobody_has", "google.cloud.storage"])
+def test_no_distribution_is_guessed_from_a_module_as_anyone_may_register_its_name(
+    monkeypatch: pytest.MonkeyPatch, module: str, installed: bool
+) -> None:
+    monkeypatch.setattr(packages, "is_installed", lambda _: installed)
+    remedy = packages.module_remedy(module)
+    assert remedy == f"install the package that provides the module {module}"
 
 
-@pytest.mark.parametrize("module", ["somebodys", None])
+@pytest.mark.parametrize("module", ["somebodys", "google.cloud", None])
 def test_a_module_that_no_extra_brings_is_another_error(module: str | None) -> None:
     assert packages.absence(ModuleNotFoundError("no", name=module)) is None
 
