@@ -52,8 +52,9 @@ class OpenLoop(Scenario):
         servers: how many calls may run side by side, each in a thread of its own.
         max_batch: how many waiting queries a server takes at once; they complete together.
         duration_s: of one load.
-        min_queries: for which a load is prolonged, up to five times its duration; 510 independent
-            ones show p99 with no violation, 736 with one, as the first tenth does not count.
+        min_queries: for which a load is prolonged, up to five times its duration; about 530
+            independent ones show p99 with no violation, 760 with one, as the first tenth of the
+            time does not count.
         target_ms: the limit of response times, or null.
         quantile_ratio: the share of responses that should keep it.
         capacity_s: duration of the measurement of the capacity.
