@@ -12,6 +12,7 @@ from benchorch.config.overrides import (
     sweep_jobs,
 )
 from benchorch.errors import ConfigError
+from benchorch.run.planner import plan_jobs
 
 
 @pytest.fixture(scope="module")
@@ -432,3 +433,26 @@ def test_an_override_inside_an_open_choice_leaves_the_recipes_each_as_it_is(tmp_
         (c.config["stopping"]["calls"], c.config["conversion"]["tolerance_ratio"]) for c in cells
     ]
     assert found == [(50, 0.5)] * 2
+
+
+def test_an_override_inside_an_open_choice_replaces_an_axis_of_its_key(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "defaults: [config, override model: mlp, _self_]\n"
+        "matrix: {conversion: [inductor], conversion.tolerance_ratio: [0.1, 0.2]}\n"
+    )
+    recipe = Composer(config_loader([tmp_path]), "mine")
+    (job,) = recipe.jobs(["conversion.tolerance_ratio=0.5"])
+    (cell,) = recipe.cells(job)
+    assert cell.config["conversion"]["tolerance_ratio"] == 0.5
+
+
+def test_no_key_of_a_recipe_passes_for_postponed_overrides(tmp_path):
+    (tmp_path / "mine.yaml").write_text(
+        "defaults: [config, override model: mlp, override conversion: inductor, _self_]\n"
+        "postponed: [conversion.tolerance_ratio=0.7]\n"
+    )
+    recipe = Composer(config_loader([tmp_path]), "mine")
+    (cell,) = recipe.cells([])
+    assert cell.config["conversion"]["tolerance_ratio"] != 0.7
+    with pytest.raises(ConfigError, match="postponed: unknown key"):
+        plan_jobs(recipe, [[]], "an-id")

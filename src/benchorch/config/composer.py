@@ -40,7 +40,6 @@ from benchorch.config.overrides import (
     MATRIX,
     NOT_OVERRIDES,
     PLAIN_OVERRIDE,
-    POSTPONED,
     check_count,
     key_of,
     lift_lists,
@@ -48,6 +47,7 @@ from benchorch.config.overrides import (
     plain_text,
     spelled,
     sweep_jobs,
+    without_postponed,
 )
 from benchorch.domain.codec import Json
 from benchorch.domain.tensors import NOT_SYMBOLS
@@ -183,7 +183,7 @@ class Composer:
     def cells(self, job: Sequence[str]) -> list[MatrixCell]:
         """The cells of one job in order; ConfigError with every problem of it."""
         try:
-            return list(self._cells_of(list(job)))
+            return list(self._cells_of(job))
         except ConfigError as error:
             # A section fails on its first mistake; the others may hold more.
             found = dict.fromkeys((*self._errors.of_job(job), *error.problems))
@@ -223,15 +223,15 @@ class Composer:
         """The keys that are not about single trials: executor, store, recorder, rebuild, ..."""
         return _with_texts(self._assemble(list(overrides), {}).config, overrides)
 
-    def _cells_of(self, job: list[str]) -> Iterator[MatrixCell]:
+    def _cells_of(self, lifted: Sequence[str]) -> Iterator[MatrixCell]:
+        job, postponed = without_postponed(lifted)
         rest = self._together(job).config
         given = rest.get(EACH) or []
         if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
             raise ConfigError([NOT_OVERRIDES])
-        postponed = cast("list[Json]", rest.get(POSTPONED) or [])
         each = [str(override) for override in (*given, *postponed)]
         own = {text.partition("=")[0]: text.partition("=")[2] for text in job if _is_dotted(text)}
-        for axes in self._combinations(job, rest.get(MATRIX)):
+        for axes in self._combinations([*job, *postponed], rest.get(MATRIX)):
             swept = [f"{key}={spelled(value)}" for key, value in axes.items()]
             texts = [f"{key}={value}" for key, value in axes.items() if isinstance(value, str)]
             plain = {k: str(v) for k, v in axes.items() if k not in self._groups}

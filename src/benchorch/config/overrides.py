@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from benchorch.domain.codec import Json
 from benchorch.errors import ConfigError, Correction, Problem
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 MATRIX = "matrix"
 EACH = "each"
-POSTPONED = "postponed"
-"""Where `lift_lists` puts the overrides that come after those of `each`, which a recipe may set."""
 NOT_OVERRIDES = f"{EACH}: expected a list of KEY=VALUE, such as [stopping.calls=50]."
 CONVERSION = "conversion"
+_POSTPONED = "++postponed="
+"""Begins the word of `lift_lists` for overrides that come after `each`; no key of a recipe."""
 MOST_COMBINATIONS = 100_000
 _PARTS = re.compile(r"[;,\s(){}\[\]|]+")
 _ITEM = re.compile(r"[\w.+-]+")
@@ -137,7 +137,18 @@ def lift_lists(overrides: Sequence[str], groups: frozenset[str]) -> list[str]:
             postponed.append(text)
         else:
             lifted.append(text)
-    return lifted + ([f"++{POSTPONED}={spelled(postponed)}"] if postponed else [])
+    return lifted + ([f"{_POSTPONED}{spelled(postponed)}"] if postponed else [])
+
+
+def without_postponed(job: Iterable[str]) -> tuple[list[str], list[str]]:
+    """A job's overrides without those that `lift_lists` has postponed, and these."""
+    at_once, postponed = list[str](), list[str]()
+    for text in job:
+        if text.startswith(f"{_POSTPONED}["):
+            postponed += map(str, cast("list[object]", parse_override(text).value()))
+        else:
+            at_once.append(text)
+    return at_once, postponed
 
 
 def _listed_value(text: str) -> list[object] | ChoiceSweep | None:

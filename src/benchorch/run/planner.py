@@ -14,7 +14,7 @@ from pathlib import Path
 from benchorch.config.components import make, misspelt, nearest
 from benchorch.config.composer import Composer, MatrixCell
 from benchorch.config.descriptions import default_keys
-from benchorch.config.overrides import EACH, MATRIX, POSTPONED, key_of, refuse_twice
+from benchorch.config.overrides import EACH, MATRIX, key_of, refuse_twice
 from benchorch.domain.codec import Json, leaves
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.result import TrialResult
@@ -134,7 +134,7 @@ def _plan_jobs(
     if not cells:
         raise ConfigError(["The sweep is empty: there is nothing to run."])
     problems = Problems()
-    known = {*SESSION_KEYS, *NODES, MATRIX, EACH, POSTPONED, "resume", *composer.groups}
+    known = {*SESSION_KEYS, *NODES, MATRIX, EACH, "resume", *composer.groups}
     problems.add(_shape_problems(cells, known))
     problems.stop()
     session = {key: cells[0].config.get(key) for key in SESSION_KEYS}

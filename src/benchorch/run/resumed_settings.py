@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from itertools import chain
 
 from benchorch.config.components import TARGET, make, misspelt
 from benchorch.config.composer import Composer
 from benchorch.config.overrides import (
     EACH,
     MATRIX,
-    POSTPONED,
     key_of,
     parse_override,
     refuse_twice,
+    without_postponed,
 )
 from benchorch.domain.codec import Json
 from benchorch.domain.trial import ConfigNode, Plan, node_of
@@ -49,7 +49,8 @@ def with_settings(plan: Plan, composer: Composer, overrides: Sequence[str]) -> P
         return plan
     refuse_twice(overrides)
     problems = Problems()
-    problems.add(one for word in overrides for one in _refusals(word, composer.groups))
+    each = chain(*without_postponed(overrides))
+    problems.add(one for word in each for one in _refusals(word, composer.groups))
     problems.stop()
     stored = {"recorder" if key == "tracking" else key: node for key, node in plan.session.items()}
     words = [*_options_of(stored, composer, overrides), *overrides]
@@ -75,10 +76,7 @@ def with_settings(plan: Plan, composer: Composer, overrides: Sequence[str]) -> P
 def _refusals(word: str, groups: Collection[str]) -> Iterator[Problem]:
     """Why a run is not resumed with an override."""
     node = _node_of(word)
-    if node == POSTPONED:
-        inner = cast("list[str]", parse_override(word).value())
-        yield from (one for each in inner for one in _refusals(each, groups))
-    elif node not in CHANGEABLE:
+    if node not in CHANGEABLE:
         problem = (
             f"{key_of(word)}: resume runs the trials of the plan as they are, and changes only "
             f"{', '.join(CHANGEABLE)}. For other trials start a new run, or extend this one by a "
