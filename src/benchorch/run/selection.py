@@ -42,13 +42,13 @@ def narrowed_to(planned: Planned, patterns: Sequence[str]) -> Planned:
 def split_trial(reference: str) -> tuple[str, str]:
     """The run and the trial of ``RUN:TRIAL``; no trial where all of it names a run.
 
-    Both may have colons: the run is the first part that names one, else what is before the last.
+    Both may have colons: the run is the longest part that names one, else what is before the last.
     """
     if ":" not in reference or Path(reference).exists():
         return reference, ""
     parts = reference.split(":")
     splits = [(":".join(parts[:at]), ":".join(parts[at:])) for at in range(1, len(parts))]
-    name, trial = next((one for one in splits if one[0] and is_run(one[0])), splits[-1])
+    name, trial = next((one for one in reversed(splits) if one[0] and is_run(one[0])), splits[-1])
     return (name, trial) if name else (reference, "")
 
 

@@ -58,6 +58,16 @@ def test_a_run_and_a_trial_of_it_may_have_colons(
     assert split_trial(f"{run}:{chosen}" if chosen else str(run)) == (str(run), chosen)
 
 
+def test_the_run_is_the_longest_part_that_names_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    eager = trial()
+    run, longer = (write_run(tmp_path / name, (eager, result(eager))) for name in ("run", "run:2"))
+    assert split_trial(f"{longer}:eager") == (str(longer), "eager")
+    assert split_trial(f"{run}:3:eager") == (str(run), "3:eager")
+
+
 @pytest.mark.parametrize(
     ("reference", "parts"), [("gone", ("gone", "")), ("a:b:c", ("a:b", "c")), (":c", (":c", ""))]
 )
