@@ -27,7 +27,10 @@ _TOLD = pytest.StashKey[list[str]]()
 _RUNS = "runs/pytest"
 _MOST_CHARACTERS = 150
 _PLAIN_NAME = re.compile(r"[\w./-]+(::\w+)+(\[[\w.-]*[\w.]\])?")
-"""Names of tests that no other test's folder can have; ``[<8]`` and ``[>8]`` would share one."""
+"""Names of tests that no other case's folder can have; ``[<8]`` and ``[>8]`` would share one.
+
+The files ``a/b.py`` and ``a-b.py`` still share theirs: paths with ``-`` keep their histories.
+"""
 _DEFAULTS = {"recorder": "none", "profiler": "none"}
 
 
