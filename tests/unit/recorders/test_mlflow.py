@@ -23,7 +23,7 @@ from benchorch.cli.commands import history
 from benchorch.domain.estimate import Comparison, Summary
 from benchorch.domain.result import Failure, Outcome, TrialResult
 from benchorch.domain.verdict import Verdict
-from benchorch.errors import RecordError
+from benchorch.errors import ConfigError, RecordError
 from benchorch.journal import run_directory
 from benchorch.recorders.mlflow import Mlflow, create_store
 from benchorch.results.metrics.summary import summarise_all
@@ -452,6 +452,10 @@ def test_the_runs_of_an_experiment_come_back_as_a_history(
     uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    words = ["--experiment", "benchorch", "--uri", uri]
+    Mlflow(uri=uri).open(PLAN, tmp_path)  # a run that goes on has no plan there yet
+    with pytest.raises(ConfigError, match="'benchorch' has no run that ended"):
+        history.run.reply(words)
     one = trial()
     for day in (1, 2):
         found = result(one, 1e6 * day, started_at=f"2026-03-0{day}T00:00:00.000+00:00")
@@ -464,8 +468,6 @@ def test_the_runs_of_an_experiment_come_back_as_a_history(
         recorder.record(one, found, summary, folder)
         recorder.close(plan, place, complete=True)
         shutil.rmtree(place)
-    Mlflow(uri=uri).open(PLAN, tmp_path)  # a run that goes on has no plan there yet
-    words = ["--experiment", "benchorch", "--uri", uri]
     data = history.run.reply(words).data
     (series,) = data["series"]  # type: ignore[index,call-overload]
     values = [point["value"] for point in series["points"]]

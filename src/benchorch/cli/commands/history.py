@@ -62,6 +62,8 @@ def run(
     found = collect(runs, terminal.say, known) if runs or experiment is None else known
     found.sort(key=started_at)
     if not found:
+        if experiment is not None:
+            raise ConfigError([f"The experiment {experiment!r} has no run that ended."])
         raise ConfigError(["There is no run on this machine: name some, or a folder of them."])
     series = series_of(found, names, across)
     with writing(site):
