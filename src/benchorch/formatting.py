@@ -20,6 +20,8 @@ _CONTROL = re.compile(
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _WHOLE = re.compile(r"[0-9]{1,18}")
+# What a spreadsheet would take for a formula; a dash alone and a negative number are none.
+_FORMULA = re.compile(r"[=+@\t\n]|-(?!(?:\d+\.?\d*(?:e[+-]?\d+)?)?\Z)", re.ASCII)
 
 
 def printable(text: str) -> str:
@@ -128,11 +130,18 @@ def aligned(table: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def spreadsheet_text(text: str) -> str:
+    """Text that stays in its cell, and that no spreadsheet takes for a formula."""
+    text = text.encode(errors="replace").decode()
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # csv does not quote a lone \r
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
 def csv_of(records: Sequence[Mapping[str, object]]) -> str:
     """A header and a line for each record, under the fields of all; what one lacks is empty."""
     written = io.StringIO()
     names = dict.fromkeys(name for record in records for name in record)
-    writer = csv.DictWriter(written, list(names), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
+    rows = [names, *([record.get(name) for name in names] for record in records)]
+    cells = ([spreadsheet_text(c) if isinstance(c, str) else c for c in row] for row in rows)
+    csv.writer(written, lineterminator="\n").writerows(cells)
     return written.getvalue()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
+
 import pytest
 
 from benchorch.domain.estimate import Estimate
-from benchorch.formatting import cell_name, interval_text, varying_labels
+from benchorch.formatting import cell_name, csv_of, interval_text, varying_labels
 
 
 @pytest.mark.parametrize(
@@ -36,6 +39,21 @@ def test_a_sum_that_is_not_known_yet_shows_its_interval() -> None:
         value=0.04, low=0.01, high=0.07, level_ratio=0.95, n=3, unit="ms", method="sum"
     )
     assert interval_text(total) == "not known yet (0.01 to 0.07, n = 3)"
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-2+3", "-1.5.", "@SUM(1)", "\t=1", "\r=1", "\n=1"])
+def test_text_of_a_csv_file_is_no_formula(text: str) -> None:
+    (header, row) = csv.reader(io.StringIO(csv_of([{text: text}])))
+    assert header == row == [f"'{text}".replace("\r", "\n")]
+
+
+@pytest.mark.parametrize(
+    "cell", ["-", "-1.5", "-12", "-1e-05", -1.5, float("-inf"), "1\n2", "", None]
+)
+def test_numbers_of_a_csv_file_stay_numbers(cell: object) -> None:
+    _, (_, read), short = csv.reader(io.StringIO(csv_of([{"a": 1, "b": cell}, {"a": 2}])))
+    assert read == ("" if cell is None else str(cell))
+    assert short == ["2", ""]
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,13 @@ from typing import cast
 
 from benchorch.domain.estimate import METRICS
 from benchorch.domain.trial import Skip
+from benchorch.formatting import spreadsheet_text
 from benchorch.results.compare.stored_run import StoredRun
 from benchorch.results.report.rows import ReportRow
 
 Cell = str | int | float | None
 
 UNKNOWN = "-"
-_FORMULA = ("=", "+", "-", "@", "\t", "\n")
-"""Starts of a cell that a spreadsheet would take for a formula."""
 
 
 def _label(name: str) -> Callable[[ReportRow], Cell]:
@@ -193,8 +192,4 @@ def _text(cell: Cell) -> str:
     """A number to its last bit; text that stays in its cell, and is never a formula."""
     if cell is None:
         return ""
-    if not isinstance(cell, str):
-        return repr(cell)
-    text = cell.encode(errors="replace").decode()
-    text = text.replace("\r\n", "\n").replace("\r", "\n")  # csv does not quote a lone \r
-    return f"'{text}" if text.startswith(_FORMULA) and text != UNKNOWN else text
+    return spreadsheet_text(cell) if isinstance(cell, str) else repr(cell)

@@ -83,7 +83,8 @@ def markdown(analysis: Analysis) -> str:
 def comma_separated(analysis: Analysis) -> str:
     """All rows of all tables, times in whole nanoseconds, one header."""
     records = [
-        {"table": name, **{key: _spreadsheet(value) for key, value in asdict(row).items()}}
+        {"table": name}
+        | {key: plain(v) if isinstance(v, str) else v for key, v in asdict(row).items()}
         for name, rows in analysis.tables.items()
         for row in rows
     ]
@@ -108,11 +109,3 @@ def row_texts(row: EntityRow, period_ns: int) -> Mapping[str, str]:
 
 def _cell(text: str) -> str:
     return re.sub(r"([\\|`*_<>\[\]])", r"\\\1", shortened(text, 400))
-
-
-def _spreadsheet(value: object) -> object:
-    """A value that no spreadsheet takes for a formula."""
-    if not isinstance(value, str):
-        return value
-    text = plain(value)
-    return f"'{text}" if text[:1] in {"=", "+", "-", "@", "\t", "\r"} else text
