@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import resolve_name
 from pathlib import Path
-from typing import Any, TypeAlias, cast, final
+from typing import Any, TypeAlias, final
 
 from benchorch.config.components import misspelt, suggest
 from benchorch.domain.codec import Json
@@ -118,15 +118,11 @@ def _ask_finders(dotted: str, path: list[str] | None) -> ModuleSpec | None:
     ]
     # A user's modules come last, as in a trial's process, and are on no path of this one's.
     places = [path] if path is not None else [None, [str(Path.cwd())]]
-    found = (_ask(finder, dotted, place) for place in places for finder in finders)
+    # PathFinder gets the last part alone, as it takes a parent that is not imported for an error.
+    names = [dotted.rpartition(".")[2] if one is PathFinder else dotted for one in finders]
+    asked = [*zip(finders, names, strict=True)]
+    found = (finder.find_spec(name, place) for place in places for finder, name in asked)
     return next((spec for spec in found if spec is not None), None)
-
-
-def _ask(finder: Any, dotted: str, place: list[str] | None) -> ModuleSpec | None:
-    try:
-        return cast("ModuleSpec | None", finder.find_spec(dotted, place))
-    except KeyError:  # a folder without __init__.py, whose package is not imported
-        return PathFinder.find_spec(dotted.rpartition(".")[2], place)
 
 
 @lru_cache(maxsize=64)
