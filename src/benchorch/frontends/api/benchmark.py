@@ -74,7 +74,7 @@ _FIND = """
 import importlib.util, json, os, sys
 sys.path.append(os.getcwd())
 spec = importlib.util.find_spec(sys.argv[1])
-print(json.dumps([spec.origin, *(spec.submodule_search_locations or ())]))
+sys.exit([spec.origin, *(spec.submodule_search_locations or ())] != json.loads(sys.argv[2]))
 """
 
 
@@ -412,21 +412,18 @@ def _importable(make: Callable[..., object]) -> str | None:
     if home is None or value is not make:
         return None
     file = Path(getattr(home, "__file__", None) or module).resolve()
-    installed = is_installed(file)
-    if file.suffix == ".py" and not home.__package__ and not installed:
-        return f"{file}:{name}"
-    return f"{module}:{name}" if installed or _is_found_by_trials(module) else None
+    if is_installed(file) or _is_found_by_trials(module):
+        return f"{module}:{name}"
+    return f"{file}:{name}" if file.suffix == ".py" and not home.__package__ else None
 
 
 def _is_found_by_trials(module: str) -> bool:
-    """Whether a trial's process, which knows the current folder alone, finds the same package."""
+    """Whether a trial's process, which knows the current folder alone, finds the same file."""
     top = module.partition(".")[0]
     spec = getattr(sys.modules.get(top), "__spec__", None)
-    found = subprocess.run(
-        [sys.executable, "-P", "-c", _FIND, top], capture_output=True, text=True, check=False
-    )
     places = spec and [spec.origin, *(spec.submodule_search_locations or ())]
-    return found.returncode == 0 and json.loads(found.stdout) == places
+    command = [sys.executable, "-P", "-c", _FIND, top, json.dumps(places)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def _made_by(make: Callable[..., object]) -> torch.nn.Module:

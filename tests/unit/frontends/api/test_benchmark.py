@@ -409,6 +409,17 @@ def test_a_function_of_the_scripts_folder_is_named_by_its_file(
     assert made.out_features == 3
 
 
+def test_a_function_that_trials_find_by_its_module_is_named_by_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "noise" / "sitecustomize.py").parent.mkdir()
+    (tmp_path / "noise" / "sitecustomize.py").write_text("print('hello')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "noise"))
+    (tmp_path / "here_nets.py").write_text(NETS.format(width=3))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert _importable(importlib.import_module("here_nets").make) == "here_nets:make"
+
+
 def test_a_function_of_a_package_is_named_only_where_trials_find_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
