@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, final
 
 from benchorch.config.components import misspelt, nearest, suggest
 from benchorch.config.descriptions import default_keys, groups, options
+from benchorch.config.directories import RECIPES
 from benchorch.config.overrides import EACH, MATRIX, NOT_OVERRIDES, key_of, spelled
 from benchorch.config.renamed_keys import current_name
 from benchorch.config.yaml_limits import check_yaml
@@ -264,8 +265,10 @@ def _choices(path: Path, extending: Sequence[Path] = ()) -> Mapping[str, Sequenc
     root = {key.value: value for key, value in _root_pairs(path)}
     chosen: dict[str, Sequence[str]] = {}
     for entry in _items(root[DEFAULTS]) or () if DEFAULTS in root else ():
-        base = path.with_name(f"{entry.value}.yaml") if isinstance(entry.value, str) else path
-        if base.is_file() and base not in (*extending, path):
+        name = entry.value.lstrip("/") if isinstance(entry.value, str) else ""
+        files = (path.parent / f"{name}{ending}" for ending in RECIPES)
+        base = next(filter(Path.is_file, files), path)
+        if base not in (*extending, path):
             check_yaml(base)
             chosen |= _choices(base, (*extending, path))
         chosen |= {_group_in(name): [option.value] for name, option in _pairs(entry) or ()}

@@ -266,18 +266,31 @@ def test_a_recipe_is_answered_with_every_mistake_and_its_place(
         (f"{SERVER}matrix: {{scenario.utilisation_ratio: [0.5]}}\n", []),
         (f"{SERVER}each: [scenario.utilisation_ratio=0.5]\n", []),
         ("defaults: [base, _self_]\neach: [scenario.utilisation_ratio=0.5]\n", []),
+        ("defaults: [/base, _self_]\neach: [scenario.utilisation_ratio=0.5]\n", []),
+        ("defaults: [other, _self_]\neach: [scenario.utilisation_ratio=0.5]\n", []),
         (f"{START}matrix: {{scenario: [server]}}\neach: [scenario.utilisation_ratio=0.5]\n", []),
         (f"{START}matrix: {{scenario.utilisation_ratio: [0.5]}}\n", ["scenario=server"]),
         (f"{START}each: [conversion.tolerance_ratio=0.5]\n", []),
         ("defaults: [config, override tracking: none, _self_]\ntracking: {}\n", []),
     ],
-    ids=["axis", "each", "extended", "axis of options", "by hand", "no conversion", "former name"],
+    ids=[
+        "axis",
+        "each",
+        "extended",
+        "extended by path",
+        "extended .yml",
+        "axis of options",
+        "by hand",
+        "no conversion",
+        "former name",
+    ],
 )
 def test_a_mistake_beside_a_recipe_accuses_no_line_of_it(
     text: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("base.yaml").write_text(SERVER)
+    Path("other.yml").write_text(SERVER)
     Path("r.yaml").write_text(text)
     error = refused(["plan", "r.yaml", *words, "workload.foo=3"])
     assert [problem.partition(": ")[0] for problem in error.problems] == ["workload.foo"]
