@@ -164,7 +164,8 @@ class _Bounded:
     def __init__(self, composer: Composer, choices: Mapping[str, Sequence[str]]) -> None:
         self.groups, self._composer = composer.groups, composer
         self._left = _MOST_TRIED
-        words = {g: [f"{g}={name}" for name in choices[g]] for g in choices if g in self.groups}
+        names = {g: choices[g][:_MOST_VALUES] for g in choices if g in self.groups}
+        words = {g: [f"{g}={name}" for name in names[g]] for g in names}
         valid = {g: [word for word in words[g] if not self._tried([word])] for g in words}
         self._chosen = {group: listed for group, listed in valid.items() if listed}
 
@@ -261,7 +262,7 @@ def _of_key(key: Node, value: Node, composer: _Bounded) -> Iterator[tuple[Node, 
 
 
 def _choices(path: Path, extending: Sequence[Path] = ()) -> Mapping[str, Sequence[str]]:
-    """The options that each group may have in a recipe, or in those beside it that it extends."""
+    """The options, spelled for Hydra, that each group may have in a recipe or in its bases."""
     root = {key.value: value for key, value in _root_pairs(path)}
     chosen: dict[str, Sequence[str]] = {}
     for entry in _items(root[DEFAULTS]) or () if DEFAULTS in root else ():
@@ -271,13 +272,17 @@ def _choices(path: Path, extending: Sequence[Path] = ()) -> Mapping[str, Sequenc
         if base not in (*extending, path):
             check_yaml(base)
             chosen |= _choices(base, (*extending, path))
-        chosen |= {_group_in(name): [option.value] for name, option in _pairs(entry) or ()}
+        chosen |= {_group_in(key): [_spelled(option)] for key, option in _pairs(entry) or ()}
     for axis, _, values in _axes(root[MATRIX]) if MATRIX in root else ():
-        chosen[axis] = [str(one.value) for one in _items(values) or ()]
+        chosen[axis] = [_spelled(one) for one in _items(values) or ()]
     for entry in _items(root[EACH]) or () if EACH in root else ():
         key, _, value = str(entry.value).partition("=")
         chosen[key] = [value]
     return chosen
+
+
+def _spelled(option: Node) -> str:
+    return spelled(str(option.value))
 
 
 def _group_in(key: Node) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 
 from benchorch.cli import corrections, main
 from benchorch.cli.commands import plan
+from benchorch.config.directories import builtin_directory
 from benchorch.errors import ConfigError, Correction, Problem
 from benchorch.journal.registry import remember
 from support.command_lines import Commands
@@ -218,6 +220,10 @@ def test_every_answer_ends_in_a_line_to_type(
             ["r.yaml:2:22: ", "+ matrix: {conversion: [eager,inductor]}"],
         ),
         (
+            f"{START}matrix: {{model: {['mlp'] * 50}}}\neach: [limits.a=1]\n",
+            ["r.yaml:3:8: limits.a"],
+        ),
+        (
             FOUR,
             [
                 "r.yaml:1:36: model: there is no 'brt'. Did you mean 'bert'?",
@@ -248,6 +254,7 @@ def test_every_answer_ends_in_a_line_to_type(
         "metric",
         "own model",
         "quoted axis",
+        "long axis",
         "four",
     ],
 )
@@ -270,6 +277,7 @@ def test_a_recipe_is_answered_with_every_mistake_and_its_place(
         ("defaults: [other, _self_]\neach: [scenario.utilisation_ratio=0.5]\n", []),
         (f"{START}matrix: {{scenario: [server]}}\neach: [scenario.utilisation_ratio=0.5]\n", []),
         (f"{START}matrix: {{scenario.utilisation_ratio: [0.5]}}\n", ["scenario=server"]),
+        (f"{SERVER.replace('server', 'a(b')}each: [scenario.utilisation_ratio=0.5]\n", []),
         (f"{START}each: [conversion.tolerance_ratio=0.5]\n", []),
         ("defaults: [config, override tracking: none, _self_]\ntracking: {}\n", []),
     ],
@@ -281,6 +289,7 @@ def test_a_recipe_is_answered_with_every_mistake_and_its_place(
         "extended .yml",
         "axis of options",
         "by hand",
+        "bracket in a name",
         "no conversion",
         "former name",
     ],
@@ -291,6 +300,8 @@ def test_a_mistake_beside_a_recipe_accuses_no_line_of_it(
     monkeypatch.chdir(tmp_path)
     Path("base.yaml").write_text(SERVER)
     Path("other.yml").write_text(SERVER)
+    Path("scenario").mkdir()
+    shutil.copy(builtin_directory("conf") / "scenario/server.yaml", "scenario/a(b.yaml")
     Path("r.yaml").write_text(text)
     error = refused(["plan", "r.yaml", *words, "workload.foo=3"])
     assert [problem.partition(": ")[0] for problem in error.problems] == ["workload.foo"]
