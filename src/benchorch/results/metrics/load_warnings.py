@@ -168,16 +168,18 @@ def _missed(mains: Sequence[LoadPhase]) -> Iterator[str]:
     cause = f"{share} of {late} longer than {limit} ms"
     if unstable(mains):
         cause = f"the queue grew, so that in time every response takes longer than {limit} ms"
-    if found is TargetStatus.UNDECIDED:
+    withheld = not_confirmed(mains)
+    if withheld or (found is TargetStatus.MISSED and mains[0].load.purpose == CONFIRMATION):
+        advice = "No rate is named as within the target: try" if withheld else "Try"
+        yield (
+            f"The rate that the search found did not hold for a full run: {cause}. {advice} a "
+            "larger scenario.budget_s, or a quieter machine."
+        )
+    elif found is TargetStatus.UNDECIDED:
         yield (
             f"Whether {_quantile(target)} stays within {limit} ms is not decided: {share} of "
             f"{late} longer, on the evidence of {evidence.queries:.0f} independent ones: "
             "try a longer scenario.duration_s."
-        )
-    elif found is TargetStatus.MISSED and mains[0].load.purpose == CONFIRMATION:
-        yield (
-            f"The rate that the search found did not hold for a full run: {cause}. No rate is "
-            "named as within the target: try a larger scenario.budget_s, or a quieter machine."
         )
     elif found is TargetStatus.MISSED:
         yield (

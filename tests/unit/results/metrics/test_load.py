@@ -220,18 +220,33 @@ def test_an_interval_over_processes_is_no_narrower_than_each_ones_own() -> None:
     assert rate.at_least or rate.high >= np.median([one.high or np.inf for one in own])
 
 
-def test_a_rate_that_a_full_run_refutes_is_not_named() -> None:
-    observed = run(PeakRate(target_ms=10, budget_s=20, duration_s=5, seed=1))
+def refuted(observed: Observations) -> ProcessRecord:
+    """A search whose full run has one late query in ten."""
     confirmed = observed.loads[-1]
     costs = list(observed.durations_ns)
     costs[confirmed.first : confirmed.end : 10] = [
         11 * MS for _ in range(confirmed.first, confirmed.end, 10)
     ]
-    refuted = process(replace(observed, durations_ns=tuple(costs)))
+    return process(replace(observed, durations_ns=tuple(costs)))
+
+
+def test_a_rate_that_a_full_run_refutes_is_not_named() -> None:
+    observed = run(PeakRate(target_ms=10, budget_s=20, duration_s=5, seed=1))
     assert "target_rate_per_s/max" in load_metrics([process(observed)])
-    assert "target_rate_per_s/max" not in load_metrics([refuted])
-    (said,) = (doubt for doubt in load_warnings([refuted]) if "did not hold" in doubt)
+    assert "target_rate_per_s/max" not in load_metrics([refuted(observed)])
+    (said,) = (doubt for doubt in load_warnings([refuted(observed)]) if "did not hold" in doubt)
     assert "No rate is named as within the target: try " in said
+
+
+@pytest.mark.parametrize(("count", "is_named"), [(1, True), (2, False)])
+def test_a_rate_is_named_unless_the_full_runs_of_most_processes_refute_it(
+    count: int, is_named: bool
+) -> None:
+    runs = [run(PeakRate(target_ms=10, budget_s=10, duration_s=5, seed=seed)) for seed in range(3)]
+    processes = [*map(refuted, runs[:count]), *map(process, runs[count:])]
+    (said,) = (doubt for doubt in load_warnings(processes) if "did not hold" in doubt)
+    assert ("target_rate_per_s/max" in load_metrics(processes)) is is_named
+    assert ("No rate is named" not in said) is is_named
 
 
 def test_a_budget_too_small_for_one_probe_ends_with_a_verdict() -> None:
